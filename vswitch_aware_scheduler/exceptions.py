@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error this project raises, in one tree.
+
+::
+
+    VSwitchError
+    ├── InvalidInput (also a ValueError)
+    │   ├── InvalidModel         a traffic model or a capacity is not usable
+    │   ├── InvalidSeries        samples that cannot be a rate series
+    │   ├── InvalidProfile       a switch profile or a file of them
+    │   └── InvalidOverride      aggregate metadata or extra specs
+    ├── NotEnoughSamples         too short a history to fit a model
+    ├── TelemetryError           a driver could not answer
+    └── StoreError               the store cannot be read or written
+        ├── StoreMissing         there is no store at that URL
+        └── StoreVersionError    its schema or a record has another version
+
+A message names the thing, the value seen and the value wanted.
+"""
+
+
+class VSwitchError(Exception):
+    """Base of all errors of this project."""
+
+
+class InvalidInput(VSwitchError, ValueError):
+    """A value handed in cannot be used."""
+
+
+class InvalidModel(InvalidInput):
+    """A traffic model, or a question put to one, is not valid."""
+
+
+class InvalidSeries(InvalidInput):
+    """Samples that cannot be a rate series."""
+
+
+class InvalidProfile(InvalidInput):
+    """A switch profile, or a file of them, is not valid."""
+
+
+class InvalidOverride(InvalidInput):
+    """Aggregate metadata or a flavor extra spec is not valid."""
+
+
+class NotEnoughSamples(VSwitchError):
+    """The history of an instance is too short to fit a model."""
+
+
+class TelemetryError(VSwitchError):
+    """A telemetry driver could not deliver what was asked."""
+
+
+class StoreError(VSwitchError):
+    """The store cannot be read or written."""
+
+
+class StoreMissing(StoreError):
+    """There is no store at the given URL, or it has no schema."""
+
+
+class StoreVersionError(StoreError):
+    """The schema or a record of the store has another version."""

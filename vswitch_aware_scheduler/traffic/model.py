@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The traffic model of one instance: an n-state semi-Markov chain.
+
+The chain and its on/off special case are equations 2 and 1 of "Towards a
+Method Integrating Virtual Switch Performance Into Data Centre Design".
+Pure; no clock, no configuration, no I/O.
+"""
+
+import dataclasses
+import functools
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'TrafficModel', 'dimension_weights']
+
+#: What a capacity can be counted in: weights of (egress_kbps, ingress_kbps,
+#: kpps). 'bandwidth' counts both directions, as a software switch does.
+DIMENSIONS = {
+    'egress': (1.0, 0.0, 0.0),
+    'ingress': (0.0, 1.0, 0.0),
+    'bandwidth': (1.0, 1.0, 0.0),
+    'packets': (0.0, 0.0, 1.0),
+}
+
+#: Version of :meth:`TrafficModel.to_dict`.
+FORMAT_VERSION = 1
+
+_TOLERANCE = 1e-9
+
+
+def dimension_weights(dimension):
+    """Return the weights of a dimension.
+
+    :param dimension: a key of :data:`DIMENSIONS`
+    :returns: (3,) float64, what a kbit/s of egress, a kbit/s of ingress and a
+        kilo-packet/s count
+    :raises InvalidModel: when there is no such dimension
+    """
+    try:
+        return np.array(DIMENSIONS[dimension])
+    except (KeyError, TypeError):
+        raise exceptions.InvalidModel(
+            f'dimension is {dimension!r}, wanted one of '
+            f'{", ".join(sorted(DIMENSIONS))}') from None
+
+
+def _invalid(what, seen, wanted):
+    raise exceptions.InvalidModel(
+        f'traffic model: {what} is {seen}, wanted {wanted}')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrafficModel:
+    """States of traffic, how they follow each other and how long they last.
+
+    :param rates: (n, 3) finite and >= 0: egress_kbps, ingress_kbps, kpps of
+        each state. kpps 0 in every state of a model that carries bandwidth
+        means that its packets are not known (:attr:`packets_known`).
+    :param jump: (n, n) probability that state i is followed by state j; zero
+        diagonal, rows sum to 1 within 1e-9. A model of one state has [[0]].
+        The chain must have a single closed class of states (one long-run
+        law); states left for good get probability 0.
+    :param sojourn_seconds: (n,) mean time spent in each state, > 0
+    :raises InvalidModel: naming the argument, the value and what was wanted
+    """
+
+    rates: np.ndarray
+    jump: np.ndarray
+    sojourn_seconds: np.ndarray
+
+    def __post_init__(self):
+        for name in ('rates', 'jump', 'sojourn_seconds'):
+            try:
+                array = np.array(getattr(self, name), dtype=float)
+            except (TypeError, ValueError):
+                _invalid(name, repr(getattr(self, name))[:80],
+                         'an array of numbers')
+            if not np.isfinite(array).all():
+                _invalid(name, 'not finite', 'finite numbers')
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+        if self.rates.ndim != 2 or self.rates.shape[1:] != (3,) \
+                or not self.rates.size:
+            _invalid('the shape of rates', self.rates.shape, '(n, 3), n >= 1')
+        n = self.rates.shape[0]
+        if self.jump.shape != (n, n):
+            _invalid('the shape of jump', self.jump.shape, f'({n}, {n})')
+        if self.sojourn_seconds.shape != (n,):
+            _invalid('the shape of sojourn_seconds',
+                     self.sojourn_seconds.shape, f'({n},)')
+        if (self.rates < 0).any():
+            _invalid('the smallest of rates', self.rates.min(), '>= 0')
+        if (self.sojourn_seconds <= 0).any():
+            _invalid('the smallest of sojourn_seconds',
+                     self.sojourn_seconds.min(), '> 0')
+        if (self.jump < 0).any():
+            _invalid('the smallest of jump', self.jump.min(), '>= 0')
+        if self.jump.diagonal().any():
+            _invalid('the diagonal of jump', self.jump.diagonal().tolist(),
+                     'zero')
+        sums = self.jump.sum(axis=1)
+        if n == 1:
+            return
+        if (abs(sums - 1) > _TOLERANCE).any():
+            worst = int(np.argmax(abs(sums - 1)))
+            _invalid(f'the sum of row {worst} of jump', sums[worst],
+                     '1 within 1e-9')
+        self._embedded  # noqa: B018, a chain without a single law is refused
+
+    @classmethod
+    def on_off(cls, egress_kbps=0.0, ingress_kbps=0.0, kpps=0.0, *,
+               on_seconds, off_seconds):
+        """Return the two-state model of equation 1.
+
+        :param egress_kbps: rate while on; likewise ``ingress_kbps``, ``kpps``
+        :param on_seconds: mean time on, > 0
+        :param off_seconds: mean time off, > 0
+        :returns: TrafficModel with states (off, on)
+        """
+        return cls(rates=[[0.0, 0.0, 0.0], [egress_kbps, ingress_kbps, kpps]],
+                   jump=[[0.0, 1.0], [1.0, 0.0]],
+                   sojourn_seconds=[off_seconds, on_seconds])
+
+    @classmethod
+    def constant(cls, egress_kbps=0.0, ingress_kbps=0.0, kpps=0.0):
+        """Return the model of one state: always the same rate."""
+        return cls(rates=[[egress_kbps, ingress_kbps, kpps]], jump=[[0.0]],
+                   sojourn_seconds=[1.0])
+
+    @functools.cached_property
+    def _embedded(self):
+        # Stationary law of the embedded chain: which states are visited how
+        # often, by state reduction (Grassmann, Taksar and Heyman), which
+        # subtracts nothing and so keeps the relative accuracy of every
+        # entry. Transient states are taken out first: they get exactly 0.
+        n = self.rates.shape[0]
+        if n == 1:
+            return np.ones(1)
+        reach = (self.jump > 0) | np.eye(n, dtype=bool)
+        for _ in range(max(1, math.ceil(math.log2(n)))):
+            reach = (reach.astype(np.int64) @ reach.astype(np.int64)) > 0
+        # A state is recurrent when every state it reaches reaches it back.
+        recurrent = (~reach | reach.T).all(axis=1)
+        members = np.flatnonzero(recurrent)
+        if not reach[np.ix_(members, members)].all():
+            _invalid('jump', 'a chain with several closed classes of states',
+                     'a chain with one, so that the long-run law is unique')
+        a = self.jump[np.ix_(members, members)].copy()
+        m = members.size
+        for k in range(m - 1, 0, -1):
+            a[:k, k] /= a[k, :k].sum()
+            a[:k, :k] += np.outer(a[:k, k], a[k, :k])
+        law = np.ones(m)
+        for k in range(1, m):
+            law[k] = law[:k] @ a[:k, k]
+        visits = np.zeros(n)
+        visits[members] = law / law.sum()
+        return visits
+
+    @functools.cached_property
+    def stationary(self):
+        """(n,) long-run share of time in each state; sums to 1.
+
+        Visits of the embedded chain weighted by the mean sojourn times.
+        Derivation: reference/model.rst, "Stationary law".
+        """
+        law = self._embedded * (self.sojourn_seconds
+                                / self.sojourn_seconds.max())
+        law = law / law.sum()
+        if not np.isfinite(law).all():
+            _invalid('the stationary law', law.tolist(), 'finite: jump '
+                     'probabilities or sojourn times are too far apart')
+        law.flags.writeable = False
+        return law
+
+    @property
+    def mean(self):
+        """(3,) long-run mean of egress_kbps, ingress_kbps and kpps."""
+        return self.stationary @ self.rates
+
+    @property
+    def peak(self):
+        """(3,) largest rate of any state that is visited, by column."""
+        return self.rates[self.stationary > 0].max(axis=0)
+
+    @property
+    def packets_known(self):
+        """Whether kpps says anything: False with bandwidth and no packets."""
+        return bool(self.rates[:, 2].any() or not self.rates[:, :2].any())
+
+    def with_packets(self, packet_bytes):
+        """Return this model with kpps filled in at one packet size.
+
+        :param packet_bytes: mean packet size in bytes, > 0
+        :returns: itself when its packets are known, else a new TrafficModel
+        """
+        if self.packets_known:
+            return self
+        if not packet_bytes > 0:
+            _invalid('packet_bytes', packet_bytes, '> 0')
+        rates = self.rates.copy()
+        # kbit/s over bits per packet is kilo-packets per second.
+        rates[:, 2] = (rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
+        return TrafficModel(rates, self.jump, self.sojourn_seconds)
+
+    def levels(self, weights):
+        """Return the law of one linear function of the rates.
+
+        :param weights: (3,) >= 0, see :data:`DIMENSIONS`
+        :returns: (values, probabilities), both (m,), m <= n: distinct values
+            in increasing order, probabilities > 0 that sum to 1
+        """
+        visited = self.stationary > 0
+        values, where = np.unique(
+            self.rates[visited] @ np.asarray(weights, dtype=float),
+            return_inverse=True)
+        return values, np.bincount(where, weights=self.stationary[visited])
+
+    def __eq__(self, other):
+        if not isinstance(other, TrafficModel):
+            return NotImplemented
+        return (np.array_equal(self.rates, other.rates)
+                and np.array_equal(self.jump, other.jump)
+                and np.array_equal(self.sojourn_seconds,
+                                   other.sojourn_seconds))
+
+    __hash__ = None
+
+    def to_dict(self):
+        """Return the model as plain lists and numbers, for JSON.
+
+        Keys: format_version, rates, jump, sojourn_seconds.
+        """
+        return {'format_version': FORMAT_VERSION,
+                'rates': self.rates.tolist(),
+                'jump': self.jump.tolist(),
+                'sojourn_seconds': self.sojourn_seconds.tolist()}
+
+    @classmethod
+    def from_dict(cls, data):
+        """Return the model that :meth:`to_dict` wrote.
+
+        :raises InvalidModel: on a missing key or another format version
+        """
+        try:
+            version = data['format_version']
+            arrays = (data['rates'], data['jump'], data['sojourn_seconds'])
+        except (KeyError, TypeError) as error:
+            _invalid('its dictionary', f'without {error}',
+                     'format_version, rates, jump and sojourn_seconds')
+        if version != FORMAT_VERSION:
+            _invalid('format_version', version, FORMAT_VERSION)
+        return cls(*arrays)

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a telemetry driver delivers and an estimator reads.
+
+Knows how raw samples become a clean series of rates, and counts what it had
+to refuse. Knows nothing of where samples come from; pure, no I/O.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['MAX_RATE_KBPS', 'MAX_RATE_KPPS', 'RateSeries', 'Refused']
+
+#: Rates above these are taken for a broken counter, not for traffic: ten
+#: times a 400 GbE port, in both directions.
+MAX_RATE_KBPS = 8e9
+MAX_RATE_KPPS = 1.2e7
+
+_COLUMNS = ('egress_kbps', 'ingress_kbps', 'kpps')
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """How many samples were refused, by reason.
+
+    ``missing``: the source had no value (NaN) for it; ``negative``: a rate
+    below zero; ``reset``: a counter went backwards; ``absurd``: infinite, or
+    above :data:`MAX_RATE_KBPS` or :data:`MAX_RATE_KPPS`; ``duplicate``: a
+    second sample for the same time.
+    """
+
+    missing: int = 0
+    negative: int = 0
+    reset: int = 0
+    absurd: int = 0
+    duplicate: int = 0
+
+    @property
+    def total(self):
+        """All refused samples."""
+        return sum(dataclasses.astuple(self))
+
+    def __add__(self, other):
+        return Refused(*(a + b for a, b in zip(dataclasses.astuple(self),
+                                               dataclasses.astuple(other))))
+
+    def to_dict(self):
+        """Return the counts as a plain dictionary."""
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RateSeries:
+    """Mean rates of one instance over consecutive sampling periods.
+
+    Made by :meth:`from_samples` or :meth:`from_counters`, which put samples
+    in order and refuse the unusable; a gap stays a gap.
+
+    :ivar instance_uuid: the instance, a string
+    :ivar period_seconds: length of a sampling period, > 0
+    :ivar times: (n,) float64, start of each period, seconds UTC, increasing
+    :ivar rates: (n, 3) float64, finite and >= 0: egress_kbps, ingress_kbps,
+        kpps. kpps is 0 throughout when the source counts no packets.
+    :ivar refused: :class:`Refused`
+    :raises InvalidSeries: when any of that does not hold
+    """
+
+    instance_uuid: str
+    period_seconds: float
+    times: np.ndarray
+    rates: np.ndarray
+    refused: Refused = Refused()
+
+    def __post_init__(self):
+        times = np.array(self.times, dtype=float)
+        rates = np.array(self.rates, dtype=float)
+        if not (np.isfinite(self.period_seconds) and self.period_seconds > 0):
+            self._fail('period_seconds', self.period_seconds,
+                       'a finite number > 0')
+        if times.ndim != 1:
+            self._fail('the shape of times', times.shape, '(n,)')
+        if rates.shape != (times.size, 3):
+            self._fail('the shape of rates', rates.shape,
+                       f'({times.size}, 3)')
+        if not np.isfinite(times).all() or (np.diff(times) <= 0).any():
+            self._fail('times', 'unordered or not finite',
+                       'finite and strictly increasing')
+        if not (np.isfinite(rates).all() and (rates >= 0).all()):
+            self._fail('rates', 'negative or not finite', 'finite and >= 0')
+        times.flags.writeable = rates.flags.writeable = False
+        object.__setattr__(self, 'times', times)
+        object.__setattr__(self, 'rates', rates)
+
+    def _fail(self, what, seen, wanted):
+        raise exceptions.InvalidSeries(
+            f'rate series of instance {self.instance_uuid}: {what} is '
+            f'{seen}, wanted {wanted}')
+
+    def __len__(self):
+        return self.times.size
+
+    @property
+    def follows(self):
+        """(n,) bool: the sample comes right after the one before it.
+
+        A sample follows when it is at most one and a half periods later: a
+        jump between two samples across a gap is no observed transition.
+        """
+        follows = np.zeros(self.times.size, dtype=bool)
+        follows[1:] = np.diff(self.times) <= 1.5 * self.period_seconds
+        return follows
+
+    @classmethod
+    def from_samples(cls, instance_uuid, period_seconds, times, egress_kbps,
+                     ingress_kbps, kpps=None):
+        """Make a series of raw rate samples, in any order.
+
+        :param times: (n,) seconds UTC
+        :param egress_kbps: (n,) kbit/s, NaN where there is no sample
+        :param ingress_kbps: (n,) as ``egress_kbps``
+        :param kpps: (n,) kilo-packets/s of both directions, or None
+        :returns: RateSeries without the refused samples, which are counted
+        :raises InvalidSeries: when lengths differ or times are not finite
+        """
+        times = np.asarray(times, dtype=float)
+        if kpps is None:
+            kpps = np.zeros(times.shape)
+        columns = [np.asarray(column, dtype=float)
+                   for column in (egress_kbps, ingress_kbps, kpps)]
+        for name, column in zip(_COLUMNS, columns):
+            if column.shape != times.shape:
+                raise exceptions.InvalidSeries(
+                    f'rate series of instance {instance_uuid}: {name} has '
+                    f'shape {column.shape}, wanted {times.shape} as times')
+        if not np.isfinite(times).all():
+            raise exceptions.InvalidSeries(
+                f'rate series of instance {instance_uuid}: a time is not '
+                f'finite, wanted seconds UTC')
+        rates = np.stack(columns, axis=1)
+        # A sample counts once, under the first reason that holds.
+        missing = np.isnan(rates).any(axis=1)
+        # NaN compares false, so these are False where missing is True only
+        # by the column that is NaN: mask it out.
+        negative = ~missing & (rates < 0).any(axis=1)
+        limits = np.array([MAX_RATE_KBPS, MAX_RATE_KBPS, MAX_RATE_KPPS])
+        absurd = ~missing & ~negative & (rates > limits).any(axis=1)
+        keep = ~(missing | negative | absurd)
+        kept_times, first = np.unique(times[keep], return_index=True)
+        refused = Refused(
+            missing=int(missing.sum()), negative=int(negative.sum()),
+            absurd=int(absurd.sum()),
+            duplicate=int(keep.sum()) - kept_times.size)
+        return cls(instance_uuid, period_seconds, kept_times,
+                   rates[keep][first], refused)
+
+    @classmethod
+    def from_counters(cls, instance_uuid, period_seconds, times,
+                      egress_bytes, ingress_bytes, packets=None):
+        """Make a series of cumulative counters, as a hypervisor reports them.
+
+        The rate between two readings belongs to the earlier one's time. A
+        counter that goes backwards was reset: that difference is refused.
+        Readings more than one and a half periods apart leave a gap.
+
+        :param times: (n,) seconds UTC, increasing
+        :param egress_bytes: (n,) bytes sent since some moment, NaN if missing
+        :param ingress_bytes: (n,) likewise received
+        :param packets: (n,) packets sent and received, or None
+        :returns: RateSeries
+        :raises InvalidSeries: when times are not strictly increasing
+        """
+        times = np.asarray(times, dtype=float)
+        if times.ndim != 1 or (np.diff(times) <= 0).any():
+            raise exceptions.InvalidSeries(
+                f'counters of instance {instance_uuid}: times are not '
+                f'strictly increasing')
+        seconds = np.diff(times)
+
+        def rate(counter, unit):
+            return np.diff(np.asarray(counter, dtype=float)) / unit / seconds
+
+        columns = [rate(egress_bytes, 125.0), rate(ingress_bytes, 125.0),
+                   np.zeros(seconds.shape) if packets is None
+                   else rate(packets, 1000.0)]
+        rates = np.stack(columns, axis=1)
+        reset = (rates < 0).any(axis=1)
+        gap = ~reset & (seconds > 1.5 * period_seconds)
+        keep = ~reset & ~gap
+        series = cls.from_samples(instance_uuid, period_seconds,
+                                  times[:-1][keep], *rates[keep].T)
+        refused = series.refused + Refused(reset=int(reset.sum()),
+                                           missing=int(gap.sum()))
+        return dataclasses.replace(series, refused=refused)
