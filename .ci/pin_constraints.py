@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Write what is installed beside this interpreter as a constraints file.
+
+Usage: pin_constraints.py FILE
+"""
+
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+
+_HEADER = """\
+# Every package that any tox environment installs, with the version tested.
+# Made on Python {python} by "tox -e pin"; never edited by hand.
+"""
+
+
+def main(target):
+    frozen = subprocess.run(
+        [sys.executable, '-m', 'pip', 'freeze', '--exclude-editable'],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        check=True).stdout.splitlines()
+    pins = sorted((line for line in frozen if line.strip()), key=str.lower)
+    strange = [line for line in pins
+               if not re.fullmatch(r'[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+', line)]
+    if strange:
+        print(f'Not a plain version: {strange}', file=sys.stderr)
+        return 1
+    python = '.'.join(platform.python_version_tuple()[:2])
+    pathlib.Path(target).write_text(
+        _HEADER.format(python=python) + '\n'.join(pins) + '\n')
+    print(f'{target}: {len(pins)} packages')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1]))

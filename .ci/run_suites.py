@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run test suites with stestr, each measured by coverage.
+
+Usage: run_suites.py RESULTS SUITE [SUITE ...] [-- FILTER ...]
+
+A SUITE is a directory below tests/. The results of all of them go to one
+stestr repository in RESULTS, with the coverage data beside it; what an
+earlier run left in RESULTS is removed first. A suite that fails does not keep
+the next one from running. FILTER is what stestr takes after "run": a suite
+in which no test matches is passed over, unless none matches in any.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+
+def _matches(stestr, suite, filters):
+    listed = subprocess.run(
+        stestr + ['--test-path', f'./tests/{suite}', 'list', *filters],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+    return any('test' in line for line in listed.stdout.splitlines())
+
+
+def main(arguments):
+    filters = []
+    if '--' in arguments:
+        split = arguments.index('--')
+        arguments, filters = arguments[:split], arguments[split + 1:]
+    if len(arguments) < 2:
+        raise SystemExit(__doc__)
+    results, suites = pathlib.Path(arguments[0]), arguments[1:]
+    shutil.rmtree(results, ignore_errors=True)
+    results.mkdir(parents=True)
+
+    stestr = ['stestr', '--repo-url', str(results)]
+    selectors = [word for word in filters if not word.startswith('-')]
+    if selectors:
+        suites = [suite for suite in suites
+                  if _matches(stestr, suite, selectors)]
+        if not suites:
+            print(f'No test matches {" ".join(selectors)}', file=sys.stderr)
+            return 1
+
+    environment = dict(
+        os.environ,
+        # The interpreter that stestr starts its workers with.
+        PYTHON='coverage run',
+        COVERAGE_FILE=str(results.absolute() / 'coverage'))
+    failed = []
+    for number, suite in enumerate(suites):
+        command = stestr + ['--test-path', f'./tests/{suite}', 'run']
+        if number:
+            command.append('--combine')
+        print(f'# tests/{suite}', flush=True)
+        done = subprocess.run(command + filters, env=environment,
+                              stdin=subprocess.DEVNULL)
+        if done.returncode:
+            failed.append(suite)
+    subprocess.run(stestr + ['slowest'], stdin=subprocess.DEVNULL)
+    for suite in failed:
+        print(f'FAILED: tests/{suite}', flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
