@@ -14,7 +14,8 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'TrafficModel', 'dimension_weights']
+__all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'RateLaw', 'TrafficModel',
+           'dimension_weights']
 
 #: What a capacity can be counted in: weights of (egress_kbps, ingress_kbps,
 #: kpps). 'bandwidth' counts both directions, as a software switch does.
@@ -50,6 +51,50 @@ def dimension_weights(dimension):
 def _invalid(what, seen, wanted):
     raise exceptions.InvalidModel(
         f'traffic model: {what} is {seen}, wanted {wanted}')
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class RateLaw:
+    """The long-run law of the rates of an instance: all that admission needs.
+
+    Not validated: made by a TrafficModel, or read back from one's record.
+
+    :ivar probabilities: (n,) > 0, sum to 1
+    :ivar rates: (n, 3) egress_kbps, ingress_kbps, kpps of each state
+    """
+
+    probabilities: np.ndarray
+    rates: np.ndarray
+
+    @functools.cached_property
+    def packets_known(self):
+        """Whether kpps says anything: False with bandwidth and no packets."""
+        return bool(self.rates[:, 2].any() or not self.rates[:, :2].any())
+
+    @functools.cached_property
+    def mean(self):
+        """(3,) long-run mean of egress_kbps, ingress_kbps and kpps."""
+        return self.probabilities @ self.rates
+
+    @functools.cached_property
+    def peak(self):
+        """(3,) largest rate of any state, by column."""
+        return self.rates.max(axis=0)
+
+    def values(self, weights, packet_bytes=None):
+        """Return (n,) of one linear function of the rates, state by state.
+
+        :param weights: (3,) >= 0, see :data:`DIMENSIONS`
+        :param packet_bytes: mean packet size that stands in where packets
+            are not known
+        """
+        weights = np.asarray(weights, dtype=float)
+        values = self.rates @ weights
+        if weights[2] and packet_bytes and not self.packets_known:
+            # kbit/s over bits per packet is kilo-packets per second.
+            values = values + weights[2] * (
+                self.rates[:, 0] + self.rates[:, 1]) / (8.0 * packet_bytes)
+        return values
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -176,20 +221,26 @@ class TrafficModel:
         law.flags.writeable = False
         return law
 
+    @functools.cached_property
+    def law(self):
+        """The :class:`RateLaw` of the states that are visited."""
+        visited = self.stationary > 0
+        return RateLaw(self.stationary[visited], self.rates[visited])
+
     @property
     def mean(self):
         """(3,) long-run mean of egress_kbps, ingress_kbps and kpps."""
-        return self.stationary @ self.rates
+        return self.law.mean
 
     @property
     def peak(self):
         """(3,) largest rate of any state that is visited, by column."""
-        return self.rates[self.stationary > 0].max(axis=0)
+        return self.law.peak
 
     @property
     def packets_known(self):
         """Whether kpps says anything: False with bandwidth and no packets."""
-        return bool(self.rates[:, 2].any() or not self.rates[:, :2].any())
+        return self.law.packets_known
 
     def with_packets(self, packet_bytes):
         """Return this model with kpps filled in at one packet size.
@@ -202,7 +253,6 @@ class TrafficModel:
         if not packet_bytes > 0:
             _invalid('packet_bytes', packet_bytes, '> 0')
         rates = self.rates.copy()
-        # kbit/s over bits per packet is kilo-packets per second.
         rates[:, 2] = (rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
         return TrafficModel(rates, self.jump, self.sojourn_seconds)
 
@@ -213,11 +263,9 @@ class TrafficModel:
         :returns: (values, probabilities), both (m,), m <= n: distinct values
             in increasing order, probabilities > 0 that sum to 1
         """
-        visited = self.stationary > 0
-        values, where = np.unique(
-            self.rates[visited] @ np.asarray(weights, dtype=float),
-            return_inverse=True)
-        return values, np.bincount(where, weights=self.stationary[visited])
+        values, where = np.unique(self.law.values(weights),
+                                  return_inverse=True)
+        return values, np.bincount(where, weights=self.law.probabilities)
 
     def __eq__(self, other):
         if not isinstance(other, TrafficModel):

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The law of a sum of independent rates, up to one capacity.
+
+Two representations with one face: :class:`AtomLaw` keeps every distinct sum
+and is exact, :class:`GridLaw` keeps a fixed grid and is a bound on the side
+it is asked for. Both only ever add positive numbers, never subtract, so that
+small tails keep their relative accuracy; what exceeds the capacity is folded
+into its mass and its mean excess. Pure; immutable.
+
+Derivation: reference/model.rst, "Law of the sum".
+"""
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['AtomLaw', 'GridLaw', 'TooManyAtoms']
+
+#: Sums closer than this, relative to the capacity or the grid step, are the
+#: same sum: a sum of rates equal to the capacity is not above it, whatever
+#: its rounding.
+TOLERANCE = 1e-9
+
+#: Up to this many grid cells a level is added by one dense convolution.
+_DENSE_CELLS = 48
+
+
+class TooManyAtoms(Exception):
+    """More distinct sums than an AtomLaw may keep; use a GridLaw."""
+
+
+def require_capacity(capacity):
+    """Return ``capacity`` as a float.
+
+    :raises InvalidModel: when it is not a finite number > 0
+    """
+    try:
+        value = float(capacity)
+    except (TypeError, ValueError):
+        value = float('nan')
+    if not (np.isfinite(value) and value > 0):
+        raise exceptions.InvalidModel(
+            f'capacity is {capacity!r}, wanted a finite number > 0')
+    return value
+
+
+class AtomLaw:
+    """Exact law of a sum: every distinct value up to the capacity.
+
+    :ivar capacity: float
+    :ivar overflow: P(sum > capacity)
+    :ivar excess: E[(sum - capacity)+]
+    """
+
+    def __init__(self, capacity, max_atoms=4096):
+        self.capacity = capacity
+        self._max_atoms = max_atoms
+        self._sums = np.zeros(1)
+        self._masses = np.ones(1)
+        self.overflow = 0.0
+        self.excess = 0.0
+
+    def plus(self, values, masses):
+        """Return the law of this sum plus an independent rate.
+
+        :param values: (m,) rates, in any order
+        :param masses: (m,) their probabilities
+        :raises TooManyAtoms: when the distinct sums exceed ``max_atoms``
+        """
+        law = AtomLaw(self.capacity, self._max_atoms)
+        sums = np.add.outer(self._sums, values).ravel()
+        weights = np.multiply.outer(self._masses, masses).ravel()
+        tolerance = TOLERANCE * self.capacity
+        above = sums > self.capacity + tolerance
+        law.overflow = self.overflow + weights[above].sum()
+        law.excess = (self.excess + self.overflow * (values @ masses)
+                      + weights[above] @ (sums[above] - self.capacity))
+        sums, weights = sums[~above], weights[~above]
+        order = np.argsort(sums, kind='stable')
+        sums, weights = sums[order], weights[order]
+        if sums.size:
+            # A thousand times finer than the comparison with the capacity,
+            # so that merged sums cannot drift across it.
+            new = np.diff(sums, prepend=-np.inf) > 1e-3 * tolerance
+            starts = np.flatnonzero(new)
+            if starts.size > self._max_atoms:
+                raise TooManyAtoms()
+            sums = sums[starts]
+            weights = np.add.reduceat(weights, starts)
+        law._sums, law._masses = sums, weights
+        return law
+
+    def tail(self, thresholds):
+        """Return P(sum > threshold) for an array of thresholds <= capacity."""
+        tolerance = TOLERANCE * self.capacity
+        above = np.append(np.cumsum(self._masses[::-1])[::-1], 0.0)
+        first = np.searchsorted(
+            self._sums, np.asarray(thresholds) + tolerance, side='right')
+        return np.where(np.asarray(thresholds) < -tolerance, 1.0,
+                        self.overflow + above[first])
+
+    def between(self, low, high):
+        """Return P(low < sum <= high), high <= capacity."""
+        tolerance = TOLERANCE * self.capacity
+        first, last = np.searchsorted(
+            self._sums, [low + tolerance, high + tolerance], side='right')
+        return float(self._masses[first:last].sum())
+
+
+class GridLaw:
+    """Law of a sum on a grid, rounded up (a safe bound) or down.
+
+    What every rate has at least is kept exactly; only what it has above its
+    lowest level is rounded to the grid.
+
+    :ivar capacity: float
+    :ivar step: width of a grid cell, in units of the capacity
+    :ivar overflow: P(sum > capacity) of the rounded sum
+    :ivar excess: E[(sum - capacity)+] of the rounded sum
+    """
+
+    def __init__(self, capacity, step, round_up=True):
+        self.capacity = capacity
+        self.step = step
+        self._round_up = round_up
+        self._base = 0.0
+        self._masses = np.ones(1)   # cell j: the sum is _base + j * step
+        self.overflow = 0.0
+        self.excess = 0.0
+
+    def plus(self, values, masses):
+        """Return the law of this sum plus an independent rate.
+
+        :param values: (m,) rates, in any order
+        :param masses: (m,) their probabilities
+        """
+        law = GridLaw(self.capacity, self.step, self._round_up)
+        lowest = values.min()
+        law._base = self._base + lowest
+        cells = (values - lowest) / self.step
+        if self._round_up:
+            cells = np.ceil(cells - TOLERANCE)
+        else:
+            cells = np.floor(cells + TOLERANCE)
+        law.overflow = self.overflow
+        law.excess = self.excess + self.overflow * (
+            lowest + self.step * float(cells @ masses))
+        room = self.capacity - law._base
+        last = law._cell(self.capacity)
+        fits = cells <= last
+        if fits.all():
+            spread = self._spread(cells.astype(np.int64), masses)
+        else:
+            # Levels that exceed the capacity by themselves.
+            j = np.arange(self._masses.size)
+            here = self._masses.sum()
+            for cell, mass in zip(cells[~fits], masses[~fits]):
+                law.overflow += mass * here
+                law.excess += mass * float(
+                    self._masses @ ((j + cell) * self.step - room))
+            spread = self._spread(cells[fits].astype(np.int64), masses[fits])
+        if spread.size > last + 1:
+            over = spread[last + 1:]
+            j = np.arange(last + 1, spread.size)
+            law.overflow += float(over.sum())
+            law.excess += float(over @ (j * self.step - room))
+            spread = spread[:last + 1]
+        law._masses = spread
+        return law
+
+    def _spread(self, cells, masses):
+        size = self._masses.size
+        if not cells.size or not size:
+            return np.zeros(0)
+        widest = int(cells.max())
+        if widest <= _DENSE_CELLS:
+            kernel = np.bincount(cells, weights=masses)
+            return np.convolve(self._masses, kernel)
+        spread = np.zeros(size + widest)
+        for cell, mass in zip(cells.tolist(), masses.tolist()):
+            spread[cell:cell + size] += mass * self._masses
+        return spread
+
+    def _cell(self, threshold):
+        # Last cell whose sum is not above the threshold; -1 when none is.
+        cell = np.floor((threshold - self._base) / self.step + TOLERANCE)
+        return int(max(cell, -1.0))
+
+    def tail(self, thresholds):
+        """Return P(sum > threshold) for an array of thresholds <= capacity."""
+        above = np.append(np.cumsum(self._masses[::-1])[::-1], 0.0)
+        cells = np.floor((np.asarray(thresholds, dtype=float) - self._base)
+                         / self.step + TOLERANCE)
+        first = np.clip(cells + 1, 0, self._masses.size).astype(np.int64)
+        return np.where(cells < 0, 1.0, self.overflow + above[first])
+
+    def between(self, low, high):
+        """Return P(low < sum <= high), high <= capacity."""
+        return float(self._masses[self._cell(low) + 1:
+                                  self._cell(high) + 1].sum())
+
+    def tables(self, cells):
+        """Return look-up tables of the tail and the mean excess.
+
+        Sums lie on a lattice, the first at the sum of the lowest levels; the
+        capacity is ``phase`` steps above its highest point that is not above
+        the capacity. Threshold number k is the lattice point c(k) = capacity
+        - (phase + k) * step.
+
+        :param cells: number of steps that cover the capacity
+        :returns: (tail, excess, phase): tail and excess of shape (cells + 2,),
+            tail[k] = P(sum > c) for every c in [c(k), c(k - 1)) or up to the
+            capacity for k = 0, excess[k] = E[(sum - c(k))+]; phase in [0, 1)
+        """
+        position = (self.capacity - self._base) / self.step
+        last = self._cell(self.capacity)
+        phase = max(position - last, 0.0) if last >= 0 else 0.0
+        tail = np.ones(cells + 2)
+        if last >= 0:
+            tail[0] = self.overflow
+            masses = np.zeros(last + 1)
+            masses[:self._masses.size] = self._masses
+            np.cumsum(masses[::-1], out=masses)
+            reach = min(last + 1, cells + 1)
+            tail[1:reach + 1] = self.overflow + masses[:reach]
+            np.minimum(tail, 1.0, out=tail)
+        excess = np.empty(cells + 2)
+        excess[0] = self.excess + phase * self.step * tail[0]
+        np.cumsum(tail[1:] * self.step, out=excess[1:])
+        excess[1:] += excess[0]
+        return tail, excess, phase

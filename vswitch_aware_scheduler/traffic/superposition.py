@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The overlay of many independent traffic models on one capacity.
+
+Equation 3 of "Towards a Method Integrating Virtual Switch Performance Into
+Data Centre Design", BW_out = min(sum of VM_i, saturation), made quantitative:
+how often the sum is above, how much is cut away, how often and for how long.
+Pure; no clock, no configuration, no I/O.
+
+Derivation: reference/model.rst.
+"""
+
+import functools
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import law as sum_law
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['Superposition']
+
+#: Grid cells up to the capacity where sums are too many to be kept exactly.
+GRID_CELLS = 8192
+
+#: Largest grid on which rates with a common divisor are kept exactly.
+_MAX_EXACT_CELLS = 65536
+
+
+class Superposition:
+    """Independent traffic models that share one capacity.
+
+    Few or commensurable rates are overlaid exactly. Otherwise sums are kept
+    on a grid of ``cells`` cells, and every figure is that of rates rounded up
+    (a state by at most a cell, its lowest level not at all): an upper bound,
+    certified by :meth:`bounds`.
+
+    :param models: iterable of TrafficModel
+    :param capacity: finite and > 0: kbit/s, or kilo-packets/s for 'packets'
+    :param dimension: a key of :data:`model.DIMENSIONS`, or three weights >= 0
+        of (egress_kbps, ingress_kbps, kpps)
+    :param cells: size of the grid
+    :raises InvalidModel: when an argument is not as above, or the dimension
+        is 'packets' and a model's packets are not known
+    """
+
+    def __init__(self, models, capacity, dimension='bandwidth',
+                 cells=GRID_CELLS):
+        self.models = tuple(models)
+        self.capacity = sum_law.require_capacity(capacity)
+        self.dimension = dimension
+        self._cells = cells
+        self._weights = _weights_of(dimension)
+        for position, one in enumerate(self.models):
+            self._require_model(one, position)
+        self._levels = [one.levels(self._weights) for one in self.models]
+        # Narrow laws first: the sums stay short for most of the work.
+        self._order = sorted(range(len(self._levels)),
+                             key=lambda i: self._levels[i][0][-1])
+
+    def _require_model(self, one, position):
+        if not isinstance(one, model.TrafficModel):
+            raise exceptions.InvalidModel(
+                f'model {position} of the overlay is a {type(one).__name__}, '
+                f'wanted a TrafficModel')
+        if self._weights[2] and not one.packets_known:
+            raise exceptions.InvalidModel(
+                f'model {position} of the overlay has no packet rates, '
+                f'wanted kpps for dimension {self.dimension!r} (see '
+                f'TrafficModel.with_packets)')
+
+    # The laws of the sum: exact, or a pair of bounds.
+
+    @functools.cached_property
+    def _empty_laws(self):
+        """(upper, lower) laws of no traffic, of a kind that fits the models.
+
+        They are one object where the law is exact.
+        """
+        distinct = 1
+        for values, _ in self._levels:
+            distinct *= values.size
+            if distinct > 4096:
+                break
+        else:
+            exact = sum_law.AtomLaw(self.capacity)
+            return exact, exact
+        step = self._common_step()
+        if step is not None:
+            exact = sum_law.GridLaw(self.capacity, step)
+            return exact, exact
+        step = self.capacity / self._cells
+        return (sum_law.GridLaw(self.capacity, step, round_up=True),
+                sum_law.GridLaw(self.capacity, step, round_up=False))
+
+    def _common_step(self):
+        """Return a grid step that all levels are multiples of, or None."""
+        above = np.concatenate([values[1:] - values[0]
+                                for values, _ in self._levels])
+        thousandths = np.rint(above * 1000.0)
+        if (thousandths > 2 ** 53).any() or not np.allclose(
+                thousandths, above * 1000.0, rtol=1e-13, atol=1e-7):
+            return None
+        step = np.gcd.reduce(thousandths.astype(np.int64)) / 1000.0
+        if self.capacity / step > _MAX_EXACT_CELLS:
+            return None
+        return step
+
+    @functools.cached_property
+    def _laws(self):
+        return self._overlay(self._order, self._empty_laws)
+
+    def _overlay(self, members, laws):
+        upper, lower = laws
+        exact = upper is lower
+        for i in members:
+            upper = upper.plus(*self._levels[i])
+            lower = upper if exact else lower.plus(*self._levels[i])
+        return upper, lower
+
+    # Questions.
+
+    @functools.cached_property
+    def mean(self):
+        """Long-run mean of the sum, in units of the capacity."""
+        return math.fsum(float(values @ masses)
+                         for values, masses in self._levels)
+
+    @property
+    def exact(self):
+        """Whether the figures are exact and not grid bounds."""
+        return self._empty_laws[0] is self._empty_laws[1]
+
+    def overload_probability(self):
+        """Return P(sum > capacity), in [0, 1].
+
+        Exact, or the upper end of :meth:`bounds`. A sum within 1e-9 of the
+        capacity counts as equal to it, and is not above it.
+        """
+        return _probability(self._laws[0].overflow)
+
+    def bounds(self):
+        """Return (low, high), a certified bracket of P(sum > capacity).
+
+        Up to the rounding of float64 both ends are the probability where the
+        overlay is exact.
+        """
+        upper, lower = self._laws
+        return _probability(lower.overflow), _probability(upper.overflow)
+
+    def loss_fraction(self):
+        """Return E[(sum - capacity)+] / E[sum], in [0, 1]; 0 without traffic.
+
+        The share of traffic that equation 3 cuts away.
+        """
+        if self.mean == 0:
+            return 0.0
+        return _probability(self._laws[0].excess / self.mean)
+
+    def overload_probability_with(self, candidate):
+        """Return P(sum + candidate > capacity) without building a new law.
+
+        :param candidate: TrafficModel
+        :returns: float; takes O(states of the candidate) look-ups
+        """
+        self._require_model(candidate, 'to add')
+        values, masses = candidate.levels(self._weights)
+        # The candidate's levels are not rounded, and a tail of rates rounded
+        # up is an upper bound at any threshold.
+        return _probability(masses @ self._laws[0].tail(
+            self.capacity - values))
+
+    def with_model(self, candidate):
+        """Return the Superposition that has ``candidate`` as well."""
+        return Superposition(self.models + (candidate,), self.capacity,
+                             self.dimension, self._cells)
+
+    def without(self, position):
+        """Return the Superposition that lacks the model at ``position``.
+
+        It is built anew: taking a source out by deconvolution is unstable.
+        """
+        models = list(self.models)
+        del models[position]
+        return Superposition(models, self.capacity, self.dimension,
+                             self._cells)
+
+    def episodes_per_second(self):
+        """Return how often the sum rises from within to above the capacity.
+
+        Every upward jump of one source counts where the others leave it room
+        before and none after. Derivation: reference/model.rst, "Episodes".
+        """
+        return math.fsum(self._episode_terms(
+            self._order, self._empty_laws[:1] * 2))
+
+    def _episode_terms(self, members, laws):
+        # The law of all but one, for each one: halve the members, overlay one
+        # half, descend into the other. n log n overlays instead of n * n.
+        if not members:
+            return
+        if len(members) == 1:
+            yield from self._crossings(members[0], laws[0])
+            return
+        middle = len(members) // 2
+        for inside, outside in ((members[:middle], members[middle:]),
+                                (members[middle:], members[:middle])):
+            yield from self._episode_terms(
+                inside, self._overlay(outside, laws))
+
+    def _crossings(self, i, others):
+        one = self.models[i]
+        rates = one.rates @ self._weights
+        leave = one.stationary / one.sojourn_seconds
+        for s in np.flatnonzero(one.stationary > 0):
+            for t in np.flatnonzero((rates > rates[s]) & (one.jump[s] > 0)):
+                yield float(leave[s] * one.jump[s, t] * others.between(
+                    self.capacity - rates[t], self.capacity - rates[s]))
+
+    def mean_episode_seconds(self):
+        """Return the mean length of an overload episode; 0 if there are none.
+
+        :raises InvalidModel: when the sum is above the capacity for ever
+        """
+        probability = self.overload_probability()
+        if probability == 0:
+            return 0.0
+        rate = self.episodes_per_second()
+        if rate == 0:
+            raise exceptions.InvalidModel(
+                f'overlay of {len(self.models)} models: overloaded with '
+                f'probability {probability:g} but never enters overload, '
+                f'wanted sources that leave room for {self.capacity:g} at '
+                f'some time')
+        return probability / rate
+
+
+def _weights_of(dimension):
+    if isinstance(dimension, str):
+        return model.dimension_weights(dimension)
+    try:
+        weights = np.array(dimension, dtype=float)
+    except (TypeError, ValueError):
+        weights = np.zeros(0)
+    if weights.shape != (3,) or not np.isfinite(weights).all() \
+            or (weights < 0).any():
+        raise exceptions.InvalidModel(
+            f'dimension is {dimension!r}, wanted one of '
+            f'{", ".join(sorted(model.DIMENSIONS))} or three weights >= 0')
+    return weights
+
+
+def _probability(value):
+    # Rounding may leave 1 + a few ulps; anything else is a defect.
+    if not -1e-12 <= value <= 1 + 1e-9:
+        raise exceptions.InvalidModel(
+            f'overlay gave {value!r} as a probability, wanted 0..1')
+    return float(min(max(value, 0.0), 1.0))
