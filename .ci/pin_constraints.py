@@ -18,7 +18,8 @@ _HEADER = """\
 
 def main(target):
     frozen = subprocess.run(
-        [sys.executable, '-m', 'pip', 'freeze', '--exclude-editable'],
+        [sys.executable, '-m', 'pip', 'freeze', '--all',
+         '--exclude-editable', '--exclude', 'pip', '--exclude', 'wheel'],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         check=True).stdout.splitlines()
     pins = sorted((line for line in frozen if line.strip()), key=str.lower)
