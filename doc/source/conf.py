@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration of Sphinx for the manual."""
+
+project = 'vswitch_aware_scheduler'
+copyright = 'vswitch_aware_scheduler developers'
+
+extensions = [
+    'openstackdocstheme',
+    'oslo_config.sphinxconfiggen',
+    'oslo_config.sphinxext',
+    'reno.sphinxext',
+    'sphinx.ext.mathjax',
+]
+
+# The sample that the configuration reference offers is made anew with each
+# build, from the same input as the one in etc/.
+config_generator_config_file = [
+    ('../../etc/vswitch_aware_scheduler/vswitch-config-generator.conf',
+     '_static/vswitch'),
+]
+
+root_doc = 'index'
+exclude_patterns = []
+html_theme = 'openstackdocs'
+html_static_path = ['_static']
+pygments_style = 'native'
+
+openstackdocs_auto_name = False
+openstackdocs_auto_version = False
