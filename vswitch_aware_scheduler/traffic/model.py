@@ -53,33 +53,69 @@ def _invalid(what, seen, wanted):
         f'traffic model: {what} is {seen}, wanted {wanted}')
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class RateLaw:
     """The long-run law of the rates of an instance: all that admission needs.
 
-    Not validated: made by a TrafficModel, or read back from one's record.
+    Kept packed, for a scheduler holds very many; immutable. Not validated: it
+    is made by a TrafficModel or read back from one's record.
 
-    :ivar probabilities: (n,) > 0, sum to 1
-    :ivar rates: (n, 3) egress_kbps, ingress_kbps, kpps of each state
+    :ivar packed: bytes, n little-endian rows of four float64: probability,
+        egress_kbps, ingress_kbps, kpps
     """
 
-    probabilities: np.ndarray
-    rates: np.ndarray
+    __slots__ = ('packed',)
 
-    @functools.cached_property
+    def __init__(self, packed):
+        self.packed = packed
+
+    @classmethod
+    def from_arrays(cls, probabilities, rates):
+        """Pack a law.
+
+        :param probabilities: (n,) > 0, sum to 1
+        :param rates: (n, 3) egress_kbps, ingress_kbps, kpps of each state
+        """
+        return cls(np.column_stack([probabilities, rates])
+                   .astype('<f8').tobytes())
+
+    @property
+    def _rows(self):
+        return np.frombuffer(self.packed, '<f8').reshape(-1, 4)
+
+    @property
+    def probabilities(self):
+        """(n,) > 0, sum to 1."""
+        return self._rows[:, 0]
+
+    @property
+    def rates(self):
+        """(n, 3) egress_kbps, ingress_kbps, kpps of each state."""
+        return self._rows[:, 1:]
+
+    @property
     def packets_known(self):
         """Whether kpps says anything: False with bandwidth and no packets."""
-        return bool(self.rates[:, 2].any() or not self.rates[:, :2].any())
+        rates = self.rates
+        return bool(rates[:, 2].any() or not rates[:, :2].any())
 
-    @functools.cached_property
+    @property
     def mean(self):
         """(3,) long-run mean of egress_kbps, ingress_kbps and kpps."""
-        return self.probabilities @ self.rates
+        rows = self._rows
+        return rows[:, 0] @ rows[:, 1:]
 
-    @functools.cached_property
+    @property
     def peak(self):
         """(3,) largest rate of any state, by column."""
         return self.rates.max(axis=0)
+
+    def __eq__(self, other):
+        if not isinstance(other, RateLaw):
+            return NotImplemented
+        return self.packed == other.packed
+
+    def __hash__(self):
+        return hash(self.packed)
 
     def values(self, weights, packet_bytes=None):
         """Return (n,) of one linear function of the rates, state by state.
@@ -89,11 +125,12 @@ class RateLaw:
             are not known
         """
         weights = np.asarray(weights, dtype=float)
-        values = self.rates @ weights
+        rates = self.rates
+        values = rates @ weights
         if weights[2] and packet_bytes and not self.packets_known:
             # kbit/s over bits per packet is kilo-packets per second.
             values = values + weights[2] * (
-                self.rates[:, 0] + self.rates[:, 1]) / (8.0 * packet_bytes)
+                rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
         return values
 
 
@@ -225,7 +262,8 @@ class TrafficModel:
     def law(self):
         """The :class:`RateLaw` of the states that are visited."""
         visited = self.stationary > 0
-        return RateLaw(self.stationary[visited], self.rates[visited])
+        return RateLaw.from_arrays(self.stationary[visited],
+                                   self.rates[visited])
 
     @property
     def mean(self):

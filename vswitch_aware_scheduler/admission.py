@@ -1,0 +1,425 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which hosts can take one more instance, and what it would cost each.
+
+:class:`LoadTable` keeps, for every host, what its residents ask of each limit
+of its switch, as look-up tables; :meth:`LoadTable.assess` answers for any
+number of hosts at once by table look-ups. This is the one piece of code that
+decides, for the scheduler and for the evaluation alike. It knows no Nova, no
+store and no clock; callers serialise access.
+
+Derivation: reference/admission.rst.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import law as sum_law
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['AVERAGE', 'PROBABILITY', 'Assessment', 'HostPolicy', 'LoadTable']
+
+#: Admission policies: the sum of averages against saturation (Figure 9 of
+#: "Towards a Method Integrating Virtual Switch Performance Into Data Centre
+#: Design"), or the probability of overload against the operator's limit.
+AVERAGE = 'average'
+PROBABILITY = 'probability'
+
+#: Probabilities are compared with this relative tolerance: equality happens.
+_TOLERANCE = 1e-9
+
+# Why a host is refused, in the order of the checks.
+ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD = range(6)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class HostPolicy:
+    """What a host can carry and how it is judged.
+
+    Compared by identity: hosts that share one share all that is derived.
+
+    :ivar profile: SwitchProfile, or None when nothing is known of the switch
+    :ivar policy: AVERAGE or PROBABILITY
+    :ivar overload_probability: limit of PROBABILITY, 0..1
+    :ivar pass_unknown: whether a host without profile passes
+    """
+
+    profile: object
+    policy: str = PROBABILITY
+    overload_probability: float = 0.01
+    pass_unknown: bool = True
+
+    def __post_init__(self):
+        if self.policy not in (AVERAGE, PROBABILITY):
+            raise exceptions.InvalidOverride(
+                f'admission policy is {self.policy!r}, wanted {AVERAGE!r} or '
+                f'{PROBABILITY!r}')
+        if not 0 <= self.overload_probability <= 1:
+            raise exceptions.InvalidOverride(
+                f'overload probability is {self.overload_probability!r}, '
+                f'wanted 0..1')
+
+
+class LoadTable:
+    """The load of hosts, kept ready for the next question.
+
+    :param cells: grid cells up to a capacity; a state's rate counts up to a
+        cell too much, never too little
+    """
+
+    def __init__(self, cells=512):
+        self._cells = cells
+        self._hosts = {}         # host -> _Host
+        self._slots = []         # slot -> _Host
+        self._units = {}         # (weights, packet bytes) -> unit number
+        self._unit_keys = []
+        # By slot and limit, LIMITS wide: what the vectorised path reads.
+        self._numbers = np.zeros((0, 0, _NUMBERS))
+        self._unit = np.zeros((0, 0), dtype=np.int64)
+        self._row = np.zeros((0, 0), dtype=np.int64)
+        # By slot.
+        self._rules = np.zeros((0, _RULES))
+        # Rows of look-up tables, handed out as they are needed.
+        self._tails = np.zeros((0, cells + 2))
+        self._excesses = np.zeros((0, cells + 2))
+        self._phases = np.zeros(0)
+        self._free_rows = []
+        #: Counts changes, so that a caller can tell whether an Assessment is
+        #: still about the table as it is.
+        self.version = 0
+
+    def __contains__(self, host):
+        return host in self._hosts
+
+    def __len__(self):
+        return len(self._hosts)
+
+    def slot(self, host):
+        """Return the slot of a host that was described, else None."""
+        entry = self._hosts.get(host)
+        return None if entry is None else entry.slot
+
+    def describe(self, host, policy, residents):
+        """Set what a host can carry and who is on it.
+
+        :param host: name
+        :param policy: HostPolicy
+        :param residents: mapping of instance uuid to RateLaw
+        :returns: the host's slot, for :meth:`assess`
+        """
+        entry = self._hosts.get(host)
+        if entry is None:
+            entry = _Host(host, len(self._slots))
+            self._hosts[host] = entry
+            self._slots.append(entry)
+            self._grow(len(self._slots), 1)
+        elif entry.policy is policy and _same(entry.residents, residents):
+            return entry.slot
+        self.version += 1
+        self._fill(entry, policy, residents)
+        return entry.slot
+
+    def _fill(self, entry, policy, residents):
+        slot = entry.slot
+        added = None
+        if entry.policy is policy and len(residents) == len(
+                entry.residents) + 1:
+            added = _only_addition(entry.residents, residents)
+        entry.policy, entry.residents = policy, dict(residents)
+        profile = policy.profile
+        self._free_rows.extend(
+            row for row in self._row[slot].tolist() if row >= 0)
+        self._row[slot] = _NO_ROW
+        limits = () if profile is None else _limits_of(profile)
+        self._grow(0, len(limits))
+        self._numbers[slot] = _UNLIMITED
+        self._unit[slot] = 0
+        most = None if profile is None else profile.max_instances
+        self._rules[slot] = (
+            len(residents), np.inf if most is None else most,
+            profile is not None or policy.pass_unknown,
+            policy.policy == AVERAGE,
+            policy.overload_probability * (1 + _TOLERANCE))
+        laws = list(residents.values())
+        unit_numbers = []
+        for position, (weights, capacity, vm_peak) in enumerate(limits):
+            unit = self._unit_number(weights, profile.typical_packet_bytes)
+            unit_numbers.append(unit)
+            mean = peak = 0.0
+            for law in laws:
+                values = law.values(*self._unit_keys[unit])
+                mean += float(values @ law.probabilities)
+                peak += float(values.max())
+            self._unit[slot, position] = unit
+            self._numbers[slot, position] = (
+                capacity, capacity / self._cells, mean, peak, vm_peak)
+        if added is None:
+            entry.sums = [None] * len(limits)
+        else:
+            entry.sums = [
+                None if one is None
+                else one.plus(added.values(*self._unit_keys[unit]),
+                              added.probabilities)
+                for one, unit in zip(entry.sums, unit_numbers)]
+
+    def _unit_number(self, weights, packet_bytes):
+        key = (tuple(weights), packet_bytes if weights[2] else None)
+        number = self._units.get(key)
+        if number is None:
+            number = self._units[key] = len(self._unit_keys)
+            self._unit_keys.append(key)
+        return number
+
+    def _grow(self, slots, limits):
+        have_slots, have_limits = self._row.shape
+        if slots <= have_slots and limits <= have_limits:
+            return
+        size = (max(have_slots, slots + slots // 2),
+                max(have_limits, limits))
+
+        def grown(array, shape, fill):
+            new = np.empty(shape, dtype=array.dtype)
+            new[...] = fill
+            new[tuple(slice(n) for n in array.shape)] = array
+            return new
+
+        self._numbers = grown(self._numbers, size + (_NUMBERS,), _UNLIMITED)
+        self._unit = grown(self._unit, size, 0)
+        self._row = grown(self._row, size, _NO_ROW)
+        self._rules = grown(self._rules, (size[0], _RULES), 0.0)
+
+    def _build(self, slot, position):
+        """Make the look-up tables of one limit of one host."""
+        entry = self._slots[slot]
+        unit = self._unit_keys[self._unit[slot, position]]
+        law = entry.sums[position]
+        if law is None:
+            capacity, step = self._numbers[slot, position, :2].tolist()
+            law = sum_law.GridLaw(capacity, step)
+            parts = [(one.values(*unit), one.probabilities)
+                     for one in entry.residents.values()]
+            # Narrow laws first: the sums stay short for most of the work.
+            parts.sort(key=lambda part: part[0].max())
+            for values, probabilities in parts:
+                law = law.plus(values, probabilities)
+            entry.sums[position] = law
+        if not self._free_rows:
+            have = self._phases.size
+            size = max(64, 2 * have)
+            for name, shape in (('_tails', (size, self._cells + 2)),
+                                ('_excesses', (size, self._cells + 2)),
+                                ('_phases', (size,))):
+                old = getattr(self, name)
+                new = np.zeros(shape)
+                new[:have] = old
+                setattr(self, name, new)
+            self._free_rows.extend(range(size - 1, have - 1, -1))
+        row = self._free_rows.pop()
+        self._tails[row], self._excesses[row], self._phases[row] = \
+            law.tables(self._cells)
+        self._row[slot, position] = row
+
+    def assess(self, slots, law, exclude=None):
+        """Judge what one more instance would do to each of some hosts.
+
+        :param slots: (h,) int, of hosts that were described
+        :param law: RateLaw of the instance
+        :param exclude: uuid of the instance itself when it moves: where it
+            is a resident, it is not counted twice
+        :returns: Assessment, (h,) arrays in the order of ``slots``
+        """
+        slots = np.asarray(slots, dtype=np.int64)
+        own = [] if exclude is None else [
+            i for i, slot in enumerate(slots.tolist())
+            if exclude in self._slots[slot].residents]
+        result = self._assess(slots, law)
+        for i in own:
+            entry = self._slots[slots[i]]
+            others = {uuid: one for uuid, one in entry.residents.items()
+                      if uuid != exclude}
+            alone = LoadTable(self._cells)
+            slot = alone.describe(entry.host, entry.policy, others)
+            result.replace(i, alone.assess([slot], law))
+        return result
+
+    def _assess(self, slots, law):
+        count = slots.size
+        numbers = self._numbers[slots]              # (h, l, _NUMBERS)
+        rules = self._rules[slots]                  # (h, _RULES)
+        units = self._unit[slots]                   # (h, l)
+        values = np.array([law.values(*key) for key in self._unit_keys]
+                          ).reshape(len(self._unit_keys), -1)
+        if not values.size:
+            values = np.zeros((1, law.probabilities.size))
+        means = values @ law.probabilities
+        peaks = values.max(axis=1)
+        capacity, mean, peak, vm_peak = (
+            numbers[..., i] for i in (_CAPACITY, _MEAN, _PEAK, _VM_PEAK))
+        mean_with = mean + means[units]
+        slack = 1 + sum_law.TOLERANCE
+        # Where all peaks together fit there is no overload: no table needed.
+        full = peak + peaks[units] > capacity * slack
+        probability = np.zeros(full.shape)
+        excess = np.zeros(full.shape)
+        where, limit = np.nonzero(full)
+        if where.size:
+            rows = self._row[slots[where], limit]
+            for i in np.flatnonzero(rows < 0).tolist():
+                self._build(int(slots[where[i]]), int(limit[i]))
+            rows = self._row[slots[where], limit]
+            step = numbers[where, limit, _STEP][:, None]
+            phase = self._phases[rows][:, None]
+            rate = values[units[where, limit]]      # (f, states)
+            threshold = np.ceil(rate / step - phase - sum_law.TOLERANCE)
+            # Beyond the table, below any sum there is, the tail is 1.
+            k = np.clip(threshold, 0, self._cells + 1).astype(np.int64)
+            tail = self._tails[rows[:, None], k]
+            above = (self._excesses[rows[:, None], k]
+                     + (rate - (phase + k) * step) * tail)
+            probability[where, limit] = tail @ law.probabilities
+            excess[where, limit] = np.maximum(above, 0.0) @ law.probabilities
+        # The union bound: never less than the risk of any limit at once.
+        overload = np.minimum(probability.sum(axis=1), 1.0)
+        loss = np.divide(excess, mean_with, out=np.zeros(full.shape),
+                         where=excess > 0)
+        loss = np.minimum(loss.sum(axis=1), 1.0)
+        average = rules[:, _AVERAGE] > 0
+        too_much = (mean_with > capacity * slack).any(axis=1)
+        reason = np.select(
+            [rules[:, _PASSES] == 0,
+             rules[:, _RESIDENTS] + 1 > rules[:, _MOST],
+             (peaks[units] > vm_peak * slack).any(axis=1),
+             average & too_much,
+             ~average & (overload > rules[:, _LIMIT])],
+            [NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD], ADMITTED)
+        with np.errstate(invalid='ignore'):
+            used = np.where(np.isfinite(capacity), mean_with / capacity, 0.0)
+        return Assessment(
+            self, slots, reason, overload, loss,
+            used.max(axis=1) if used.size else np.zeros(count),
+            mean_with, peaks[units])
+
+    # For explanations.
+
+    def _entry(self, slot):
+        return self._slots[slot]
+
+
+@dataclasses.dataclass(eq=False)
+class Assessment:
+    """What one more instance would do to each of h hosts.
+
+    :ivar slots: (h,) slots of the hosts
+    :ivar reason: (h,) ADMITTED, or why not
+    :ivar overload_probability: (h,) bound of P(any limit is exceeded)
+    :ivar loss_fraction: (h,) share of the host's traffic that is cut away
+    :ivar utilisation: (h,) mean rate over capacity of the tightest limit
+    """
+
+    _table: LoadTable
+    slots: np.ndarray
+    reason: np.ndarray
+    overload_probability: np.ndarray
+    loss_fraction: np.ndarray
+    utilisation: np.ndarray
+    _means: np.ndarray
+    _peaks: np.ndarray
+
+    @property
+    def admitted(self):
+        """(h,) bool."""
+        return self.reason == ADMITTED
+
+    def replace(self, i, other):
+        """Put the only host of another Assessment in place of host i."""
+        for name in ('reason', 'overload_probability', 'loss_fraction',
+                     'utilisation'):
+            getattr(self, name)[i] = getattr(other, name)[0]
+        width = other._means.shape[1]
+        self._means[i, :width] = other._means[0]
+        self._peaks[i, :width] = other._peaks[0]
+
+    def explain(self, i):
+        """Return in words, with the numbers that decided, why host i is so."""
+        entry = self._table._entry(self.slots[i])
+        profile = entry.policy.profile
+        reason = self.reason[i]
+        if profile is None:
+            return ('no switch profile is known for it, unknown hosts %s'
+                    % ('pass' if entry.policy.pass_unknown else 'are refused'))
+        name = profile.name
+        if reason == TOO_MANY:
+            return (f'profile {name} takes {profile.max_instances} instances '
+                    f'and it has {len(entry.residents)}')
+        limits = _limits_of(profile)
+        if reason == PEAK:
+            for j, (weights, _, most) in enumerate(limits):
+                if self._peaks[i, j] > most * (1 + sum_law.TOLERANCE):
+                    return (f"the instance's peak of {self._peaks[i, j]:g} "
+                            f'{_unit_text(weights)} is above the {most:g} '
+                            f'that one instance can have on profile {name}')
+        if reason == MEAN:
+            for j, (weights, capacity, _) in enumerate(limits):
+                if self._means[i, j] > capacity * (1 + sum_law.TOLERANCE):
+                    return (f'with it the average would be '
+                            f'{self._means[i, j]:g} {_unit_text(weights)}, '
+                            f'above the {capacity:g} of profile {name}')
+        verb = 'above' if reason == OVERLOAD else 'within'
+        return (f'with it the overload probability would be '
+                f'{self.overload_probability[i]:.3g}, {verb} the limit of '
+                f'{entry.policy.overload_probability:g} (profile {name}, '
+                f'{len(entry.residents)} instances, average utilisation '
+                f'{self.utilisation[i]:.3g})')
+
+
+class _Host:
+    """One host of the table."""
+
+    __slots__ = ('host', 'slot', 'policy', 'residents', 'sums')
+
+    def __init__(self, host, slot):
+        self.host = host
+        self.slot = slot
+        self.policy = None
+        self.residents = {}      # uuid -> RateLaw
+        self.sums = []           # by limit: GridLaw, or None until needed
+
+
+# Columns of the arrays of LoadTable.
+_CAPACITY, _STEP, _MEAN, _PEAK, _VM_PEAK, _NUMBERS = range(6)
+_RESIDENTS, _MOST, _PASSES, _AVERAGE, _LIMIT, _RULES = range(6)
+_UNLIMITED = (np.inf, 1.0, 0.0, 0.0, np.inf)
+_NO_ROW = -1
+
+
+def _limits_of(profile):
+    """Return [(weights, capacity, most of one instance)] of a profile."""
+    saturation = tuple(
+        model.dimension_weights(profile.saturation_dimension))
+    return [(limit.weights, limit.capacity,
+             min(limit.capacity, profile.vm_peak_kbps)
+             if profile.vm_peak_kbps is not None
+             and tuple(limit.weights) == saturation else limit.capacity)
+            for limit in profile.limits()]
+
+
+def _unit_text(weights):
+    return {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
+            (0.0, 1.0, 0.0): 'kbit/s of ingress',
+            (0.0, 0.0, 1.0): 'kilo-packets/s'}.get(tuple(weights), 'units')
+
+
+def _same(known, residents):
+    if len(known) != len(residents):
+        return False
+    return all(known.get(uuid) == law for uuid, law in residents.items())
+
+
+def _only_addition(known, residents):
+    """Return the law of the one resident that is new, if that is all."""
+    new = [uuid for uuid in residents if uuid not in known]
+    if len(new) == 1 and all(residents.get(uuid) == law
+                             for uuid, law in known.items()):
+        return residents[new[0]]
+    return None
