@@ -22,7 +22,6 @@ config_generator_config_file = [
 root_doc = 'index'
 exclude_patterns = []
 html_theme = 'openstackdocs'
-html_static_path = ['_static']
 pygments_style = 'native'
 
 openstackdocs_auto_name = False
