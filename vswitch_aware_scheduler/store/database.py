@@ -1,0 +1,440 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The store of traffic models and host profiles.
+
+Every write is one transaction that takes the next generation number, stamps
+the rows it changes with it and publishes it by committing: a reader sees the
+last complete generation and nothing else, whatever happens to a writer.
+"""
+
+import json
+import os
+import time
+
+import numpy as np
+from oslo_db import api as db_api
+from oslo_db import exception as db_exception
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import sqlite
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import engines
+from vswitch_aware_scheduler.store import records
+from vswitch_aware_scheduler.store import tables
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import series
+
+__all__ = ['Store']
+
+#: How long incremental readers can learn of a removal; one that comes later
+#: reads everything.
+REMOVAL_SECONDS = 86400
+
+#: Rows a statement; memory of a read or a write beside its result.
+_CHUNK = 5000
+
+_INSERTS = {'sqlite': sqlite.insert, 'postgresql': postgresql.insert,
+            'mysql': mysql.insert, 'mariadb': mysql.insert}
+
+
+class Store:
+    """Durable traffic models and host profiles behind an SQLAlchemy URL.
+
+    Making one connects to nothing and a process may fork afterwards. Threads
+    may share it.
+
+    Every method raises, beside what it names: StoreMissing when there is no
+    store at the URL or it has no schema; StoreVersionError when its schema
+    is older or newer than this release; StoreError when the database cannot
+    answer within the timeout or at all. Messages never show a password.
+
+    :param url: SQLAlchemy URL of an SQLite file, MariaDB, MySQL or PostgreSQL
+    :param timeout_seconds: longest wait for a connection, for a lock and for
+        one answer, > 0
+    :raises StoreError: when the URL cannot be used
+    """
+
+    def __init__(self, url, timeout_seconds=5.0):
+        self._url = engines.parse(url)
+        self._timeout_seconds = timeout_seconds
+        # By process id: connections are not shared with a child. No lock,
+        # which a fork could leave held; two threads that race make an engine
+        # too many, which never connects.
+        self._engines = {}
+
+    def __repr__(self):
+        return f'Store({engines.hide_password(self._url)})'
+
+    def generation(self):
+        """Return the last complete :class:`~.records.Generation`."""
+        return self._read(lambda connection: _generation(connection)[0])
+
+    def read_changes(self, since=None):
+        """Return what a reader needs to be up to date, in one consistent view.
+
+        Cheap when nothing has changed; built to read a million models.
+
+        :param since: Generation of the reader's last read, None for all
+        :returns: :class:`~.records.Changes`; complete when ``since`` is None,
+            of another store, newer than the store (a restored backup) or too
+            old to know what was removed
+        """
+        return self._read(lambda connection: _changes(connection, since))
+
+    def model(self, instance_uuid):
+        """Return the :class:`~.records.StoredModel` of an instance, or None.
+
+        :raises StoreVersionError: when it has a format not known here
+        """
+        return self._read(lambda connection: _model(connection,
+                                                    instance_uuid))
+
+    def models(self, name=None):
+        """Return a list of :class:`~.records.ModelSummary`, by uuid.
+
+        :param name: only instances of that name
+        """
+        return self._read(lambda connection: _summaries(connection, name))
+
+    def host_profiles(self):
+        """Return a list of :class:`~.records.HostProfile`, by host."""
+        return self._read(lambda connection: _host_profiles(
+            connection, sa.select(tables.host_profile).order_by(
+                tables.host_profile.c.host)))
+
+    def write(self, models=(), remove=(), host_profiles=(), remove_hosts=(),
+              now=None):
+        """Publish a new generation: all of it or, on any error, nothing.
+
+        A record replaces the one of the same instance or host. Writers wait
+        for each other; deadlocks are retried a few times.
+
+        :param models: StoredModel, each instance once
+        :param remove: uuids of instances whose model goes; unknown ones are
+            no error
+        :param host_profiles: HostProfile, each host once
+        :param remove_hosts: hosts whose profile goes
+        :param now: seconds UTC, None for the system's clock
+        :returns: the new Generation
+        :raises InvalidInput: when a key is given twice
+        """
+        models, remove = list(models), list(remove)
+        host_profiles, remove_hosts = list(host_profiles), list(remove_hosts)
+        _require_distinct('instance', [m.instance_uuid for m in models]
+                          + remove)
+        _require_distinct('host', [h.host for h in host_profiles]
+                          + remove_hosts)
+        if now is None:
+            now = time.time()
+
+        @db_api.wrap_db_retry(
+            retry_interval=0.1, max_retries=5, max_retry_interval=2,
+            retry_on_deadlock=True, exception_checker=engines.is_locked)
+        def attempt():
+            with self._engine().begin() as connection:
+                # First of all, so that writers queue here and nowhere else.
+                connection.execute(sa.update(tables.generation).values(
+                    number=tables.generation.c.number + 1, published_at=now))
+                generation, _ = _generation(connection)
+                _write_models(connection, models, generation)
+                _write_host_profiles(connection, host_profiles, generation)
+                _remove(connection, remove, remove_hosts, generation)
+                _forget_removals(connection, now)
+                return generation
+
+        # Looks at the schema in a transaction of its own: a reader that
+        # turns writer can be refused by SQLite.
+        self._read(lambda connection: None)
+        with engines.translate_errors(self._url, 'write'):
+            return attempt()
+
+    def _engine(self):
+        pid = os.getpid()
+        engine = self._engines.get(pid)
+        if engine is None:
+            engine = self._engines.setdefault(
+                pid, engines.create(self._url, self._timeout_seconds))
+        return engine
+
+    def _read(self, function):
+        """Call function(connection) within one consistent view."""
+        engines.require_file(self._url)
+        with engines.translate_errors(self._url, 'read'):
+            try:
+                return self._read_with(self._engine(), function)
+            except db_exception.DBNonExistentDatabase:
+                if engines.sqlite_path(self._url) is None:
+                    raise
+                return self._read_unlocked(function)
+
+    def _read_with(self, engine, function):
+        with engine.connect() as connection:
+            if engine.dialect.name != 'sqlite':
+                connection = connection.execution_options(
+                    isolation_level='REPEATABLE READ')
+            with connection.begin():
+                self._check_schema(connection)
+                return function(connection)
+
+    def _read_unlocked(self, function):
+        # SQLite cannot open a write-ahead log in a directory where this
+        # process may not write while no other process has it open. Then the
+        # file is at rest: read it as it is, and make sure that it still was
+        # at rest afterwards.
+        path = engines.sqlite_path(self._url)
+
+        def state():
+            found = os.stat(path)
+            log = path + '-wal'
+            return (found.st_ino, found.st_size, found.st_mtime_ns,
+                    os.path.exists(log) and os.path.getsize(log))
+
+        engine = engines.create(self._url, self._timeout_seconds,
+                                immutable=True)
+        before = state()
+        try:
+            if not before[-1]:
+                return self._read_with(engine, function)
+        finally:
+            if before[-1] or state() != before:
+                raise exceptions.StoreError(
+                    f'store {engines.hide_password(self._url)}: it is being '
+                    f'written and this process may not write to '
+                    f'{os.path.dirname(path)}, which sharing it needs')
+
+    def _check_schema(self, connection):
+        shown = engines.hide_password(self._url)
+        version = None
+        if sa.inspect(connection).has_table('alembic_version'):
+            version = connection.scalar(sa.text(
+                'SELECT version_num FROM alembic_version'))
+        if version is None:
+            raise exceptions.StoreMissing(
+                f'store {shown}: it has no schema; run "vswitch-manage db '
+                f'sync"')
+        if version < tables.SCHEMA_VERSION:
+            raise exceptions.StoreVersionError(
+                f'store {shown}: its schema has version {version}, wanted '
+                f'{tables.SCHEMA_VERSION}; run "vswitch-manage db sync"')
+        if version > tables.SCHEMA_VERSION:
+            raise exceptions.StoreVersionError(
+                f'store {shown}: its schema has version {version}, wanted '
+                f'{tables.SCHEMA_VERSION}: it was written by a newer release')
+
+
+def _require_distinct(kind, keys):
+    seen = set()
+    for key in keys:
+        if key in seen:
+            raise exceptions.InvalidInput(
+                f'{kind} {key} is given twice in one write, wanted once')
+        seen.add(key)
+
+
+def _chunks(rows):
+    for start in range(0, len(rows), _CHUNK):
+        yield rows[start:start + _CHUNK]
+
+
+def _generation(connection):
+    """Return (Generation, complete_since)."""
+    table = tables.generation
+    row = connection.execute(sa.select(
+        table.c.store_id, table.c.number, table.c.published_at,
+        table.c.complete_since)).one()
+    return records.Generation(*row[:3]), row.complete_since
+
+
+def _changes(connection, since):
+    generation, complete_since = _generation(connection)
+    complete = (since is None or since.store_id != generation.store_id
+                or not complete_since <= since.number <= generation.number)
+
+    def changed(table, *columns):
+        query = sa.select(*columns)
+        if not complete:
+            query = query.where(table.c.generation > since.number)
+        return query
+
+    uuids, counts, data = [], [np.zeros(1, np.int64)], bytearray()
+    hosts, gone = [], []
+    if complete or since.number != generation.number:
+        table = tables.traffic_model
+        rows = connection.execution_options(
+            stream_results=True, max_row_buffer=_CHUNK).execute(
+                changed(table, table.c.instance_uuid, table.c.law))
+        for chunk in rows.partitions(_CHUNK):
+            names, laws = zip(*chunk)
+            count, rates = records.unpack_laws(names, laws)
+            uuids.extend(names)
+            counts.append(count)
+            data += rates
+        hosts = _host_profiles(connection, changed(tables.host_profile,
+                                                   tables.host_profile))
+        if not complete:
+            table = tables.removal
+            gone = connection.execute(changed(
+                table, table.c.kind, table.c.name)).all()
+    # An array over the bytes themselves: nothing is copied.
+    law = np.frombuffer(data, '<f8').reshape(-1, 4)
+    law.flags.writeable = False
+    given = set(uuids) if gone else ()
+    given_hosts = {host.host for host in hosts}
+    return records.Changes(
+        generation=generation, complete=complete, instance_uuids=uuids,
+        starts=np.cumsum(np.concatenate(counts)), probabilities=law[:, 0],
+        rates=law[:, 1:],
+        removed=[name for kind, name in gone
+                 if kind == tables.INSTANCE and name not in given],
+        host_profiles=hosts,
+        removed_hosts=[name for kind, name in gone
+                       if kind == tables.HOST and name not in given_hosts])
+
+
+def _refused(text):
+    return series.Refused(**json.loads(text))
+
+
+def _model(connection, instance_uuid):
+    table, detail = tables.traffic_model, tables.traffic_model_detail
+    row = connection.execute(
+        sa.select(table, detail.c.format_version, detail.c.model,
+                  detail.c.counts)
+        .join(detail, detail.c.instance_uuid == table.c.instance_uuid)
+        .where(table.c.instance_uuid == instance_uuid)).first()
+    if row is None:
+        return None
+    if row.format_version != traffic_model.FORMAT_VERSION:
+        raise exceptions.StoreVersionError(
+            f'instance {instance_uuid}: format version of its model is '
+            f'{row.format_version}, wanted {traffic_model.FORMAT_VERSION}')
+    try:
+        return records.StoredModel(
+            instance_uuid=row.instance_uuid,
+            model=traffic_model.TrafficModel.from_dict(json.loads(row.model)),
+            counts=(None if row.counts is None else
+                    estimate.TransitionCounts.from_bytes(row.counts)),
+            window_start=row.window_start, window_end=row.window_end,
+            samples=row.samples, refused=_refused(row.refused),
+            source=row.source, name=row.name, updated_at=row.updated_at,
+            format_version=row.format_version)
+    except (ValueError, TypeError) as error:
+        raise exceptions.StoreError(
+            f'instance {instance_uuid}: its stored model is damaged: '
+            f'{error}') from error
+
+
+def _summaries(connection, name):
+    table = tables.traffic_model
+    query = sa.select(table).order_by(table.c.instance_uuid)
+    if name is not None:
+        query = query.where(table.c.name == name)
+    found = []
+    rows = connection.execution_options(
+        stream_results=True, max_row_buffer=_CHUNK).execute(query)
+    for chunk in rows.partitions(_CHUNK):
+        counts, data = records.unpack_laws(
+            [row.instance_uuid for row in chunk], [row.law for row in chunk])
+        law = np.frombuffer(data, '<f8').reshape(-1, 4)
+        starts = np.cumsum(counts) - counts
+        means = np.add.reduceat(law[:, :1] * law[:, 1:], starts).tolist()
+        peaks = np.maximum.reduceat(law[:, 1:], starts).tolist()
+        for row, mean, peak in zip(chunk, means, peaks):
+            found.append(records.ModelSummary(
+                row.instance_uuid, row.name, tuple(mean), tuple(peak),
+                row.window_start, row.window_end, row.samples,
+                _refused(row.refused), row.source, row.updated_at))
+    return found
+
+
+def _host_profiles(connection, query):
+    found = []
+    for row in connection.execute(query):
+        try:
+            overrides = json.loads(row.overrides)
+            found.append(records.HostProfile(
+                row.host, row.profile, overrides, row.source,
+                row.updated_at))
+        except ValueError as error:
+            raise exceptions.StoreError(
+                f'host {row.host}: its stored profile is damaged: '
+                f'{error}') from error
+    return found
+
+
+def _upsert(connection, table, rows):
+    if not rows:
+        return
+    insert = _INSERTS[connection.dialect.name](table)
+    others = [column.name for column in table.columns
+              if not column.primary_key]
+    if hasattr(insert, 'on_duplicate_key_update'):
+        insert = insert.on_duplicate_key_update(
+            {name: insert.inserted[name] for name in others})
+    else:
+        insert = insert.on_conflict_do_update(
+            index_elements=list(table.primary_key),
+            set_={name: insert.excluded[name] for name in others})
+    connection.execute(insert, rows)
+
+
+def _write_models(connection, models, generation):
+    for chunk in _chunks(models):
+        _upsert(connection, tables.traffic_model, [
+            {'instance_uuid': item.instance_uuid,
+             'generation': generation.number,
+             'law': records.pack_law(item.model), 'name': item.name,
+             'window_start': item.window_start,
+             'window_end': item.window_end, 'samples': item.samples,
+             'refused': json.dumps(item.refused.to_dict()),
+             'source': item.source, 'updated_at': generation.published_at}
+            for item in chunk])
+        _upsert(connection, tables.traffic_model_detail, [
+            {'instance_uuid': item.instance_uuid,
+             'format_version': traffic_model.FORMAT_VERSION,
+             'model': json.dumps(item.model.to_dict()),
+             'counts': item.counts and item.counts.to_bytes()}
+            for item in chunk])
+
+
+def _write_host_profiles(connection, host_profiles, generation):
+    for chunk in _chunks(host_profiles):
+        _upsert(connection, tables.host_profile, [
+            {'host': item.host, 'generation': generation.number,
+             'profile': item.profile,
+             'overrides': json.dumps(item.overrides), 'source': item.source,
+             'updated_at': generation.published_at}
+            for item in chunk])
+
+
+def _remove(connection, instance_uuids, hosts, generation):
+    for kind, names, columns in (
+            (tables.INSTANCE, instance_uuids,
+             (tables.traffic_model.c.instance_uuid,
+              tables.traffic_model_detail.c.instance_uuid)),
+            (tables.HOST, hosts, (tables.host_profile.c.host,))):
+        for chunk in _chunks(names):
+            for column in columns:
+                connection.execute(
+                    sa.delete(column.table).where(
+                        column == sa.bindparam('gone')),
+                    [{'gone': name} for name in chunk])
+            _upsert(connection, tables.removal, [
+                {'kind': kind, 'name': name,
+                 'generation': generation.number,
+                 'removed_at': generation.published_at} for name in chunk])
+
+
+def _forget_removals(connection, now):
+    table = tables.removal
+    old = table.c.removed_at < now - REMOVAL_SECONDS
+    last = connection.scalar(
+        sa.select(sa.func.max(table.c.generation)).where(old))
+    if last is not None:
+        connection.execute(sa.delete(table).where(old))
+        connection.execute(sa.update(tables.generation).values(
+            complete_since=sa.case(
+                (tables.generation.c.complete_since < last, last),
+                else_=tables.generation.c.complete_since)))

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a store's URL becomes a database engine, and its errors ours.
+
+Every connection has a timeout. SQLite files are opened but never created,
+unless that is asked for.
+"""
+
+import contextlib
+import os
+import pathlib
+import sqlite3
+
+from oslo_db import exception as db_exception
+from oslo_db.sqlalchemy import exc_filters
+import sqlalchemy as sa
+from sqlalchemy import exc
+from sqlalchemy import pool
+
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['create', 'hide_password', 'is_locked', 'parse', 'require_file',
+           'sqlite_path', 'translate_errors']
+
+_WANTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
+           'postgresql+psycopg2://...')
+
+
+def parse(url):
+    """Return the sqlalchemy URL of a string.
+
+    :raises StoreError: when it is not one this store can use; the message
+        does not repeat it, for its password
+    """
+    try:
+        parsed = sa.make_url(url)
+    except (exc.ArgumentError, ValueError, TypeError):
+        raise exceptions.StoreError(
+            f'the URL of the store cannot be parsed, wanted '
+            f'{_WANTED}') from None
+    kind = parsed.get_backend_name()
+    if kind not in ('sqlite', 'mysql', 'mariadb', 'postgresql'):
+        raise exceptions.StoreError(
+            f'store {hide_password(parsed)}: kind of database is {kind}, '
+            f'wanted {_WANTED}')
+    if kind == 'sqlite' and parsed.database in (None, '', ':memory:'):
+        raise exceptions.StoreError(
+            f'store {hide_password(parsed)}: a database in memory cannot be '
+            f'shared, wanted {_WANTED}')
+    return parsed
+
+
+def hide_password(url):
+    """Return a parsed URL as text that may be shown."""
+    # A query may hold secrets as well.
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def sqlite_path(url):
+    """Return the file of an SQLite URL, or None for another database.
+
+    None as well for an SQLite URI, which says itself how to be opened.
+    """
+    if url.get_backend_name() != 'sqlite' or 'uri' in url.query:
+        return None
+    return os.path.abspath(url.database)
+
+
+def require_file(url):
+    """Check that the file of an SQLite URL is there.
+
+    :raises StoreMissing: when there is nothing
+    :raises StoreError: when it is a directory or such
+    """
+    path = sqlite_path(url)
+    if path is None or os.path.isfile(path):
+        return
+    if os.path.exists(path):
+        raise exceptions.StoreError(
+            f'store {hide_password(url)}: {path} is not a file')
+    raise exceptions.StoreMissing(
+        f'store {hide_password(url)}: there is no such file; run '
+        f'"vswitch-manage db sync" to make it')
+
+
+def create(url, timeout_seconds, *, new_file=False, immutable=False):
+    """Return a new engine; nothing is connected yet.
+
+    :param url: of :func:`parse`
+    :param timeout_seconds: longest wait for a connection, a lock or an answer
+    :param new_file: make the SQLite file when there is none
+    :param immutable: read an SQLite file that nobody is writing, without
+        locks
+    :raises StoreError: when the database's Python driver is not installed
+    """
+    seconds = str(max(1, round(timeout_seconds)))
+    kind = url.get_backend_name()
+    path = sqlite_path(url)
+    if path is not None:
+        query = {'uri': 'true', 'mode': 'rwc' if new_file else 'rw',
+                 'timeout': str(timeout_seconds)}
+        if immutable:
+            query.update(mode='ro', immutable='1')
+        url = url.set(database=pathlib.Path(path).as_uri(), query=query)
+    elif kind == 'sqlite':
+        url = url.update_query_dict({'timeout': str(timeout_seconds)})
+    elif kind == 'postgresql':
+        url = _with_defaults(url, {
+            'connect_timeout': seconds,
+            'options': f'-c statement_timeout={seconds}s '
+                       f'-c lock_timeout={seconds}s'})
+    else:
+        url = _with_defaults(url, {
+            'charset': 'utf8mb4', 'connect_timeout': seconds,
+            'read_timeout': seconds, 'write_timeout': seconds})
+    options = ({'poolclass': pool.NullPool} if kind == 'sqlite' else
+               {'pool_pre_ping': True, 'pool_recycle': 3600})
+    with translate_errors(url, 'open'):
+        engine = sa.create_engine(url, **options)
+    # Not oslo.db's own create_engine: its listener comes first then.
+    sa.event.listen(engine, 'handle_error', _raise_unlogged)
+    exc_filters.register_engine(engine)
+    if kind == 'sqlite':
+        # Python's module would begin a transaction at the first write only:
+        # two reads could then see two generations.
+        sa.event.listen(engine, 'connect', _leave_transactions_to_us)
+        sa.event.listen(engine, 'begin', _begin)
+    return engine
+
+
+def _leave_transactions_to_us(connection, _record):
+    connection.isolation_level = None
+
+
+def _begin(connection):
+    connection.exec_driver_sql('BEGIN')
+
+
+def _with_defaults(url, query):
+    return url.update_query_dict(
+        {key: value for key, value in query.items() if key not in url.query})
+
+
+def _raise_unlogged(context):
+    # oslo.db wraps these and logs each with its traceback. A scheduler meets
+    # a damaged store at every refresh: the caller decides what is logged.
+    error = context.sqlalchemy_exception
+    if type(error) in (exc.DatabaseError, exc.ProgrammingError):
+        raise error
+
+
+def is_locked(error):
+    """Whether an error says that another writer held SQLite for too long."""
+    return (isinstance(error, exc.OperationalError)
+            and isinstance(error.orig, sqlite3.OperationalError)
+            and 'locked' in str(error.orig))
+
+
+@contextlib.contextmanager
+def translate_errors(url, doing):
+    """Turn errors of the database into StoreError.
+
+    :param doing: what could not be done, a verb such as 'read'
+    """
+    try:
+        yield
+    except (exc.SQLAlchemyError, db_exception.DBError, sqlite3.Error,
+            ImportError, OSError) as error:
+        raise exceptions.StoreError(
+            f'store {hide_password(url)}: cannot {doing} it: '
+            f'{_reason(error)}') from error
+
+
+def _reason(error):
+    """Return the database's own words, without statement and parameters."""
+    error = getattr(error, 'inner_exception', None) or error
+    error = getattr(error, 'orig', None) or error
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0]

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Make the schema of a store and bring it to the newest version."""
+
+import os
+
+from alembic import command
+from alembic import config as alembic_config
+from alembic import script
+from alembic import util
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import engines
+
+__all__ = ['revisions', 'sync', 'version']
+
+#: A migration may wait longer than a reader: nobody waits for it.
+TIMEOUT_SECONDS = 60
+
+
+def _config(connection=None):
+    config = alembic_config.Config()
+    location = os.path.join(os.path.dirname(__file__), 'migrations')
+    config.set_main_option('script_location', location.replace('%', '%%'))
+    config.attributes['connection'] = connection
+    return config
+
+
+def revisions():
+    """Return the revisions there are, oldest first."""
+    scripts = script.ScriptDirectory.from_config(_config())
+    return [item.revision
+            for item in reversed(list(scripts.walk_revisions()))]
+
+
+def current_revision(connection):
+    """Return the revision of a database, or None when it has no schema."""
+    if not sa.inspect(connection).has_table('alembic_version'):
+        return None
+    return connection.scalar(sa.text(
+        'SELECT version_num FROM alembic_version'))
+
+
+def version(url, timeout_seconds=TIMEOUT_SECONDS):
+    """Return the revision of a store's schema.
+
+    :returns: a string, or None when the database has no schema
+    :raises StoreMissing: when the SQLite file does not exist
+    :raises StoreError: when the database cannot be read
+    """
+    parsed = engines.parse(url)
+    engines.require_file(parsed)
+    engine = engines.create(parsed, timeout_seconds)
+    try:
+        with engines.translate_errors(parsed, 'read'), \
+                engine.connect() as connection:
+            return current_revision(connection)
+    finally:
+        engine.dispose()
+
+
+def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
+    """Bring a store's schema to a version; make the SQLite file if missing.
+
+    All steps are one transaction where the database can do that (SQLite and
+    PostgreSQL). Going back is not supported.
+
+    :param version: a revision, or None for the newest
+    :returns: (revision before or None, revision after)
+    :raises StoreVersionError: when the version is not known, or is older
+        than the schema
+    :raises StoreError: when the database cannot be written
+    """
+    parsed = engines.parse(url)
+    shown = engines.hide_password(parsed)
+    known = revisions()
+    wanted = version or known[-1]
+    if wanted not in known:
+        raise exceptions.StoreVersionError(
+            f'store {shown}: version {wanted} is not known, wanted one of '
+            f'{", ".join(known)}')
+    path = engines.sqlite_path(parsed)
+    if path is not None and not os.path.isdir(os.path.dirname(path)):
+        raise exceptions.StoreError(
+            f'store {shown}: there is no directory {os.path.dirname(path)} '
+            f'to make the file in')
+    engine = engines.create(parsed, timeout_seconds, new_file=True)
+    try:
+        with engines.translate_errors(parsed, 'migrate'):
+            if path is not None:
+                _use_write_ahead_log(engine)
+            with engine.begin() as connection:
+                before = current_revision(connection)
+                if before is not None and before not in known:
+                    raise exceptions.StoreVersionError(
+                        f'store {shown}: its schema has version {before}, '
+                        f'this release knows {", ".join(known)}: it was '
+                        f'written by a newer one')
+                if before is not None \
+                        and known.index(before) > known.index(wanted):
+                    raise exceptions.StoreVersionError(
+                        f'store {shown}: its schema has version {before}, '
+                        f'wanted {wanted}: going back is not supported')
+                if before != wanted:
+                    try:
+                        command.upgrade(_config(connection), wanted)
+                    except util.CommandError as error:
+                        raise exceptions.StoreError(
+                            f'store {shown}: cannot migrate it: '
+                            f'{error}') from error
+    finally:
+        engine.dispose()
+    return before, wanted
+
+
+def _use_write_ahead_log(engine):
+    # Readers then never wait for a writer, nor a writer for them; a writer
+    # that dies leaves nothing to repair. Kept in the file once set.
+    raw = engine.raw_connection()
+    try:
+        raw.driver_connection.execute('PRAGMA journal_mode=WAL')
+    finally:
+        raw.close()

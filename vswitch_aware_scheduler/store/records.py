@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the store keeps, as plain values, and how they are packed.
+
+Pure: no database, no clock, no configuration.
+"""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import series
+
+__all__ = ['Changes', 'Generation', 'HostProfile', 'ModelSummary',
+           'StoredModel', 'pack_law', 'unpack_laws']
+
+#: First byte of a packed law; then rows of probability, egress_kbps,
+#: ingress_kbps, kpps, little-endian float64.
+_LAW_FORMAT = 1
+_LAW_ROW_BYTES = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """Which state of the store a reader has seen.
+
+    :ivar store_id: tells the store from another one at the same URL
+    :ivar number: grows by one with every write; 0 before the first
+    :ivar published_at: time of that write, seconds UTC; 0 before the first
+    """
+
+    store_id: str
+    number: int
+    published_at: float
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StoredModel:
+    """The traffic model of one instance with its provenance.
+
+    :ivar instance_uuid: 1 to 36 characters
+    :ivar model: TrafficModel
+    :ivar counts: TransitionCounts it was fitted to, or None
+    :ivar window_start: start of the first sample, seconds UTC
+    :ivar window_end: end of the last one
+    :ivar samples: number of samples, fractional once aged
+    :ivar refused: :class:`~vswitch_aware_scheduler.traffic.series.Refused`
+    :ivar source: where the samples come from, such as 'file'
+    :ivar name: of the instance, for people; None when not known
+    :ivar updated_at: when it was written, seconds UTC; set by the store
+    :ivar format_version: of the model's dictionary; set by the store
+    :raises InvalidModel: naming the instance, the value and what was wanted
+    """
+
+    instance_uuid: str
+    model: traffic_model.TrafficModel
+    counts: estimate.TransitionCounts | None = None
+    window_start: float = 0.0
+    window_end: float = 0.0
+    samples: float = 0.0
+    refused: series.Refused = series.Refused()
+    source: str = 'unknown'
+    name: str | None = None
+    updated_at: float | None = None
+    format_version: int = traffic_model.FORMAT_VERSION
+
+    def __post_init__(self):
+        _check_text(self.instance_uuid, 36, 'instance', self.instance_uuid,
+                    'its uuid')
+        _check_text(self.source, 255, 'instance', self.instance_uuid,
+                    'source')
+        if self.name is not None:
+            _check_text(self.name, 255, 'instance', self.instance_uuid,
+                        'name')
+        if not (math.isfinite(self.window_start)
+                and math.isfinite(self.window_end)
+                and self.window_start <= self.window_end):
+            raise exceptions.InvalidModel(
+                f'instance {self.instance_uuid}: window is '
+                f'{self.window_start}..{self.window_end}, wanted finite '
+                f'seconds, the end not before the start')
+        if not (math.isfinite(self.samples) and self.samples >= 0):
+            raise exceptions.InvalidModel(
+                f'instance {self.instance_uuid}: samples is {self.samples}, '
+                f'wanted a finite number >= 0')
+
+    @classmethod
+    def from_counts(cls, instance_uuid, model, counts, **provenance):
+        """Return the record of a fitted model, window taken from the counts.
+
+        :param provenance: ``refused``, ``source`` and ``name``
+        """
+        return cls(instance_uuid, model, counts,
+                   window_start=counts.first_time,
+                   window_end=counts.last_time + counts.period_seconds,
+                   samples=counts.total_samples, **provenance)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelSummary:
+    """A stored model for a list: provenance and extremes, no states.
+
+    ``mean`` and ``peak`` are tuples of egress_kbps, ingress_kbps, kpps; the
+    other attributes are those of :class:`StoredModel`.
+    """
+
+    instance_uuid: str
+    name: str | None
+    mean: tuple
+    peak: tuple
+    window_start: float
+    window_end: float
+    samples: float
+    refused: series.Refused
+    source: str
+    updated_at: float
+
+
+@dataclasses.dataclass(frozen=True)
+class HostProfile:
+    """Which switch profile a host has, as discovered or calibrated.
+
+    :ivar host: the host's name in nova
+    :ivar profile: name of a switch profile, or None: only overrides
+    :ivar overrides: numbers of the profile that differ on this host, a
+        dictionary that JSON can hold
+    :ivar source: who says so, such as 'operator' or 'discovered'
+    :ivar updated_at: when it was written, seconds UTC; set by the store
+    :raises InvalidProfile: naming the host, the value and what was wanted
+    """
+
+    host: str
+    profile: str | None
+    overrides: dict = dataclasses.field(default_factory=dict)
+    source: str = 'unknown'
+    updated_at: float | None = None
+
+    def __post_init__(self):
+        wrong = exceptions.InvalidProfile
+        _check_text(self.host, 255, 'host', self.host, 'its name', wrong)
+        _check_text(self.source, 255, 'host', self.host, 'source', wrong)
+        if self.profile is not None:
+            _check_text(self.profile, 255, 'host', self.host, 'profile',
+                        wrong)
+        try:
+            if not isinstance(self.overrides, dict):
+                raise TypeError
+            json.dumps(self.overrides, allow_nan=False)
+        except (TypeError, ValueError):
+            raise wrong(
+                f'host {self.host}: overrides are {self.overrides!r}, wanted '
+                f'a dictionary that JSON can hold') from None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Changes:
+    """What a reader has to apply to be at ``generation``.
+
+    The law of instance i is in rows ``starts[i]`` to ``starts[i + 1]`` of
+    ``probabilities`` and ``rates``. An instance or a host is never both
+    removed and given.
+
+    :ivar generation: :class:`Generation`
+    :ivar complete: True: this is everything, what was read before is void
+    :ivar instance_uuids: list of n strings, in no order
+    :ivar starts: (n + 1,) int64
+    :ivar probabilities: (m,) float64, of each visited state, > 0
+    :ivar rates: (m, 3) float64: egress_kbps, ingress_kbps, kpps
+    :ivar removed: list of instance uuids that have no model any more
+    :ivar host_profiles: list of :class:`HostProfile`
+    :ivar removed_hosts: list of hosts that have no profile any more
+    """
+
+    generation: Generation
+    complete: bool
+    instance_uuids: list
+    starts: np.ndarray
+    probabilities: np.ndarray
+    rates: np.ndarray
+    removed: list
+    host_profiles: list
+    removed_hosts: list
+
+
+def _check_text(value, limit, kind, owner, what,
+                wrong=exceptions.InvalidModel):
+    if not isinstance(value, str) or not 0 < len(value) <= limit:
+        raise wrong(f'{kind} {owner!r}: {what} is {value!r}, wanted a string '
+                    f'of 1 to {limit} characters')
+
+
+def pack_law(model):
+    """Return the long-run law of a model as bytes: its visited states."""
+    visited = model.stationary > 0
+    rows = np.column_stack([model.stationary[visited], model.rates[visited]])
+    return bytes([_LAW_FORMAT]) + rows.astype('<f8').tobytes()
+
+
+def unpack_laws(names, laws):
+    """Return the rows of many packed laws.
+
+    :param names: n instance uuids, for the message of an error
+    :param laws: n bytes objects of :func:`pack_law`
+    :returns: (counts, data): (n,) int64 number of states of each, and the
+        rows of all of them one after the other, as bytes
+    :raises StoreVersionError: on a law of another format
+    :raises StoreError: on a damaged one
+    """
+    for name, law in zip(names, laws):
+        if law[:1] != b'\x01':
+            raise exceptions.StoreVersionError(
+                f'instance {name}: format of its law is '
+                f'{law[0] if law else None}, wanted {_LAW_FORMAT}')
+    sizes = np.fromiter(map(len, laws), np.int64, len(laws)) - 1
+    bad = (sizes % _LAW_ROW_BYTES != 0) | (sizes == 0)
+    data = b''.join([law[1:] for law in laws])
+    if not bad.any():
+        counts = sizes // _LAW_ROW_BYTES
+        rows = np.frombuffer(data, '<f8').reshape(-1, 4)
+        wrong = ~(np.isfinite(rows).all(axis=1) & (rows >= 0).all(axis=1)
+                  & (rows[:, 0] <= 1))
+        if not wrong.any():
+            return counts, data
+        bad = np.add.reduceat(wrong, np.cumsum(counts) - counts) > 0
+    raise exceptions.StoreError(
+        f'instance {names[int(np.argmax(bad))]}: its law is damaged, wanted '
+        f'rows of four finite numbers >= 0')

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables of the store, as the newest migration leaves them.
+
+What a scheduler reads at every refresh (``traffic_model``) is kept apart from
+what only the modeler and an operator read (``traffic_model_detail``), which
+is ten times as large. A row of any table carries the generation that wrote
+it; a row of ``removal`` tells incremental readers what is gone.
+"""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+__all__ = ['SCHEMA_VERSION', 'generation', 'host_profile', 'metadata',
+           'removal', 'traffic_model', 'traffic_model_detail']
+
+#: The newest migration; a store of another version is not touched.
+SCHEMA_VERSION = '0001'
+
+#: Of ``removal.kind``.
+INSTANCE = 'instance'
+HOST = 'host'
+
+metadata = sa.MetaData()
+
+_MYSQL = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4'}
+# MySQL's BLOB and TEXT end at 64 kB; the others know no such limit.
+_BLOB = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql', 'mariadb')
+_TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
+
+# One row. store_id tells a store from another one at the same URL. A reader
+# whose generation is older than complete_since has to read everything:
+# removals up to that one are forgotten. Times are seconds UTC throughout.
+generation = sa.Table(
+    'generation', metadata,
+    sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('store_id', sa.String(36), nullable=False),
+    sa.Column('number', sa.BigInteger, nullable=False),
+    sa.Column('complete_since', sa.BigInteger, nullable=False),
+    sa.Column('published_at', sa.Double, nullable=False),
+    **_MYSQL)
+
+traffic_model = sa.Table(
+    'traffic_model', metadata,
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('generation', sa.BigInteger, nullable=False),
+    sa.Column('law', _BLOB, nullable=False),
+    sa.Column('name', sa.String(255), nullable=True),
+    sa.Column('window_start', sa.Double, nullable=False),
+    sa.Column('window_end', sa.Double, nullable=False),
+    sa.Column('samples', sa.Double, nullable=False),
+    sa.Column('refused', sa.Text, nullable=False),
+    sa.Column('source', sa.String(255), nullable=False),
+    sa.Column('updated_at', sa.Double, nullable=False),
+    sa.Index('ix_traffic_model_generation', 'generation'),
+    **_MYSQL)
+
+traffic_model_detail = sa.Table(
+    'traffic_model_detail', metadata,
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('format_version', sa.Integer, nullable=False),
+    sa.Column('model', _TEXT, nullable=False),
+    sa.Column('counts', _BLOB, nullable=True),
+    **_MYSQL)
+
+host_profile = sa.Table(
+    'host_profile', metadata,
+    sa.Column('host', sa.String(255), primary_key=True),
+    sa.Column('generation', sa.BigInteger, nullable=False),
+    sa.Column('profile', sa.String(255), nullable=True),
+    sa.Column('overrides', sa.Text, nullable=False),
+    sa.Column('source', sa.String(255), nullable=False),
+    sa.Column('updated_at', sa.Double, nullable=False),
+    sa.Index('ix_host_profile_generation', 'generation'),
+    **_MYSQL)
+
+removal = sa.Table(
+    'removal', metadata,
+    sa.Column('kind', sa.String(16), primary_key=True),
+    sa.Column('name', sa.String(255), primary_key=True),
+    sa.Column('generation', sa.BigInteger, nullable=False),
+    sa.Column('removed_at', sa.Double, nullable=False),
+    sa.Index('ix_removal_generation', 'generation'),
+    **_MYSQL)
