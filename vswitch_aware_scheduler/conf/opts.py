@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The group of options: registered in a ConfigOpts, listed for a sample."""
+
+import itertools
+
+from oslo_config import cfg
+
+from vswitch_aware_scheduler.conf import modeler
+from vswitch_aware_scheduler.conf import scheduler
+from vswitch_aware_scheduler.conf import store
+
+__all__ = ['GROUP', 'list_opts', 'register_opts']
+
+GROUP = cfg.OptGroup(
+    'vswitch_scheduler', title='Virtual switch aware scheduling', help="""
+Options of VSwitchFilter and VSwitchWeigher, which place an instance where the
+virtual switch can carry its traffic, and of the commands that learn the
+traffic. Rates are in kbit/s and kilo-packets/s, times in seconds.
+""")
+
+
+def list_opts():
+    """Return the options for oslo-config-generator."""
+    return [(GROUP, list(itertools.chain(
+        store.OPTS, scheduler.OPTS, modeler.OPTS)))]
+
+
+def register_opts(conf):
+    """Register every option; registering again changes nothing.
+
+    :param conf: an oslo.config ConfigOpts
+    """
+    conf.register_group(GROUP)
+    for group, options in list_opts():
+        conf.register_opts(options, group=group)

@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of VSwitchFilter and VSwitchWeigher."""
+
+from oslo_config import cfg
+
+__all__ = ['OPTS']
+
+OPTS = [
+    # What a host can carry
+    cfg.StrOpt(
+        'switch_profiles_file',
+        help="""
+YAML file of the operator's own switch profiles.
+
+A profile there takes the place of a built-in one of the same name. Without a
+file only the built-in profiles exist ("vswitch-manage profile list").
+
+Format: path of a file that the scheduler may read. "vswitch-manage profile
+validate FILE" checks one.
+
+When the file cannot be read or is not valid, the built-in profiles alone are
+used, and the log says what is wrong. It is read at the start of the
+scheduler.
+
+Related options: ``default_switch_profile``.
+"""),
+    cfg.StrOpt(
+        'default_switch_profile',
+        help="""
+Switch profile of a host that has none by any other rule.
+
+The rules are, first that holds: aggregate metadata ``vswitch:profile``, the
+store's host profiles, this option. Without it, ``unknown_host_policy``
+decides on such hosts.
+
+Format: name of a built-in profile or of one in ``switch_profiles_file``.
+
+When there is no such profile, it is as if none were set, and the log says so.
+
+Related options: ``switch_profiles_file``, ``unknown_host_policy``.
+"""),
+    cfg.StrOpt(
+        'unknown_host_policy', default='pass',
+        choices=[
+            ('pass', 'VSwitchFilter lets the host pass without a check'),
+            ('reject', 'VSwitchFilter refuses the host')],
+        help="""
+What happens to a host that has no switch profile by any rule.
+
+"pass" lets profiles be introduced host by host. "reject" makes sure that
+every host that is used has been described.
+
+When it is "reject" and no host has a profile, every request fails with "No
+valid host".
+
+Related options: ``default_switch_profile``.
+"""),
+    # Who may enter
+    cfg.StrOpt(
+        'admission_policy', default='probability',
+        choices=[
+            ('average', 'peak of the instance against the switch type, then '
+             'the sum of the average rates against saturation'),
+            ('probability', 'hard limits as before, then the probability '
+             'that the sum of the rates exceeds saturation against '
+             'overload_probability')],
+        help="""
+How VSwitchFilter decides whether a host can take one more instance.
+
+"average" fills a host until the averages reach saturation: it is then
+overloaded for a large part of the time. "probability" keeps the share of time
+that the host is overloaded below ``overload_probability``, at the price of
+more hosts.
+
+An aggregate can choose otherwise with metadata ``vswitch:policy``.
+
+Any other value is refused when the scheduler starts.
+
+Related options: ``overload_probability``.
+"""),
+    cfg.FloatOpt(
+        'overload_probability', default=0.01, min=0, max=1,
+        help="""
+Largest share of time that the traffic of a host may exceed saturation.
+
+Raise it to pack more instances on a host; lower it to lose less traffic. 0
+books the peak rate of every instance, 1 admits whatever the hard limits do.
+
+Unit: a probability, 0 to 1.
+
+An aggregate can choose otherwise with metadata
+``vswitch:overload_probability``.
+
+When it is too high, switches drop traffic; when it is too low, requests fail
+with "No valid host" while switches are idle.
+
+Related options: ``admission_policy``.
+"""),
+    # Instances without a model
+    cfg.StrOpt(
+        'unknown_instance_policy', default='default',
+        choices=[
+            ('default', 'an instance on a host counts with the default '
+             'model'),
+            ('ignore', 'an instance on a host counts as if it had no '
+             'traffic')],
+        help="""
+How instances on a host count that have no traffic model.
+
+"default" is cautious: a host full of unknown instances fills up. "ignore"
+lets only what is known count, which suits a cloud where models arrive soon or
+most instances have no traffic. The requested instance itself always counts,
+by the default model when nothing better is known.
+
+When it is "ignore" and few instances have models, hosts are overloaded; when
+it is "default" and the default model is far too large, requests fail with "No
+valid host".
+
+Related options: ``default_egress_kbps``, ``default_ingress_kbps``,
+``default_on_seconds``, ``default_off_seconds``.
+"""),
+    cfg.IntOpt(
+        'default_egress_kbps', default=4000, min=0, max=8000000000,
+        help="""
+Rate that an instance without model and extra specs sends at while it is on.
+
+Raise it to keep more room for unknown instances, lower it to keep less. The
+default, with ``default_ingress_kbps``, is the median bandwidth while active
+of the 200 of 500 virtual machines of the public trace GWA-T-12 "Rnd" that
+carry noticeable traffic: 7 to 8 Mbit/s, half of it in each direction.
+
+Unit: kbit/s, 0 to 8000000000.
+
+When it is too low, hosts with many new instances are overloaded; when it is
+above what a switch lets one instance have, the instance fits nowhere.
+
+Related options: ``default_ingress_kbps``, ``default_on_seconds``,
+``default_off_seconds``, ``unknown_instance_policy``.
+"""),
+    cfg.IntOpt(
+        'default_ingress_kbps', default=4000, min=0, max=8000000000,
+        help="""
+Rate that an instance without model and extra specs receives at while it is
+on.
+
+Raise it to keep more room for unknown instances, lower it to keep less.
+
+Unit: kbit/s, 0 to 8000000000.
+
+When it is too low, hosts with many new instances are overloaded; when it is
+above what a switch lets one instance have, the instance fits nowhere.
+
+Related options: ``default_egress_kbps``, ``default_on_seconds``,
+``default_off_seconds``, ``unknown_instance_policy``.
+"""),
+    cfg.FloatOpt(
+        'default_on_seconds', default=900, min=1, max=31536000,
+        help="""
+Mean time for which an instance without model and extra specs stays on.
+
+What counts for admission is the share of time on, on / (on + off): raise it
+to keep more room for unknown instances. The default is what GWA-T-12 "Rnd"
+shows: a probability of 0.34 to go off within 300 seconds.
+
+Unit: seconds, 1 to 31536000.
+
+When it is too low, hosts with many new instances are overloaded; when it is
+too high, they are left half empty.
+
+Related options: ``default_off_seconds``, ``default_egress_kbps``.
+"""),
+    cfg.FloatOpt(
+        'default_off_seconds', default=10000, min=1, max=31536000,
+        help="""
+Mean time for which an instance without model and extra specs stays off.
+
+Raise it to keep less room for unknown instances, lower it to keep more. The
+default is what GWA-T-12 "Rnd" shows: a probability of 0.03 to go on within
+300 seconds, and so a share of time on of 0.08.
+
+Unit: seconds, 1 to 31536000.
+
+When it is too high, hosts with many new instances are overloaded; when it is
+too low, they are left half empty.
+
+Related options: ``default_on_seconds``, ``default_egress_kbps``.
+"""),
+    # Weights
+    cfg.FloatOpt(
+        'vswitch_weight_multiplier', default=1.0,
+        help="""
+Multiplier of the weights of VSwitchWeigher.
+
+The weigher prefers the host that would lose the smallest share of its
+traffic. A larger value lets it count for more against the other weighers, 0
+switches it off, and a negative one packs: it prefers the fullest host that
+the filter admits.
+
+Unit: none; any number, 0 to 10 in most clouds.
+
+An aggregate can choose otherwise with metadata ``vswitch_weight_multiplier``.
+
+When it is negative and VSwitchFilter is not enabled, instances gather where
+traffic is lost.
+
+Related options: the other ``*_weight_multiplier`` of
+``[filter_scheduler]``.
+"""),
+    # The view of the store
+    cfg.IntOpt(
+        'snapshot_refresh_seconds', default=10, min=1, max=86400,
+        help="""
+How often a scheduler worker looks for a new generation of the store.
+
+Lower it to use new models sooner. Raise it to spare the database: every
+worker asks one small question each time, and reads what has changed. It
+happens in the background.
+
+Unit: seconds, 1 to 86400.
+
+When it is longer than the time between two passes of the modeler, models are
+used that are older than they need to be.
+
+Related options: ``store_url``, ``max_generation_age_seconds``.
+"""),
+    cfg.FloatOpt(
+        'snapshot_first_wait_seconds', default=5, min=0, max=60,
+        help="""
+Longest time that the first request after a start waits for the snapshot.
+
+Raise it where the store is large (a million models take some seconds) and
+the first decisions matter. With 0 no request ever waits: those that come
+before the first snapshot are decided without models.
+
+Unit: seconds, 0 to 60.
+
+When it is longer than ``rpc_response_timeout``, the first requests can fail
+while the store does not answer.
+
+Related options: ``store_timeout_seconds``, ``degraded_policy``.
+"""),
+    cfg.IntOpt(
+        'max_generation_age_seconds', default=86400, min=0, max=31536000,
+        help="""
+Age of the last generation above which the store counts as stale.
+
+Lower it to stop soon relying on models that nobody renews. Raise it where the
+modeler runs rarely. With 0 the store is never stale.
+
+Unit: seconds, 0 to 31536000.
+
+When it is shorter than the time between two passes of the modeler, the store
+is stale between them.
+
+Related options: ``degraded_policy``.
+"""),
+    cfg.StrOpt(
+        'degraded_policy', default='last',
+        choices=[
+            ('last', 'keep deciding on the last snapshot that was read'),
+            ('pass', 'VSwitchFilter lets every host pass and VSwitchWeigher '
+             'gives every host the same weight')],
+        help="""
+What to do while the store is stale or cannot be read.
+
+"last" is right while traffic changes slowly compared with the outage. "pass"
+leaves the decision to the other filters and weighers. Before the first
+snapshot was read there is none to keep, and hosts pass. The change to this
+state and back is logged, once each.
+
+Any other value is refused when the scheduler starts.
+
+Related options: ``max_generation_age_seconds``, ``store_url``.
+"""),
+    cfg.IntOpt(
+        'claim_expiry_seconds', default=600, min=1, max=86400,
+        help="""
+How long an instance just placed counts on its host unless the host reports
+it.
+
+Raise it where building an instance takes long: its traffic counts on the host
+chosen until the host reports it. Lower it so that instances whose build failed
+give their room back sooner.
+
+Unit: seconds, 1 to 86400.
+
+When it is shorter than a build takes, other instances are admitted in the
+place of one that is still coming; when it is too long, failed builds keep
+hosts from being used.
+
+Related options: none.
+"""),
+]

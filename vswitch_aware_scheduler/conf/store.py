@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the store, read by scheduler, modeler and commands alike."""
+
+from oslo_config import cfg
+
+__all__ = ['OPTS']
+
+OPTS = [
+    cfg.StrOpt(
+        'store_url',
+        default='sqlite:////var/lib/vswitch_aware_scheduler/vswitch.sqlite',
+        secret=True,
+        help="""
+SQLAlchemy URL of the store, where traffic models and host profiles are kept.
+
+An SQLite file serves one controller. Several controllers share a MariaDB or
+PostgreSQL database; the file must not be on a network file system.
+
+Format: a URL such as sqlite:////absolute/path/of/a/file,
+mysql+pymysql://user:password@host/database or
+postgresql+psycopg2://user:password@host/database. It may hold a password and
+is never logged with it.
+
+When it is wrong, vswitch-manage fails with the reason, and the scheduler
+decides by ``degraded_policy`` and says so in its log. The schema is made and
+updated by "vswitch-manage db sync".
+
+Related options: ``store_timeout_seconds``, ``degraded_policy``.
+"""),
+    cfg.IntOpt(
+        'store_timeout_seconds', default=5, min=1, max=300,
+        help="""
+Longest wait for the store: for a connection, for a lock and for one answer.
+
+Raise it where the database is slow or far away. Lower it to learn of an
+outage sooner. No request waits for it: the scheduler reads in the background.
+
+Unit: seconds, 1 to 300.
+
+When it is too low, reads of a healthy store fail and the scheduler decides by
+``degraded_policy``; when it is too high, an outage is noticed late.
+
+Related options: ``store_url``, ``snapshot_refresh_seconds``.
+"""),
+]
