@@ -84,7 +84,7 @@ for entry in entries:
 
 
 def _run(*command, **options):
-    print('$', *command[:6], '...' if len(command) > 6 else '', flush=True)
+    print('$', *command, flush=True)
     subprocess.run([str(word) for word in command],
                    stdin=subprocess.DEVNULL, check=True, **options)
 
@@ -112,7 +112,9 @@ def main(work):
     _run(python, '-m', 'pip', 'install', '-q', '-c', constraints, wheel,
          **options)
     _run(python, '-m', 'pip', 'check', **options)
-    _run(python, '-c', _TRY, **options)
+    attempt = work / 'attempt.py'
+    attempt.write_text(_TRY)
+    _run(python, attempt, **options)
     with open(work / 'help.txt', 'w') as output:
         _run(home / 'bin' / 'vswitch-manage', '--help', stdout=output,
              **options)
