@@ -137,8 +137,8 @@ class LoadTable:
         self._unit[slot] = 0
         most = None if profile is None else profile.max_instances
         self._rules[slot] = (
-            len(residents), np.inf if most is None else most,
-            profile is not None or policy.pass_unknown,
+            len(residents), np.inf if most is None else most.count,
+            profile is not None, profile is not None or policy.pass_unknown,
             policy.policy == AVERAGE,
             policy.overload_probability * (1 + _TOLERANCE))
         laws = list(residents.values())
@@ -220,6 +220,17 @@ class LoadTable:
             law.tables(self._cells)
         self._row[slot, position] = row
 
+    def prepare(self, host, other):
+        """Make the look-up tables now that another table has for a host."""
+        slot, there = self._hosts[host].slot, other._hosts.get(host)
+        if there is None:
+            return
+        for position in range(len(self._hosts[host].sums)):
+            if position < len(there.sums) and \
+                    other._row[there.slot, position] >= 0 > \
+                    self._row[slot, position]:
+                self._build(slot, position)
+
     def assess(self, slots, law, exclude=None):
         """Judge what one more instance would do to each of some hosts.
 
@@ -298,7 +309,7 @@ class LoadTable:
         return Assessment(
             self, slots, reason, overload, loss,
             used.max(axis=1) if used.size else np.zeros(count),
-            mean_with, peaks[units])
+            rules[:, _KNOWN] > 0, mean_with, peaks[units])
 
     # For explanations.
 
@@ -315,6 +326,7 @@ class Assessment:
     :ivar overload_probability: (h,) bound of P(any limit is exceeded)
     :ivar loss_fraction: (h,) share of the host's traffic that is cut away
     :ivar utilisation: (h,) mean rate over capacity of the tightest limit
+    :ivar known: (h,) whether the host has a switch profile
     """
 
     _table: LoadTable
@@ -323,6 +335,7 @@ class Assessment:
     overload_probability: np.ndarray
     loss_fraction: np.ndarray
     utilisation: np.ndarray
+    known: np.ndarray
     _means: np.ndarray
     _peaks: np.ndarray
 
@@ -350,8 +363,9 @@ class Assessment:
                     % ('pass' if entry.policy.pass_unknown else 'are refused'))
         name = profile.name
         if reason == TOO_MANY:
-            return (f'profile {name} takes {profile.max_instances} instances '
-                    f'and it has {len(entry.residents)}')
+            most = profile.max_instances
+            return (f'it has {len(entry.residents)} instances and {most.key} '
+                    f'of profile {name} is {most.count}')
         limits = _limits_of(profile)
         if reason == PEAK:
             for j, (weights, _, most) in enumerate(limits):
@@ -388,7 +402,7 @@ class _Host:
 
 # Columns of the arrays of LoadTable.
 _CAPACITY, _STEP, _MEAN, _PEAK, _VM_PEAK, _NUMBERS = range(6)
-_RESIDENTS, _MOST, _PASSES, _AVERAGE, _LIMIT, _RULES = range(6)
+_RESIDENTS, _MOST, _KNOWN, _PASSES, _AVERAGE, _LIMIT, _RULES = range(7)
 _UNLIMITED = (np.inf, 1.0, 0.0, 0.0, np.inf)
 _NO_ROW = -1
 

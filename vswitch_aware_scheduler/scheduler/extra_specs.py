@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Validators of the ``vswitch:`` extra specs, for Nova's flavor API."""
+
+from nova.api.validation.extra_specs import base
+
+from vswitch_aware_scheduler.scheduler import request
+
+__all__ = ['register']
+
+
+def register():
+    """Return the validators of every ``vswitch:`` key."""
+    validators = [
+        base.ExtraSpecValidator(
+            name=key, description=f'Traffic of one instance: {meaning}.',
+            value={'type': int, 'min': 0})
+        for key, meaning in request.EXTRA_SPECS.items()]
+    validators.append(base.ExtraSpecValidator(
+        name=request.MODEL_EXTRA_SPEC,
+        description='The uuid of an instance whose learned traffic model '
+                    'stands for every instance of this flavor.',
+        value={'type': str}))
+    return validators

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""VSwitchFilter: only hosts whose virtual switch can carry the instance."""
+
+from nova.scheduler import filters
+from nova.scheduler import utils as scheduler_utils
+from oslo_log import log as logging
+
+from vswitch_aware_scheduler.scheduler import state as scheduler_state
+
+LOG = logging.getLogger(__name__)
+
+
+class VSwitchFilter(filters.BaseHostFilter):
+    """Passes the hosts whose virtual switch can carry one more instance.
+
+    The instance's peak has to be one that the switch can carry, tunnels have
+    to be left, and then, by [vswitch_scheduler]/admission_policy, either the
+    sum of averages stays within saturation or the probability of overload
+    within [vswitch_scheduler]/overload_probability. Nothing that goes wrong
+    here fails a request: without an answer every host passes.
+    """
+
+    # A rebuild stays where it is: what it sends is counted there already.
+    RUN_ON_REBUILD = False
+
+    def __init__(self):
+        super().__init__()
+        self._state = scheduler_state.join('filter')
+
+    def filter_all(self, filter_obj_list, spec_obj):
+        """Return the hosts that pass, all judged at once."""
+        host_states = list(filter_obj_list)
+        if not host_states or scheduler_utils.request_is_rebuild(spec_obj):
+            return host_states
+        try:
+            found = self._state.assess(host_states, spec_obj)
+            self._state.report('VSwitchFilter', None)
+        except Exception as error:
+            LOG.debug('vswitch: filtering failed', exc_info=True)
+            self._state.report('VSwitchFilter', (
+                f'{type(error).__name__}: {error}; every host passes'))
+            return host_states
+        if found is None:
+            return host_states
+        assessment, demand = found
+        admitted = assessment.admitted.tolist()
+        if LOG.isEnabledFor(logging.DEBUG):
+            self._explain(host_states, assessment, demand)
+        return [host_state for host_state, passes
+                in zip(host_states, admitted) if passes]
+
+    def host_passes(self, host_state, spec_obj):
+        """Return whether one host passes."""
+        return bool(self.filter_all([host_state], spec_obj))
+
+    def _explain(self, host_states, assessment, demand):
+        for i, host_state in enumerate(host_states):
+            if not assessment.admitted[i]:
+                LOG.debug(
+                    '%(host_state)s fails the virtual switch check for '
+                    'instance %(uuid)s (demand by %(rule)s): %(why)s',
+                    {'host_state': host_state, 'uuid': demand.instance_uuid,
+                     'rule': demand.rule, 'why': assessment.explain(i)})

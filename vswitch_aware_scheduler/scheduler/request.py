@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an instance will demand of a switch, from its RequestSpec.
+
+The first of these that exists: the learned model of that very instance; what
+the operator set on the flavor (``vswitch:*`` extra specs), then the guaranteed
+minimum bandwidth of its ports; the configured default. Nothing a tenant can
+set lowers it.
+"""
+
+import dataclasses
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['Demand', 'EXTRA_SPECS', 'demand_of', 'law_of_extra_specs']
+
+#: Numbers a flavor can carry, all integers >= 0, and what they mean.
+EXTRA_SPECS = {
+    'vswitch:egress_kbps': 'rate an instance sends at while it is on, kbit/s',
+    'vswitch:ingress_kbps': 'rate it receives at while it is on, kbit/s',
+    'vswitch:kpps': 'kilo-packets/s, both directions, while it is on',
+    'vswitch:on_seconds': 'mean time it is on; without it, always',
+    'vswitch:off_seconds': 'mean time it is off; without it, never',
+}
+
+#: Names the instance whose learned model stands for all of this flavor.
+MODEL_EXTRA_SPEC = 'vswitch:model'
+
+# Amounts that ports with a QoS policy guarantee, as columns of a rate.
+_QOS_COLUMNS = {
+    'NET_BW_EGR_KILOBIT_PER_SEC': 0,
+    'NET_BW_IGR_KILOBIT_PER_SEC': 1,
+    'NET_PACKET_RATE_KILOPACKET_PER_SEC': 2,
+}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Demand:
+    """What one instance is taken to ask for.
+
+    :ivar instance_uuid: string, or None in a request that has none
+    :ivar law: RateLaw
+    :ivar rule: which rule gave it: 'model', 'flavor model', 'flavor', 'qos',
+        'default', or 'unknown' when there is nothing to go by
+    """
+
+    instance_uuid: object
+    law: model.RateLaw
+    rule: str
+
+
+def law_of_extra_specs(extra_specs):
+    """Return the RateLaw that a flavor's numbers describe, or None.
+
+    :param extra_specs: mapping of strings
+    :raises InvalidOverride: naming the key, the value and what was wanted
+    """
+    numbers = {}
+    for key in EXTRA_SPECS:
+        if key in extra_specs:
+            numbers[key.partition(':')[2]] = _whole_number(
+                key, extra_specs[key])
+    rates = {name: numbers.get(name, 0)
+             for name in ('egress_kbps', 'ingress_kbps', 'kpps')}
+    if not numbers:
+        return None
+    if not any(rates.values()):
+        raise exceptions.InvalidOverride(
+            f'flavor extra specs {sorted(numbers)}: no rate is above 0, '
+            f'wanted vswitch:egress_kbps, vswitch:ingress_kbps or '
+            f'vswitch:kpps')
+    on, off = numbers.get('on_seconds'), numbers.get('off_seconds')
+    if on is None and off is None:
+        return model.TrafficModel.constant(**rates).law
+    if not on or not off:
+        raise exceptions.InvalidOverride(
+            f'flavor extra specs: vswitch:on_seconds is {on} and '
+            f'vswitch:off_seconds is {off}, wanted both above 0, or neither')
+    return model.TrafficModel.on_off(
+        **rates, on_seconds=on, off_seconds=off).law
+
+
+def _whole_number(key, text):
+    try:
+        value = int(text)
+    except (TypeError, ValueError):
+        value = -1
+    if value < 0:
+        raise exceptions.InvalidOverride(
+            f'flavor extra spec {key} is {text!r}, wanted a whole number >= 0')
+    return value
+
+
+def demand_of(spec_obj, laws, default_law, report):
+    """Return the Demand of a request.
+
+    :param spec_obj: nova RequestSpec
+    :param laws: callable, instance uuid -> learned RateLaw or None
+    :param default_law: RateLaw of the configured default, or None when it
+        may not be used (nothing at all is known of the other instances)
+    :param report: callable(topic, problem or None) told of unusable extra
+        specs, which count as absent
+    """
+    uuid = _read(spec_obj, 'instance_uuid')
+    learned = laws(uuid) if uuid else None
+    if learned is not None:
+        return Demand(uuid, learned, 'model')
+    flavor = _read(spec_obj, 'flavor')
+    extra_specs = (_read(flavor, 'extra_specs') if flavor is not None
+                   else None) or {}
+    if any(key.startswith('vswitch:') for key in extra_specs):
+        topic = 'flavor ' + str(_read(flavor, 'name'))
+        try:
+            found = _from_extra_specs(extra_specs, laws)
+            report(topic, None)
+        except exceptions.InvalidInput as error:
+            found = None
+            report(topic, f'{error}: its vswitch: extra specs are ignored')
+        if found is not None:
+            return Demand(uuid, *found)
+    guaranteed = _guaranteed_rates(spec_obj)
+    if any(guaranteed):
+        return Demand(uuid, model.TrafficModel.constant(*guaranteed).law,
+                      'qos')
+    if default_law is None:
+        return Demand(uuid, model.TrafficModel.constant().law, 'unknown')
+    return Demand(uuid, default_law, 'default')
+
+
+def _from_extra_specs(extra_specs, laws):
+    named = extra_specs.get(MODEL_EXTRA_SPEC)
+    if named is not None:
+        law = laws(named)
+        if law is not None:
+            return law, 'flavor model'
+    law = law_of_extra_specs(extra_specs)
+    if law is not None:
+        return law, 'flavor'
+    if named is not None:
+        raise exceptions.InvalidOverride(
+            f'flavor extra spec {MODEL_EXTRA_SPEC} is {named!r}, wanted the '
+            f'uuid of an instance that has a learned model')
+    return None
+
+
+def _guaranteed_rates(spec_obj):
+    rates = [0.0, 0.0, 0.0]
+    for group in _read(spec_obj, 'requested_resources') or ():
+        for resource, amount in (_read(group, 'resources') or {}).items():
+            column = _QOS_COLUMNS.get(resource)
+            if column is not None:
+                rates[column] += amount
+    return rates
+
+
+def _read(obj, name):
+    """Return a field of a versioned object without loading it, or None."""
+    if hasattr(obj, 'obj_attr_is_set') and not obj.obj_attr_is_set(name):
+        return None
+    return getattr(obj, name, None)

@@ -1,0 +1,403 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the filter and the weigher of one scheduler process share.
+
+Nova makes its plugins without arguments, so what they share has to be found:
+the filter and the weigher of one HostManager join one
+:class:`SchedulerState`. Making one opens nothing; Nova makes plugins before
+it forks its workers.
+"""
+
+import functools
+import threading
+import time
+
+import nova.conf
+from nova.scheduler import host_manager
+from nova.scheduler import utils as scheduler_utils
+from oslo_log import log as logging
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.conf import opts
+from vswitch_aware_scheduler.scheduler import aggregates
+from vswitch_aware_scheduler.scheduler import claims
+from vswitch_aware_scheduler.scheduler import request
+from vswitch_aware_scheduler import snapshot as snapshots
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
+
+CONF = nova.conf.CONF
+LOG = logging.getLogger(__name__)
+
+opts.register_opts(CONF)
+
+_NOTHING = model.TrafficModel.constant().law
+
+
+class HealthLog:
+    """Logs a problem when it appears, changes or goes, and not in between."""
+
+    def __init__(self):
+        self._problems = {}
+
+    def __call__(self, topic, problem):
+        """Tell of one thing that can be well or not.
+
+        :param topic: what it is, a short string
+        :param problem: what is wrong in words, or None
+        """
+        known = self._problems.get(topic)
+        if known == problem:
+            return
+        if problem is None:
+            del self._problems[topic]
+            LOG.info('vswitch: %s is well again', topic)
+            return
+        self._problems[topic] = problem
+        # The same problem in other figures (an age) is no news.
+        if known is None or _words(known) != _words(problem):
+            LOG.warning('vswitch: %s: %s', topic, problem)
+
+
+def _words(text):
+    return [word for word in text.split()
+            if not any(letter.isdigit() for letter in word)]
+
+
+class SchedulerState:
+    """The loads of all hosts as one process knows them.
+
+    Thread-safe. Methods may raise; the plugins catch.
+
+    :param conf: ConfigOpts with the [vswitch_scheduler] group registered
+    :param clock: callable, seconds UTC
+    """
+
+    def __init__(self, conf, clock=time.time):
+        self._conf = conf.vswitch_scheduler
+        self._clock = clock
+        self.report = HealthLog()
+        self._lock = threading.RLock()
+        self._ready = False
+        self._recent = threading.local()
+
+    def _prepare(self):
+        """Read the configuration, once, at the first request."""
+        conf = self._conf
+        try:
+            profiles = vswitch_profile.profiles(conf.switch_profiles_file)
+            self.report('switch profiles', None)
+        except Exception as error:
+            profiles = vswitch_profile.profiles()
+            self.report('switch profiles',
+                        f'{error}; only the built-in profiles are used')
+        default = conf.default_switch_profile or None
+        if default is not None and default not in profiles:
+            self.report('default_switch_profile', (
+                f'[vswitch_scheduler]/default_switch_profile is {default!r}, '
+                f'wanted one of {", ".join(sorted(profiles))}; it is '
+                f'ignored'))
+            default = None
+        self._policies = aggregates.HostPolicies(
+            profiles, default, conf.admission_policy,
+            conf.overload_probability, conf.unknown_host_policy == 'pass',
+            self.report)
+        self._default_law = model.TrafficModel.on_off(
+            conf.default_egress_kbps, conf.default_ingress_kbps,
+            on_seconds=conf.default_on_seconds,
+            off_seconds=conf.default_off_seconds).law
+        self._residency = claims.Residency()
+        self._snapshot = snapshots.Snapshot()
+        self._table = admission.LoadTable()
+        self._hosts = {}         # host -> _HostView
+        self._metadata = {}      # id of an aggregate -> (it, its metadata)
+        self._outdated = set()   # hosts to describe anew
+        self._next_expiry = 0.0
+        self._source = snapshots.SnapshotSource(
+            self._make_store(), conf.snapshot_refresh_seconds,
+            conf.snapshot_first_wait_seconds,
+            conf.max_generation_age_seconds, self._clock,
+            prepare=self._adopt)
+        self._ready = True
+
+    def _make_store(self):
+        try:
+            return store.Store(self._conf.store_url,
+                               self._conf.store_timeout_seconds)
+        except Exception as error:
+            return _NoStore(error)
+
+    # What the plugins ask.
+
+    def assess(self, host_states, spec_obj):
+        """Judge every host for one request.
+
+        :param host_states: list of nova HostState
+        :param spec_obj: nova RequestSpec
+        :returns: (Assessment, Demand) in the order of ``host_states``, or
+            None when the operator wants every host to pass for the state the
+            store is in
+        """
+        self._ensure_ready()
+        problem = self._source.current()[1]
+        self.report('store', problem and (
+            f'{problem}; ' + ('every host passes'
+                              if self._conf.degraded_policy == 'pass' else
+                              'deciding on what is known')))
+        if problem and self._conf.degraded_policy == 'pass':
+            return None
+        with self._lock:
+            self._expire_claims()
+            self._observe(host_states)
+            demand = self._demand(spec_obj)
+            slots = [self._table.slot(host_state.host)
+                     for host_state in host_states]
+            assessment = self._table.assess(slots, demand.law,
+                                            exclude=demand.instance_uuid)
+            self._recent.value = (spec_obj, demand.instance_uuid,
+                                  self._table, self._table.version,
+                                  host_states, assessment)
+        return assessment, demand
+
+    def recall(self, host_states, spec_obj):
+        """Return an Assessment for hosts that may just have been filtered.
+
+        :returns: (Assessment, positions of the hosts in it), or None as
+            :meth:`assess`
+        """
+        recent = getattr(self._recent, 'value', None)
+        self._recent.value = None
+        if recent is not None:
+            spec, uuid, table, version, known, assessment = recent
+            if (spec is spec_obj and uuid == spec_obj.instance_uuid
+                    and table is self._table and version == table.version):
+                at = {id(one): i for i, one in enumerate(known)}
+                where = [at.get(id(one)) for one in host_states]
+                if None not in where:
+                    return assessment, where
+        found = self.assess(host_states, spec_obj)
+        return found and (found[0], range(len(host_states)))
+
+    def placed(self, host_state, spec_obj):
+        """Count an instance on the host that Nova has just chosen for it."""
+        if scheduler_utils.request_is_rebuild(spec_obj):
+            return
+        self._ensure_ready()
+        with self._lock:
+            demand = self._demand(spec_obj)
+            if demand.instance_uuid is not None:
+                self._residency.claim(
+                    demand.instance_uuid, host_state.host, demand.law,
+                    self._clock() + self._conf.claim_expiry_seconds)
+
+    def refresh(self):
+        """Look at the store now, and not when it is due."""
+        self._ensure_ready()
+        self._source.refresh()
+
+    def stop(self):
+        """End the background thread, if there is one."""
+        if self._ready:
+            self._source.stop()
+
+    # How it knows.
+
+    def _ensure_ready(self):
+        if not self._ready:
+            with self._lock:
+                if not self._ready:
+                    self._prepare()
+
+    def _expire_claims(self):
+        now = self._clock()
+        if now >= self._next_expiry:
+            for claim in self._residency.expire(now):
+                LOG.debug('vswitch: host %s never reported instance %s: no '
+                          'longer counted there', claim.host,
+                          claim.instance_uuid)
+            self._next_expiry = now + 1.0
+
+    def _observe(self, host_states):
+        now = self._clock()
+        hosts, residency = self._hosts, self._residency
+        checked = set()
+        changed = self._outdated
+        for host_state in host_states:
+            for aggregate in host_state.aggregates:
+                if id(aggregate) not in checked:
+                    checked.add(id(aggregate))
+                    self._check_metadata(aggregate)
+            host = host_state.host
+            view = hosts.get(host)
+            listed = list(host_state.instances)
+            if view is None:
+                view = hosts[host] = _HostView()
+                residency.observe(host, listed, now)
+                changed.add(host)
+            elif listed != view.listed:
+                residency.observe(host, listed, now)
+            view.listed = listed
+            if view.aggregates != host_state.aggregates:
+                view.aggregates = list(host_state.aggregates)
+                view.policy = None
+                changed.add(host)
+        changed |= residency.take_changed()
+        if changed:
+            for host_state in host_states:
+                if host_state.host in changed:
+                    changed.discard(host_state.host)
+                    self._describe(self._table, self._snapshot,
+                                   host_state.host)
+        self._outdated = changed
+
+    def _check_metadata(self, aggregate):
+        known = self._metadata.get(id(aggregate))
+        metadata = aggregate.metadata
+        if known is not None and known[0] is aggregate \
+                and known[1] == metadata:
+            return
+        # A new object is found by the hosts that list it. Only one that was
+        # changed in place needs them to be told.
+        if known is not None and known[0] is aggregate:
+            for host, view in self._hosts.items():
+                if aggregate in (view.aggregates or ()):
+                    view.policy = None
+                    self._outdated.add(host)
+        if len(self._metadata) > 4 * (len(self._hosts) + 100):
+            self._metadata.clear()
+        self._metadata[id(aggregate)] = (aggregate, dict(metadata))
+
+    def _describe(self, table, snapshot, host):
+        view = self._hosts[host]
+        if view.policy is None:
+            view.policy = self._policies.find(
+                [(aggregate.name, aggregate.metadata)
+                 for aggregate in view.aggregates],
+                snapshot.host_profile(host))
+        table.describe(host, view.policy, {
+            uuid: self._law(snapshot, uuid)
+            for uuid in self._residency.residents(host)})
+
+    def _law(self, snapshot, instance_uuid):
+        law = snapshot.law(instance_uuid)
+        if law is None:
+            law = self._residency.assumed_law(instance_uuid)
+        if law is None:
+            law = self._unknown_law(snapshot) or _NOTHING
+        return law
+
+    def _unknown_law(self, snapshot):
+        # Before any snapshot was read nothing is known of most instances:
+        # a default for all of them could fill every host.
+        if snapshot.generation is None \
+                or self._conf.unknown_instance_policy == 'ignore':
+            return None
+        return self._default_law
+
+    def _demand(self, spec_obj):
+        return request.demand_of(
+            spec_obj, self._snapshot.law,
+            None if self._snapshot.generation is None
+            else self._default_law, self.report)
+
+    def _adopt(self, snapshot):
+        """Get ready for a new snapshot, in the background, and switch."""
+        with self._lock:
+            hosts = list(self._hosts)
+            profiles_changed = [
+                host for host in hosts
+                if snapshot.host_profile(host)
+                != self._snapshot.host_profile(host)]
+            for host in profiles_changed:
+                self._hosts[host].policy = None
+            self._outdated |= self._residency.take_changed()
+        table = admission.LoadTable()
+        seen = {}
+        for host in hosts:
+            with self._lock:
+                seen[host] = self._hosts[host].listed
+                self._describe(table, snapshot, host)
+            table.prepare(host, self._table)
+        with self._lock:
+            self._outdated |= self._residency.take_changed()
+            self._outdated.update(
+                host for host, view in self._hosts.items()
+                if host not in seen or view.listed is not seen[host]
+                or view.policy is None)
+            self._table, self._snapshot = table, snapshot
+
+
+class _HostView:
+    """What was last seen of a host."""
+
+    __slots__ = ('listed', 'aggregates', 'policy')
+
+    def __init__(self):
+        self.listed = None
+        self.aggregates = None
+        self.policy = None
+
+
+class _NoStore:
+    """Stands in for a store whose URL cannot be used."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def read_changes(self, since):
+        raise self._error
+
+
+# The state that the plugins of this process made last, and which of them
+# have joined it. Module-level, for Nova gives its plugins no place to share.
+_current = None
+_roles = set()
+_lock = threading.Lock()
+
+
+def join(role):
+    """Return the SchedulerState for one more plugin.
+
+    :param role: 'filter' or 'weigher'; a second one of a role belongs to
+        another HostManager, which gets a state of its own
+    """
+    global _current
+    with _lock:
+        if _current is None or role in _roles:
+            _current = SchedulerState(CONF)
+            _roles.clear()
+        _roles.add(role)
+        _watch_placements()
+        return _current
+
+
+def current():
+    """Return the SchedulerState of this process, or None."""
+    return _current
+
+
+def _watch_placements():
+    """Let Nova tell which host it chose.
+
+    Nova calls HostState.consume_from_request on the chosen host, of forced
+    hosts too, which no filter sees; it offers no other hook.
+    """
+    original = host_manager.HostState.consume_from_request
+    if hasattr(original, 'vswitch_watched'):
+        return
+
+    @functools.wraps(original)
+    def consume_from_request(self, spec_obj):
+        result = original(self, spec_obj)
+        state = _current
+        if state is not None:
+            try:
+                state.placed(self, spec_obj)
+                state.report('claims', None)
+            except Exception as error:
+                state.report('claims', f'{type(error).__name__}: {error}; '
+                             f'placements count once hosts report them')
+        return result
+
+    consume_from_request.vswitch_watched = True
+    host_manager.HostState.consume_from_request = consume_from_request

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scheduler knows of the store: one generation, in memory.
+
+:class:`Snapshot` is immutable and answers without any I/O;
+:class:`SnapshotSource` keeps one fresh from a thread of its own, so that no
+request ever waits for a database, and says what is wrong with it.
+"""
+
+import os
+import threading
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['Snapshot', 'SnapshotSource']
+
+#: Of a packed law: four float64 for each state.
+_ROW_BYTES = 32
+
+
+class Snapshot:
+    """The long-run law of every modelled instance, and hosts' profiles.
+
+    :ivar generation: store Generation it is of, None for the empty one
+    """
+
+    def __init__(self, generation=None, laws=None, host_profiles=None):
+        self.generation = generation
+        self._laws = {} if laws is None else laws
+        self._host_profiles = {} if host_profiles is None else host_profiles
+
+    def __len__(self):
+        return len(self._laws)
+
+    def law(self, instance_uuid):
+        """Return the RateLaw of an instance, or None without a model."""
+        return self._laws.get(instance_uuid)
+
+    def host_profile(self, host):
+        """Return the store's HostProfile of a host, or None."""
+        return self._host_profiles.get(host)
+
+    def updated(self, changes):
+        """Return the snapshot that a store's Changes lead to."""
+        if changes.complete:
+            laws, hosts = {}, {}
+        else:
+            laws, hosts = dict(self._laws), dict(self._host_profiles)
+        for uuid in changes.removed:
+            laws.pop(uuid, None)
+        for host in changes.removed_hosts:
+            hosts.pop(host, None)
+        rows = np.column_stack([changes.probabilities, changes.rates])
+        packed = rows.astype('<f8', copy=False).tobytes()
+        starts = (changes.starts * _ROW_BYTES).tolist()
+        for i, uuid in enumerate(changes.instance_uuids):
+            laws[uuid] = model.RateLaw(packed[starts[i]:starts[i + 1]])
+        hosts.update((entry.host, entry) for entry in changes.host_profiles)
+        return Snapshot(changes.generation, laws, hosts)
+
+    def changed_instances(self, other):
+        """Return the uuids whose law differs between two snapshots."""
+        return {uuid for uuid in self._laws.keys() | other._laws.keys()
+                if self._laws.get(uuid) != other._laws.get(uuid)}
+
+
+class SnapshotSource:
+    """The latest snapshot of a store, refreshed in the background.
+
+    Making one starts nothing; the thread starts with the first
+    :meth:`current` in a process, so that it is not lost by a fork.
+
+    :param store: Store, or anything with ``read_changes(since)``
+    :param refresh_seconds: how often the store is looked at, > 0
+    :param first_wait_seconds: longest the first caller waits for a snapshot
+    :param max_age_seconds: an older generation is reported as stale; 0: never
+    :param clock: callable, seconds UTC
+    :param prepare: callable(Snapshot), run in the thread before a snapshot
+        becomes the current one
+    """
+
+    def __init__(self, store, refresh_seconds, first_wait_seconds,
+                 max_age_seconds, clock, prepare=None):
+        self._store = store
+        self._refresh_seconds = refresh_seconds
+        self._first_wait_seconds = first_wait_seconds
+        self._max_age_seconds = max_age_seconds
+        self._clock = clock
+        self._prepare = prepare
+        self._lock = threading.Lock()
+        self._thread = None
+        self._pid = None
+        self._tried = threading.Event()
+        self._stop = threading.Event()
+        self._snapshot = Snapshot()
+        self._error = None
+
+    def current(self):
+        """Return (snapshot, problem).
+
+        :returns: the latest Snapshot that could be read, an empty one when
+            none ever could, and None or what is wrong with the store in words
+        """
+        if self._pid != os.getpid():
+            self._start()
+            self._tried.wait(self._first_wait_seconds)
+        snapshot, error = self._snapshot, self._error
+        if error is None and not self._tried.is_set():
+            error = (f'it has not answered in the '
+                     f'{self._first_wait_seconds:g} s that a first request '
+                     f'waits')
+        if error is None and self._max_age_seconds:
+            age = self._clock() - snapshot.generation.published_at
+            if age > self._max_age_seconds:
+                error = (f'its last generation is {age:.0f} s old, wanted at '
+                         f'most {self._max_age_seconds:g} s: is the modeler '
+                         f'running?')
+        return snapshot, error
+
+    def refresh(self):
+        """Look at the store now; what goes wrong is told by `current`."""
+        try:
+            since = self._snapshot.generation
+            changes = self._store.read_changes(since)
+            if since is None or changes.generation != since:
+                snapshot = self._snapshot.updated(changes)
+                if self._prepare is not None:
+                    self._prepare(snapshot)
+                self._snapshot = snapshot
+            self._error = None
+        except exceptions.VSwitchError as error:
+            self._error = str(error)
+        except Exception as error:
+            # A thread that dies would leave the scheduler on old models
+            # without a word.
+            self._error = f'unexpected {type(error).__name__}: {error}'
+        self._tried.set()
+
+    def stop(self):
+        """End the thread, if there is one."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self):
+        with self._lock:
+            # A thread does not survive a fork.
+            if self._pid != os.getpid():
+                self._thread = threading.Thread(
+                    target=self._run, name='vswitch-snapshot', daemon=True)
+                self._thread.start()
+                self._pid = os.getpid()
+
+    def _run(self):
+        while True:
+            self.refresh()
+            if self._stop.wait(self._refresh_seconds):
+                return
