@@ -64,8 +64,13 @@ class Store:
         # too many, which never connects.
         self._engines = {}
 
+    @property
+    def url(self):
+        """The URL for a message: without password."""
+        return engines.hide_password(self._url)
+
     def __repr__(self):
-        return f'Store({engines.hide_password(self._url)})'
+        return f'Store({self.url})'
 
     def generation(self):
         """Return the last complete :class:`~.records.Generation`."""
@@ -200,27 +205,26 @@ class Store:
         finally:
             if before[-1] or state() != before:
                 raise exceptions.StoreError(
-                    f'store {engines.hide_password(self._url)}: it is being '
+                    f'store {self.url}: it is being '
                     f'written and this process may not write to '
                     f'{os.path.dirname(path)}, which sharing it needs')
 
     def _check_schema(self, connection):
-        shown = engines.hide_password(self._url)
         version = None
         if sa.inspect(connection).has_table('alembic_version'):
             version = connection.scalar(sa.text(
                 'SELECT version_num FROM alembic_version'))
         if version is None:
             raise exceptions.StoreMissing(
-                f'store {shown}: it has no schema; run "vswitch-manage db '
+                f'store {self.url}: it has no schema; run "vswitch-manage db '
                 f'sync"')
         if version < tables.SCHEMA_VERSION:
             raise exceptions.StoreVersionError(
-                f'store {shown}: its schema has version {version}, wanted '
+                f'store {self.url}: its schema has version {version}, wanted '
                 f'{tables.SCHEMA_VERSION}; run "vswitch-manage db sync"')
         if version > tables.SCHEMA_VERSION:
             raise exceptions.StoreVersionError(
-                f'store {shown}: its schema has version {version}, wanted '
+                f'store {self.url}: its schema has version {version}, wanted '
                 f'{tables.SCHEMA_VERSION}: it was written by a newer release')
 
 

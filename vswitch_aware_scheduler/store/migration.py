@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.store import engines
 
-__all__ = ['revisions', 'sync', 'version']
+__all__ = ['is_new_file', 'revisions', 'sync', 'version']
 
 #: A migration may wait longer than a reader: nobody waits for it.
 TIMEOUT_SECONDS = 60
@@ -57,6 +57,25 @@ def version(url, timeout_seconds=TIMEOUT_SECONDS):
             return current_revision(connection)
     finally:
         engine.dispose()
+
+
+def is_new_file(url):
+    """Whether an SQLite store can be made without touching anyone's data.
+
+    :returns: True when the file does not exist or has no tables; False for
+        any other database
+    :raises StoreError: when the file cannot be read
+    """
+    parsed = engines.parse(url)
+    path = engines.sqlite_path(parsed)
+    if path is None:
+        return False
+    if not os.path.exists(path):
+        return True
+    engine = engines.create(parsed, TIMEOUT_SECONDS)
+    with engines.translate_errors(parsed, 'read'), \
+            engine.connect() as connection:
+        return not sa.inspect(connection).get_table_names()
 
 
 def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):

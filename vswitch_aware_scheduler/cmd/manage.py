@@ -1,0 +1,549 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage: the operator's command.
+
+Reads arguments and configuration, calls the package, prints the answer. The
+manual has every sub-command with an example: cli/vswitch-manage.rst.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import logging
+import os
+import re
+import sys
+import time
+import traceback
+
+from oslo_config import cfg
+import tqdm
+
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler import telemetry
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import series as rate_series
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['main']
+
+PROG = 'vswitch-manage'
+
+_RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
+
+
+# Arguments
+
+class _Collect(argparse.Action):
+    """Append to one list wherever the option is given.
+
+    argparse's own 'append' would forget what stood before a sub-command.
+    """
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        self.const.append(values)
+        setattr(namespace, self.dest, self.const)
+
+
+def _seconds(text):
+    """Return seconds UTC of a number or of an ISO 8601 date."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no time, wanted seconds since 1970 or a date such '
+            f'as 2013-08-12T00:00:00 (UTC)') from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.timezone.utc)
+    return moment.timestamp()
+
+
+def _parser():
+    common = argparse.ArgumentParser(
+        add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument(
+        '--config-file', metavar='PATH', action=_Collect, const=[],
+        help='read options from this file; may be given several times')
+    common.add_argument(
+        '--store', metavar='URL',
+        help='SQLAlchemy URL of the store, in place of store_url')
+    common.add_argument(
+        '--json', action='store_true', help='print JSON for a machine to read')
+    common.add_argument(
+        '--debug', action='store_true',
+        help='log all there is and show the traceback of an error')
+
+    def add(parent, name, function, summary):
+        parser = parent.add_parser(name, parents=[common], help=summary,
+                                   description=summary.capitalize() + '.')
+        parser.set_defaults(function=function)
+        return parser
+
+    def group(name, summary):
+        parser = commands.add_parser(name, parents=[common], help=summary,
+                                     description=summary.capitalize() + '.')
+        return parser.add_subparsers(metavar='COMMAND', required=True)
+
+    top = argparse.ArgumentParser(
+        prog=PROG, parents=[common],
+        description='Look after the store of traffic models and the switch '
+                    'profiles of vswitch_aware_scheduler.')
+    commands = top.add_subparsers(metavar='COMMAND', required=True)
+
+    db = group('db', 'make the schema of the store and tell its version')
+    sync = add(db, 'sync', _db_sync,
+               'make the store, or bring its schema to the newest version')
+    sync.add_argument('--version', metavar='REVISION',
+                      help='stop at this version')
+    add(db, 'version', _db_version, 'print the version of the schema')
+
+    fit = add(commands, 'fit', _fit,
+              'fit traffic models to telemetry and write them to the store')
+    fit.add_argument('--telemetry', metavar='DRIVER', default='file',
+                     help='name of a telemetry driver (default: file)')
+    fit.add_argument('--path', required=True,
+                     help='file or folder to read, for the driver "file"')
+    fit.add_argument('--start', type=_seconds, metavar='TIME',
+                     help='first time to use: seconds UTC or ISO 8601')
+    fit.add_argument('--end', type=_seconds, metavar='TIME',
+                     help='first time not to use any more')
+
+    model = group('model', 'print stored traffic models')
+    show = add(model, 'show', _model_show, 'print the model of one instance')
+    show.add_argument('instance', metavar='UUID',
+                      help='uuid of an instance, or its name in the list')
+    add(model, 'list', _model_list, 'print what models there are')
+
+    profile = group('profile', 'print and check switch profiles')
+    add(profile, 'list', _profile_list, 'print what switch profiles there are')
+    show = add(profile, 'show', _profile_show, 'print one switch profile')
+    show.add_argument('name', metavar='NAME')
+    validate = add(profile, 'validate', _profile_validate,
+                   'check a file of switch profiles')
+    validate.add_argument('file', metavar='FILE')
+    return top
+
+
+def _options(arguments):
+    """Return the options of the configuration files."""
+    conf = cfg.ConfigOpts()
+    options.register_opts(conf)
+    # Without --config-file oslo.config looks for vswitch.conf in its usual
+    # places, /etc/vswitch_aware_scheduler among them.
+    conf([word for path in arguments.config_file
+          for word in ('--config-file', path)],
+         project='vswitch_aware_scheduler', prog='vswitch')
+    group = conf[options.GROUP]
+    # Ask for all, so that a bad value is told before any work is done.
+    for name in group:
+        group[name]
+    if arguments.store is not None:
+        conf.set_override('store_url', arguments.store, options.GROUP)
+    return group
+
+
+# Output
+
+def _print_json(data):
+    print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def _print_table(header, rows):
+    """Print columns: numbers, which end in a digit, to the right."""
+    rows = [[str(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *rows)]
+    right = [bool(rows) and all(re.fullmatch(r'-|[-+.e\d]*\d', row[i])
+                                for row in rows)
+             for i in range(len(header))]
+    for row in (header, ['-' * width for width in widths], *rows):
+        print('  '.join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right)).rstrip())
+
+
+def _print_fields(pairs):
+    width = max(len(name) for name, _ in pairs) + 2
+    for name, value in pairs:
+        print(f'{name + ":":{width}}{value}')
+
+
+def _time(seconds):
+    if seconds is None:
+        return '-'
+    return datetime.datetime.fromtimestamp(
+        seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
+
+
+def _number(value):
+    return f'{value:.1f}' if value >= 1000 else f'{value:.4g}'
+
+
+def _by_rate(values):
+    return dict(zip(_RATES, values))
+
+
+def _say(text):
+    print(f'{PROG}: {text}', file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _progress(what):
+    """Give a callback (done, total); a bar where a person looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with tqdm.tqdm(desc=what, unit='', file=sys.stderr, leave=False,
+                   bar_format='{desc}: {percentage:3.0f}%|{bar}| '
+                              '{elapsed}<{remaining}') as bar:
+        def report(done, total):
+            bar.total = total
+            bar.update(done - bar.n)
+        yield report
+
+
+# Sub-commands: each takes the arguments and the options, prints its answer
+# and returns the exit status.
+
+def _db_sync(arguments, conf):
+    before, after = migration.sync(conf.store_url, arguments.version)
+    if arguments.json:
+        _print_json({'before': before, 'after': after})
+    elif before == after:
+        print(f'The schema has version {after}: nothing to do.')
+    else:
+        print(f'The schema has version {after} now'
+              + (f', it had {before}.' if before else '.'))
+    return 0
+
+
+def _db_version(arguments, conf):
+    version = migration.version(conf.store_url, conf.store_timeout_seconds)
+    newest = migration.revisions()[-1]
+    generation = None
+    if version == newest:
+        generation = _store(conf).generation()
+    if arguments.json:
+        _print_json({
+            'version': version, 'newest': newest,
+            'generation': generation and generation.number,
+            'published_at': generation and generation.published_at})
+        return 0
+    _print_fields([
+        ('Schema version', version or 'none: run "vswitch-manage db sync"'),
+        ('Newest version', newest)] + ([] if generation is None else [
+            ('Generation', generation.number),
+            ('Published', _time(generation.published_at)
+             if generation.number else 'nothing yet')]))
+    return 0
+
+
+def _store(conf):
+    return store.Store(conf.store_url, conf.store_timeout_seconds)
+
+
+def _made_store(conf):
+    """Return the store; make it where there is no SQLite file or content."""
+    found = _store(conf)
+    try:
+        found.generation()
+    except exceptions.StoreMissing:
+        if not migration.is_new_file(conf.store_url):
+            raise
+        migration.sync(conf.store_url)
+        _say(f'made a new store: {found.url}')
+    return found
+
+
+def _fit(arguments, conf):
+    began = time.monotonic()
+    driver = telemetry.load_driver(arguments.telemetry, path=arguments.path)
+    target = _made_store(conf)
+    names = {item.uuid: item.name for item in driver.instances()}
+    fitted, refused = [], []
+    refused_samples = rate_series.Refused()
+    with _progress('fitting') as progress:
+        for series in driver.series(arguments.start, arguments.end,
+                                    progress=progress):
+            refused_samples += series.refused
+            try:
+                counts = estimate.count_transitions(series)
+                model = estimate.fit_model(counts,
+                                           min_samples=conf.min_samples)
+            except exceptions.NotEnoughSamples as error:
+                refused.append({
+                    'instance_uuid': series.instance_uuid,
+                    'name': names.get(series.instance_uuid),
+                    'reason': _refusal(series, conf.min_samples),
+                    'detail': str(error)})
+                continue
+            fitted.append(store.StoredModel.from_counts(
+                series.instance_uuid, model, counts, refused=series.refused,
+                source=arguments.telemetry,
+                name=names.get(series.instance_uuid)))
+    generation = target.write(fitted) if fitted else target.generation()
+    seconds = time.monotonic() - began
+    reasons = {}
+    for item in refused:
+        reasons[item['reason']] = reasons.get(item['reason'], 0) + 1
+    if arguments.json:
+        _print_json({
+            'source': driver.source, 'store': target.url,
+            'generation': generation.number, 'instances': len(names),
+            'fitted': len(fitted), 'refused': len(refused),
+            'reasons': reasons, 'refused_instances': refused,
+            'refused_samples': refused_samples.to_dict(),
+            'seconds': round(seconds, 3)})
+    else:
+        _print_fields([
+            ('Telemetry', driver.source), ('Store', target.url),
+            ('Generation', generation.number),
+            ('Fitted', f'{len(fitted)} instances in {seconds:.1f} s'),
+            ('Refused', f'{len(refused)} instances'
+             + _counted(reasons)),
+            ('Samples refused', str(refused_samples.total) + _counted(
+                {name: count for name, count
+                 in refused_samples.to_dict().items() if count}))])
+    if not fitted:
+        _say('no instance has a history to fit a model to: nothing was '
+             'written')
+        return 1
+    return 0
+
+
+def _counted(counts):
+    """Return ' (3 of this, 4 of that)', or nothing."""
+    if not counts:
+        return ''
+    return ' (' + ', '.join(f'{count} {what}'
+                            for what, count in counts.items()) + ')'
+
+
+def _refusal(series, min_samples):
+    if not len(series):
+        return 'no usable sample'
+    if len(series) < min_samples:
+        return f'fewer than {min_samples} samples'
+    return 'no traffic'
+
+
+def _natural(name):
+    """Return a key that sorts 2 before 10, and no name last."""
+    if name is None:
+        return (1, [])
+    return (0, [(0, int(part), '') if part.isdigit() else (1, 0, part)
+                for part in re.split(r'([0-9]+)', name) if part])
+
+
+def _model_list(arguments, conf):
+    found = sorted(_store(conf).models(), key=lambda item: (
+        _natural(item.name), item.instance_uuid))
+    if arguments.json:
+        _print_json({'models': [{
+            'instance_uuid': item.instance_uuid, 'name': item.name,
+            'samples': item.samples, 'mean': _by_rate(item.mean),
+            'peak': _by_rate(item.peak), 'window_start': item.window_start,
+            'window_end': item.window_end, 'source': item.source,
+            'refused': item.refused.to_dict(),
+            'updated_at': item.updated_at} for item in found]})
+        return 0
+    # Peak of egress and ingress each: they need not be of one state.
+    _print_table(
+        ['INSTANCE', 'NAME', 'SAMPLES', 'MEAN EGRESS', 'MEAN INGRESS',
+         'PEAK EGRESS', 'PEAK INGRESS', 'FROM', 'TO'],
+        [[item.instance_uuid, item.name or '-', f'{item.samples:.0f}',
+          *map(_number, item.mean[:2] + item.peak[:2]),
+          _time(item.window_start), _time(item.window_end)]
+         for item in found])
+    print(f'\n{len(found)} models; rates in kbit/s')
+    return 0
+
+
+def _stored_model(target, instance):
+    """Return the record of an instance given by uuid or by name."""
+    record = target.model(instance) or target.model(instance.lower())
+    if record is None:
+        named = target.models(name=instance)
+        if len(named) > 1:
+            raise exceptions.InvalidInput(
+                f'{len(named)} instances have the name {instance}, wanted '
+                f'the uuid of one: '
+                + ', '.join(item.instance_uuid for item in named))
+        if named:
+            record = target.model(named[0].instance_uuid)
+    if record is None:
+        raise exceptions.InvalidInput(
+            f'store {target.url} has no traffic model of instance '
+            f'{instance}; "vswitch-manage model list" prints those it has')
+    return record
+
+
+def _model_show(arguments, conf):
+    record = _stored_model(_store(conf), arguments.instance)
+    model = record.model
+    if arguments.json:
+        _print_json({
+            'instance_uuid': record.instance_uuid, 'name': record.name,
+            'states': len(model.rates), 'rates': model.rates.tolist(),
+            'jump': model.jump.tolist(),
+            'sojourn_seconds': model.sojourn_seconds.tolist(),
+            'stationary': model.stationary.tolist(),
+            'mean': _by_rate(model.mean.tolist()),
+            'peak': _by_rate(model.peak.tolist()),
+            'packets_known': model.packets_known,
+            'window_start': record.window_start,
+            'window_end': record.window_end, 'samples': record.samples,
+            'refused': record.refused.to_dict(), 'source': record.source,
+            'updated_at': record.updated_at,
+            'format_version': record.format_version})
+        return 0
+    refused = {name: count for name, count
+               in record.refused.to_dict().items() if count}
+
+    def rates(values):
+        packets = (f'{_number(values[2])} kpps' if model.packets_known
+                   else 'packets unknown')
+        return (f'egress {_number(values[0])} kbit/s, '
+                f'ingress {_number(values[1])} kbit/s, {packets}')
+
+    _print_fields([
+        ('Instance', record.instance_uuid), ('Name', record.name or '-'),
+        ('Source', record.source),
+        ('Window', f'{_time(record.window_start)} to '
+                   f'{_time(record.window_end)}'),
+        ('Samples', f'{record.samples:g}, refused {record.refused.total}'
+         + _counted(refused)),
+        ('Updated', _time(record.updated_at)),
+        ('Format version', record.format_version),
+        ('Mean', rates(model.mean)), ('Peak', rates(model.peak))])
+    states = range(len(model.rates))
+    print('\nStates: rates, mean sojourn time, long-run share of time '
+          '(stationary law)')
+    _print_table(
+        ['STATE', 'EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS', 'SOJOURN_SECONDS',
+         'STATIONARY'],
+        [[i, *map(_number, model.rates[i]),
+          _number(model.sojourn_seconds[i]), f'{model.stationary[i]:.6f}']
+         for i in states])
+    print('\nJump matrix: probability that a state (row) is followed by '
+          'another (column)')
+    _print_table(['STATE', *map(str, states)],
+                 [[i, *(f'{p:.4f}' for p in model.jump[i])] for i in states])
+    return 0
+
+
+def _profile_list(arguments, conf):
+    built_in = switch_profile.catalogue()
+    found = switch_profile.profiles(conf.switch_profiles_file)
+
+    def origin(name):
+        if built_in.get(name) is found[name] or built_in.get(
+                name) == found[name]:
+            return 'built-in'
+        return conf.switch_profiles_file
+
+    if arguments.json:
+        _print_json({'profiles': [
+            {**item.to_dict(), 'origin': origin(name)}
+            for name, item in found.items()]})
+        return 0
+
+    def cell(value):
+        return '-' if value is None else f'{value:.15g}'
+
+    _print_table(
+        ['NAME', 'SWITCH', 'ENCAPSULATION', 'SATURATION_KBPS', 'COUNTS',
+         'PACKET_RATE_KPPS', 'LINE_RATE_KBPS', 'MAX_INSTANCES', 'ORIGIN'],
+        [[name, item.switch, item.encapsulation,
+          cell(item.saturation_kbps_at() and round(
+              item.saturation_kbps_at())),
+          item.saturation_dimension, cell(item.packet_rate_kpps),
+          cell(item.line_rate_kbps),
+          cell(item.max_instances and item.max_instances.count),
+          origin(name)] for name, item in found.items()])
+    return 0
+
+
+def _profile_show(arguments, conf):
+    found = switch_profile.profiles(conf.switch_profiles_file)
+    if arguments.name not in found:
+        raise exceptions.InvalidProfile(
+            f'there is no profile {arguments.name!r}, wanted one of '
+            f'{", ".join(found)}')
+    item = found[arguments.name]
+    stated = item.to_dict()
+    limits = [{'name': limit.name, 'weights': list(limit.weights),
+               'capacity': limit.capacity} for limit in item.limits()]
+    if arguments.json:
+        _print_json({**stated, 'limits': limits})
+        return 0
+    sources = stated.pop('sources', {})
+    for key, value in stated.items():
+        if isinstance(value, dict):
+            value = ', '.join(f'{size:g}: {rate:.15g}'
+                              for size, rate in value.items())
+        elif isinstance(value, float):
+            value = f'{value:.15g}'
+        print(f'{key}: {value}')
+        if key in sources:
+            print(f'    source: {sources[key]}')
+    print('\nLimits on the sum of all instances: weights of egress kbit/s, '
+          'ingress kbit/s and kpps')
+    _print_table(['LIMIT', 'EGRESS', 'INGRESS', 'PACKETS', 'CAPACITY'], [
+        [limit['name'], *(f'{weight:g}' for weight in limit['weights']),
+         f'{limit["capacity"]:.15g}'] for limit in limits])
+    return 0
+
+
+def _profile_validate(arguments, _conf):
+    found = switch_profile.load_profiles(arguments.file)
+    if arguments.json:
+        _print_json({'file': arguments.file, 'profiles': list(found)})
+    else:
+        print(f'{arguments.file} is valid: {len(found)} profiles: '
+              f'{", ".join(found)}')
+    return 0
+
+
+def main(argv=None):
+    """Run the command.
+
+    :param argv: arguments without the program's name, None: the process's
+    :returns: exit status: 0 done, 1 an error, which is told on stderr; a
+        wrong command line exits with 2 by SystemExit
+    """
+    # Defaults come in here: a sub-command's would hide what stood before it.
+    arguments = _parser().parse_args(argv, argparse.Namespace(
+        config_file=[], store=None, json=False, debug=False))
+    if arguments.debug:
+        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+    else:
+        # What a library logs is told by the exception as well.
+        logging.getLogger().addHandler(logging.NullHandler())
+    try:
+        status = arguments.function(arguments, _options(arguments))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader has gone, as with "| head": not an error of ours. What is
+        # left in the buffer must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        _say('interrupted')
+        return 1
+    except (exceptions.VSwitchError, cfg.Error, ValueError, OSError) as error:
+        if arguments.debug:
+            traceback.print_exc()
+        _say(' '.join(str(error).split()))
+        return 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())
