@@ -72,7 +72,7 @@ overloaded for a large part of the time. "probability" keeps the share of time
 that the host is overloaded below ``overload_probability``, at the price of
 more hosts.
 
-An aggregate can choose otherwise with metadata ``vswitch:policy``.
+An aggregate can choose otherwise with metadata ``vswitch:admission_policy``.
 
 Any other value is refused when the scheduler starts.
 

@@ -14,6 +14,7 @@ import numpy as np
 from oslo_db import api as db_api
 from oslo_db import exception as db_exception
 import sqlalchemy as sa
+from sqlalchemy import exc
 from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
@@ -169,10 +170,11 @@ class Store:
         with engines.translate_errors(self._url, 'read'):
             try:
                 return self._read_with(self._engine(), function)
-            except db_exception.DBNonExistentDatabase:
-                if engines.sqlite_path(self._url) is None:
+            except (exc.OperationalError, db_exception.DBError) as error:
+                if engines.sqlite_path(self._url) is None \
+                        or not engines.is_write_protected(error):
                     raise
-                return self._read_unlocked(function)
+            return self._read_unlocked(function)
 
     def _read_with(self, engine, function):
         with engine.connect() as connection:

@@ -18,8 +18,8 @@ from sqlalchemy import pool
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['create', 'hide_password', 'is_locked', 'parse', 'require_file',
-           'sqlite_path', 'translate_errors']
+__all__ = ['create', 'hide_password', 'is_locked', 'is_write_protected',
+           'parse', 'require_file', 'sqlite_path', 'translate_errors']
 
 _WANTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
            'postgresql+psycopg2://...')
@@ -148,11 +148,22 @@ def _raise_unlogged(context):
         raise error
 
 
+def _sqlite_code(error):
+    error = getattr(error, 'inner_exception', None) or error
+    error = getattr(error, 'orig', None)
+    # The lower byte: the upper ones tell variants of an error apart.
+    return getattr(error, 'sqlite_errorcode', 0) & 0xff
+
+
 def is_locked(error):
-    """Whether an error says that another writer held SQLite for too long."""
-    return (isinstance(error, exc.OperationalError)
-            and isinstance(error.orig, sqlite3.OperationalError)
-            and 'locked' in str(error.orig))
+    """Whether another writer held the SQLite file for too long."""
+    return _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def is_write_protected(error):
+    """Whether SQLite may not write beside its file, or not into it."""
+    return _sqlite_code(error) in (sqlite3.SQLITE_CANTOPEN,
+                                   sqlite3.SQLITE_READONLY)
 
 
 @contextlib.contextmanager
