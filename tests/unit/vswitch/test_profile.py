@@ -1,0 +1,707 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import tempfile
+import unittest
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import yaml
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile
+
+RATES = ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
+         'vm_peak_kbps', 'typical_packet_bytes')
+COUNTS = ('max_tunnels', 'max_virtual_functions')
+NOT_RATES = (0, -1, True, False, float('nan'), float('inf'), 1e16, 10 ** 400,
+             '5', 'fast', [5], {})
+OPTIONAL = st.one_of(st.none(), st.floats(1e-6, 1e15))
+NOT_COUNTS = (-1, True, 1.5, 4.0, float('nan'), 10 ** 400, '5', [5])
+
+
+def _profile(**stated):
+    return profile.SwitchProfile(**{'name': 'own', 'saturation_kbps': 1e6,
+                                    **stated})
+
+
+def _by_packet(table, **stated):
+    return profile.SwitchProfile(
+        name='own', saturation_by_packet_bytes=table, **stated)
+
+
+class ProfileTestCase(unittest.TestCase):
+
+    @contextlib.contextmanager
+    def refused(self, error, *parts):
+        """Want ``error`` with all parts in its text."""
+        with self.assertRaises(error) as caught:
+            yield
+        for part in (*parts, 'wanted'):
+            self.assertIn(part, str(caught.exception))
+
+    def invalid(self, *parts):
+        return self.refused(exceptions.InvalidProfile, *parts)
+
+
+class TestValidation(ProfileTestCase):
+
+    def test_numbers_of_any_kind_become_float_and_counts_int(self):
+        own = _profile(saturation_kbps=np.int64(5), packet_rate_kpps=7,
+                       max_tunnels=np.int32(3))
+        self.assertEqual(
+            (float, float, int),
+            tuple(type(getattr(own, key)) for key in (
+                'saturation_kbps', 'packet_rate_kpps', 'max_tunnels')))
+
+    def test_a_rate_that_is_no_number_above_zero_is_refused_with_its_unit(
+            self):
+        units = {'packet_rate_kpps': 'kilo-packets/s',
+                 'typical_packet_bytes': 'bytes'}
+        for key in RATES:
+            for value in NOT_RATES:
+                with self.subTest(key=key, value=value), self.invalid(
+                        "'own'", key, repr(value)[:15], 'a number > 0',
+                        units.get(key, 'kbit/s')):
+                    _profile(**{key: value})
+
+    def test_a_count_that_is_no_whole_number_is_refused(self):
+        for key in COUNTS:
+            for value in NOT_COUNTS:
+                with self.subTest(key=key, value=value), self.invalid(
+                        "'own'", key, repr(value)[:15], 'a whole number >= 0'):
+                    _profile(**{key: value})
+
+    def test_a_text_that_python_reads_as_a_number_explains_yaml(self):
+        with self.invalid('saturation_kbps', "'1e6'", '1.0e+6'):
+            _profile(saturation_kbps='1e6')
+
+    def test_a_name_is_a_word(self):
+        for name in ('', ' ', 'two words', '-x', 5, None, True, 'x\n'):
+            with self.subTest(name=name), self.invalid('name', repr(name)):
+                _profile(name=name)
+
+    def test_a_switch_family_is_a_word(self):
+        self.assertEqual('vpp', _profile(switch='vpp').switch)
+        with self.invalid("'own'", 'switch', "''"):
+            _profile(switch='')
+
+    def test_a_description_is_text(self):
+        with self.invalid("'own'", 'description', '5', 'text'):
+            _profile(description=5)
+
+    def test_an_encapsulation_that_is_unknown_names_the_likely_one(self):
+        with self.invalid("'own'", 'encapsulation', "'vxlna'", 'geneve',
+                          "did you mean 'vxlan'?"):
+            _profile(encapsulation='vxlna')
+
+    def test_an_encapsulation_that_yaml_made_no_text_is_refused(self):
+        for value in (None, False, ['vxlan'], {}):
+            with self.subTest(value=value), self.invalid('encapsulation'):
+                _profile(encapsulation=value)
+
+    def test_saturation_is_counted_in_bandwidth_never_in_packets(self):
+        self.assertEqual(('bandwidth', 'egress', 'ingress'),
+                         profile.SATURATION_DIMENSIONS)
+        with self.invalid("'own'", 'saturation_dimension', "'packets'",
+                          'bandwidth, egress, ingress'):
+            _profile(saturation_dimension='packets')
+
+    def test_a_profile_states_a_limit_at_least(self):
+        with self.invalid("'own'", 'limits', '[]', 'at least one of',
+                          'max_tunnels', 'saturation_by_packet_bytes'):
+            profile.SwitchProfile(name='own')
+
+    def test_any_one_limit_is_enough_even_a_count_of_zero(self):
+        for key in (*RATES[:-1], *COUNTS):
+            with self.subTest(key=key):
+                own = profile.SwitchProfile(
+                    name='own', **{key: 0 if key in COUNTS else 1})
+                self.assertIsNotNone(getattr(own, key))
+
+    def test_the_two_forms_of_saturation_exclude_each_other(self):
+        with self.invalid("'own'", 'saturation_kbps', '1000000.0',
+                          'saturation_by_packet_bytes'):
+            _profile(saturation_by_packet_bytes={64: 5})
+
+    def test_a_table_that_is_no_mapping_with_sizes_is_refused(self):
+        for table in ({}, [], [[64, 5]], 5, 'x'):
+            with self.subTest(table=table), self.invalid(
+                    "'own'", 'saturation_by_packet_bytes', repr(table)):
+                _by_packet(table)
+
+    def test_a_table_names_the_size_and_the_value_that_is_wrong(self):
+        with self.invalid("'own'", 'saturation_by_packet_bytes: 128', "'x'",
+                          'a number > 0', 'kbit/s'):
+            _by_packet({64: 5, 128: 'x'})
+        for size in (0, -64, True, float('nan'), 'big'):
+            with self.subTest(size=size), self.invalid(
+                    "'own'", 'packet size', repr(size), 'bytes'):
+                _by_packet({size: 5})
+
+    def test_a_packet_size_written_in_two_ways_is_refused(self):
+        with self.invalid('packet size', "'64'", 'each size once'):
+            _by_packet({64: 5, '64': 6})
+
+    def test_a_table_is_kept_in_order_of_size(self):
+        own = _by_packet({512: 30, 64: 10, 128: 20})
+        self.assertEqual([(64, 10), (128, 20), (512, 30)],
+                         list(own.saturation_by_packet_bytes.items()))
+
+    def test_a_source_of_a_number_that_is_not_stated_is_refused(self):
+        with self.invalid("'own'", 'sources', "'packet_rate_kpps'",
+                          'saturation_kbps'):
+            _profile(sources={'packet_rate_kpps': 'a table'})
+
+    def test_a_source_is_text(self):
+        for text in (5, '', ' ', None):
+            with self.subTest(text=text), self.invalid(
+                    "'own'", 'sources: saturation_kbps', repr(text), 'text'):
+                _profile(sources={'saturation_kbps': text})
+        with self.invalid("'own'", 'sources', "'x'", 'a mapping'):
+            _profile(sources='x')
+
+    def test_a_profile_cannot_be_changed_and_compares_by_value(self):
+        own = _profile()
+        with self.assertRaises(dataclasses.FrozenInstanceError):
+            own.saturation_kbps = 5
+        self.assertEqual(_profile(), own)
+        self.assertEqual(1, len({_profile(), own}))
+        self.assertNotEqual(_profile(max_tunnels=1), own)
+
+    def test_what_was_handed_in_stays_the_callers(self):
+        table, sources = {64: 5}, {'saturation_by_packet_bytes': 'bench'}
+        own = _by_packet(table, sources=sources)
+        table[128], sources['x'] = 6, 'y'
+        self.assertEqual({64: 5}, own.saturation_by_packet_bytes)
+        self.assertEqual(['saturation_by_packet_bytes'], list(own.sources))
+
+    def test_a_value_without_end_makes_a_short_message(self):
+        value = []
+        value.append(value)
+        for _ in range(60):
+            value = [value, value]
+        with self.assertRaises(exceptions.InvalidProfile) as caught:
+            _profile(saturation_kbps=value)
+        self.assertLess(len(str(caught.exception)), 500)
+
+
+class TestCapacityByPacketSize(ProfileTestCase):
+
+    tables = st.dictionaries(
+        st.floats(16, 65536), st.floats(1, 1e8), min_size=1, max_size=8)
+    sizes = st.floats(1, 1e5)
+
+    def test_without_a_table_the_size_does_not_matter(self):
+        own = _profile(packet_rate_kpps=1, line_rate_kbps=10)
+        self.assertEqual([1e6] * 3, [own.saturation_kbps_at(size)
+                                     for size in (1, 1500, None)])
+
+    def test_without_a_saturation_there_is_none(self):
+        own = profile.SwitchProfile(name='own', packet_rate_kpps=5)
+        self.assertIsNone(own.saturation_kbps_at(1500))
+
+    def test_between_sizes_the_time_of_a_packet_is_linear_in_its_bytes(self):
+        # Half of the way from 8 kbit in 1 ms to 24 kbit in 2 ms: 16 kbit in
+        # 1.5 ms.
+        own = _by_packet({1000: 8000, 3000: 12000})
+        self.assertAlmostEqual(16000 / 1.5, own.saturation_kbps_at(2000))
+
+    def test_a_constant_packet_rate_is_reproduced_at_any_size_between(self):
+        own = _by_packet({88: 88 * 8 * 312.5, 4000: 1e7})
+        for size in (88, 100, 1500, 3999, 4000):
+            self.assertAlmostEqual(8 * size * 312.5,
+                                   own.saturation_kbps_at(size), 3)
+
+    def test_below_the_smallest_size_the_packet_rate_of_the_smallest_holds(
+            self):
+        self.assertAlmostEqual(
+            50, _by_packet({64: 100, 128: 150}).saturation_kbps_at(32))
+
+    def test_above_the_largest_size_the_rate_of_the_largest_holds(self):
+        self.assertAlmostEqual(
+            150, _by_packet({64: 100, 128: 150}).saturation_kbps_at(9000))
+
+    def test_a_table_never_promises_more_than_the_line_carries(self):
+        table = {64: 100, 128: 300}
+        for dimension, most in (('egress', 120), ('ingress', 120),
+                                ('bandwidth', 240)):
+            own = _by_packet(table, line_rate_kbps=120,
+                             saturation_dimension=dimension)
+            self.assertEqual(most, own.saturation_kbps_at(128))
+            self.assertAlmostEqual(100, own.saturation_kbps_at(64))
+
+    def test_without_a_size_the_typical_one_is_taken(self):
+        own = _by_packet({64: 100, 128: 150}, typical_packet_bytes=64)
+        self.assertAlmostEqual(100, own.saturation_kbps_at())
+
+    def test_a_size_that_is_no_number_above_zero_is_refused(self):
+        for own in (_profile(), _by_packet({64: 5})):
+            for size in (0, -1, float('nan'), float('inf'), 'x', True):
+                with self.subTest(size=size), self.invalid(
+                        "'own'", 'packet_bytes', repr(size), 'bytes'):
+                    own.saturation_kbps_at(size)
+
+    @hypothesis.given(tables)
+    def test_each_point_of_the_table_is_reproduced(self, table):
+        own = _by_packet(table)
+        for size, rate in table.items():
+            self.assertAlmostEqual(
+                1, own.saturation_kbps_at(size) / rate, delta=1e-9)
+
+    @hypothesis.given(tables, sizes)
+    def test_between_two_sizes_it_stays_between_their_rates(self, table, size):
+        hypothesis.assume(min(table) <= size <= max(table))
+        lower = max(known for known in table if known <= size)
+        upper = min(known for known in table if known >= size)
+        got = _by_packet(table).saturation_kbps_at(size)
+        rates = sorted((table[lower], table[upper]))
+        self.assertLessEqual(rates[0] * (1 - 1e-9), got)
+        self.assertLessEqual(got, rates[1] * (1 + 1e-9))
+
+    @hypothesis.given(tables, sizes, sizes)
+    def test_it_grows_with_the_size_where_the_table_does(self, table, a, b):
+        own = _by_packet(dict(zip(sorted(table), sorted(table.values()))))
+        small, large = (own.saturation_kbps_at(size)
+                        for size in sorted((a, b)))
+        self.assertLessEqual(small, large * (1 + 1e-9))
+
+    @hypothesis.given(
+        st.floats(1e-5, 10), st.floats(0, 1e-2),
+        st.sets(st.integers(64, 9000), min_size=1, max_size=6), sizes)
+    def test_a_switch_of_cost_a_plus_b_bytes_is_met_and_never_overrated(
+            self, a, b, measured, size):
+        def truth(packet_bytes):
+            return 8 * packet_bytes / (a + b * packet_bytes)
+
+        got = _by_packet({known: truth(known)
+                          for known in measured}).saturation_kbps_at(size)
+        self.assertLessEqual(got, truth(size) * (1 + 1e-9))
+        if min(measured) <= size <= max(measured):
+            self.assertAlmostEqual(1, got / truth(size), delta=1e-9)
+
+
+class TestLimits(ProfileTestCase):
+
+    def test_a_profile_that_states_all_has_four_limits_in_one_order(self):
+        own = _profile(packet_rate_kpps=300, line_rate_kbps=2e6,
+                       vm_peak_kbps=5, max_tunnels=5)
+        self.assertEqual((
+            profile.Limit('saturation', (1.0, 1.0, 0.0), 1e6),
+            profile.Limit('line_rate_egress', (1.0, 0.0, 0.0), 2e6),
+            profile.Limit('line_rate_ingress', (0.0, 1.0, 0.0), 2e6),
+            profile.Limit('packet_rate', (0.0, 0.0, 1.0), 300.0),
+        ), own.limits())
+
+    def test_only_what_is_stated_is_a_limit(self):
+        self.assertEqual(['packet_rate'], [limit.name for limit in (
+            profile.SwitchProfile(name='own', packet_rate_kpps=1).limits())])
+        self.assertEqual((), profile.SwitchProfile(
+            name='own', max_tunnels=4).limits())
+
+    def test_saturation_counts_in_its_dimension(self):
+        for dimension in profile.SATURATION_DIMENSIONS:
+            limit, = _profile(saturation_dimension=dimension).limits()
+            self.assertEqual(tuple(model.dimension_weights(dimension)),
+                             limit.weights)
+
+    def test_saturation_of_a_table_is_that_of_the_typical_packet(self):
+        limit, = _by_packet({64: 100, 128: 150},
+                            typical_packet_bytes=64).limits()
+        self.assertAlmostEqual(100, limit.capacity)
+
+    def test_the_most_bandwidth_is_what_all_limits_together_allow(self):
+        for stated, wanted in (
+                ({'saturation_kbps': 70}, 70),
+                ({'line_rate_kbps': 70}, 140),
+                ({'packet_rate_kpps': 2}, 2 * 8 * 100),
+                ({'saturation_kbps': 70, 'line_rate_kbps': 30}, 60),
+                ({'saturation_kbps': 70, 'line_rate_kbps': 90,
+                  'saturation_dimension': 'egress'}, 160),
+                ({'saturation_kbps': 70, 'saturation_dimension': 'ingress'},
+                 float('inf')),
+                ({'saturation_by_packet_bytes': {100: 50, 200: 80}}, 50),
+                ({'max_tunnels': 5}, float('inf'))):
+            with self.subTest(**stated):
+                self.assertAlmostEqual(wanted, profile.SwitchProfile(
+                    name='own', typical_packet_bytes=100,
+                    **stated).bandwidth_kbps())
+
+    def test_the_most_bandwidth_depends_on_the_packet_size(self):
+        own = profile.SwitchProfile(
+            name='own', packet_rate_kpps=312.5, line_rate_kbps=1e7)
+        self.assertEqual([220000, 3750000, 1e7, 2e7], [
+            own.bandwidth_kbps(size) for size in (88, 1500, 4000, 9000)])
+        with self.invalid("'own'", 'packet_bytes', '0', 'bytes'):
+            own.bandwidth_kbps(0)
+
+    @hypothesis.given(
+        st.fixed_dictionaries(dict.fromkeys(RATES[1:3], OPTIONAL)), OPTIONAL,
+        st.sampled_from(profile.SATURATION_DIMENSIONS),
+        st.integers(0, 10 ** 15), st.integers(0, 10 ** 15),
+        st.floats(64, 9000))
+    def test_traffic_within_all_limits_is_within_the_most_bandwidth(
+            self, rates, saturation, dimension, egress, ingress, size):
+        own = profile.SwitchProfile(
+            name='own', saturation_kbps=saturation, max_tunnels=1,
+            saturation_dimension=dimension, **rates)
+        offered = np.array(
+            [egress, ingress, (egress + ingress) / (8 * size)])
+        # Scaled to the tightest limit.
+        offered *= min((limit.capacity / used for limit in own.limits()
+                        if (used := offered @ limit.weights) > 0), default=1)
+        self.assertLessEqual(offered[:2].sum(),
+                             own.bandwidth_kbps(size) * (1 + 1e-9))
+
+
+class TestMaxInstances(ProfileTestCase):
+
+    def test_no_count_is_no_limit(self):
+        self.assertIsNone(_profile().max_instances)
+
+    def test_the_smaller_count_decides_and_is_named(self):
+        for tunnels, functions, wanted in (
+                (5, None, (5, 'max_tunnels')),
+                (None, 6, (6, 'max_virtual_functions')),
+                (5, 6, (5, 'max_tunnels')),
+                (7, 6, (6, 'max_virtual_functions')),
+                (0, 6, (0, 'max_tunnels'))):
+            found = _profile(max_tunnels=tunnels,
+                             max_virtual_functions=functions).max_instances
+            self.assertEqual(wanted, (found.count, found.key))
+
+
+class TestOverrides(ProfileTestCase):
+
+    WHERE = "aggregate 'rack 7'"
+
+    def invalid(self, *parts):
+        return self.refused(exceptions.InvalidOverride, self.WHERE, *parts)
+
+    def test_numbers_come_as_text_or_as_numbers(self):
+        own = _profile().overridden(
+            {'saturation_kbps': ' 5.5 ', 'packet_rate_kpps': '1e2',
+             'line_rate_kbps': 7, 'max_tunnels': '12'}, self.WHERE)
+        self.assertEqual((5.5, 100.0, 7.0, 12), (
+            own.saturation_kbps, own.packet_rate_kpps, own.line_rate_kbps,
+            own.max_tunnels))
+
+    def test_the_profile_itself_stays_and_so_do_the_other_numbers(self):
+        own = _profile(line_rate_kbps=8)
+        changed = own.overridden({'saturation_kbps': 5}, self.WHERE)
+        self.assertEqual((1e6, 8.0), (own.saturation_kbps,
+                                      changed.line_rate_kbps))
+        self.assertEqual(own, own.overridden({}, self.WHERE))
+
+    def test_every_key_can_be_overridden(self):
+        self.assertEqual({*RATES, *COUNTS}, {*profile.OVERRIDABLE_KEYS})
+        for key in profile.OVERRIDABLE_KEYS:
+            self.assertEqual(3, getattr(_profile().overridden(
+                {key: '3'}, self.WHERE), key))
+
+    def test_the_smallest_of_several_values_wins(self):
+        for several in ({'30', '4', '100'}, ['30', 4, '100'],
+                        ('30', '100', 4.0), frozenset({30, 4})):
+            for key in profile.OVERRIDABLE_KEYS:
+                if key in COUNTS and 4.0 in several:
+                    several = {'30', '4', '100'}
+                self.assertEqual(4, getattr(_profile().overridden(
+                    {key: several}, self.WHERE), key))
+        self.assertEqual(4, profile.most_cautious(
+            'max_tunnels', iter(['30', '4']), self.WHERE))
+
+    def test_no_value_at_all_is_refused(self):
+        with self.invalid('max_tunnels', 'no value'):
+            profile.most_cautious('max_tunnels', [], self.WHERE)
+
+    def test_saturation_takes_the_place_of_a_table(self):
+        own = _by_packet({64: 100}).overridden(
+            {'saturation_kbps': '5'}, self.WHERE)
+        self.assertIsNone(own.saturation_by_packet_bytes)
+        self.assertEqual(5, own.saturation_kbps_at(64))
+
+    def test_another_number_leaves_the_table(self):
+        own = _by_packet({64: 100}).overridden(
+            {'line_rate_kbps': '5'}, self.WHERE)
+        self.assertEqual({64: 100}, own.saturation_by_packet_bytes)
+
+    def test_the_source_says_who_overrode(self):
+        own = _profile(line_rate_kbps=5, sources={
+            'saturation_kbps': 'bench', 'line_rate_kbps': 'data sheet'})
+        self.assertEqual(
+            {'saturation_kbps': f'override: {self.WHERE}',
+             'line_rate_kbps': 'data sheet'},
+            own.overridden({'saturation_kbps': 4}, self.WHERE).sources)
+
+    def test_what_is_no_number_is_refused_with_where_key_and_value(self):
+        for key in profile.OVERRIDABLE_KEYS:
+            for value in ('', 'fast', '-1', 'nan', 'inf', '1e400', None, True,
+                          '1 000', {'5': 6}, '9' * 5000, '10 Gbps'):
+                wanted = ('a whole number >= 0' if key in COUNTS
+                          else 'a number > 0')
+                with self.subTest(key=key, value=value), self.invalid(
+                        key, repr(value)[:15], wanted):
+                    _profile().overridden({key: value}, self.WHERE)
+
+    def test_zero_is_a_count_but_not_a_rate(self):
+        self.assertEqual(0, profile.override_number(
+            'max_tunnels', '0', self.WHERE))
+        with self.invalid('saturation_kbps', "'0'"):
+            profile.override_number('saturation_kbps', '0', self.WHERE)
+
+    def test_one_bad_value_of_several_is_not_passed_over(self):
+        with self.invalid('max_tunnels', "'x'"):
+            _profile().overridden({'max_tunnels': {'5', 'x'}}, self.WHERE)
+
+    def test_a_key_that_is_unknown_names_the_likely_one(self):
+        for key, near in (('saturation_kpbs', 'saturation_kbps'),
+                          ('encapsulation', None), (5, None)):
+            with self.subTest(key=key), self.invalid(
+                    repr(key), "'vxlan'", 'packet_rate_kpps',
+                    f'did you mean {near!r}?' if near else ''):
+                _profile().overridden({key: 'vxlan'}, self.WHERE)
+
+
+class TestDictionary(ProfileTestCase):
+
+    @hypothesis.given(
+        st.fixed_dictionaries(dict.fromkeys(RATES[1:-1], OPTIONAL)),
+        st.one_of(OPTIONAL, TestCapacityByPacketSize.tables),
+        st.one_of(st.none(), st.integers(0, 10 ** 6)),
+        st.sampled_from(profile.ENCAPSULATIONS),
+        st.sampled_from(profile.SATURATION_DIMENSIONS))
+    def test_a_profile_comes_back_through_json_and_yaml(
+            self, rates, saturation, tunnels, encapsulation, dimension):
+        form = ('saturation_by_packet_bytes' if isinstance(saturation, dict)
+                else 'saturation_kbps')
+        own = profile.SwitchProfile(
+            name='own', switch='vpp', description='a text', **rates,
+            encapsulation=encapsulation, saturation_dimension=dimension,
+            max_tunnels=tunnels, max_virtual_functions=4,
+            sources={'max_virtual_functions': 'data sheet'},
+            **{form: saturation})
+        for read in (json.loads(json.dumps(own.to_dict())),
+                     yaml.safe_load(yaml.safe_dump(own.to_dict()))):
+            self.assertEqual(own, profile.SwitchProfile.from_dict(read))
+
+    def test_only_what_is_stated_is_written(self):
+        self.assertEqual(
+            {'name': 'own', 'switch': 'unspecified', 'encapsulation': 'none',
+             'saturation_dimension': 'bandwidth', 'max_tunnels': 0,
+             'typical_packet_bytes': 1500.0},
+            profile.SwitchProfile(name='own', max_tunnels=0).to_dict())
+
+    def test_the_dictionary_is_the_callers(self):
+        own = _by_packet({64: 5})
+        own.to_dict()['saturation_by_packet_bytes'][64] = 6
+        self.assertEqual({64: 5}, own.saturation_by_packet_bytes)
+
+    def test_a_dictionary_without_name_or_with_more_keys_is_refused(self):
+        for data in ({}, {'max_tunnels': 5}, [], None, 'x'):
+            with self.subTest(data=data), self.invalid('name'):
+                profile.SwitchProfile.from_dict(data)
+        with self.invalid("'own'", "'base'", "'ovs-flat'"):
+            profile.SwitchProfile.from_dict({'name': 'own',
+                                             'base': 'ovs-flat'})
+
+
+class TestOwnFile(ProfileTestCase):
+
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.path = os.path.join(directory.name, 'own.yaml')
+
+    def load(self, content, **arguments):
+        pathlib.Path(self.path).write_bytes(
+            content if isinstance(content, bytes) else content.encode())
+        return profile.load_profiles(self.path, **arguments)
+
+    def refuses(self, content, *parts):
+        with self.subTest(content=content), self.invalid(self.path, *parts):
+            self.load(content)
+
+    def test_profiles_are_read_in_the_order_of_the_file(self):
+        found = self.load('b: {saturation_kbps: 5, switch: vpp}\n'
+                          'a: {saturation_by_packet_bytes: {64: 5}}\n')
+        self.assertEqual(['b', 'a'], list(found))
+        self.assertEqual(
+            profile.SwitchProfile(name='b', saturation_kbps=5, switch='vpp'),
+            found['b'])
+        self.assertEqual({64: 5}, found['a'].saturation_by_packet_bytes)
+
+    def test_a_file_that_cannot_be_read_is_refused(self):
+        for path in (self.path, os.path.dirname(self.path), 'a\0b'):
+            with self.subTest(path=path), self.invalid(path, 'read'):
+                profile.load_profiles(path)
+
+    def test_wrong_yaml_names_the_line(self):
+        self.refuses('a:\n  max_tunnels: 5\n  b: c: d\n', 'line 3',
+                     'mapping values')
+        self.refuses('a: [1, 2\n', 'line 2')
+        self.refuses('a: {max_tunnels: 5}\n---\nb: {max_tunnels: 5}\n',
+                     'line 2')
+
+    def test_what_is_no_yaml_at_all_is_refused(self):
+        for content in (b'\xff\xfe\xfa', b'\0', '[' * 5000,
+                        'a: !!python/object:os.system {}', 'a: !!int x',
+                        'a: 2001-13-45', 'a: !!timestamp x', '? [a]\n: 5\n',
+                        'a: *b'):
+            self.refuses(content)
+
+    def test_a_file_whose_top_is_no_mapping_is_refused(self):
+        for content in ('', '# nothing\n', '- a\n', 'text\n', '5\n', '{}\n'):
+            self.refuses(content, 'a mapping of profile names')
+
+    def test_an_entry_that_is_no_mapping_is_refused(self):
+        for entry, seen in (('', 'None'), ('5', '5'), ('[1]', '[1]')):
+            self.refuses(f'own: {entry}\n', "'own'", seen, 'a mapping')
+
+    def test_a_key_that_is_unknown_names_the_likely_one(self):
+        self.refuses('own: {saturation_kpbs: 17}\n', "'own'",
+                     "'saturation_kpbs'", '17',
+                     "did you mean 'saturation_kbps'?")
+        self.refuses('own: {name: x, max_tunnels: 5}\n', "'own'", "'name'")
+        self.refuses('own: {5: x}\n', "'own'", '5')
+
+    def test_a_wrong_value_names_profile_key_value_and_what_is_wanted(self):
+        for text, seen in (('yes', 'True'), ('.nan', 'nan'), ('.inf', 'inf'),
+                           ('-5', '-5'), ('0', '0'), ('"5"', "'5'"),
+                           ('[5]', '[5]'), ('1e6', "'1e6'")):
+            self.refuses(f'own: {{saturation_kbps: {text}}}\n', "'own'",
+                         'saturation_kbps', seen, 'a number > 0', 'kbit/s')
+        self.refuses('own: {max_tunnels: 5.0}\n', "'own'", 'max_tunnels',
+                     '5.0', 'a whole number >= 0')
+
+    def test_a_name_that_yaml_made_no_text_is_refused(self):
+        for name, seen in (('5', '5'), ('yes', 'True'), ('~', 'None')):
+            self.refuses(f'{name}: {{max_tunnels: 5}}\n', 'name', seen)
+
+    def test_a_key_that_comes_twice_is_refused_with_profile_and_line(self):
+        self.refuses('a: {max_tunnels: 5}\nown:\n  max_tunnels: 5\n'
+                     '  max_tunnels: 6\nb: {max_tunnels: 5}\n', 'line 4',
+                     "'own'", "'max_tunnels'", "'6'", 'each key once')
+        self.refuses('a: {max_tunnels: 5}\nb: {max_tunnels: 5}\n'
+                     'a: {max_tunnels: 6}\n', 'line 3', "'a'", 'once')
+        self.refuses('a: {max_tunnels: 5}\n'
+                     'own:\n  saturation_by_packet_bytes:\n'
+                     '    64: 5\n    64.0: 6\n', 'line 5', "'own'", '64.0')
+        self.refuses('own: {max_tunnels: 5, sources: {max_tunnels: a, '
+                     'max_tunnels: b}}\n', 'line 1', "'own'", 'once')
+
+    def test_an_alias_and_a_merge_key_are_not_taken_for_a_repeated_key(self):
+        found = self.load('a: &a {max_tunnels: 5, vm_peak_kbps: 7}\n'
+                          'b: &b {<<: *a, max_tunnels: 6}\n'
+                          'c: {<<: *b, max_tunnels: 8}\nd: *a\n')
+        self.assertEqual([5, 6, 8, 5],
+                         [own.max_tunnels for own in found.values()])
+        self.assertEqual(7, found['c'].vm_peak_kbps)
+
+    def test_an_alias_to_itself_ends_in_an_error(self):
+        self.refuses('own: &own\n  max_tunnels: 5\n  sources: *own\n',
+                     "'own'", 'sources')
+
+    def test_a_key_without_value_states_no_limit(self):
+        own = self.load('own: {max_tunnels: 5, saturation_kbps: ~, '
+                        'typical_packet_bytes: ~, encapsulation: ~, '
+                        'sources: ~}\n')['own']
+        self.assertEqual(profile.SwitchProfile(name='own', max_tunnels=5), own)
+
+    def test_a_base_gives_what_the_profile_does_not_state(self):
+        known = {'base': _profile(
+            name='base', description='x', line_rate_kbps=9, max_tunnels=4,
+            sources={'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet',
+                     'max_tunnels': 'guess'})}
+        own = self.load('own:\n  base: base\n  saturation_kbps: 7\n'
+                        '  max_tunnels: ~\n', known=known)['own']
+        self.assertEqual(
+            profile.SwitchProfile(
+                name='own', description='x', saturation_kbps=7,
+                line_rate_kbps=9, sources={'line_rate_kbps': 'sheet'}), own)
+
+    def test_a_base_may_be_an_earlier_profile_but_not_a_later_one(self):
+        later = 'b: {max_tunnels: 5}\n'
+        own = 'own: {base: b, vm_peak_kbps: 6}\n'
+        self.assertEqual(5, self.load(later + own)['own'].max_tunnels)
+        self.refuses(own + later, "'own'", 'base', "'b'", 'earlier')
+
+    def test_a_base_that_is_unknown_names_the_likely_one(self):
+        self.refuses('own: {base: ovs-vxlna}\n', "'own'", 'base',
+                     "'ovs-vxlna'", "did you mean 'ovs-vxlan'?")
+        for base in ('~', '5', '[ovs-flat]'):
+            self.refuses(f'own: {{base: {base}}}\n', "'own'", 'base')
+
+    def test_a_new_form_of_saturation_replaces_the_one_of_the_base(self):
+        known = {'constant': _profile(),
+                 'table': _by_packet({64: 5}, sources={
+                     'saturation_by_packet_bytes': 'bench'})}
+        found = self.load(
+            'a: {base: constant, saturation_by_packet_bytes: {64: 6}}\n'
+            'b: {base: table, saturation_kbps: 7}\n', known=known)
+        self.assertEqual(({64: 6}, None),
+                         (found['a'].saturation_by_packet_bytes,
+                          found['a'].saturation_kbps))
+        self.assertEqual((None, 7, {}),
+                         (found['b'].saturation_by_packet_bytes,
+                          found['b'].saturation_kbps, found['b'].sources))
+        self.refuses('a: {base: ovs-flat, saturation_kbps: 5, '
+                     'saturation_by_packet_bytes: {64: 6}}\n', "'a'")
+
+    def test_the_sources_of_a_base_are_kept_and_added_to(self):
+        known = {'base': _profile(line_rate_kbps=9, sources={
+            'saturation_kbps': 'bench', 'line_rate_kbps': 'sheet'})}
+        own = self.load('own: {base: base, saturation_kbps: 7, '
+                        'sources: {saturation_kbps: mine}}\n',
+                        known=known)['own']
+        self.assertEqual({'saturation_kbps': 'mine',
+                          'line_rate_kbps': 'sheet'}, own.sources)
+        self.refuses('own: {base: ovs-flat, sources: [a]}\n', 'sources')
+
+    def test_a_file_wins_over_a_built_in_of_the_same_name(self):
+        pathlib.Path(self.path).write_text(
+            'ovs-flat: {base: ovs-flat, max_tunnels: 7}\n'
+            'own: {base: ovs-flat}\n')
+        found = profile.profiles(self.path)
+        built_in = profile.catalogue()
+        self.assertEqual([*built_in, 'own'], list(found))
+        self.assertEqual((7, 7), (found['ovs-flat'].max_tunnels,
+                                  found['own'].max_tunnels))
+        self.assertEqual(built_in['ovs-flat'].saturation_kbps,
+                         found['ovs-flat'].saturation_kbps)
+        self.assertIsNone(built_in['ovs-flat'].max_tunnels)
+
+    def test_without_a_file_there_is_the_catalogue(self):
+        self.assertEqual(profile.catalogue(), profile.profiles())
+
+    @hypothesis.settings(max_examples=200, deadline=None)
+    @hypothesis.given(st.one_of(
+        st.binary(max_size=60), st.text(max_size=60),
+        st.recursive(
+            st.one_of(st.none(), st.booleans(), st.floats(), st.integers(),
+                      st.text(max_size=5), st.dates()),
+            lambda inner: st.one_of(
+                st.lists(inner, max_size=3),
+                st.dictionaries(
+                    st.one_of(st.sampled_from(
+                        ('own', 'base', 'sources', 'saturation_kbps',
+                         'encapsulation', 'saturation_by_packet_bytes')),
+                        st.integers()), inner, max_size=4)),
+            max_leaves=12).map(yaml.safe_dump)))
+    def test_any_file_gives_profiles_or_an_error_that_names_it(self, content):
+        try:
+            found = self.load(content if isinstance(content, bytes)
+                              else content.encode('utf-8', 'surrogatepass'),
+                              known={})
+        except exceptions.InvalidProfile as error:
+            self.assertIn(self.path, str(error))
+            self.assertIn('wanted', str(error))
+        else:
+            self.assertTrue(all(isinstance(own, profile.SwitchProfile)
+                                for own in found.values()))

@@ -1,0 +1,542 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a virtual switch can carry: profiles, built in and the operator's own.
+
+Knows the limits of a switch, their units, their sources and how they are
+written down and overridden. Knows no host, no instance and no configuration;
+reads a file only when it is given its path, and keeps nothing between calls.
+"""
+
+import dataclasses
+import difflib
+from importlib import resources
+import math
+import numbers
+import re
+import reprlib
+import typing
+
+import numpy as np
+import yaml
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
+           'OVERRIDABLE_KEYS', 'SATURATION_DIMENSIONS', 'SwitchProfile',
+           'catalogue', 'load_profiles', 'most_cautious', 'override_number',
+           'profiles']
+
+ENCAPSULATIONS = ('none', 'vxlan', 'gre', 'geneve')
+
+#: What saturation can be counted in: the dimensions that are bandwidth.
+SATURATION_DIMENSIONS = tuple(sorted(
+    name for name, weights in model.DIMENSIONS.items() if not weights[2]))
+
+#: The largest packet of an Ethernet with its standard MTU. Figures of switches
+#: are measured at about this size, so packets derived from bandwidth agree
+#: with the bandwidth that was measured.
+DEFAULT_PACKET_BYTES = 1500.0
+
+_RATES = {'saturation_kbps': 'kbit/s',
+          'packet_rate_kpps': 'kilo-packets/s',
+          'line_rate_kbps': 'kbit/s',
+          'vm_peak_kbps': 'kbit/s',
+          'typical_packet_bytes': 'bytes'}
+_COUNTS = ('max_tunnels', 'max_virtual_functions')
+_TABLE = 'saturation_by_packet_bytes'
+
+#: Keys of aggregate metadata (behind ``vswitch:``) that override a number. A
+#: smaller number is the more cautious one for each of them.
+OVERRIDABLE_KEYS = tuple(_RATES) + _COUNTS
+
+_WORD = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]*')
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 80
+_BRIEF.maxlevel = 3
+
+
+def _number(key, value):
+    """Return ``value`` as the number that ``key`` wants.
+
+    :raises ValueError: whose text is what was wanted
+    """
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if key in _COUNTS:
+        if real and isinstance(value, numbers.Integral) and 0 <= value <= 1e15:
+            return int(value)
+        raise ValueError('a whole number >= 0')
+    # The bounds keep every quotient of two numbers finite; NaN is outside.
+    if real and 1e-6 <= value <= 1e15:
+        return float(value)
+    hint = ''
+    if isinstance(value, str) and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
+        hint = (f'; YAML takes {value} for text, 1.0e+6 and 1000000 are '
+                'numbers to it')
+    raise ValueError(f'a number > 0 (1e-6 to 1e15), {_RATES[key]}{hint}')
+
+
+def override_number(key, value, where):
+    """Return the number in one value of aggregate metadata.
+
+    :param key: one of :data:`OVERRIDABLE_KEYS`
+    :param value: a number, or text with a number
+    :param where: who says so, for messages, as ``aggregate 'rack 7'``
+    :raises InvalidOverride: naming where, key, value and what was wanted
+    """
+    if key not in OVERRIDABLE_KEYS:
+        raise exceptions.InvalidOverride(
+            f'{where}: there is no key {_BRIEF.repr(key)} (value '
+            f'{_BRIEF.repr(value)}), wanted {_one_of(key, OVERRIDABLE_KEYS)}')
+    number = value
+    if isinstance(value, str):
+        try:
+            number = int(value) if key in _COUNTS else float(value)
+        except ValueError:
+            number = None
+    try:
+        return _number(key, number)
+    except ValueError as wanted:
+        raise exceptions.InvalidOverride(
+            f'{where}: {key} is {_BRIEF.repr(value)}, wanted '
+            f'{wanted}') from None
+
+
+def most_cautious(key, values, where):
+    """Return the smallest of several values for one key.
+
+    :param values: one or more values as :func:`override_number` takes them
+    :raises InvalidOverride: when a value is not usable, or there is none
+    """
+    found = [override_number(key, value, where) for value in values]
+    if not found:
+        raise exceptions.InvalidOverride(
+            f'{where}: {key} has no value, wanted one or more')
+    return min(found)
+
+
+def _one_of(seen, known):
+    """Return the known words, and the one that was likely meant, as text."""
+    near = difflib.get_close_matches(str(seen), known, n=1)
+    return f'one of {", ".join(known)}' + (
+        f'; did you mean {near[0]!r}?' if near else '')
+
+
+def _invalid(name, what, seen, wanted):
+    raise exceptions.InvalidProfile(
+        f'profile {_BRIEF.repr(name)}: {what} is {_BRIEF.repr(seen)}, wanted '
+        f'{wanted}')
+
+
+@dataclasses.dataclass(frozen=True)
+class Limit:
+    """One linear limit: the sum of weights times rates is <= capacity.
+
+    :param name: 'saturation', 'line_rate_egress', 'line_rate_ingress' or
+        'packet_rate'
+    :param weights: what a kbit/s of egress, a kbit/s of ingress and a
+        kilo-packet/s count
+    :param capacity: in the unit of the weighted sum
+    """
+
+    name: str
+    weights: tuple
+    capacity: float
+
+
+class MaxInstances(typing.NamedTuple):
+    """How many instances a switch can serve, and the key that says so."""
+
+    count: int
+    key: str
+
+
+@dataclasses.dataclass(frozen=True)
+class SwitchProfile:
+    """The limits of one kind of switch; exactly those that are stated hold.
+
+    :param name: a word: letters, digits, '_', '.' and '-'
+    :param switch: family, a word such as openvswitch or eswitch
+    :param description: set-up and reading of the figures
+    :param encapsulation: one of :data:`ENCAPSULATIONS`
+    :param saturation_kbps: the most the switch carries, in
+        ``saturation_dimension``, whatever the packet size
+    :param saturation_dimension: one of :data:`SATURATION_DIMENSIONS`;
+        'bandwidth' counts egress and ingress together
+    :param packet_rate_kpps: the most packets, both directions together
+    :param line_rate_kbps: the most bandwidth in each direction
+    :param vm_peak_kbps: the largest peak of one VM that this switch can carry
+        at all, in ``saturation_dimension`` (first test of seed 000, figure 9)
+    :param max_tunnels: how many VMs it serves with tunnels; 0 serves none
+    :param max_virtual_functions: how many VMs get a virtual function, one
+        each; 0 serves none
+    :param typical_packet_bytes: packet size assumed where packets are unknown
+    :param saturation_by_packet_bytes: {bytes: kbps}, in place of
+        ``saturation_kbps``; kept in increasing order
+    :param sources: {key of a stated number: where it is from}; an estimate's
+        text starts with 'estimate:'
+    :raises InvalidProfile: naming the profile, the key, the value seen and
+        what was wanted
+    """
+
+    name: str
+    switch: str = 'unspecified'
+    description: str = ''
+    encapsulation: str = 'none'
+    saturation_kbps: float | None = None
+    saturation_dimension: str = 'bandwidth'
+    packet_rate_kpps: float | None = None
+    line_rate_kbps: float | None = None
+    vm_peak_kbps: float | None = None
+    max_tunnels: int | None = None
+    max_virtual_functions: int | None = None
+    typical_packet_bytes: float = DEFAULT_PACKET_BYTES
+    saturation_by_packet_bytes: dict | None = dataclasses.field(
+        default=None, hash=False)
+    sources: dict = dataclasses.field(default_factory=dict, hash=False)
+
+    def __post_init__(self):
+        for key in ('name', 'switch'):
+            value = getattr(self, key)
+            if not isinstance(value, str) or not _WORD.fullmatch(value):
+                self._refuse(key, 'text of letters, digits, "_", "." and "-" '
+                             'that starts with a letter or digit')
+        if not isinstance(self.description, str):
+            self._refuse('description', 'text')
+        for key, known in (('encapsulation', ENCAPSULATIONS),
+                           ('saturation_dimension', SATURATION_DIMENSIONS)):
+            if getattr(self, key) not in known:
+                self._refuse(key, _one_of(getattr(self, key), known))
+        for key in OVERRIDABLE_KEYS:
+            value = getattr(self, key)
+            if value is None and key != 'typical_packet_bytes':
+                continue
+            try:
+                object.__setattr__(self, key, _number(key, value))
+            except ValueError as wanted:
+                self._refuse(key, wanted)
+        if self.saturation_by_packet_bytes is not None:
+            object.__setattr__(self, _TABLE, self._checked_table())
+            if self.saturation_kbps is not None:
+                self._refuse('saturation_kbps', f'nothing beside {_TABLE}: '
+                             'state one of the two')
+        stated = [key for key in (*OVERRIDABLE_KEYS, _TABLE)
+                  if getattr(self, key) is not None]
+        if stated == ['typical_packet_bytes']:
+            _invalid(self.name, 'the list of its limits', [],
+                     'at least one of ' + ', '.join(
+                         key for key in (*OVERRIDABLE_KEYS, _TABLE)
+                         if key not in stated))
+        if not isinstance(self.sources, dict):
+            self._refuse('sources', 'a mapping of keys to text')
+        for key, text in self.sources.items():
+            if key not in stated:
+                _invalid(self.name, 'a key of sources', key, 'a number that '
+                         'the profile states, ' + _one_of(key, stated))
+            if not isinstance(text, str) or not text.strip():
+                _invalid(self.name, f'sources: {key}', text, 'text')
+        object.__setattr__(self, 'sources', dict(self.sources))
+
+    def _refuse(self, key, wanted):
+        _invalid(self.name, key, getattr(self, key), wanted)
+
+    def _checked_table(self):
+        table = self.saturation_by_packet_bytes
+        if not isinstance(table, dict) or not table:
+            self._refuse(_TABLE, 'a mapping of packet sizes in bytes to '
+                         'kbit/s with one size or more')
+        checked = {}
+        for size, rate in table.items():
+            try:
+                # The keys of a JSON object are text.
+                number = float(size) if isinstance(size, str) else size
+                number = _number('typical_packet_bytes', number)
+            except ValueError:
+                _invalid(self.name, f'a packet size of {_TABLE}', size,
+                         'a number > 0, bytes')
+            if number in checked:
+                _invalid(self.name, f'a packet size of {_TABLE}', size,
+                         'each size once')
+            try:
+                checked[number] = _number('saturation_kbps', rate)
+            except ValueError as wanted:
+                _invalid(self.name, f'{_TABLE}: {size}', rate, wanted)
+        return dict(sorted(checked.items()))
+
+    def _size(self, packet_bytes):
+        if packet_bytes is None:
+            return self.typical_packet_bytes
+        try:
+            return _number('typical_packet_bytes', packet_bytes)
+        except ValueError as wanted:
+            _invalid(self.name, 'packet_bytes', packet_bytes, wanted)
+
+    def saturation_kbps_at(self, packet_bytes=None):
+        """Return what the switch carries in packets of one size.
+
+        Between two sizes of the table the time that a packet takes is linear
+        in its bytes. Below the smallest size a packet takes the time of the
+        smallest, and above the largest the rate of the largest holds. Both
+        are on the safe side of every switch whose cost is a + b*bytes with a
+        and b >= 0. The table never promises more than the line carries:
+        twice ``line_rate_kbps`` where both directions count.
+
+        :param packet_bytes: > 0; ``typical_packet_bytes`` when None
+        :returns: kbit/s in ``saturation_dimension``, or None when the profile
+            states no saturation
+        :raises InvalidProfile: when ``packet_bytes`` is not a number > 0
+        Derivation: configuration/profiles.rst, "Capacity by packet size".
+        """
+        size = self._size(packet_bytes)
+        if self.saturation_by_packet_bytes is None:
+            return self.saturation_kbps
+        sizes = np.array(list(self.saturation_by_packet_bytes))
+        rates = np.array(list(self.saturation_by_packet_bytes.values()))
+        # Bits over kbit/s is milliseconds; np.interp holds its ends.
+        packet_ms = np.interp(size, sizes, 8.0 * sizes / rates)
+        line_kbps = math.inf
+        if self.line_rate_kbps is not None:
+            line_kbps = self.line_rate_kbps * sum(
+                model.DIMENSIONS[self.saturation_dimension])
+        return float(min(8.0 * min(size, sizes[-1]) / packet_ms, line_kbps))
+
+    def _capacities(self, packet_bytes):
+        # (name of the limit, its dimension, its capacity), None left out.
+        line = self.line_rate_kbps
+        return [found for found in (
+            ('saturation', self.saturation_dimension,
+             self.saturation_kbps_at(packet_bytes)),
+            ('line_rate_egress', 'egress', line),
+            ('line_rate_ingress', 'ingress', line),
+            ('packet_rate', 'packets', self.packet_rate_kpps),
+        ) if found[2] is not None]
+
+    def limits(self):
+        """Return the limits on the rates of all VMs together.
+
+        The saturation of a profile with a table is the one at
+        ``typical_packet_bytes``. Limits on one VM (``vm_peak_kbps``) and on
+        their number (:attr:`max_instances`) are not among them.
+
+        :returns: tuple of :class:`Limit`, empty when the profile has none
+        """
+        return tuple(Limit(name, model.DIMENSIONS[dimension], capacity)
+                     for name, dimension, capacity in self._capacities(None))
+
+    def bandwidth_kbps(self, packet_bytes=None):
+        """Return the most egress and ingress together that all limits allow.
+
+        One figure by which switches of any kind can be compared.
+
+        :param packet_bytes: size of all packets, > 0;
+            ``typical_packet_bytes`` when None
+        :returns: kbit/s, infinite when only counts of VMs are limited
+        :raises InvalidProfile: when ``packet_bytes`` is not a number > 0
+        """
+        size = self._size(packet_bytes)
+        most = dict.fromkeys(model.DIMENSIONS, math.inf)
+        for _, dimension, capacity in self._capacities(size):
+            most[dimension] = min(most[dimension], capacity)
+        return min(most['bandwidth'], most['egress'] + most['ingress'],
+                   most['packets'] * 8.0 * size)
+
+    @property
+    def max_instances(self):
+        """The smallest count and the key that states it, or None."""
+        counts = [MaxInstances(getattr(self, key), key) for key in _COUNTS
+                  if getattr(self, key) is not None]
+        return min(counts, default=None)
+
+    def overridden(self, mapping, where):
+        """Return this profile with numbers of aggregate metadata in it.
+
+        ``saturation_kbps`` takes the place of a table by packet size too. The
+        source of a number that was overridden is ``override: <where>``.
+
+        :param mapping: {key: value}, keys of :data:`OVERRIDABLE_KEYS`; a
+            value is a number, text with a number, or a set, list or tuple of
+            these of which the smallest counts
+        :param where: who says so, as ``aggregate 'rack 7'``
+        :raises InvalidOverride: naming where, key, value and what was wanted
+        """
+        changes = {
+            key: most_cautious(
+                key, values if isinstance(values, (set, frozenset, list,
+                                                   tuple)) else [values],
+                where)
+            for key, values in mapping.items()}
+        return self._changed(
+            changes, {key: f'override: {where}' for key in changes})
+
+    def _changed(self, changes, sources):
+        # A saturation that is stated anew replaces the other form of it, and
+        # a number that is changed loses the source it had.
+        changes = dict(changes)
+        forms = ('saturation_kbps', _TABLE)
+        for stated, other in (forms, forms[::-1]):
+            if changes.get(stated) is not None:
+                changes.setdefault(other, None)
+        kept = {key: text for key, text in self.sources.items()
+                if key not in changes}
+        return dataclasses.replace(self, **changes,
+                                   sources={**kept, **sources})
+
+    def to_dict(self):
+        """Return what the profile states as plain values, for JSON or YAML."""
+        return {key: dict(value) if isinstance(value, dict) else value
+                for key in _KEYS
+                if (value := getattr(self, key)) not in (None, {}, '')}
+
+    @classmethod
+    def from_dict(cls, data):
+        """Return the profile that :meth:`to_dict` wrote.
+
+        :raises InvalidProfile: also on a key that is not known
+        """
+        if not isinstance(data, dict) or 'name' not in data:
+            _invalid(None, 'its dictionary', data, 'a mapping with a name')
+        return _from_entry(data['name'], {
+            key: value for key, value in data.items() if key != 'name'}, None)
+
+
+_KEYS = tuple(field.name for field in dataclasses.fields(SwitchProfile))
+
+
+def _from_entry(name, entry, known):
+    """Return the profile of one entry: a mapping of all keys but the name.
+
+    :param known: {name: SwitchProfile} that ``base`` may name, or None where
+        there is no ``base``
+    """
+    if not isinstance(entry, dict):
+        _invalid(name, 'its entry', entry, 'a mapping of keys to values')
+    allowed = _KEYS[1:] if known is None else ('base', *_KEYS[1:])
+    for key, value in entry.items():
+        if key not in allowed:
+            raise exceptions.InvalidProfile(
+                f'profile {_BRIEF.repr(name)}: there is no key '
+                f'{_BRIEF.repr(key)} (value {_BRIEF.repr(value)}), wanted '
+                f'{_one_of(key, allowed)}')
+    stated = dict(entry)
+    # A key without a value: the default again, or no limit.
+    for field in dataclasses.fields(SwitchProfile)[1:]:
+        if field.name in stated and stated[field.name] is None:
+            stated[field.name] = (
+                field.default if field.default is not dataclasses.MISSING
+                else {})
+    if 'base' not in stated:
+        return SwitchProfile(name=name, **stated)
+    base = stated.pop('base')
+    if not isinstance(base, str) or base not in known:
+        _invalid(name, 'base', base, 'a built-in profile or an earlier one of '
+                 'the same file, ' + _one_of(base, tuple(known)))
+    sources = stated.pop('sources', {})
+    if not isinstance(sources, dict):
+        _invalid(name, 'sources', sources, 'a mapping of keys to text')
+    return known[base]._changed({'name': name, **stated}, sources)
+
+
+def _refuse_repeated_keys(loader, node, done):
+    """Raise when a key comes twice in a mapping: PyYAML keeps the last one.
+
+    :param done: set of the nodes that were looked at, by id; aliases make
+        circles
+    """
+    if id(node) in done or isinstance(node, yaml.ScalarNode):
+        return
+    done.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for child in node.value:
+            _refuse_repeated_keys(loader, child, done)
+        return
+    seen = set()
+    for key_node, value_node in node.value:
+        if isinstance(key_node, yaml.ScalarNode) and key_node.tag not in (
+                'tag:yaml.org,2002:merge', 'tag:yaml.org,2002:value'):
+            key = loader.construct_object(key_node)
+            if key in seen:
+                raise yaml.constructor.ConstructorError(
+                    problem=f'key {_BRIEF.repr(key)} comes a second time '
+                    f'(value {_BRIEF.repr(value_node.value)}), wanted each '
+                    'key once', problem_mark=key_node.start_mark)
+            seen.add(key)
+        _refuse_repeated_keys(loader, value_node, done)
+
+
+def _parse(content, place, known):
+    """Return the profiles of a YAML document.
+
+    :param place: what the document is, for messages
+    """
+    top = data = None
+    try:
+        loader = yaml.SafeLoader(content)
+        top = loader.get_single_node()
+        if top is not None:
+            _refuse_repeated_keys(loader, top, set())
+            data = loader.construct_document(top)
+    # Tags such as !!float and !!timestamp let PyYAML raise anything.
+    except Exception as error:
+        mark = getattr(error, 'problem_mark', None)
+        if mark is not None:
+            place += f', line {mark.line + 1}'
+            if isinstance(top, yaml.MappingNode):
+                owner = [key.value for key, value in top.value
+                         if key.start_mark.line <= mark.line]
+                place += f': profile {_BRIEF.repr(owner[-1])}'
+        problem = ' '.join(str(getattr(error, 'problem', 0) or error).split())
+        wanted = '' if 'wanted' in problem else ', wanted valid YAML'
+        raise exceptions.InvalidProfile(
+            f'{place}: {problem}{wanted}') from None
+    if not isinstance(data, dict) or not data:
+        raise exceptions.InvalidProfile(
+            f'{place}: its content is {_BRIEF.repr(data)}, wanted a mapping '
+            'of profile names to profiles')
+    found = {}
+    for name, entry in data.items():
+        try:
+            found[name] = _from_entry(name, entry, {**known, **found})
+        except exceptions.InvalidProfile as error:
+            raise exceptions.InvalidProfile(f'{place}: {error}') from None
+    return found
+
+
+def load_profiles(path, known=None):
+    """Return the operator's own profiles.
+
+    :param path: of a YAML file, a mapping of names to keys and values
+    :param known: {name: SwitchProfile} that ``base`` may name besides earlier
+        profiles of the file; the catalogue when None
+    :returns: {name: SwitchProfile} in the order of the file
+    :raises InvalidProfile: naming the file and, as far as they are known, the
+        line, profile, key, value and what was wanted
+    """
+    known = catalogue() if known is None else known
+    try:
+        with open(path, 'rb') as file:
+            content = file.read()
+    except (OSError, ValueError) as error:
+        raise exceptions.InvalidProfile(
+            f'profile file {path}: it cannot be read ('
+            f'{getattr(error, "strerror", None) or error}), wanted a YAML '
+            'file of profiles') from error
+    return _parse(content, f'profile file {path}', known)
+
+
+def catalogue():
+    """Return the built-in profiles: {name: SwitchProfile}, read anew."""
+    content = resources.files(__package__).joinpath(
+        'catalogue.yaml').read_bytes()
+    return _parse(content, 'built-in catalogue', {})
+
+
+def profiles(path=None):
+    """Return the built-in profiles and, over them, those of a file.
+
+    :param path: of the operator's own file, or None
+    :returns: {name: SwitchProfile}
+    :raises InvalidProfile: see :func:`load_profiles`
+    """
+    found = catalogue()
+    if path:
+        found |= load_profiles(path, found)
+    return found
