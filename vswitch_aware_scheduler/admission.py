@@ -141,19 +141,15 @@ class LoadTable:
             profile is not None, profile is not None or policy.pass_unknown,
             policy.policy == AVERAGE,
             policy.overload_probability * (1 + _TOLERANCE))
-        laws = list(residents.values())
+        sources = _Sources(residents.values())
         unit_numbers = []
         for position, (weights, capacity, vm_peak) in enumerate(limits):
             unit = self._unit_number(weights, profile.typical_packet_bytes)
             unit_numbers.append(unit)
-            mean = peak = 0.0
-            for law in laws:
-                values = law.values(*self._unit_keys[unit])
-                mean += float(values @ law.probabilities)
-                peak += float(values.max())
             self._unit[slot, position] = unit
             self._numbers[slot, position] = (
-                capacity, capacity / self._cells, mean, peak, vm_peak)
+                capacity, capacity / self._cells,
+                *sources.mean_and_peak(self._unit_keys[unit]), vm_peak)
         if added is None:
             entry.sums = [None] * len(limits)
         else:
@@ -196,13 +192,8 @@ class LoadTable:
         law = entry.sums[position]
         if law is None:
             capacity, step = self._numbers[slot, position, :2].tolist()
-            law = sum_law.GridLaw(capacity, step)
-            parts = [(one.values(*unit), one.probabilities)
-                     for one in entry.residents.values()]
-            # Narrow laws first: the sums stay short for most of the work.
-            parts.sort(key=lambda part: part[0].max())
-            for values, probabilities in parts:
-                law = law.plus(values, probabilities)
+            law = _Sources(entry.residents.values()).sum_law(
+                unit, capacity, step)
             entry.sums[position] = law
         if not self._free_rows:
             have = self._phases.size
@@ -398,6 +389,40 @@ class _Host:
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
         self.sums = []           # by limit: GridLaw, or None until needed
+
+
+class _Sources:
+    """The laws of many instances in one array."""
+
+    def __init__(self, laws):
+        packed = [law.packed for law in laws]
+        self._rows = np.frombuffer(b''.join(packed), '<f8').reshape(-1, 4)
+        sizes = np.fromiter(map(len, packed), np.int64, len(packed)) // 32
+        self._starts = np.cumsum(sizes) - sizes
+        self._laws = laws
+
+    def _values(self, unit):
+        weights, packet_bytes = unit
+        if packet_bytes is None:
+            return self._rows[:, 1:] @ np.array(weights)
+        return np.concatenate([law.values(weights, packet_bytes)
+                               for law in self._laws])
+
+    def mean_and_peak(self, unit):
+        """Return the sum of the means and that of the peaks."""
+        if not self._starts.size:
+            return 0.0, 0.0
+        values = self._values(unit)
+        return (float(values @ self._rows[:, 0]),
+                float(np.maximum.reduceat(values, self._starts).sum()))
+
+    def sum_law(self, unit, capacity, step):
+        """Return the GridLaw of all together."""
+        if not self._starts.size:
+            return sum_law.GridLaw(capacity, step)
+        return sum_law.GridLaw.of_sources(
+            capacity, step, self._values(unit), self._rows[:, 0],
+            self._starts)
 
 
 # Columns of the arrays of LoadTable.

@@ -149,7 +149,8 @@ class GridLaw:
         last = law._cell(self.capacity)
         fits = cells <= last
         if fits.all():
-            spread = self._spread(cells.astype(np.int64), masses)
+            spread = _convolved(self._masses, cells.astype(np.int64),
+                                masses)
         else:
             # Levels that exceed the capacity by themselves.
             j = np.arange(self._masses.size)
@@ -158,7 +159,8 @@ class GridLaw:
                 law.overflow += mass * here
                 law.excess += mass * float(
                     self._masses @ ((j + cell) * self.step - room))
-            spread = self._spread(cells[fits].astype(np.int64), masses[fits])
+            spread = _convolved(self._masses, cells[fits].astype(np.int64),
+                                masses[fits])
         if spread.size > last + 1:
             over = spread[last + 1:]
             j = np.arange(last + 1, spread.size)
@@ -168,18 +170,55 @@ class GridLaw:
         law._masses = spread
         return law
 
-    def _spread(self, cells, masses):
-        size = self._masses.size
-        if not cells.size or not size:
-            return np.zeros(0)
-        widest = int(cells.max())
-        if widest <= _DENSE_CELLS:
-            kernel = np.bincount(cells, weights=masses)
-            return np.convolve(self._masses, kernel)
-        spread = np.zeros(size + widest)
-        for cell, mass in zip(cells.tolist(), masses.tolist()):
-            spread[cell:cell + size] += mass * self._masses
-        return spread
+    @classmethod
+    def of_sources(cls, capacity, step, values, masses, starts):
+        """Return the law, rounded up, of the sum of many rates at once.
+
+        As adding them one by one with :meth:`plus`, but faster.
+
+        :param values: (m,) rates of all sources, one source after the other
+        :param masses: (m,) their probabilities
+        :param starts: (n,) where each source begins in these, increasing
+        """
+        law = cls(capacity, step)
+        lowest = np.minimum.reduceat(values, starts)
+        law._base = float(lowest.sum())
+        counts = np.diff(starts, append=values.size)
+        cells = np.ceil((values - np.repeat(lowest, counts)) / step
+                        - TOLERANCE)
+        widest = np.maximum.reduceat(cells, starts)
+        means = step * np.add.reduceat(cells * masses, starts)
+        room = capacity - law._base
+        last = law._cell(capacity)
+        if last < 0:
+            law._masses = np.zeros(0)
+            law.overflow = 1.0
+            law.excess = float(means.sum()) - room
+            return law
+        held, overflow, excess = law._masses, 0.0, 0.0
+        # Narrow laws first: the sums stay short for most of the work.
+        for i in np.argsort(widest, kind='stable').tolist():
+            if not widest[i]:
+                continue
+            source = slice(starts[i], starts[i] + counts[i])
+            at, mass = cells[source], masses[source]
+            excess += overflow * float(means[i])
+            if widest[i] > last:
+                fits = at <= last
+                for cell, alone in zip(at[~fits], mass[~fits]):
+                    overflow += alone * float(held.sum())
+                    excess += alone * float(held @ (
+                        (np.arange(held.size) + cell) * step - room))
+                at, mass = at[fits], mass[fits]
+            held = _convolved(held, at.astype(np.int64), mass)
+            if held.size > last + 1:
+                over = held[last + 1:]
+                overflow += float(over.sum())
+                excess += float(over @ (
+                    np.arange(last + 1, held.size) * step - room))
+                held = held[:last + 1]
+        law._masses, law.overflow, law.excess = held, overflow, excess
+        return law
 
     def _cell(self, threshold):
         # Last cell whose sum is not above the threshold; -1 when none is.
@@ -229,3 +268,21 @@ class GridLaw:
         np.cumsum(tail[1:] * self.step, out=excess[1:])
         excess[1:] += excess[0]
         return tail, excess, phase
+
+
+def _convolved(held, cells, masses):
+    """Return the masses of a sum on the grid, one source added.
+
+    :param held: (k,) masses of cells 0..k-1
+    :param cells: (m,) int64 cells of the source, in any order
+    :param masses: (m,) their probabilities
+    """
+    if not cells.size or not held.size:
+        return np.zeros(0)
+    widest = int(cells.max())
+    if widest <= _DENSE_CELLS:
+        return np.convolve(held, np.bincount(cells, weights=masses))
+    spread = np.zeros(held.size + widest)
+    for cell, mass in zip(cells.tolist(), masses.tolist()):
+        spread[cell:cell + held.size] += mass * held
+    return spread
