@@ -434,13 +434,20 @@ _NO_ROW = -1
 
 def _limits_of(profile):
     """Return [(weights, capacity, most of one instance)] of a profile."""
+    most = np.inf if profile.vm_peak_kbps is None else profile.vm_peak_kbps
     saturation = tuple(
-        model.dimension_weights(profile.saturation_dimension))
-    return [(limit.weights, limit.capacity,
-             min(limit.capacity, profile.vm_peak_kbps)
-             if profile.vm_peak_kbps is not None
-             and tuple(limit.weights) == saturation else limit.capacity)
-            for limit in profile.limits()]
+        model.dimension_weights(profile.saturation_dimension).tolist())
+    limits = [
+        [tuple(limit.weights), limit.capacity, limit.capacity]
+        for limit in profile.limits()]
+    for limit in limits:
+        if limit[0] == saturation:
+            limit[2] = min(limit[2], most)
+            return limits
+    if most < np.inf:
+        # A limit on one instance where there is none on all together.
+        limits.append([saturation, np.inf, most])
+    return limits
 
 
 def _unit_text(weights):

@@ -132,7 +132,8 @@ class HostPolicies:
             names = [self._default_profile]
         found = [self._profiles[name] for name in names]
         # Of several, the one that can carry least.
-        found = min(found, key=_saturation, default=None)
+        found = min(found, key=lambda profile: profile.bandwidth_kbps(),
+                    default=None)
         if found is not None and stored:
             try:
                 found = found.overridden(stored, f'host {host_profile.host}')
@@ -166,10 +167,3 @@ class HostPolicies:
             f'wanted one of {", ".join(sorted(self._profiles))}; it is '
             f'ignored')
         return [], {}
-
-
-def _saturation(profile):
-    saturation = profile.saturation_kbps_at()
-    capacities = [saturation] if saturation is not None else [
-        limit.capacity for limit in profile.limits()]
-    return min(capacities, default=float('inf'))

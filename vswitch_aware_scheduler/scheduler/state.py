@@ -31,6 +31,11 @@ LOG = logging.getLogger(__name__)
 
 opts.register_opts(CONF)
 
+#: How often the list of a host's instances is compared key by key. In
+#: between, a change of the same dictionary shows in its length or its last
+#: key, unless that key went and came back meanwhile.
+_COMPARE_SECONDS = 1.0
+
 _NOTHING = model.TrafficModel.constant().law
 
 
@@ -112,7 +117,7 @@ class SchedulerState:
         self._hosts = {}         # host -> _HostView
         self._metadata = {}      # id of an aggregate -> (it, its metadata)
         self._outdated = set()   # hosts to describe anew
-        self._next_expiry = 0.0
+        self._next_expiry = self._next_comparison = 0.0
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
@@ -220,23 +225,30 @@ class SchedulerState:
     def _observe(self, host_states):
         now = self._clock()
         hosts, residency = self._hosts, self._residency
-        checked = set()
         changed = self._outdated
+        compare = now >= self._next_comparison
+        if compare:
+            self._next_comparison = now + _COMPARE_SECONDS
+        checked = set()
         for host_state in host_states:
+            host = host_state.host
+            instances = host_state.instances
+            view = hosts.get(host)
+            if view is None:
+                view = hosts[host] = _HostView()
+                changed.add(host)
+            if (compare or instances is not view.instances
+                    or len(instances) != view.count
+                    or next(reversed(instances), None) is not view.last):
+                listed = list(instances)
+                residency.observe(host, listed, now)
+                view.instances = instances
+                view.count = len(listed)
+                view.last = listed[-1] if listed else None
             for aggregate in host_state.aggregates:
                 if id(aggregate) not in checked:
                     checked.add(id(aggregate))
                     self._check_metadata(aggregate)
-            host = host_state.host
-            view = hosts.get(host)
-            listed = list(host_state.instances)
-            if view is None:
-                view = hosts[host] = _HostView()
-                residency.observe(host, listed, now)
-                changed.add(host)
-            elif listed != view.listed:
-                residency.observe(host, listed, now)
-            view.listed = listed
             if view.aggregates != host_state.aggregates:
                 view.aggregates = list(host_state.aggregates)
                 view.policy = None
@@ -315,25 +327,27 @@ class SchedulerState:
         seen = {}
         for host in hosts:
             with self._lock:
-                seen[host] = self._hosts[host].listed
+                seen[host] = self._residency.listed(host)
                 self._describe(table, snapshot, host)
             table.prepare(host, self._table)
         with self._lock:
             self._outdated |= self._residency.take_changed()
             self._outdated.update(
                 host for host, view in self._hosts.items()
-                if host not in seen or view.listed is not seen[host]
-                or view.policy is None)
+                if host not in seen or view.policy is None
+                or self._residency.listed(host) is not seen[host])
             self._table, self._snapshot = table, snapshot
 
 
 class _HostView:
     """What was last seen of a host."""
 
-    __slots__ = ('listed', 'aggregates', 'policy')
+    __slots__ = ('instances', 'count', 'last', 'aggregates', 'policy')
 
     def __init__(self):
-        self.listed = None
+        self.instances = None
+        self.count = 0
+        self.last = None
         self.aggregates = None
         self.policy = None
 

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What one pass of our filter and weigher costs beside nova's own filters.
+
+All run in one process on the same HostStates, in turn, warm. Prints medians,
+spread and ratios; --json for a machine.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+import time
+
+import nova.conf
+from nova import objects
+from nova.scheduler.filters import compute_capabilities_filter
+from nova.scheduler.filters import num_instances_filter
+from nova.scheduler import host_manager
+from nova.scheduler import weights as nova_weights
+import numpy as np
+from oslo_utils import uuidutils
+
+from vswitch_aware_scheduler.scheduler import filters
+from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler.scheduler import weights
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.traffic import model
+
+CONF = nova.conf.CONF
+
+
+def make_models(count, generator):
+    """Return random models of eight states, heavy-tailed, mostly quiet."""
+    models = []
+    for _ in range(count):
+        scale = generator.lognormal(5, 1.5)
+        rates = np.zeros((8, 3))
+        rates[:, 0] = scale * np.array([.1, .2, .5, 1, 2, 4, 8, 20])
+        rates[:, 1] = rates[:, 0] * generator.random()
+        law = np.array([.5, .25, .15, .05, .03, .01, .007, .003])
+        jump = np.tile(law, (8, 1))
+        np.fill_diagonal(jump, 0)
+        jump /= jump.sum(axis=1, keepdims=True)
+        models.append(model.TrafficModel(rates, jump, np.full(8, 300.0)))
+    return models
+
+
+def make_hosts(hosts, instances, generator, directory):
+    """Return (host states, spec) with a store of models for all instances."""
+    objects.register_all()
+    url = f'sqlite:///{os.path.join(directory, "vswitch.sqlite")}'
+    migration.sync(url)
+    CONF.set_override('store_url', url, group='vswitch_scheduler')
+    CONF.set_override('snapshot_refresh_seconds', 3600,
+                      group='vswitch_scheduler')
+    CONF.set_override('snapshot_first_wait_seconds', 60,
+                      group='vswitch_scheduler')
+    models = make_models(200, generator)
+    uuids = [[uuidutils.generate_uuid() for _ in range(instances)]
+             for _ in range(hosts)]
+    store.Store(url, 600).write(models=[
+        store.StoredModel(uuid, models[generator.integers(len(models))])
+        for on_host in uuids for uuid in on_host])
+    aggregates = [
+        objects.Aggregate(id=i, name=f'rack{i}', hosts=[], metadata={
+            'vswitch:profile': name})
+        for i, name in enumerate(('ovs-vxlan', 'ovs-vxlan-1g', 'ovs-flat'))]
+    states = []
+    for i, on_host in enumerate(uuids):
+        state = host_manager.HostState(f'host{i}', f'host{i}', 'cell')
+        state.instances = {uuid: objects.Instance(uuid=uuid)
+                           for uuid in on_host}
+        state.num_instances = 0
+        state.aggregates = [aggregates[i % 3]]
+        states.append(state)
+    spec = objects.RequestSpec(
+        instance_uuid=uuidutils.generate_uuid(),
+        flavor=objects.Flavor(name='m1', vcpus=1, memory_mb=64, extra_specs={
+            'vswitch:egress_kbps': '2000', 'vswitch:on_seconds': '30',
+            'vswitch:off_seconds': '300', 'hw:cpu_policy': 'shared'}),
+        scheduler_hints={}, requested_resources=[])
+    return states, spec
+
+
+def change(states, share, generator):
+    """Replace one instance on a share of the hosts, as a cloud would."""
+    for i in generator.choice(len(states), max(1, int(share * len(states))),
+                              replace=False):
+        instances = states[i].instances
+        gone = next(iter(instances))
+        instances[uuidutils.generate_uuid()] = instances.pop(gone)
+
+
+def timed(function):
+    """Return milliseconds of one call."""
+    start = time.perf_counter()
+    function()
+    return (time.perf_counter() - start) * 1e3
+
+
+def measure(hosts, instances, rounds, seed):
+    """Return {name: [milliseconds]} of an interleaved run."""
+    generator = np.random.default_rng(seed)
+    with tempfile.TemporaryDirectory() as directory:
+        CONF([], project='nova', default_config_files=[])
+        states, spec = make_hosts(hosts, instances, generator, directory)
+        ours = filters.VSwitchFilter()
+        weigher = weights.VSwitchWeigher()
+        capabilities = \
+            compute_capabilities_filter.ComputeCapabilitiesFilter()
+        number = num_instances_filter.NumInstancesFilter()
+        first = timed(lambda: list(ours.filter_all(states, spec)))
+        found = {name: [] for name in (
+            'filter_ms', 'filter_changed_ms', 'weigher_ms', 'both_ms',
+            'compute_capabilities_ms', 'num_instances_ms')}
+        passed = list(ours.filter_all(states, spec))
+        for _ in range(rounds):
+            found['filter_ms'].append(timed(
+                lambda: list(ours.filter_all(states, spec))))
+            weighed = [nova_weights.WeighedHost(state, 0.0)
+                       for state in passed]
+            found['weigher_ms'].append(timed(
+                lambda w=weighed: weigher.weigh_objects(w, spec)))
+            found['compute_capabilities_ms'].append(timed(
+                lambda: list(capabilities.filter_all(states, spec))))
+            found['num_instances_ms'].append(timed(
+                lambda: list(number.filter_all(states, spec))))
+            change(states, .05, generator)
+            found['filter_changed_ms'].append(timed(
+                lambda: list(ours.filter_all(states, spec))))
+        found['both_ms'] = [a + b for a, b in zip(found['filter_ms'],
+                                                  found['weigher_ms'])]
+        ours._state.stop()
+    return found, first, len(passed)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--hosts', type=int, default=1000)
+    parser.add_argument('--instances', type=int, default=50)
+    parser.add_argument('--rounds', type=int, default=30)
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--json', action='store_true')
+    options = parser.parse_args()
+    found, first, passed = measure(options.hosts, options.instances,
+                                   options.rounds, options.seed)
+    medians = {name: statistics.median(values)
+               for name, values in found.items()}
+    if options.json:
+        print(json.dumps({
+            **medians, 'hosts': options.hosts,
+            'instances': options.instances, 'first_ms': first,
+            'passed': passed, 'both_mean_ms': statistics.fmean(
+                found['both_ms'])}))
+        return
+    print(f'{options.hosts} hosts of {options.instances} instances, '
+          f'{passed} pass; first request {first:.0f} ms')
+    print(f'{"":26}{"median":>10}{"min":>10}{"max":>10}  '
+          f'x ComputeCapabilitiesFilter')
+    for name, values in found.items():
+        print(f'{name:26}{medians[name]:10.3f}{min(values):10.3f}'
+              f'{max(values):10.3f}'
+              f'{medians[name] / medians["compute_capabilities_ms"]:10.2f}')
+
+
+if __name__ == '__main__':
+    main()
