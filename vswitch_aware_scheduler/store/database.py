@@ -14,10 +14,10 @@ import numpy as np
 from oslo_db import api as db_api
 from oslo_db import exception as db_exception
 import sqlalchemy as sa
-from sqlalchemy import exc
 from sqlalchemy.dialects import mysql
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.dialects import sqlite
+from sqlalchemy import exc
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.store import engines

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import io
+import os
+import tempfile
+import unittest
+from unittest import mock
+
+from oslo_config import cfg
+from oslo_config import generator
+
+from vswitch_aware_scheduler import conf
+from vswitch_aware_scheduler.conf import opts
+from vswitch_aware_scheduler.store import engines
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import series
+
+NUMBERS = (cfg.IntOpt, cfg.FloatOpt)
+
+
+def _options():
+    return [option for _, options in opts.list_opts() for option in options]
+
+
+class OptionsTestCase(unittest.TestCase):
+
+    def _read(self, *lines):
+        """Return the group of a configuration file of these lines."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, 'nova.conf')
+            with open(path, 'w') as file:
+                file.write('\n'.join(['[vswitch_scheduler]', *lines]))
+            found = cfg.ConfigOpts()
+            conf.register_opts(found)
+            found(['--config-file', path])
+        return found[conf.GROUP]
+
+    def test_every_option_says_what_it_does_and_what_goes_wrong(self):
+        for option in _options():
+            with self.subTest(option.name):
+                paragraphs = option.help.strip().split('\n\n')
+                self.assertGreaterEqual(len(paragraphs), 3)
+                self.assertTrue(any(
+                    word in option.help
+                    for word in ('When it', 'When the', 'When there',
+                                 'Any other value')))
+                self.assertRegex(paragraphs[-1], '^Related options: ')
+
+    def test_every_number_has_a_unit_and_its_range_in_the_help(self):
+        for option in _options():
+            if isinstance(option, NUMBERS):
+                with self.subTest(option.name):
+                    self.assertIn('\nUnit: ', option.help)
+                    if option.name != 'vswitch_weight_multiplier':
+                        self.assertIn(
+                            f'{option.type.min:g} to {option.type.max:.15g}',
+                            option.help.replace('\n', ' '))
+
+    def test_related_options_exist(self):
+        names = {option.name for option in _options()}
+        for option in _options():
+            related = option.help.rpartition('Related options:')[2]
+            for name in related.split('``')[1::2]:
+                if not name.startswith(('*', '[')):
+                    self.assertIn(name, names, option.name)
+
+    def test_bounds_and_choices_are_enforced(self):
+        for option in _options():
+            wrong = []
+            if isinstance(option, NUMBERS):
+                wrong.append('many')
+                if option.type.min is not None:
+                    wrong.append(option.type.min - 1)
+                if option.type.max is not None:
+                    wrong.append(option.type.max + 1)
+            elif option.type.choices:
+                wrong.append('perhaps')
+            for value in wrong:
+                with self.subTest(option.name, value=value):
+                    group = self._read(f'{option.name} = {value}')
+                    with self.assertRaises(cfg.ConfigFileValueError):
+                        getattr(group, option.name)
+
+    def test_every_number_but_the_multiplier_is_bounded_on_both_sides(self):
+        for option in _options():
+            if isinstance(option, NUMBERS) \
+                    and option.name != 'vswitch_weight_multiplier':
+                self.assertIsNotNone(option.type.min, option.name)
+                self.assertIsNotNone(option.type.max, option.name)
+
+    def test_bounds_themselves_are_legal(self):
+        for option in _options():
+            if isinstance(option, NUMBERS):
+                for bound in (option.type.min, option.type.max):
+                    if bound is not None:
+                        group = self._read(f'{option.name} = {bound}')
+                        self.assertEqual(bound, getattr(group, option.name))
+
+    def test_the_url_is_a_secret(self):
+        self.assertEqual(['store_url'], [
+            option.name for option in _options() if option.secret])
+
+    def test_registering_twice_changes_nothing(self):
+        found = cfg.ConfigOpts()
+        conf.register_opts(found)
+        conf.register_opts(found)
+        found([])
+        self.assertEqual(len(_options()), len(found[conf.GROUP]))
+
+    def test_names_are_unique(self):
+        names = [option.name for option in _options()]
+        self.assertEqual(sorted(set(names)), sorted(names))
+
+
+class DefaultsTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        found = cfg.ConfigOpts()
+        conf.register_opts(found)
+        found([])
+        self.group = found[conf.GROUP]
+
+    def test_they_fit_the_code_that_uses_them(self):
+        engines.parse(self.group.store_url)
+        self.assertEqual(estimate.MIN_SAMPLES, self.group.min_samples)
+        limits = {option.name: option.type.max for option in _options()
+                  if isinstance(option, NUMBERS)}
+        for name in ('default_egress_kbps', 'default_ingress_kbps'):
+            self.assertEqual(series.MAX_RATE_KBPS, limits[name])
+
+    def test_the_default_model_is_on_for_eight_percent_of_the_time(self):
+        # GWA-T-12: the median of P(on) is 0.08.
+        one = model.TrafficModel.on_off(
+            self.group.default_egress_kbps, self.group.default_ingress_kbps,
+            on_seconds=self.group.default_on_seconds,
+            off_seconds=self.group.default_off_seconds)
+        self.assertAlmostEqual(.08, one.stationary[1], delta=.005)
+
+
+class SampleTestCase(unittest.TestCase):
+
+    def test_a_sample_is_generated_with_every_option(self):
+        found = cfg.ConfigOpts()
+        generator.register_cli_opts(found)
+        # The entry point needs an installed package: call what it names.
+        with mock.patch.object(
+                generator, '_list_opts', autospec=True,
+                return_value=[('vswitch_aware_scheduler',
+                               opts.list_opts())]):
+            found(['--namespace', 'vswitch_aware_scheduler'])
+            output = io.StringIO()
+            generator.generate(found, output)
+        text = output.getvalue()
+        self.assertIn('[vswitch_scheduler]', text)
+        for option in _options():
+            self.assertIn(f'#{option.name} = ', text)
+        self.assertIn('# probability - ', text)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store in a temporary directory, and models to put into it."""
+
+import os
+import tempfile
+import unittest
+import uuid
+
+import numpy as np
+
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import series
+
+NOW = 1700000000.0
+
+
+def instance_uuid(number):
+    return str(uuid.UUID(int=number))
+
+
+def constant(number, egress_kbps=5.0, **more):
+    """Return a record of an instance with one rate."""
+    return store.StoredModel(
+        instance_uuid(number),
+        model.TrafficModel.constant(egress_kbps=egress_kbps), **more)
+
+
+def fitted(number, seed=0, **more):
+    """Return a record with several states and the counts they are from."""
+    rng = np.random.default_rng(seed)
+    times = NOW + 300.0 * np.arange(500)
+    egress, ingress = rng.lognormal(3, 2, (2, times.size))
+    counts = estimate.count_transitions(series.RateSeries.from_samples(
+        instance_uuid(number), 300.0, times, egress, ingress))
+    return store.StoredModel.from_counts(
+        instance_uuid(number), estimate.fit_model(counts), counts, **more)
+
+
+def as_models(changes):
+    """Return {uuid: (probabilities, rates)} as plain lists."""
+    return {
+        name: (changes.probabilities[first:last].tolist(),
+               changes.rates[first:last].tolist())
+        for name, first, last in zip(
+            changes.instance_uuids, changes.starts[:-1].tolist(),
+            changes.starts[1:].tolist())}
+
+
+class StoreTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+        self.path = os.path.join(self.directory, 'vswitch.sqlite')
+        self.url = f'sqlite:///{self.path}'
+
+    def make_store(self, timeout_seconds=5.0):
+        migration.sync(self.url)
+        return store.Store(self.url, timeout_seconds)

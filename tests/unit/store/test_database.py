@@ -1,0 +1,549 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import concurrent.futures
+import contextlib
+import os
+import pathlib
+import shutil
+import sqlite3
+import threading
+import time
+import traceback
+from unittest import mock
+
+import numpy as np
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import series
+
+
+def _in_child(function):
+    """Run a function in a forked process; return its exit status."""
+    pid = os.fork()
+    if not pid:
+        try:
+            os._exit(function() or 0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+class RoundTripTestCase(base.StoreTestCase):
+
+    def test_a_new_store_is_generation_zero_and_empty(self):
+        one = self.make_store()
+        changes = one.read_changes()
+        self.assertEqual(0, changes.generation.number)
+        self.assertEqual(0, changes.generation.published_at)
+        self.assertTrue(changes.complete)
+        self.assertEqual([], changes.instance_uuids)
+        self.assertEqual([0], changes.starts.tolist())
+        self.assertEqual((0, 3), changes.rates.shape)
+        self.assertEqual([], one.models())
+
+    def test_what_is_written_is_read_again(self):
+        one = self.make_store()
+        records = [base.fitted(n, seed=n) for n in range(5)]
+        generation = one.write(records, now=base.NOW)
+        self.assertEqual((1, base.NOW),
+                         (generation.number, generation.published_at))
+        changes = one.read_changes()
+        self.assertEqual(generation, changes.generation)
+        self.assertEqual(
+            {record.instance_uuid: (record.model.stationary.tolist(),
+                                    record.model.rates.tolist())
+             for record in records}, base.as_models(changes))
+        self.assertEqual(changes.starts[-1], changes.probabilities.size)
+        self.assertFalse(changes.rates.flags.writeable)
+
+    def test_a_record_keeps_its_provenance(self):
+        one = self.make_store()
+        record = base.fitted(1, refused=series.Refused(missing=3, reset=1),
+                             source='file', name='vm 17')
+        one.write([record], now=base.NOW)
+        found = one.model(record.instance_uuid)
+        self.assertEqual(record.model, found.model)
+        self.assertEqual(record.counts.to_bytes(), found.counts.to_bytes())
+        for name in ('window_start', 'window_end', 'samples', 'refused',
+                     'source', 'name', 'format_version'):
+            self.assertEqual(getattr(record, name), getattr(found, name))
+        self.assertEqual(base.NOW, found.updated_at)
+
+    def test_an_instance_without_a_model_is_none(self):
+        self.assertIsNone(self.make_store().model('nobody'))
+
+    def test_writing_again_replaces(self):
+        one = self.make_store()
+        one.write([base.fitted(1, name='old')])
+        one.write([base.constant(1, egress_kbps=7.0)])
+        found = one.model(base.instance_uuid(1))
+        self.assertIsNone(found.counts)
+        self.assertIsNone(found.name)
+        self.assertEqual(7.0, found.model.mean[0])
+        self.assertEqual(1, len(one.models()))
+
+    def test_the_list_has_means_and_peaks_of_the_models(self):
+        one = self.make_store()
+        records = [base.fitted(n, seed=n, name=f'n{n}') for n in range(4)]
+        one.write(records, now=base.NOW)
+        for record, item in zip(records, one.models()):
+            self.assertEqual(record.instance_uuid, item.instance_uuid)
+            self.assertEqual(record.name, item.name)
+            np.testing.assert_allclose(item.mean, record.model.mean,
+                                       rtol=1e-12)
+            self.assertEqual(tuple(record.model.peak), item.peak)
+            self.assertEqual(record.samples, item.samples)
+            self.assertEqual(base.NOW, item.updated_at)
+        self.assertEqual([base.instance_uuid(2)], [
+            item.instance_uuid for item in one.models(name='n2')])
+        self.assertEqual([], one.models(name='n9'))
+
+    def test_host_profiles_are_kept_by_host(self):
+        one = self.make_store()
+        profile = store.HostProfile('b', 'ovs-vxlan', {'max_tunnels': 7},
+                                    'operator')
+        one.write(host_profiles=[store.HostProfile('a', None), profile],
+                  now=base.NOW)
+        found = one.host_profiles()
+        self.assertEqual(['a', 'b'], [item.host for item in found])
+        self.assertIsNone(found[0].profile)
+        self.assertEqual(
+            ('ovs-vxlan', {'max_tunnels': 7}, 'operator', base.NOW),
+            (found[1].profile, found[1].overrides, found[1].source,
+             found[1].updated_at))
+        self.assertEqual(found, one.read_changes().host_profiles)
+
+    def test_more_rows_than_fit_a_chunk_are_all_there(self):
+        one = self.make_store()
+        with mock.patch.object(database, '_CHUNK', 3):
+            one.write([base.constant(n, egress_kbps=n) for n in range(10)])
+            changes = one.read_changes()
+            self.assertEqual(10, len(one.models()))
+            one.write(remove=[base.instance_uuid(n) for n in range(9)])
+        self.assertEqual(
+            {base.instance_uuid(n): ([1.0], [[n, 0, 0]])
+             for n in range(10)}, base.as_models(changes))
+        self.assertEqual([base.instance_uuid(9)],
+                         one.read_changes().instance_uuids)
+
+    def test_one_write_names_each_instance_and_host_once(self):
+        one = self.make_store()
+        host = store.HostProfile('a', 'x')
+        for arguments in ({'models': [base.constant(1)] * 2},
+                          {'models': [base.constant(1)],
+                           'remove': [base.instance_uuid(1)]},
+                          {'host_profiles': [host, host]},
+                          {'host_profiles': [host], 'remove_hosts': ['a']}):
+            with self.assertRaisesRegex(exceptions.InvalidInput, 'twice'):
+                one.write(**arguments)
+        self.assertEqual(0, one.generation().number)
+
+
+class IncrementalReadTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        self.first = self.store.write(
+            [base.constant(n) for n in range(3)],
+            host_profiles=[store.HostProfile(h, 'x') for h in 'ab'])
+
+    def test_nothing_new_is_an_empty_change(self):
+        changes = self.store.read_changes(self.first)
+        self.assertFalse(changes.complete)
+        self.assertEqual(self.first, changes.generation)
+        self.assertEqual(([], [], [], []), (
+            changes.instance_uuids, changes.removed, changes.host_profiles,
+            changes.removed_hosts))
+
+    def test_only_what_changed_and_what_went_is_told(self):
+        self.store.write([base.constant(1, egress_kbps=9.0),
+                          base.constant(7)],
+                         remove=[base.instance_uuid(2)],
+                         host_profiles=[store.HostProfile('c', 'y')],
+                         remove_hosts=['a'])
+        changes = self.store.read_changes(self.first)
+        self.assertFalse(changes.complete)
+        self.assertEqual({
+            base.instance_uuid(1): ([1.0], [[9.0, 0, 0]]),
+            base.instance_uuid(7): ([1.0], [[5.0, 0, 0]])},
+            base.as_models(changes))
+        self.assertEqual([base.instance_uuid(2)], changes.removed)
+        self.assertEqual(['c'], [h.host for h in changes.host_profiles])
+        self.assertEqual(['a'], changes.removed_hosts)
+        self.assertIsNone(self.store.model(base.instance_uuid(2)))
+
+    def test_what_came_back_is_not_gone(self):
+        self.store.write(remove=[base.instance_uuid(1)], remove_hosts=['a'])
+        self.store.write([base.constant(1)],
+                         host_profiles=[store.HostProfile('a', 'x')])
+        changes = self.store.read_changes(self.first)
+        self.assertEqual([base.instance_uuid(1)], changes.instance_uuids)
+        self.assertEqual(([], []), (changes.removed, changes.removed_hosts))
+
+    def test_small_steps_lead_where_one_read_leads(self):
+        rng = np.random.default_rng(3)
+        known, at = {}, None
+        for _ in range(30):
+            numbers = rng.choice(20, 6, replace=False).tolist()
+            self.store.write(
+                [base.constant(n, egress_kbps=rng.integers(1, 99))
+                 for n in numbers[:4]],
+                remove=[base.instance_uuid(n) for n in numbers[4:]])
+            if rng.random() < .5:
+                changes = self.store.read_changes(at)
+                self.assertEqual(at is None, changes.complete)
+                for name in changes.removed:
+                    known.pop(name, None)
+                known.update(base.as_models(changes))
+                at = changes.generation
+        changes = self.store.read_changes(at)
+        for name in changes.removed:
+            known.pop(name, None)
+        known.update(base.as_models(changes))
+        self.assertEqual(base.as_models(self.store.read_changes()), known)
+
+    def test_a_reader_that_missed_forgotten_removals_reads_everything(self):
+        second = self.store.write(remove=[base.instance_uuid(1)],
+                                  now=base.NOW)
+        late = base.NOW + database.REMOVAL_SECONDS
+        self.store.write(now=late)
+        self.assertFalse(self.store.read_changes(self.first).complete)
+        self.store.write(now=late + 1)
+        self.assertTrue(self.store.read_changes(self.first).complete)
+        self.assertFalse(self.store.read_changes(second).complete)
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            self.assertEqual([], connection.execute(
+                'SELECT * FROM removal').fetchall())
+
+    def test_another_store_at_the_same_url_is_read_from_the_start(self):
+        os.unlink(self.path)
+        other = self.make_store()
+        other.write([base.constant(9)])
+        changes = self.store.read_changes(self.first)
+        self.assertTrue(changes.complete)
+        self.assertEqual([base.instance_uuid(9)], changes.instance_uuids)
+
+    def test_a_restored_backup_is_read_from_the_start(self):
+        backup = self.path + '.backup'
+        shutil.copy(self.path, backup)
+        second = self.store.write(remove=[base.instance_uuid(1)])
+        shutil.copy(backup, self.path)
+        changes = self.store.read_changes(second)
+        self.assertTrue(changes.complete)
+        self.assertEqual(3, len(changes.instance_uuids))
+
+
+class InterruptionTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        self.good = self.store.write([base.constant(n) for n in range(3)])
+
+    def _assert_last_good(self):
+        changes = self.store.read_changes()
+        self.assertEqual(self.good, changes.generation)
+        self.assertEqual({base.instance_uuid(n): ([1.0], [[5.0, 0, 0]])
+                          for n in range(3)}, base.as_models(changes))
+
+    def test_an_error_in_the_middle_of_a_write_undoes_all_of_it(self):
+        class Broken(model.TrafficModel):
+            def to_dict(self):
+                raise RuntimeError('in the middle')
+
+        broken = store.StoredModel(base.instance_uuid(8),
+                                   Broken.constant(egress_kbps=3.0))
+        with mock.patch.object(database, '_CHUNK', 1), \
+                self.assertRaisesRegex(RuntimeError, 'in the middle'):
+            self.store.write([base.constant(0, egress_kbps=9.0), broken],
+                             remove=[base.instance_uuid(1)])
+        self._assert_last_good()
+
+    def test_a_killed_writer_leaves_the_last_good_generation(self):
+        def die():
+            with mock.patch.object(database, '_forget_removals',
+                                   lambda *_: os._exit(9)):
+                self.store.write([base.constant(0, egress_kbps=9.0)],
+                                 remove=[base.instance_uuid(1)])
+
+        self.assertEqual(9, _in_child(die))
+        self._assert_last_good()
+        self.assertEqual(2, self.store.write().number)
+
+    def test_a_reader_beside_a_writer_sees_the_last_good_generation(self):
+        # Holds for the time of a write that has changed rows already.
+        with mock.patch.object(database, '_forget_removals',
+                               lambda *_: self._assert_last_good()):
+            self.store.write([base.constant(0, egress_kbps=9.0)],
+                             remove=[base.instance_uuid(1)])
+        self.assertEqual(2, self.store.generation().number)
+
+    def test_a_reader_never_mixes_generations(self):
+        # Every write gives all instances one rate.
+        stop = threading.Event()
+
+        def write():
+            rate = 0
+            while not stop.is_set():
+                rate += 1
+                self.store.write([base.constant(n, egress_kbps=rate)
+                                  for n in range(50)])
+
+        with concurrent.futures.ThreadPoolExecutor(1) as pool, \
+                mock.patch.object(database, '_CHUNK', 7):
+            writing = pool.submit(write)
+            try:
+                seen = set()
+                deadline = time.monotonic() + 20
+                while len(seen) < 10 and time.monotonic() < deadline:
+                    changes = self.store.read_changes()
+                    number = changes.generation.number
+                    if number > 1:
+                        self.assertEqual({float(number - 1)},
+                                         set(changes.rates[:, 0].tolist()))
+                        seen.add(number)
+            finally:
+                stop.set()
+            writing.result()
+        self.assertGreaterEqual(len(seen), 10)
+
+
+class ConcurrencyTestCase(base.StoreTestCase):
+
+    def test_writers_of_two_processes_and_threads_lose_nothing(self):
+        one = self.make_store(timeout_seconds=30)
+        one.generation()
+
+        def write(who):
+            return [one.write([base.constant(100 * who + n)]).number
+                    for n in range(10)]
+
+        pid = os.fork()
+        if not pid:
+            status = 1
+            try:
+                write(1)
+                status = 0
+            finally:
+                os._exit(status)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            numbers = sum(pool.map(write, (2, 3)), [])
+        self.assertEqual(0, os.waitstatus_to_exitcode(
+            os.waitpid(pid, 0)[1]))
+        self.assertEqual(20, len(set(numbers)))
+        self.assertEqual(30, one.generation().number)
+        self.assertEqual(30, len(one.models()))
+
+    def test_a_store_used_before_a_fork_works_on_both_sides(self):
+        one = self.make_store()
+        one.write([base.constant(1)])
+        self.assertEqual(0, _in_child(
+            lambda: one.write([base.constant(2)]) and 0))
+        self.assertEqual(2, one.write([base.constant(3)]).number - 1)
+        self.assertEqual(3, len(one.read_changes().instance_uuids))
+
+    def test_a_writer_that_waits_too_long_says_so(self):
+        one = self.make_store(timeout_seconds=.05)
+        with contextlib.closing(sqlite3.connect(
+                self.path, isolation_level=None)) as other:
+            other.execute('BEGIN IMMEDIATE')
+            with mock.patch('time.sleep', autospec=True) as sleep, \
+                    self.assertRaisesRegex(exceptions.StoreError, 'locked'):
+                one.write([base.constant(1)])
+            self.assertEqual(5, sleep.call_count)
+            # A reader does not wait at all.
+            self.assertEqual(0, one.generation().number)
+            other.execute('ROLLBACK')
+        self.assertEqual(1, one.write([base.constant(1)]).number)
+
+    def test_a_writer_waits_for_another_one(self):
+        one = self.make_store(timeout_seconds=20)
+        with contextlib.closing(sqlite3.connect(
+                self.path, isolation_level=None,
+                check_same_thread=False)) as other:
+            other.execute('BEGIN IMMEDIATE')
+            timer = threading.Timer(.3, other.execute, ['ROLLBACK'])
+            timer.start()
+            self.assertEqual(1, one.write([base.constant(1)]).number)
+            timer.join()
+
+
+class BrokenStoreTestCase(base.StoreTestCase):
+
+    def _every_method(self, one):
+        return (one.generation, one.read_changes, one.models,
+                one.host_profiles, lambda: one.model('u'),
+                lambda: one.write([base.constant(1)]))
+
+    def _assert_fails(self, error, words, one=None):
+        one = one or store.Store(self.url)
+        for call in self._every_method(one):
+            # A scheduler meets this at every refresh: nothing is logged.
+            with self.assertNoLogs(), \
+                    self.assertRaisesRegex(error, words) as caught:
+                call()
+            self.assertIn(self.path, str(caught.exception))
+            self.assertNotIn('\n', str(caught.exception))
+
+    def _execute(self, statement, *values):
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            with connection:
+                connection.execute(statement, values)
+
+    def test_making_a_store_touches_nothing(self):
+        store.Store(self.url)
+        self.assertEqual([], os.listdir(self.directory))
+
+    def test_a_missing_file_is_told_and_not_made(self):
+        self._assert_fails(exceptions.StoreMissing,
+                           'no such file; run "vswitch-manage db sync"')
+        self.assertEqual([], os.listdir(self.directory))
+
+    def test_a_file_removed_while_in_use_is_missing(self):
+        one = self.make_store()
+        one.write([base.constant(1)])
+        os.unlink(self.path)
+        self._assert_fails(exceptions.StoreMissing, 'no such file', one)
+        self.assertEqual([], os.listdir(self.directory))
+        self.make_store()
+        self.assertEqual(0, one.generation().number)
+
+    def test_a_directory_is_no_store(self):
+        os.mkdir(self.path)
+        self._assert_fails(exceptions.StoreError, 'is not a file')
+
+    def test_an_empty_file_has_no_schema(self):
+        pathlib.Path(self.path).touch()
+        self._assert_fails(exceptions.StoreMissing,
+                           'no schema; run "vswitch-manage db sync"')
+
+    def test_an_older_schema_asks_for_an_upgrade(self):
+        self.make_store()
+        self._execute("UPDATE alembic_version SET version_num = '0000'")
+        self._assert_fails(exceptions.StoreVersionError,
+                           'version 0000, wanted .* db sync')
+
+    def test_a_newer_schema_is_not_touched(self):
+        self.make_store()
+        self._execute("UPDATE alembic_version SET version_num = '9999'")
+        self._assert_fails(exceptions.StoreVersionError,
+                           'version 9999, .*newer release')
+
+    def test_a_file_that_is_no_database_is_told(self):
+        one = self.make_store()
+        pathlib.Path(self.path).write_bytes(b'not a database at all' * 999)
+        self._assert_fails(exceptions.StoreError, 'not a database', one)
+
+    def test_a_file_damaged_in_the_middle_is_told(self):
+        one = self.make_store()
+        one.write([base.fitted(n) for n in range(50)])
+        content = bytearray(pathlib.Path(self.path).read_bytes())
+        content[2048:] = os.urandom(len(content) - 2048)
+        pathlib.Path(self.path).write_bytes(content)
+        with self.assertRaises(exceptions.StoreError):
+            one.read_changes()
+
+    def test_a_file_cut_short_is_told(self):
+        one = self.make_store()
+        one.write([base.fitted(n) for n in range(50)])
+        os.truncate(self.path, 5000)
+        self._assert_fails(exceptions.StoreError, 'malformed', one)
+
+    def test_a_damaged_row_names_its_instance(self):
+        one = self.make_store()
+        one.write([base.constant(1)])
+        self._execute('UPDATE traffic_model SET law = ?', b'\x01short')
+        name = base.instance_uuid(1)
+        for call in (one.read_changes, one.models):
+            with self.assertRaisesRegex(exceptions.StoreError, name):
+                call()
+        for column, value in (('model', '{"format_version": 1}'),
+                              ('model', '{'), ('counts', b'\x07')):
+            one.write([base.fitted(1)])
+            self._execute(
+                f'UPDATE traffic_model_detail SET {column} = ?', value)
+            with self.assertRaisesRegex(exceptions.StoreError, name):
+                one.model(name)
+        self._execute('UPDATE traffic_model_detail SET format_version = 99')
+        with self.assertRaisesRegex(exceptions.StoreVersionError,
+                                    f'{name}.* 99, wanted 1'):
+            one.model(name)
+
+    def test_a_damaged_host_profile_names_its_host(self):
+        one = self.make_store()
+        one.write(host_profiles=[store.HostProfile('node7', 'x')])
+        for value in ('{', '[]'):
+            self._execute('UPDATE host_profile SET overrides = ?', value)
+            with self.assertRaisesRegex(exceptions.VSwitchError, 'node7'):
+                one.host_profiles()
+
+    @contextlib.contextmanager
+    def _without_write_permission(self):
+        """Protect the directory, and be someone whom that stops."""
+        os.chmod(self.directory, 0o555)
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(user)
+            os.chmod(self.directory, 0o755)
+
+    def test_a_store_that_may_only_be_read_is_read(self):
+        one = self.make_store()
+        one.write([base.constant(1)])
+        reader = store.Store(self.url)
+        with self._without_write_permission():
+            self.assertEqual([base.instance_uuid(1)],
+                             reader.read_changes().instance_uuids)
+            if os.geteuid() == 65534:
+                with self.assertRaisesRegex(exceptions.StoreError,
+                                            'readonly'):
+                    reader.write([base.constant(2)])
+            # Missing and damaged stores are told apart from that.
+            self.assertIsNone(reader.model('nobody'))
+
+    def test_a_store_written_while_it_is_read_unlocked_is_told(self):
+        one = self.make_store()
+        one.write([base.constant(1)])
+        reader = store.Store(self.url)
+
+        def write_meanwhile(connection):
+            os.utime(self.path, (1, 1))
+
+        with self.assertRaisesRegex(exceptions.StoreError,
+                                    'being written'):
+            reader._read_unlocked(write_meanwhile)
+        self.assertEqual(1, reader._read_unlocked(
+            lambda connection: database._generation(connection)[0]).number)
+
+
+class SpeedTestCase(base.StoreTestCase):
+
+    def test_the_time_of_reading_many_models_is_printed(self):
+        one = self.make_store()
+        count = 20000
+        template = base.fitted(0)
+        generation = None
+
+        def timed(what, function):
+            began = time.perf_counter()
+            result = function()
+            print(f'{what}: {time.perf_counter() - began:.3f} s')
+            return result
+
+        records = [store.StoredModel(base.instance_uuid(n), template.model)
+                   for n in range(count)]
+        timed(f'write {count} models', lambda: one.write(records))
+        generation = timed('read all', one.read_changes).generation
+        timed('write 1 %', lambda: one.write(records[::100]))
+        changes = timed('read 1 %',
+                        lambda: one.read_changes(generation))
+        self.assertEqual(count // 100, len(changes.instance_uuids))

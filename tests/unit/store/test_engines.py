@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+import sqlite3
+import sys
+import unittest
+from unittest import mock
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import engines
+
+SECRET = 'open-sesame'
+
+
+class UrlTestCase(unittest.TestCase):
+
+    def test_an_unusable_url_is_refused_and_never_shown(self):
+        for url in (SECRET, f'mysql://u:{SECRET}@host:port/x',
+                    f'oracle://u:{SECRET}@host/x', 'sqlite://',
+                    'sqlite:///:memory:', '', None, 5):
+            with self.assertRaises(exceptions.StoreError) as caught:
+                store.Store(url)
+            self.assertNotIn(SECRET, str(caught.exception))
+            self.assertIn('wanted', str(caught.exception))
+
+    def test_neither_password_nor_query_of_a_url_is_shown(self):
+        url = f'postgresql+psycopg2://u:{SECRET}@host/x?password={SECRET}'
+        one = store.Store(url)
+        for text in (one.url, repr(one), str(one)):
+            self.assertNotIn(SECRET, text)
+        self.assertEqual('postgresql+psycopg2://u:***@host/x', one.url)
+
+    def test_a_missing_driver_is_told_without_the_password(self):
+        for driver in ('mysql+pymysql', 'postgresql+psycopg2'):
+            module = driver.partition('+')[2]
+            with mock.patch.dict(sys.modules, {module: None}), \
+                    self.assertRaisesRegex(exceptions.StoreError,
+                                           module) as caught:
+                store.Store(f'{driver}://u:{SECRET}@host/x').generation()
+            self.assertNotIn(SECRET, str(caught.exception))
+
+    def test_a_driver_that_does_not_exist_is_a_store_error(self):
+        with self.assertRaises(exceptions.StoreError):
+            store.Store('sqlite+none:////tmp/x').generation()
+
+
+class TimeoutTestCase(unittest.TestCase):
+
+    def _connect_arguments(self, url, module):
+        # The database's own client is what a timeout has to reach.
+        client = mock.MagicMock()
+        client.paramstyle = 'format'
+        client.__version__ = '2.9.9'
+        client.Error = client.DatabaseError = sqlite3.Error
+        client.connect.side_effect = OSError('no network here')
+        with mock.patch.dict(sys.modules, {
+                module: client, f'{module}.extensions': client,
+                f'{module}.extras': client, f'{module}.constants': client}):
+            with self.assertRaisesRegex(exceptions.StoreError, 'no network'):
+                store.Store(url, timeout_seconds=7).generation()
+        return client.connect.call_args.kwargs
+
+    def test_mariadb_is_given_up_after_the_timeout(self):
+        found = self._connect_arguments('mysql+pymysql://u@h/x', 'pymysql')
+        self.assertEqual(
+            (7, 7, 7, 'utf8mb4'),
+            tuple(found[key] for key in ('connect_timeout', 'read_timeout',
+                                         'write_timeout', 'charset')))
+
+    def test_what_the_url_says_is_kept(self):
+        found = self._connect_arguments(
+            'mysql+pymysql://u@h/x?read_timeout=60', 'pymysql')
+        self.assertEqual(60, found['read_timeout'])
+
+    def test_postgresql_is_given_up_after_the_timeout(self):
+        found = self._connect_arguments('postgresql+psycopg2://u@h/x',
+                                        'psycopg2')
+        self.assertEqual('7', str(found['connect_timeout']))
+        self.assertIn('statement_timeout=7s', found['options'])
+
+
+class SqliteFileTestCase(base.StoreTestCase):
+
+    def test_a_file_with_odd_characters_in_its_path_is_found(self):
+        self.path = os.path.join(self.directory, 'a b%20#ü.sqlite')
+        url = engines.parse('sqlite:///x').set(database=self.path)
+        self.url = url.render_as_string()
+        one = self.make_store()
+        one.write([base.constant(1)])
+        self.assertTrue(os.path.exists(self.path))
+        self.assertEqual(1, one.generation().number)
+
+    def test_a_relative_path_is_from_the_working_directory(self):
+        url = engines.parse('sqlite:///some.sqlite')
+        self.assertEqual(os.path.join(os.getcwd(), 'some.sqlite'),
+                         engines.sqlite_path(url))
+
+    def test_an_sqlite_uri_says_itself_how_to_be_opened(self):
+        self.make_store().write([base.constant(1)])
+        one = store.Store(f'sqlite:///file:{self.path}?mode=ro&uri=true')
+        self.assertEqual(1, one.generation().number)
+        with self.assertRaisesRegex(exceptions.StoreError, 'readonly'):
+            one.write([base.constant(2)])

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import sys
+
+from alembic import autogenerate
+from alembic.runtime import migration as alembic_migration
+
+from tests.unit.store import base
+import vswitch_aware_scheduler
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import engines
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import tables
+
+
+class MigrationTestCase(base.StoreTestCase):
+
+    def _execute(self, statement):
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            with connection:
+                return connection.execute(statement).fetchall()
+
+    def _difference(self):
+        engine = engines.create(engines.parse(self.url), 5)
+        with engine.connect() as connection:
+            context = alembic_migration.MigrationContext.configure(
+                connection, opts={'compare_type': True,
+                                  'compare_server_default': True})
+            return autogenerate.compare_metadata(context, tables.metadata)
+
+    def test_walking_up_one_revision_at_a_time_gives_the_models(self):
+        before = None
+        for revision in migration.revisions():
+            self.assertEqual((before, revision),
+                             migration.sync(self.url, revision))
+            self.assertEqual(revision, migration.version(self.url))
+            before = revision
+        self.assertEqual([], self._difference())
+
+    def test_the_comparison_notices_a_column_and_an_index_too_many(self):
+        migration.sync(self.url)
+        self._execute('ALTER TABLE removal ADD COLUMN more INTEGER')
+        self._execute('CREATE INDEX ix_more ON removal (removed_at)')
+        self.assertEqual({'remove_column', 'remove_index'},
+                         {change[0] for change in self._difference()})
+
+    def test_revisions_are_in_the_order_of_their_names(self):
+        # database.py compares them.
+        found = migration.revisions()
+        self.assertEqual(sorted(found), found)
+
+    def test_sync_twice_changes_nothing(self):
+        migration.sync(self.url)
+        before = self._execute('SELECT * FROM generation')
+        self.assertEqual((tables.SCHEMA_VERSION,) * 2,
+                         migration.sync(self.url))
+        self.assertEqual(before, self._execute('SELECT * FROM generation'))
+
+    def test_an_unknown_version_is_refused_before_anything_is_made(self):
+        with self.assertRaisesRegex(exceptions.StoreVersionError,
+                                    'version 9999 is not known'):
+            migration.sync(self.url, '9999')
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_a_store_of_a_newer_release_is_left_alone(self):
+        migration.sync(self.url)
+        self._execute("UPDATE alembic_version SET version_num = '9999'")
+        with self.assertRaisesRegex(exceptions.StoreVersionError,
+                                    'newer one'):
+            migration.sync(self.url)
+
+    def test_a_missing_directory_is_named(self):
+        with self.assertRaisesRegex(exceptions.StoreError,
+                                    'no directory /nowhere/at/all'):
+            migration.sync('sqlite:////nowhere/at/all/x.sqlite')
+
+    def test_a_file_that_is_no_database_is_left_alone(self):
+        pathlib.Path(self.path).write_bytes(b'a letter to someone' * 100)
+        with self.assertRaisesRegex(exceptions.StoreError,
+                                    'cannot migrate it'):
+            migration.sync(self.url)
+        self.assertTrue(pathlib.Path(self.path).read_bytes().startswith(
+            b'a letter to someone'))
+
+    def test_a_failed_migration_leaves_nothing_behind(self):
+        # A table of that name is there already, of someone else.
+        self._execute('CREATE TABLE removal (mine INTEGER)')
+        with self.assertRaisesRegex(exceptions.StoreError,
+                                    'removal already exists'):
+            migration.sync(self.url)
+        self.assertEqual(
+            [('removal',)],
+            self._execute("SELECT name FROM sqlite_master "
+                          "WHERE type = 'table'"))
+        self.assertIsNone(migration.version(self.url))
+
+    def test_the_version_of_a_missing_file_does_not_make_one(self):
+        with self.assertRaises(exceptions.StoreMissing):
+            migration.version(self.url)
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_only_a_missing_or_empty_file_is_new(self):
+        self.assertTrue(migration.is_new_file(self.url))
+        pathlib.Path(self.path).touch()
+        self.assertTrue(migration.is_new_file(self.url))
+        self._execute('CREATE TABLE other (id INTEGER)')
+        self.assertFalse(migration.is_new_file(self.url))
+        self.assertFalse(migration.is_new_file('mysql+pymysql://h/x'))
+
+    def test_readers_do_not_wait_for_a_writer(self):
+        migration.sync(self.url)
+        self.assertEqual([('wal',)], self._execute('PRAGMA journal_mode'))
+
+    def test_migrations_are_found_wherever_the_package_is(self):
+        # As in site-packages, at a path with a percent sign, from elsewhere.
+        source = pathlib.Path(vswitch_aware_scheduler.__file__).parent
+        target = pathlib.Path(self.directory, 'site%20packages')
+        shutil.copytree(source, target / source.name,
+                        ignore=shutil.ignore_patterns('__pycache__'))
+        result = subprocess.run(
+            [sys.executable, '-c',
+             'import sys\n'
+             'from vswitch_aware_scheduler.store import migration\n'
+             'print(migration.__file__)\n'
+             'print(migration.sync(sys.argv[1])[1])', self.url],
+            env=dict(os.environ, PYTHONPATH=str(target)), cwd=self.directory,
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            check=True)
+        place, version = result.stdout.split()
+        self.assertTrue(place.startswith(str(target)), place)
+        self.assertEqual(tables.SCHEMA_VERSION, version)
