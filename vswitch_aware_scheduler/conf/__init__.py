@@ -10,6 +10,6 @@ from vswitch_aware_scheduler.conf import opts
 __all__ = ['GROUP', 'register_opts']
 
 #: Name of the group.
-GROUP = opts.GROUP.name
+GROUP = opts.GROUP
 
 register_opts = opts.register_opts

@@ -11,17 +11,22 @@ from vswitch_aware_scheduler.conf import store
 
 __all__ = ['GROUP', 'list_opts', 'register_opts']
 
-GROUP = cfg.OptGroup(
-    'vswitch_scheduler', title='Virtual switch aware scheduling', help="""
+#: Name of the group.
+GROUP = 'vswitch_scheduler'
+
+_HELP = """
 Options of VSwitchFilter and VSwitchWeigher, which place an instance where the
 virtual switch can carry its traffic, and of the commands that learn the
 traffic. Rates are in kbit/s and kilo-packets/s, times in seconds.
-""")
+"""
 
 
 def list_opts():
     """Return the options for oslo-config-generator."""
-    return [(GROUP, list(itertools.chain(
+    # A group of its own for each caller: oslo.config keeps overrides in it.
+    group = cfg.OptGroup(GROUP, title='Virtual switch aware scheduling',
+                         help=_HELP)
+    return [(group, list(itertools.chain(
         store.OPTS, scheduler.OPTS, modeler.OPTS)))]
 
 
@@ -30,6 +35,6 @@ def register_opts(conf):
 
     :param conf: an oslo.config ConfigOpts
     """
-    conf.register_group(GROUP)
     for group, options in list_opts():
-        conf.register_opts(options, group=group)
+        conf.register_group(group)
+        conf.register_opts(options, group=group.name)

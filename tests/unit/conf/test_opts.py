@@ -108,6 +108,14 @@ class OptionsTestCase(unittest.TestCase):
         found([])
         self.assertEqual(len(_options()), len(found[conf.GROUP]))
 
+    def test_an_override_stays_in_its_own_configuration(self):
+        first, second = cfg.ConfigOpts(), cfg.ConfigOpts()
+        for found in (first, second):
+            conf.register_opts(found)
+            found([])
+        first.set_override('min_samples', 99, conf.GROUP)
+        self.assertNotEqual(99, second[conf.GROUP].min_samples)
+
     def test_names_are_unique(self):
         names = [option.name for option in _options()]
         self.assertEqual(sorted(set(names)), sorted(names))

@@ -1,0 +1,455 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import csv
+import io
+import json
+import os
+import pathlib
+import sqlite3
+import subprocess
+import sys
+import unittest
+from unittest import mock
+
+import numpy as np
+
+from tests.unit.store import base
+from vswitch_aware_scheduler.cmd import manage
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.telemetry import file as telemetry_file
+from vswitch_aware_scheduler.vswitch import profile
+
+SECRET = 'open-sesame'
+
+
+class ManageTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        # What is in /etc of this machine is of no concern here.
+        self.config = os.path.join(self.directory, 'vswitch.conf')
+        self._configure()
+
+    def _configure(self, *lines):
+        pathlib.Path(self.config).write_text('\n'.join([
+            '[vswitch_scheduler]', f'store_url = {self.url}', *lines]))
+
+    def run_command(self, *words, config=True, terminal=False):
+        """Return (status, stdout, stderr) of the command."""
+        stdout = io.TextIOWrapper(io.BytesIO(), encoding='utf-8')
+        stderr = io.StringIO()
+        stderr.isatty = lambda: terminal
+        with contextlib.redirect_stdout(stdout), \
+                contextlib.redirect_stderr(stderr):
+            try:
+                status = manage.main(
+                    [*(['--config-file', self.config] if config else []),
+                     *words])
+            except SystemExit as exit:
+                status = exit.code
+        stdout.seek(0)
+        return status, stdout.read(), stderr.getvalue()
+
+    def ask(self, *words):
+        """Return what a command that must succeed prints as JSON."""
+        status, output, errors = self.run_command(*words, '--json')
+        self.assertEqual((0, ''), (status, errors))
+        return json.loads(output)
+
+    def assert_fails(self, words, *command, status=1, **how):
+        found, output, errors = self.run_command(*command, **how)
+        self.assertEqual((status, ''), (found, output), errors)
+        self.assertRegex(errors, words)
+        if status == 1:
+            self.assertEqual(1, errors.count('\n'), errors)
+            self.assertTrue(errors.startswith('vswitch-manage: '), errors)
+        self.assertNotIn('Traceback', errors)
+        return errors
+
+
+class DatabaseCommandTestCase(ManageTestCase):
+
+    def test_sync_makes_the_store_and_version_tells_it(self):
+        newest = migration.revisions()[-1]
+        status, output, _ = self.run_command('db', 'sync')
+        self.assertEqual(0, status)
+        self.assertIn(f'version {newest} now', output)
+        self.assertIn('nothing to do', self.run_command('db', 'sync')[1])
+        self.assertEqual({'before': newest, 'after': newest},
+                         self.ask('db', 'sync'))
+        self.assertEqual({'version': newest, 'newest': newest,
+                          'generation': 0, 'published_at': 0},
+                         self.ask('db', 'version'))
+        self.assertIn('nothing yet', self.run_command('db', 'version')[1])
+
+    def test_sync_stops_at_the_version_that_is_asked_for(self):
+        first = migration.revisions()[0]
+        self.assertEqual({'before': None, 'after': first},
+                         self.ask('db', 'sync', '--version', first))
+        self.assert_fails('version nine is not known', 'db', 'sync',
+                          '--version', 'nine')
+
+    def test_version_of_an_empty_file_is_none(self):
+        pathlib.Path(self.path).touch()
+        self.assertIsNone(self.ask('db', 'version')['version'])
+        self.assertIn('none: run "vswitch-manage db sync"',
+                      self.run_command('db', 'version')[1])
+
+    def test_version_of_a_missing_store_is_an_error(self):
+        self.assert_fails('no such file', 'db', 'version')
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_version_prints_the_generation(self):
+        self.make_store().write([base.constant(1)], now=base.NOW)
+        status, output, _ = self.run_command('db', 'version')
+        self.assertRegex(output, r'Generation: +1\n')
+        self.assertIn('2023-11-14T22:13:20Z', output)
+
+
+class CommonOptionsTestCase(ManageTestCase):
+
+    def test_options_may_stand_before_and_after_the_command(self):
+        self._configure()
+        elsewhere = f'sqlite:///{self.directory}/other.sqlite'
+        for words in (('--store', elsewhere, '--json', 'db', 'sync'),
+                      ('db', '--store', elsewhere, '--json', 'sync'),
+                      ('db', 'sync', '--store', elsewhere, '--json'),
+                      ('--json', 'db', 'sync', '--store', elsewhere)):
+            status, output, _ = self.run_command(*words)
+            self.assertEqual(0, status)
+            self.assertIn('after', json.loads(output))
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_the_last_of_several_configuration_files_counts(self):
+        second = os.path.join(self.directory, 'second.conf')
+        pathlib.Path(second).write_text(
+            f'[vswitch_scheduler]\n'
+            f'store_url = sqlite:///{self.directory}/second.sqlite\n')
+        self.assertEqual(0, self.run_command(
+            'db', 'sync', '--config-file', second)[0])
+        self.assertTrue(os.path.exists(
+            os.path.join(self.directory, 'second.sqlite')))
+
+    def test_a_missing_configuration_file_is_named(self):
+        self.assert_fails('/nowhere.conf', 'model', 'list', '--config-file',
+                          '/nowhere.conf')
+
+    def test_a_bad_value_in_the_configuration_is_named(self):
+        self._configure('min_samples = few')
+        self.assert_fails('min_samples', 'model', 'list')
+
+    def test_a_wrong_command_line_exits_with_two(self):
+        for words in ((), ('db',), ('frobnicate',), ('model', 'show'),
+                      ('fit',), ('fit', '--path', 'x', '--start', 'soon')):
+            self.assert_fails('usage: vswitch-manage', *words, status=2)
+
+    def test_help_tells_every_command(self):
+        status, output, _ = self.run_command('--help')
+        self.assertEqual(0, status)
+        for word in ('db', 'fit', 'model', 'profile', '--store', '--json',
+                     '--config-file'):
+            self.assertIn(word, output)
+
+    def test_no_message_shows_the_password_of_the_store(self):
+        for url in (f'mysql+nosuch://u:{SECRET}@host/x',
+                    f'sqlite:///:memory:?password={SECRET}',
+                    f'postgresql+psycopg2://u:{SECRET}@127.0.0.1:1/x',
+                    f'{SECRET}'):
+            for command in (('model', 'list'), ('db', 'sync'),
+                            ('db', 'version'), ('fit', '--path', '/x')):
+                errors = self.assert_fails('store', *command, '--store', url)
+                self.assertNotIn(SECRET, errors)
+
+    def test_debug_shows_where_an_error_comes_from(self):
+        with mock.patch.object(manage.logging, 'basicConfig', autospec=True):
+            status, _, errors = self.run_command('model', 'list', '--debug')
+        self.assertEqual(1, status)
+        self.assertIn('Traceback', errors)
+        self.assertIn('StoreMissing', errors)
+
+    def test_an_interruption_is_told_in_one_line(self):
+        with mock.patch.object(store.Store, 'models', autospec=True,
+                               side_effect=KeyboardInterrupt):
+            self.make_store()
+            self.assert_fails('interrupted', 'model', 'list')
+
+    def test_a_reader_that_goes_away_is_no_traceback(self):
+        self.make_store().write([base.constant(n) for n in range(5000)])
+        process = subprocess.Popen(
+            [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.manage',
+             'model', 'list', '--store', self.url],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE)
+        process.stdout.readline()
+        process.stdout.close()
+        with process.stderr:
+            self.assertEqual(b'', process.stderr.read())
+        process.wait()
+
+
+class FitTestCase(ManageTestCase):
+
+    COUNT = 30
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(5)
+        self.trace = os.path.join(self.directory, 'trace.csv')
+        self.rates = rng.lognormal(3, 2, (self.COUNT, 2))
+        with open(self.trace, 'w', newline='') as file:
+            writer = csv.writer(file)
+            writer.writerow(['instance', 'time', 'egress_kbps',
+                             'ingress_kbps'])
+            for i in range(self.COUNT):
+                time = int(base.NOW) + 300 * i
+                for name, rates in (('10', self.rates[i]),
+                                    ('9', self.rates[i] * 2),
+                                    ('quiet', (0, 0)),
+                                    ('broken', ('', ''))):
+                    writer.writerow([name, time, *rates])
+                if i < 5:
+                    writer.writerow(['young', time, 1, 1])
+
+    def test_a_trace_becomes_models_in_a_new_store(self):
+        status, output, errors = self.run_command(
+            'fit', '--telemetry', 'file', '--path', self.trace)
+        self.assertEqual(0, status)
+        self.assertEqual(
+            f'vswitch-manage: made a new store: {self.url}\n', errors)
+        self.assertRegex(output, 'Fitted: +2 instances')
+        self.assertRegex(output, r'Refused: +3 instances \(')
+        self.assertIn('1 no traffic', output)
+        self.assertIn('1 no usable sample', output)
+        self.assertIn('1 fewer than 24 samples', output)
+        self.assertRegex(output, r'Samples refused: +30 \(30 missing\)')
+        record = store.Store(self.url).model(
+            telemetry_file.instance_uuid('10'))
+        self.assertEqual(('10', 'file', self.COUNT),
+                         (record.name, record.source, record.samples))
+        self.assertEqual(self.COUNT, record.counts.total_samples)
+        self.assertAlmostEqual(self.rates.sum(axis=1).max(),
+                               record.model.rates[:, :2].sum(axis=1).max())
+
+    def test_the_answer_for_a_machine_tells_every_refusal(self):
+        self.make_store()
+        found = self.ask('fit', '--path', self.trace)
+        self.assertEqual((5, 2, 3, 1), (
+            found['instances'], found['fitted'], found['refused'],
+            found['generation']))
+        self.assertEqual({'no traffic': 1, 'no usable sample': 1,
+                          'fewer than 24 samples': 1}, found['reasons'])
+        self.assertEqual(
+            {('quiet', 'no traffic'), ('broken', 'no usable sample'),
+             ('young', 'fewer than 24 samples')},
+            {(item['name'], item['reason'])
+             for item in found['refused_instances']})
+        self.assertEqual(30, found['refused_samples']['missing'])
+
+    def test_only_the_wanted_time_is_used(self):
+        first = '2023-11-14T22:43:20'     # after six samples
+        found = self.ask('fit', '--store', self._made(), '--path', self.trace,
+                         '--start', first, '--end',
+                         str(base.NOW + 300 * 30 - 1))
+        self.assertEqual(2, found['fitted'])
+        record = store.Store(self.url).model(
+            telemetry_file.instance_uuid('9'))
+        self.assertEqual(24, record.samples)
+        self.assertEqual(base.NOW + 1800, record.window_start)
+
+    def _made(self):
+        self.make_store()
+        return self.url
+
+    def test_the_least_number_of_samples_is_an_option(self):
+        self.make_store()
+        self._configure('min_samples = 5')
+        self.assertEqual(3, self.ask('fit', '--path', self.trace)['fitted'])
+
+    def test_fitting_again_replaces_and_keeps_the_others(self):
+        self.make_store().write([base.constant(1)])
+        for generation in (2, 3):
+            self.assertEqual(generation, self.ask(
+                'fit', '--path', self.trace)['generation'])
+        self.assertEqual(3, len(store.Store(self.url).models()))
+
+    def test_nothing_to_fit_writes_nothing_and_says_so(self):
+        self.make_store()
+        status, _, errors = self.run_command(
+            'fit', '--path', self.trace, '--end', '0')
+        self.assertEqual(1, status)
+        self.assertIn('nothing was written', errors)
+        self.assertEqual(0, store.Store(self.url).generation().number)
+
+    def test_telemetry_that_cannot_be_read_makes_no_store(self):
+        self.assert_fails('no-such-driver', 'fit', '--telemetry',
+                          'no-such-driver', '--path', self.trace)
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_a_missing_trace_is_named(self):
+        self.make_store()
+        self.assert_fails('/nowhere.npz', 'fit', '--path', '/nowhere.npz')
+
+    def test_an_old_or_foreign_database_is_not_made_into_a_store(self):
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            connection.execute('CREATE TABLE mine (id INTEGER)')
+        self.assert_fails('db sync', 'fit', '--path', self.trace)
+        os.unlink(self.path)
+        self.make_store()
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            with connection:
+                connection.execute(
+                    "UPDATE alembic_version SET version_num = '0000'")
+        self.assert_fails('db sync', 'fit', '--path', self.trace)
+
+    def test_a_terminal_gets_a_progress_bar_and_a_file_does_not(self):
+        self.make_store()
+        self.assertIn('fitting', self.run_command(
+            'fit', '--path', self.trace, terminal=True)[2])
+        self.assertEqual('', self.run_command(
+            'fit', '--path', self.trace)[2])
+
+
+class ModelCommandTestCase(ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.record = base.fitted(7, name='10', source='file')
+        self.make_store().write(
+            [self.record, base.constant(8, name='9'),
+             base.constant(9), base.constant(10, name='twin'),
+             base.constant(11, name='twin')], now=base.NOW)
+
+    def test_show_prints_the_whole_model_as_json(self):
+        found = self.ask('model', 'show', base.instance_uuid(7))
+        model = self.record.model
+        for name in ('rates', 'jump', 'sojourn_seconds', 'stationary'):
+            self.assertEqual(getattr(model, name).tolist(), found[name])
+        self.assertEqual(model.mean.tolist(), list(found['mean'].values()))
+        self.assertEqual({'egress_kbps', 'ingress_kbps', 'kpps'},
+                         set(found['peak']))
+        self.assertEqual(
+            ('10', 'file', 500, base.NOW, base.NOW + 150000, base.NOW, 1),
+            tuple(found[name] for name in (
+                'name', 'source', 'samples', 'window_start', 'window_end',
+                'updated_at', 'format_version')))
+
+    def test_show_prints_a_table_of_states_and_the_jump_matrix(self):
+        status, output, _ = self.run_command('model', 'show',
+                                             base.instance_uuid(7))
+        self.assertEqual(0, status)
+        for words in ('Instance: ', 'Window: ', 'Samples: ', 'Mean: ',
+                      'Peak: ', 'SOJOURN_SECONDS', 'STATIONARY',
+                      'Jump matrix', 'packets unknown'):
+            self.assertIn(words, output)
+        states = len(self.record.model.rates)
+        rows = [line.split() for line in output.splitlines()
+                if line.split() and line.split()[0].isdecimal()]
+        self.assertEqual(2 * states, len(rows))
+        np.testing.assert_allclose(
+            [float(row[-1]) for row in rows[:states]],
+            self.record.model.stationary, atol=5e-7)
+        np.testing.assert_allclose(
+            [[float(cell) for cell in row[1:]] for row in rows[states:]],
+            self.record.model.jump, atol=5e-5)
+
+    def test_show_takes_a_name_and_an_uppercase_uuid(self):
+        self.assertEqual(base.instance_uuid(7),
+                         self.ask('model', 'show', '10')['instance_uuid'])
+        self.assertEqual('10', self.ask(
+            'model', 'show', base.instance_uuid(7).upper())['name'])
+
+    def test_show_refuses_a_name_that_several_have(self):
+        self.assert_fails('2 instances have the name twin', 'model', 'show',
+                          'twin')
+
+    def test_show_of_an_unknown_instance_points_to_the_list(self):
+        self.assert_fails('no traffic model of instance none; .*model list',
+                          'model', 'show', 'none')
+
+    def test_list_is_sorted_by_name_as_people_count(self):
+        found = self.ask('model', 'list')['models']
+        self.assertEqual(['9', '10', 'twin', 'twin', None],
+                         [item['name'] for item in found])
+        np.testing.assert_allclose(
+            list(found[1]['mean'].values()), self.record.model.mean)
+        output = self.run_command('model', 'list')[1]
+        self.assertIn('5 models; rates in kbit/s', output)
+        self.assertLess(output.index(base.instance_uuid(8)),
+                        output.index(base.instance_uuid(7)))
+
+    def test_list_of_an_empty_store_is_empty(self):
+        os.unlink(self.path)
+        self.make_store()
+        self.assertEqual({'models': []}, self.ask('model', 'list'))
+        self.assertIn('0 models', self.run_command('model', 'list')[1])
+
+    def test_a_damaged_store_is_one_line(self):
+        pathlib.Path(self.path).write_bytes(b'x' * 5000)
+        self.assert_fails('not a database', 'model', 'list')
+
+
+class ProfileCommandTestCase(ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.file = os.path.join(self.directory, 'own.yaml')
+        pathlib.Path(self.file).write_text(
+            'rack:\n  saturation_kbps: 123456\n  max_tunnels: 5\n')
+
+    def test_list_has_every_built_in_profile(self):
+        names = list(profile.catalogue())
+        found = self.ask('profile', 'list')['profiles']
+        self.assertEqual(names, [item['name'] for item in found])
+        self.assertEqual({'built-in'}, {item['origin'] for item in found})
+        output = self.run_command('profile', 'list')[1]
+        for name in names:
+            self.assertIn(name, output)
+
+    def test_list_adds_the_profiles_of_the_configured_file(self):
+        self._configure(f'switch_profiles_file = {self.file}')
+        found = {item['name']: item
+                 for item in self.ask('profile', 'list')['profiles']}
+        self.assertEqual(self.file, found['rack']['origin'])
+        self.assertIn('123456', self.run_command('profile', 'list')[1])
+
+    def test_show_prints_numbers_sources_and_limits(self):
+        name, built_in = next(iter(profile.catalogue().items()))
+        found = self.ask('profile', 'show', name)
+        self.assertEqual(built_in.saturation_kbps, found['saturation_kbps'])
+        self.assertEqual([limit.capacity for limit in built_in.limits()],
+                         [limit['capacity'] for limit in found['limits']])
+        output = self.run_command('profile', 'show', name)[1]
+        self.assertIn(f'name: {name}', output)
+        self.assertIn('source: ', output)
+
+    def test_show_prints_every_built_in_profile(self):
+        for name in profile.catalogue():
+            self.assertEqual(0, self.run_command('profile', 'show', name)[0])
+
+    def test_show_of_an_unknown_profile_tells_the_known_ones(self):
+        self.assert_fails("'rack', wanted one of .*ovs-flat", 'profile',
+                          'show', 'rack')
+
+    def test_validate_tells_good_from_bad(self):
+        self.assertEqual({'file': self.file, 'profiles': ['rack']},
+                         self.ask('profile', 'validate', self.file))
+        self.assertIn('is valid: 1 profiles: rack', self.run_command(
+            'profile', 'validate', self.file)[1])
+        pathlib.Path(self.file).write_text('rack: {saturation_kbps: -1}')
+        self.assert_fails(f'{self.file}.*rack.*saturation_kbps.*-1.*wanted',
+                          'profile', 'validate', self.file)
+        self.assert_fails('/nowhere', 'profile', 'validate', '/nowhere')
+
+    def test_no_store_is_needed_for_profiles(self):
+        self.run_command('profile', 'list')
+        self.assertFalse(os.path.exists(self.path))
+
+
+class PlacesTestCase(unittest.TestCase):
+
+    def test_seconds_are_read_from_numbers_and_dates(self):
+        self.assertEqual(86400.0, manage._seconds('86400'))
+        self.assertEqual(86400.0, manage._seconds('1970-01-02'))
+        self.assertEqual(82800.0, manage._seconds('1970-01-02T00:00+01:00'))
