@@ -20,8 +20,10 @@ from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Superposition']
 
-#: Grid cells up to the capacity where sums are too many to be kept exactly.
-GRID_CELLS = 8192
+#: Grid cells up to the capacity where sums are too many to be kept exactly:
+#: so many for each source, whose roundings add up, within these bounds.
+_CELLS_PER_SOURCE = 64
+_LEAST_CELLS, _MOST_CELLS = 8192, 65536
 
 #: Largest grid on which rates with a common divisor are kept exactly.
 _MAX_EXACT_CELLS = 65536
@@ -39,17 +41,19 @@ class Superposition:
     :param capacity: finite and > 0: kbit/s, or kilo-packets/s for 'packets'
     :param dimension: a key of :data:`model.DIMENSIONS`, or three weights >= 0
         of (egress_kbps, ingress_kbps, kpps)
-    :param cells: size of the grid
+    :param cells: size of the grid; None for one that suits the number of
+        models
     :raises InvalidModel: when an argument is not as above, or the dimension
         is 'packets' and a model's packets are not known
     """
 
     def __init__(self, models, capacity, dimension='bandwidth',
-                 cells=GRID_CELLS):
+                 cells=None):
         self.models = tuple(models)
         self.capacity = sum_law.require_capacity(capacity)
         self.dimension = dimension
-        self._cells = cells
+        self._cells = cells or min(_MOST_CELLS, max(
+            _LEAST_CELLS, _CELLS_PER_SOURCE * len(self.models)))
         self._weights = _weights_of(dimension)
         for position, one in enumerate(self.models):
             self._require_model(one, position)
@@ -173,7 +177,7 @@ class Superposition:
     def with_model(self, candidate):
         """Return the Superposition that has ``candidate`` as well."""
         return Superposition(self.models + (candidate,), self.capacity,
-                             self.dimension, self._cells)
+                             self.dimension)
 
     def without(self, position):
         """Return the Superposition that lacks the model at ``position``.
@@ -182,8 +186,7 @@ class Superposition:
         """
         models = list(self.models)
         del models[position]
-        return Superposition(models, self.capacity, self.dimension,
-                             self._cells)
+        return Superposition(models, self.capacity, self.dimension)
 
     def episodes_per_second(self):
         """Return how often the sum rises from within to above the capacity.
