@@ -414,6 +414,12 @@ class BrokenStoreTestCase(base.StoreTestCase):
         self.make_store()
         self.assertEqual(0, one.generation().number)
 
+    def test_a_file_that_vanishes_while_it_is_opened_is_not_made(self):
+        with mock.patch.object(database.engines, 'require_file',
+                               autospec=True):
+            self._assert_fails(exceptions.StoreError, 'cannot read it')
+        self.assertEqual([], os.listdir(self.directory))
+
     def test_a_directory_is_no_store(self):
         os.mkdir(self.path)
         self._assert_fails(exceptions.StoreError, 'is not a file')
