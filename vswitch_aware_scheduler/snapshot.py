@@ -111,7 +111,9 @@ class SnapshotSource:
             error = (f'it has not answered in the '
                      f'{self._first_wait_seconds:g} s that a first request '
                      f'waits')
-        if error is None and self._max_age_seconds:
+        # Generation 0 is a new store, in which nothing can be old.
+        if (error is None and self._max_age_seconds
+                and snapshot.generation.number):
             age = self._clock() - snapshot.generation.published_at
             if age > self._max_age_seconds:
                 error = (f'its last generation is {age:.0f} s old, wanted at '
