@@ -19,6 +19,9 @@ __all__ = ['Snapshot', 'SnapshotSource']
 #: Of a packed law: four float64 for each state.
 _ROW_BYTES = 32
 
+#: Instances that are taken over at a time.
+_CHUNK = 10_000
+
 
 class Snapshot:
     """The long-run law of every modelled instance, and hosts' profiles.
@@ -28,6 +31,8 @@ class Snapshot:
 
     def __init__(self, generation=None, laws=None, host_profiles=None):
         self.generation = generation
+        # As bytes, which the garbage collector need not look at: there may
+        # be a million.
         self._laws = {} if laws is None else laws
         self._host_profiles = {} if host_profiles is None else host_profiles
 
@@ -36,7 +41,8 @@ class Snapshot:
 
     def law(self, instance_uuid):
         """Return the RateLaw of an instance, or None without a model."""
-        return self._laws.get(instance_uuid)
+        packed = self._laws.get(instance_uuid)
+        return None if packed is None else model.RateLaw(packed)
 
     def host_profile(self, host):
         """Return the store's HostProfile of a host, or None."""
@@ -52,18 +58,18 @@ class Snapshot:
             laws.pop(uuid, None)
         for host in changes.removed_hosts:
             hosts.pop(host, None)
-        rows = np.column_stack([changes.probabilities, changes.rates])
-        packed = rows.astype('<f8', copy=False).tobytes()
-        starts = (changes.starts * _ROW_BYTES).tolist()
-        for i, uuid in enumerate(changes.instance_uuids):
-            laws[uuid] = model.RateLaw(packed[starts[i]:starts[i + 1]])
+        for first in range(0, len(changes.instance_uuids), _CHUNK):
+            uuids = changes.instance_uuids[first:first + _CHUNK]
+            starts = changes.starts[first:first + len(uuids) + 1]
+            rows = slice(starts[0], starts[-1])
+            packed = np.column_stack([
+                changes.probabilities[rows],
+                changes.rates[rows]]).astype('<f8', copy=False).tobytes()
+            ends = ((starts - starts[0]) * _ROW_BYTES).tolist()
+            for uuid, start, end in zip(uuids, ends, ends[1:]):
+                laws[uuid] = packed[start:end]
         hosts.update((entry.host, entry) for entry in changes.host_profiles)
         return Snapshot(changes.generation, laws, hosts)
-
-    def changed_instances(self, other):
-        """Return the uuids whose law differs between two snapshots."""
-        return {uuid for uuid in self._laws.keys() | other._laws.keys()
-                if self._laws.get(uuid) != other._laws.get(uuid)}
 
 
 class SnapshotSource:
