@@ -1,1 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+"""All tests. What is set here holds for every suite."""
+
+import hypothesis
+
+# A test votes the same on every run and on every machine: no random seed, and
+# no verdict on how long an example took while something else was running.
+hypothesis.settings.register_profile(
+    'vote', deadline=None, derandomize=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile('vote')
