@@ -169,21 +169,29 @@ class RateSeries:
         :param ingress_bytes: (n,) likewise received
         :param packets: (n,) packets sent and received, or None
         :returns: RateSeries
-        :raises InvalidSeries: when times are not strictly increasing
+        :raises InvalidSeries: when lengths differ, or times are not finite
+            and strictly increasing
         """
         times = np.asarray(times, dtype=float)
-        if times.ndim != 1 or (np.diff(times) <= 0).any():
+        if times.ndim != 1 or not np.isfinite(times).all() \
+                or (np.diff(times) <= 0).any():
             raise exceptions.InvalidSeries(
                 f'counters of instance {instance_uuid}: times are not '
-                f'strictly increasing')
+                f'finite and strictly increasing')
         seconds = np.diff(times)
 
-        def rate(counter, unit):
-            return np.diff(np.asarray(counter, dtype=float)) / unit / seconds
+        def rate(name, counter, unit):
+            counter = np.asarray(counter, dtype=float)
+            if counter.shape != times.shape:
+                raise exceptions.InvalidSeries(
+                    f'counters of instance {instance_uuid}: {name} has shape '
+                    f'{counter.shape}, wanted {times.shape} as times')
+            return np.diff(counter) / unit / seconds
 
-        columns = [rate(egress_bytes, 125.0), rate(ingress_bytes, 125.0),
+        columns = [rate('egress_bytes', egress_bytes, 125.0),
+                   rate('ingress_bytes', ingress_bytes, 125.0),
                    np.zeros(seconds.shape) if packets is None
-                   else rate(packets, 1000.0)]
+                   else rate('packets', packets, 1000.0)]
         rates = np.stack(columns, axis=1)
         reset = (rates < 0).any(axis=1)
         gap = ~reset & (seconds > 1.5 * period_seconds)

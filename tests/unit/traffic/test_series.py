@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import unittest
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import series
+
+NAN = float('nan')
+INF = float('inf')
+UUID = 'a1b2'
+
+
+def _samples(times, egress, ingress=None, kpps=None, period=300.0):
+    if ingress is None:
+        ingress = np.zeros(len(times))
+    return series.RateSeries.from_samples(UUID, period, times, egress,
+                                          ingress, kpps)
+
+
+def _counters(times, egress, ingress=None, packets=None, period=10.0):
+    if ingress is None:
+        ingress = np.zeros(len(times))
+    return series.RateSeries.from_counters(UUID, period, times, egress,
+                                           ingress, packets)
+
+
+class SeriesTestCase(unittest.TestCase):
+
+    def assertInvalid(self, parts, call, *args, **kwargs):
+        with self.assertRaises(exceptions.InvalidSeries) as caught:
+            call(*args, **kwargs)
+        for part in (UUID, *parts):
+            self.assertIn(part, str(caught.exception))
+
+
+class TestValidation(SeriesTestCase):
+
+    def test_each_message_names_instance_value_and_what_was_wanted(self):
+        rates = [[1, 2, 3]]
+        for parts, args in (
+                (('period_seconds', '0', '> 0'), (0, [0], rates)),
+                (('period_seconds', '-1', '> 0'), (-1, [0], rates)),
+                (('period_seconds', 'nan', '> 0'), (NAN, [0], rates)),
+                (('period_seconds', 'inf', '> 0'), (INF, [0], rates)),
+                (('shape of times', '(1, 1)', '(n,)'), (1, [[0]], rates)),
+                (('shape of rates', '(1, 2)', '(1, 3)'),
+                 (1, [0], [[1, 2]])),
+                (('shape of rates', '(1, 3)', '(2, 3)'),
+                 (1, [0, 1], rates)),
+                (('times', 'strictly increasing'),
+                 (1, [0, 0], rates * 2)),
+                (('times', 'strictly increasing'),
+                 (1, [1, 0], rates * 2)),
+                (('times', 'finite'), (1, [NAN], rates)),
+                (('times', 'finite'), (1, [INF], rates)),
+                (('rates', '>= 0'), (1, [0], [[1, -1, 0]])),
+                (('rates', 'finite'), (1, [0], [[1, NAN, 0]])),
+                (('rates', 'finite'), (1, [0], [[1, INF, 0]]))):
+            with self.subTest(args=args):
+                self.assertInvalid(parts, series.RateSeries, UUID, *args)
+
+    def test_arrays_cannot_be_changed_afterwards(self):
+        times, rates = np.arange(3.0), np.ones((3, 3))
+        one = series.RateSeries(UUID, 1.0, times, rates)
+        times[0] = -5
+        rates[0] = -5
+        self.assertEqual(0.0, one.times[0])
+        self.assertEqual(1.0, one.rates[0, 0])
+        with self.assertRaises(ValueError):
+            one.times[0] = 7
+        with self.assertRaises(ValueError):
+            one.rates[0, 0] = 7
+        with self.assertRaises(dataclasses.FrozenInstanceError):
+            one.times = times
+
+
+class TestFromSamples(SeriesTestCase):
+
+    def test_samples_in_any_order_come_out_ordered_with_their_rates(self):
+        one = _samples([600, 0, 300], [3, 1, 2], [30, 10, 20],
+                       [300, 100, 200])
+        self.assertEqual([0, 300, 600], one.times.tolist())
+        self.assertEqual([[1, 10, 100], [2, 20, 200], [3, 30, 300]],
+                         one.rates.tolist())
+        self.assertEqual(series.Refused(), one.refused)
+
+    def test_packets_are_zero_where_the_source_counts_none(self):
+        self.assertEqual([[1, 2, 0]], _samples([0], [1], [2]).rates.tolist())
+
+    def test_a_missing_value_in_any_column_refuses_the_sample(self):
+        for column in range(3):
+            with self.subTest(column=column):
+                columns = np.ones((3, 2))
+                columns[column, 1] = NAN
+                one = _samples([0, 300], *columns)
+                self.assertEqual([0], one.times.tolist())
+                self.assertEqual(series.Refused(missing=1), one.refused)
+
+    def test_a_negative_rate_in_any_column_refuses_the_sample(self):
+        for column in range(3):
+            for value in (-1e-9, -INF):
+                with self.subTest(column=column, value=value):
+                    columns = np.ones((3, 2))
+                    columns[column, 0] = value
+                    one = _samples([0, 300], *columns)
+                    self.assertEqual([300], one.times.tolist())
+                    self.assertEqual(series.Refused(negative=1),
+                                     one.refused)
+
+    def test_rates_no_port_can_have_are_absurd_and_the_limit_is_not(self):
+        limits = (series.MAX_RATE_KBPS, series.MAX_RATE_KBPS,
+                  series.MAX_RATE_KPPS)
+        for column, limit in enumerate(limits):
+            for value, kept in ((limit, 1), (np.nextafter(limit, INF), 0),
+                                (INF, 0)):
+                with self.subTest(column=column, value=value):
+                    columns = np.ones((3, 1))
+                    columns[column] = value
+                    one = _samples([0], *columns)
+                    self.assertEqual(kept, len(one))
+                    self.assertEqual(series.Refused(absurd=1 - kept),
+                                     one.refused)
+
+    def test_of_samples_for_one_time_the_first_usable_one_counts(self):
+        one = _samples([300, 0, 300, 300], [NAN, 1, 7, 8])
+        self.assertEqual([0, 300], one.times.tolist())
+        self.assertEqual([1, 7], one.rates[:, 0].tolist())
+        self.assertEqual(series.Refused(missing=1, duplicate=1),
+                         one.refused)
+
+    def test_a_sample_is_counted_once_under_its_first_reason(self):
+        one = _samples([0, 1, 2], [NAN, -1, INF], [-1, INF, 1])
+        self.assertEqual(series.Refused(missing=1, negative=1, absurd=1),
+                         one.refused)
+        self.assertEqual(3, one.refused.total)
+
+    def test_no_sample_at_all_is_an_empty_series(self):
+        self.assertEqual(0, len(_samples([], [])))
+        self.assertEqual([], _samples([], []).follows.tolist())
+
+    def test_lengths_that_differ_are_refused_by_name(self):
+        for name, columns in (
+                ('egress_kbps', ([1], [1, 2], [1, 2])),
+                ('ingress_kbps', ([1, 2], [1], [1, 2])),
+                ('kpps', ([1, 2], [1, 2], [[1, 2]]))):
+            with self.subTest(name):
+                self.assertInvalid((name, '(2,)'), _samples, [0, 1],
+                                   *columns)
+
+    def test_times_that_are_not_finite_are_refused(self):
+        for value in (NAN, INF, -INF):
+            self.assertInvalid(('time', 'seconds UTC'), _samples,
+                               [0, value], [1, 2])
+
+    def test_a_sample_follows_across_at_most_one_and_a_half_periods(self):
+        one = _samples([0, 300, 750, 1200.5], [1, 1, 1, 1])
+        self.assertEqual([False, True, True, False], one.follows.tolist())
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
+    @hypothesis.given(st.lists(st.tuples(
+        st.integers(0, 30), st.floats(), st.floats(), st.floats())))
+    def test_every_sample_is_kept_or_counted_as_refused(self, rows):
+        table = np.array(rows, dtype=float).reshape(-1, 4)
+        one = _samples(*table.T)
+        self.assertEqual(len(rows), len(one) + one.refused.total)
+        self.assertTrue((np.diff(one.times) > 0).all())
+        self.assertTrue(np.isfinite(one.rates).all())
+        self.assertTrue((one.rates >= 0).all())
+        usable = {row[0] for row in rows if all(
+            0 <= x <= limit for x, limit in zip(row[1:], (
+                series.MAX_RATE_KBPS, series.MAX_RATE_KBPS,
+                series.MAX_RATE_KPPS)))}
+        self.assertEqual(usable, set(one.times.tolist()))
+
+
+class TestFromCounters(SeriesTestCase):
+
+    def test_rates_are_differences_over_time_in_kilobit(self):
+        # 1250 bytes in 10 s are 1000 bits a second; 5000 packets in 10 s
+        # are half a kilo-packet a second.
+        one = _counters([0, 10, 20], [0, 1250, 3750], [7, 7, 1257],
+                        [0, 5000, 5000])
+        self.assertEqual([0, 10], one.times.tolist())
+        np.testing.assert_allclose(
+            one.rates, [[1.0, 0.0, 0.5], [2.0, 1.0, 0.0]], rtol=1e-15)
+
+    def test_uneven_times_divide_by_their_own_length(self):
+        one = _counters([0, 8, 20], [0, 1000, 2500])
+        np.testing.assert_allclose(one.rates[:, 0], [1.0, 1.0], rtol=1e-15)
+
+    def test_packets_are_zero_where_they_are_not_counted(self):
+        self.assertEqual(0.0, _counters([0, 10], [0, 1]).rates[0, 2])
+
+    def test_a_counter_that_goes_back_was_reset_and_its_step_is_refused(self):
+        for egress, ingress, packets in (
+                ([0, 10, 5, 15], [0] * 4, [0] * 4),
+                ([0] * 4, [0, 10, 5, 15], [0] * 4),
+                ([0] * 4, [0] * 4, [0, 10, 5, 15])):
+            one = _counters([0, 10, 20, 30], egress, ingress, packets)
+            self.assertEqual([0, 20], one.times.tolist())
+            self.assertEqual(series.Refused(reset=1), one.refused)
+
+    def test_readings_too_far_apart_leave_a_gap_not_an_average(self):
+        one = _counters([0, 10, 26, 36, 51], [0, 1, 2, 3, 4])
+        self.assertEqual([0, 26, 36], one.times.tolist())
+        self.assertEqual(series.Refused(missing=1), one.refused)
+
+    def test_a_reset_across_a_gap_counts_as_a_reset(self):
+        one = _counters([0, 100], [5, 1])
+        self.assertEqual(series.Refused(reset=1), one.refused)
+
+    def test_a_missing_reading_refuses_the_steps_on_both_sides(self):
+        one = _counters([0, 10, 20, 30], [0, NAN, 2, 3])
+        self.assertEqual([20], one.times.tolist())
+        self.assertEqual(series.Refused(missing=2), one.refused)
+
+    def test_an_absurd_step_is_refused(self):
+        one = _counters([0, 10, 20], [0, 1e18, 1e18])
+        self.assertEqual([10], one.times.tolist())
+        self.assertEqual(series.Refused(absurd=1), one.refused)
+
+    def test_one_reading_and_none_give_no_rate(self):
+        self.assertEqual(0, len(_counters([0], [5])))
+        self.assertEqual(0, len(_counters([], [])))
+
+    def test_times_out_of_order_are_refused(self):
+        for times in ([0, 0], [1, 0], [[0, 1]]):
+            self.assertInvalid(('times',), _counters, times, [1, 2],
+                               [1, 2])
+
+    def test_times_that_are_not_finite_are_refused(self):
+        for times in ([0, NAN, 20], [0, 10, NAN], [NAN, 10, 20],
+                      [0, 10, INF]):
+            with self.subTest(times=times):
+                self.assertInvalid(('times',), _counters, times, [1, 2, 3])
+
+    def test_counters_of_another_length_are_refused_by_name(self):
+        # Two readings would be spread over any number of steps.
+        for name, columns in (
+                ('egress_bytes', ([1, 2], [1, 2, 3], [1, 2, 3])),
+                ('ingress_bytes', ([1, 2, 3], [1, 2], [1, 2, 3])),
+                ('packets', ([1, 2, 3], [1, 2, 3], [1]))):
+            with self.subTest(name):
+                self.assertInvalid((name, '(3,)'), _counters, [0, 10, 20],
+                                   *columns)
+
+
+class TestRefused(unittest.TestCase):
+
+    def test_counts_add_up_by_reason(self):
+        first = series.Refused(1, 2, 3, 4, 5)
+        self.assertEqual(series.Refused(2, 4, 6, 8, 10), first + first)
+        self.assertEqual(15, first.total)
+        self.assertEqual({'missing': 1, 'negative': 2, 'reset': 3,
+                          'absurd': 4, 'duplicate': 5}, first.to_dict())
