@@ -157,7 +157,7 @@ class TrafficModel:
         for name in ('rates', 'jump', 'sojourn_seconds'):
             try:
                 array = np.array(getattr(self, name), dtype=float)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 _invalid(name, repr(getattr(self, name))[:80],
                          'an array of numbers')
             if not np.isfinite(array).all():

@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import fractions
+import json
+import pickle
+import unittest
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+
+from tests.unit.traffic import exact
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import model
+
+F = fractions.Fraction
+NAN = float('nan')
+INF = float('inf')
+
+
+def _rates(n):
+    return [[i, 2 * i, 3 * i] for i in range(n)]
+
+
+def _ring(n):
+    return np.roll(np.eye(n), 1, axis=1)
+
+
+def _wholes(n):
+    """Return a strategy of (n, n) jump weights that connect all states."""
+    return st.lists(st.lists(st.integers(0, 20), min_size=n, max_size=n),
+                    min_size=n, max_size=n)
+
+
+class ModelTestCase(unittest.TestCase):
+
+    def assertInvalid(self, parts, call, *args, **kwargs):
+        with self.assertRaises(exceptions.InvalidModel) as caught:
+            call(*args, **kwargs)
+        for part in (*parts, 'wanted'):
+            self.assertIn(part, str(caught.exception))
+
+
+class TestValidation(ModelTestCase):
+
+    def test_each_message_names_argument_value_and_what_was_wanted(self):
+        two, swap = _rates(2), [[0, 1], [1, 0]]
+        for parts, args in (
+                (('rates', "'fast'", 'numbers'), ('fast', [[0]], [1])),
+                (('rates', 'numbers'), ([[1, 2, 3], [4]], swap, [1, 1])),
+                (('rates', 'not finite'), ([[None, 1, 2]], [[0]], [1])),
+                (('jump', "'x'", 'numbers'), (two, 'x', [1, 1])),
+                (('sojourn_seconds', "['a']", 'numbers'),
+                 (two, swap, ['a'])),
+                (('rates', 'not finite'), ([[NAN, 0, 0]], [[0]], [1])),
+                (('rates', 'not finite'), ([[INF, 0, 0]], [[0]], [1])),
+                (('jump', 'not finite'), (two, [[0, NAN], [1, 0]], [1, 1])),
+                (('sojourn_seconds', 'not finite'), (two, swap, [1, INF])),
+                (('shape of rates', '(2,)', '(n, 3)'), ([1, 2], [[0]], [1])),
+                (('shape of rates', '(1, 2)', '(n, 3)'),
+                 ([[1, 2]], [[0]], [1])),
+                (('shape of rates', '(0, 3)', 'n >= 1'),
+                 (np.zeros((0, 3)), np.zeros((0, 0)), [])),
+                (('shape of jump', '(1, 2)', '(2, 2)'),
+                 (two, [[0, 1]], [1, 1])),
+                (('shape of sojourn_seconds', '(1,)', '(2,)'),
+                 (two, swap, [1])),
+                (('smallest of rates', '-0.5', '>= 0'),
+                 ([[1, -0.5, 0]], [[0]], [1])),
+                (('smallest of sojourn_seconds', '0.0', '> 0'),
+                 (two, swap, [1, 0])),
+                (('smallest of sojourn_seconds', '-3.0', '> 0'),
+                 (two, swap, [1, -3])),
+                (('smallest of jump', '-0.25', '>= 0'),
+                 (_rates(3), [[0, 1.25, -.25], [1, 0, 0], [1, 0, 0]],
+                  [1, 1, 1])),
+                (('diagonal of jump', '0.5', 'zero'),
+                 (two, [[0.5, 0.5], [1, 0]], [1, 1])),
+                (('diagonal of jump', '1.0', 'zero'),
+                 (_rates(1), [[1]], [1])),
+                (('sum of row 1 of jump', '0.9', '1 within 1e-9'),
+                 (two, [[0, 1], [0.9, 0]], [1, 1])),
+                (('sum of row 0 of jump', '0.0', '1 within 1e-9'),
+                 (two, [[0, 0], [1, 0]], [1, 1])),
+                (('jump', 'several closed classes', 'unique'),
+                 (_rates(4), np.kron(np.eye(2), swap), [1] * 4))):
+            with self.subTest(parts=parts):
+                self.assertInvalid(parts, model.TrafficModel, *args)
+
+    def test_a_number_too_large_for_a_float_is_refused(self):
+        self.assertInvalid(('rates',), model.TrafficModel.constant,
+                           10 ** 400)
+
+    def test_a_row_sum_is_compared_with_a_tolerance_of_1e_9(self):
+        for off, good in ((0.9e-9, True), (-0.9e-9, True), (1.1e-9, False)):
+            jump = [[0, 1 + off], [1, 0]]
+            with self.subTest(off=off):
+                if good:
+                    model.TrafficModel(_rates(2), jump, [1, 1])
+                else:
+                    self.assertInvalid(('row 0',), model.TrafficModel,
+                                       _rates(2), jump, [1, 1])
+
+    def test_arrays_are_copied_and_cannot_be_written(self):
+        rates = np.array(_rates(2), dtype=float)
+        one = model.TrafficModel(rates, _ring(2), [1, 1])
+        rates[:] = 77
+        self.assertEqual(1.0, one.rates[1, 0])
+        for name in ('rates', 'jump', 'sojourn_seconds', 'stationary'):
+            with self.subTest(name), self.assertRaises(ValueError):
+                getattr(one, name)[0] = 5
+        with self.assertRaises(dataclasses.FrozenInstanceError):
+            one.rates = rates
+
+    def test_an_unknown_dimension_is_refused_with_the_known_ones(self):
+        for dimension in ('bytes', None, ['egress'], 5):
+            self.assertInvalid(('dimension', repr(dimension), 'bandwidth',
+                                'egress', 'ingress', 'packets'),
+                               model.dimension_weights, dimension)
+
+    def test_bandwidth_counts_both_directions_and_packets_count_alone(self):
+        self.assertEqual(
+            {'egress': [1, 0, 0], 'ingress': [0, 1, 0],
+             'bandwidth': [1, 1, 0], 'packets': [0, 0, 1]},
+            {name: model.dimension_weights(name).tolist()
+             for name in model.DIMENSIONS})
+
+
+class TestStationaryLaw(ModelTestCase):
+
+    def assertLaw(self, wanted, seen, rtol=1e-12):
+        # Every entry on its own: a rare state is as exact as a common one.
+        self.assertEqual(len(wanted), len(seen))
+        for want, got in zip(wanted, seen.tolist()):
+            if want == 0:
+                self.assertEqual(0.0, got)
+            else:
+                self.assertLess(abs(F(got) / want - 1), rtol)
+
+    def test_of_on_and_off_it_is_the_share_of_the_mean_times(self):
+        for on, off in ((900, 10000), (1, 3), (1e-6, 1e6)):
+            one = model.TrafficModel.on_off(
+                5, on_seconds=on, off_seconds=off)
+            total = F(on) + F(off)
+            self.assertLaw([F(off) / total, F(on) / total], one.stationary)
+
+    def test_of_three_states_it_is_the_spanning_tree_formula(self):
+        # Visits to i are proportional to the sum over the trees that lead to
+        # i (Markov chain tree theorem), here of three states in full.
+        q = [[0, F(1, 4), F(3, 4)], [F(1, 2), 0, F(1, 2)], [F(1, 8), F(7, 8),
+                                                            0]]
+        trees = [q[1][0] * q[2][0] + q[1][2] * q[2][0] + q[2][1] * q[1][0],
+                 q[0][1] * q[2][1] + q[0][2] * q[2][1] + q[2][0] * q[0][1],
+                 q[0][2] * q[1][2] + q[0][1] * q[1][2] + q[1][0] * q[0][2]]
+        sojourn = [3, 50, 7]
+        shares = [v * t for v, t in zip(trees, sojourn)]
+        one = model.TrafficModel(_rates(3), np.array(q, dtype=float),
+                                 sojourn)
+        self.assertLaw([s / sum(shares) for s in shares], one.stationary)
+
+    def test_of_a_single_state_it_is_one(self):
+        self.assertEqual([1.0],
+                         model.TrafficModel.constant(7).stationary.tolist())
+
+    def test_of_a_ring_it_follows_the_sojourn_times_alone(self):
+        sojourn = [1, 2, 3, 4]
+        one = model.TrafficModel(_rates(4), _ring(4), sojourn)
+        self.assertLaw([F(t, 10) for t in sojourn], one.stationary)
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
+    @hypothesis.given(st.integers(2, 7).flatmap(lambda n: st.tuples(
+        _wholes(n), st.lists(st.integers(1, 1000), min_size=n,
+                             max_size=n))))
+    def test_it_solves_the_balance_equations_exactly(self, drawn):
+        weights, sojourn = drawn
+        n = len(sojourn)
+        # A ring beside the drawn weights connects all states.
+        weights = [[0 if i == j else x + ((i + 1) % n == j)
+                    for j, x in enumerate(row)]
+                   for i, row in enumerate(weights)]
+        jump = np.array(weights, dtype=float)
+        jump /= jump.sum(axis=1, keepdims=True)
+        one = model.TrafficModel(_rates(n), jump, sojourn)
+        self.assertLaw(exact.stationary(weights, sojourn), one.stationary)
+        self.assertAlmostEqual(1.0, one.stationary.sum(), delta=1e-15 * n)
+
+    def test_probabilities_of_1e_minus_12_keep_their_relative_accuracy(self):
+        e = 1e-12
+        jump = np.array([[0, 1 - e, e, 0],
+                         [1 - e, 0, 0, e],
+                         [e, 0, 0, 1 - e],
+                         [0, e, 1 - e, 0]])
+        sojourn = [1e-6, 1e6, 1.0, 3.0]
+        wanted = exact.stationary(
+            [[F(x) for x in row] for row in jump.tolist()], sojourn)
+        self.assertLaw(
+            wanted, model.TrafficModel(_rates(4), jump, sojourn).stationary)
+
+    def test_a_chain_that_climbs_rarely_keeps_the_accuracy_of_its_top(self):
+        # A birth and death chain: each level is visited 1e-5 times as often
+        # as the one below, the last one 1e-40 times in all.
+        n, up = 9, 1e-5
+        jump = np.zeros((n, n))
+        jump[0, 1] = 1.0
+        for i in range(1, n - 1):
+            jump[i, i + 1], jump[i, i - 1] = up, 1 - up
+        jump[n - 1, n - 2] = 1.0
+        wanted = exact.stationary(
+            [[F(x) for x in row] for row in jump.tolist()], [1] * n)
+        self.assertLess(wanted[-1], F(1, 10 ** 34))
+        self.assertLaw(
+            wanted, model.TrafficModel(_rates(n), jump, np.ones(n))
+            .stationary)
+
+    def test_sojourn_times_that_differ_by_1e12_keep_relative_accuracy(self):
+        rng = np.random.default_rng(11)
+        jump = rng.integers(1, 9, (5, 5)) * (1 - np.eye(5, dtype=int))
+        sojourn = [1e-6, 1e6, 1.0, 1e-3, 1e3]
+        one = model.TrafficModel(
+            _rates(5), jump / jump.sum(axis=1, keepdims=True), sojourn)
+        self.assertLaw(exact.stationary(jump.tolist(), sojourn),
+                       one.stationary)
+
+    def test_a_state_that_is_left_for_good_has_probability_zero(self):
+        jump = [[0, .5, .5, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0, 0, 1, 0]]
+        one = model.TrafficModel(_rates(4), jump, [1e9, 1e9, 1, 3])
+        self.assertEqual([0.0, 0.0], one.stationary[:2].tolist())
+        self.assertLaw([0, 0, F(1, 4), F(3, 4)], one.stationary)
+
+    def test_a_state_that_is_entered_and_never_left_is_the_whole_law(self):
+        # Row sums have to be 1 and the diagonal zero, so an absorbing pair.
+        jump = [[0, 1, 0], [0, 0, 1], [0, 1, 0]]
+        one = model.TrafficModel(_rates(3), jump, [1, 1, 1])
+        self.assertLaw([0, F(1, 2), F(1, 2)], one.stationary)
+        self.assertEqual([2, 4, 6], one.peak.tolist())
+
+    def test_states_in_another_order_have_the_same_shares(self):
+        rng = np.random.default_rng(5)
+        jump = rng.random((6, 6)) * (1 - np.eye(6))
+        jump /= jump.sum(axis=1, keepdims=True)
+        sojourn = rng.random(6) + 0.1
+        order = rng.permutation(6)
+        one = model.TrafficModel(_rates(6), jump, sojourn)
+        other = model.TrafficModel(_rates(6), jump[np.ix_(order, order)],
+                                   sojourn[order])
+        np.testing.assert_allclose(other.stationary, one.stationary[order],
+                                   rtol=1e-13)
+
+
+class TestFigures(ModelTestCase):
+
+    def test_on_off_has_a_silent_state_and_the_given_rates(self):
+        one = model.TrafficModel.on_off(5, 7, 11, on_seconds=1,
+                                        off_seconds=3)
+        self.assertEqual([[0, 0, 0], [5, 7, 11]], one.rates.tolist())
+        self.assertEqual([[0, 1], [1, 0]], one.jump.tolist())
+        self.assertEqual([3, 1], one.sojourn_seconds.tolist())
+        self.assertEqual([1.25, 1.75, 2.75], one.mean.tolist())
+        self.assertEqual([5, 7, 11], one.peak.tolist())
+
+    def test_on_off_times_must_be_above_zero(self):
+        for on, off in ((0, 1), (1, 0), (-1, 1), (NAN, 1), (1, INF)):
+            self.assertInvalid(('sojourn_seconds',),
+                               model.TrafficModel.on_off, 5, on_seconds=on,
+                               off_seconds=off)
+
+    def test_a_constant_is_its_own_mean_and_peak(self):
+        one = model.TrafficModel.constant(5, 7, 11)
+        self.assertEqual([5, 7, 11], one.mean.tolist())
+        self.assertEqual([5, 7, 11], one.peak.tolist())
+        self.assertEqual([0, 0, 0],
+                         model.TrafficModel.constant().peak.tolist())
+
+    def test_mean_weighs_the_states_by_their_share_of_time(self):
+        source = exact.Source.random(np.random.default_rng(3), 4)
+        wanted = [sum(p * row[k] for p, row in zip(source.law, source.rates))
+                  for k in range(3)]
+        np.testing.assert_allclose(source.model.mean,
+                                   [float(x) for x in wanted], rtol=1e-13)
+
+    def test_peak_leaves_out_states_that_are_never_visited_again(self):
+        one = model.TrafficModel([[99, 99, 99], [1, 5, 2], [4, 0, 3]],
+                                 [[0, 1, 0], [0, 0, 1], [0, 1, 0]],
+                                 [1, 1, 1])
+        self.assertEqual([4, 5, 3], one.peak.tolist())
+        self.assertEqual(2, len(one.law.probabilities))
+
+    def test_levels_are_distinct_increasing_and_carry_the_law(self):
+        one = model.TrafficModel(
+            [[3, 0, 0], [1, 2, 5], [9, 1, 1], [0, 0, 0]], _ring(4),
+            [1, 2, 3, 4])
+        values, masses = one.levels(model.dimension_weights('bandwidth'))
+        self.assertEqual([0, 3, 10], values.tolist())
+        np.testing.assert_allclose(masses, [.4, .3, .3], rtol=1e-15)
+
+    def test_levels_of_weights_mix_the_columns(self):
+        one = model.TrafficModel.on_off(4, 10, 100, on_seconds=1,
+                                        off_seconds=1)
+        values, _ = one.levels((0.5, 0.25, 0.125))
+        self.assertEqual([0, 2 + 2.5 + 12.5], values.tolist())
+
+
+class TestPackets(ModelTestCase):
+
+    def test_bandwidth_without_packets_means_that_they_are_not_known(self):
+        for rates, known in (((5, 0, 0), False), ((0, 5, 0), False),
+                             ((5, 0, 1), True), ((0, 0, 0), True),
+                             ((0, 0, 1), True)):
+            one = model.TrafficModel.on_off(*rates, on_seconds=1,
+                                            off_seconds=1)
+            self.assertEqual(known, one.packets_known, rates)
+            self.assertEqual(known, one.law.packets_known, rates)
+
+    def test_packets_of_a_state_never_visited_say_nothing(self):
+        one = model.TrafficModel([[0, 0, 7], [5, 0, 0], [6, 0, 0]],
+                                 [[0, 1, 0], [0, 0, 1], [0, 1, 0]],
+                                 [1, 1, 1])
+        self.assertFalse(one.packets_known)
+
+    def test_packets_filled_in_are_bits_over_bits_of_a_packet(self):
+        one = model.TrafficModel.on_off(8000, 4000, on_seconds=1,
+                                        off_seconds=1)
+        # 12 Mbit/s in packets of 1500 bytes are a thousand a second.
+        filled = one.with_packets(1500)
+        self.assertEqual([[0, 0, 0], [8000, 4000, 1.0]],
+                         filled.rates.tolist())
+        self.assertTrue(filled.packets_known)
+        self.assertFalse(one.packets_known)
+
+    def test_packets_that_are_known_stay(self):
+        one = model.TrafficModel.constant(8, 8, 3)
+        self.assertIs(one, one.with_packets(1))
+
+    def test_a_packet_size_that_is_not_above_zero_is_refused(self):
+        for size in (0, -1, NAN):
+            self.assertInvalid(
+                ('packet_bytes', str(size), '> 0'),
+                model.TrafficModel.constant(8).with_packets, size)
+
+
+class TestRateLaw(ModelTestCase):
+
+    def test_packing_keeps_every_bit(self):
+        probabilities = np.array([1 / 3, 2 / 3])
+        rates = np.array([[.1, .2, .3], [4e8, 5e-324, 0]])
+        law = model.RateLaw.from_arrays(probabilities, rates)
+        self.assertEqual(64, len(law.packed))
+        again = model.RateLaw(law.packed)
+        np.testing.assert_array_equal(probabilities, again.probabilities)
+        np.testing.assert_array_equal(rates, again.rates)
+        with self.assertRaises(ValueError):
+            again.rates[0, 0] = 1
+
+    def test_mean_and_peak_are_those_of_the_model(self):
+        one = exact.Source.random(np.random.default_rng(8), 5).model
+        np.testing.assert_allclose(one.law.mean, one.mean, rtol=1e-15)
+        np.testing.assert_array_equal(one.law.peak, one.peak)
+
+    def test_laws_are_equal_when_their_numbers_are(self):
+        first, same, other = (
+            model.TrafficModel.constant(rate).law for rate in (1, 1, 2))
+        self.assertEqual(first, same)
+        self.assertEqual(hash(first), hash(same))
+        self.assertNotEqual(first, other)
+        self.assertNotEqual(first, first.packed)
+
+    def test_it_survives_pickling(self):
+        law = model.TrafficModel.constant(5).law
+        self.assertEqual(law, pickle.loads(pickle.dumps(law)))
+
+    def test_values_are_the_weighted_sum_state_by_state(self):
+        law = model.TrafficModel.on_off(2, 3, 5, on_seconds=1,
+                                        off_seconds=1).law
+        self.assertEqual([0, 2 + 30 + 500], law.values((1, 10, 100))
+                         .tolist())
+
+    def test_unknown_packets_stand_in_at_the_packet_size(self):
+        law = model.TrafficModel.on_off(8000, 4000, on_seconds=1,
+                                        off_seconds=1).law
+        self.assertEqual([0, 0], law.values((0, 0, 1)).tolist())
+        self.assertEqual([0, 1.0], law.values((0, 0, 1), 1500).tolist())
+        # A weight on packets beside bandwidth: both count.
+        self.assertEqual([0, 8000 + 2.0], law.values((1, 0, 2), 1500)
+                         .tolist())
+        self.assertEqual([0, 8000], law.values((1, 0, 0), 1500).tolist())
+
+    def test_known_packets_do_not_depend_on_the_packet_size(self):
+        law = model.TrafficModel.constant(8000, 4000, 7).law
+        self.assertEqual([7], law.values((0, 0, 1), 1500).tolist())
+
+
+class TestDictionary(ModelTestCase):
+
+    def test_a_model_survives_json_with_every_bit(self):
+        rng = np.random.default_rng(2)
+        jump = rng.random((4, 4)) * (1 - np.eye(4))
+        one = model.TrafficModel(
+            rng.lognormal(3, 9, (4, 3)),
+            jump / jump.sum(axis=1, keepdims=True), rng.random(4))
+        again = model.TrafficModel.from_dict(
+            json.loads(json.dumps(one.to_dict())))
+        self.assertEqual(one, again)
+        np.testing.assert_array_equal(one.stationary, again.stationary)
+
+    def test_another_version_and_missing_keys_are_refused(self):
+        good = model.TrafficModel.constant(5).to_dict()
+        self.assertInvalid(('format_version', '2', '1'),
+                           model.TrafficModel.from_dict,
+                           {**good, 'format_version': 2})
+        for key in good:
+            self.assertInvalid(
+                (key,), model.TrafficModel.from_dict,
+                {name: value for name, value in good.items()
+                 if name != key})
+        self.assertInvalid(('dictionary',), model.TrafficModel.from_dict,
+                           None)
+
+    def test_what_it_holds_is_validated(self):
+        bad = {**model.TrafficModel.constant(5).to_dict(),
+               'rates': [[-1, 0, 0]]}
+        self.assertInvalid(('rates', '-1.0'), model.TrafficModel.from_dict,
+                           bad)
+
+    def test_models_are_equal_when_their_arrays_are(self):
+        base = (_rates(2), _ring(2), [1, 2])
+        self.assertEqual(model.TrafficModel(*base),
+                         model.TrafficModel(*base))
+        self.assertNotEqual(model.TrafficModel(*base), 5)
+        self.assertNotEqual(
+            model.TrafficModel(*base),
+            model.TrafficModel(_rates(2), _ring(2), [1, 3]))
+        self.assertNotEqual(
+            model.TrafficModel(*base),
+            model.TrafficModel([[0, 0, 1], [1, 2, 3]], _ring(2), [1, 2]))
+        self.assertNotEqual(
+            model.TrafficModel(_rates(3), _ring(3), [1, 1, 1]),
+            model.TrafficModel(_rates(3), _ring(3).T, [1, 1, 1]))
