@@ -197,9 +197,22 @@ class GridLaw:
             return law
         held, overflow, excess = law._masses, 0.0, 0.0
         # Narrow laws first: the sums stay short for most of the work.
-        for i in np.argsort(widest, kind='stable').tolist():
-            if not widest[i]:
-                continue
+        order = np.argsort(widest, kind='stable')
+        order = order[np.searchsorted(widest[order], 0.0, side='right'):]
+        narrow = order[:np.searchsorted(
+            widest[order], min(last, _DENSE_CELLS), side='right')]
+        for kernel, mean in zip(
+                _kernels(cells, masses, starts, counts, widest, narrow),
+                means[narrow].tolist()):
+            excess += overflow * mean
+            held = np.correlate(held, kernel, 'full')
+            if held.size > last + 1:
+                over = held[last + 1:]
+                overflow += float(over.sum())
+                excess += float(over @ (
+                    np.arange(last + 1, held.size) * step - room))
+                held = held[:last + 1]
+        for i in order[narrow.size:].tolist():
             source = slice(starts[i], starts[i] + counts[i])
             at, mass = cells[source], masses[source]
             excess += overflow * float(means[i])
@@ -268,6 +281,28 @@ class GridLaw:
         np.cumsum(tail[1:] * self.step, out=excess[1:])
         excess[1:] += excess[0]
         return tail, excess, phase
+
+
+def _kernels(cells, masses, starts, counts, widest, sources):
+    """Yield the law of each of some narrow sources, densely and reversed.
+
+    Reversed, as np.correlate wants it to convolve: it has less to do before
+    its first multiplication than np.convolve.
+    """
+    if not sources.size:
+        return
+    width = _DENSE_CELLS + 1
+    row = np.full(starts.size, -1)
+    row[sources] = np.arange(sources.size)
+    row = np.repeat(row, counts)
+    chosen = row >= 0
+    # Reversed and to the right, so that a source of w cells is the last w.
+    at = (row[chosen] + 1) * width - 1 - cells[chosen].astype(np.int64)
+    dense = np.bincount(at, weights=masses[chosen],
+                        minlength=sources.size * width)
+    for one, last in zip(dense.reshape(-1, width),
+                         widest[sources].astype(np.int64).tolist()):
+        yield one[width - 1 - last:]
 
 
 def _convolved(held, cells, masses):
