@@ -23,7 +23,6 @@ import numpy as np
 from oslo_utils import uuidutils
 
 from vswitch_aware_scheduler.scheduler import filters
-from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler.scheduler import weights
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What it costs to know the load of every host.
+
+Builds the look-up tables of all hosts from nothing, then changes one host at
+a time: an instance comes, an instance goes. Prints medians and spread; --json
+for a machine.
+"""
+
+import argparse
+import json
+import statistics
+import time
+import tracemalloc
+
+import numpy as np
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile
+
+
+def make_laws(count, generator):
+    """Return random laws of eight states, heavy-tailed, mostly quiet."""
+    levels = np.array([.1, .2, .5, 1, 2, 4, 8, 20])
+    shares = [.5, .25, .15, .05, .03, .01, .007, .003]
+    return [model.RateLaw.from_arrays(shares, np.outer(
+        generator.lognormal(5, 1.5) * levels, [1.0, .5, 0.0]))
+        for _ in range(count)]
+
+
+def build(hosts, instances, laws, policy, generator):
+    """Return (table, residents by host) with every table made."""
+    residents = [{f'{host}-{i}': laws[k] for i, k in enumerate(
+        generator.integers(len(laws), size=instances))}
+        for host in range(hosts)]
+    table = admission.LoadTable()
+    start = time.perf_counter()
+    for host in range(hosts):
+        table.describe(f'host{host}', policy, residents[host])
+    table.assess(range(hosts), laws[0])
+    return table, residents, time.perf_counter() - start
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--hosts', type=int, default=10_000)
+    parser.add_argument('--instances', type=int, default=50)
+    parser.add_argument('--saturation-kbps', type=float, default=100_000.0)
+    parser.add_argument('--changes', type=int, default=300)
+    parser.add_argument('--json', action='store_true')
+    options = parser.parse_args()
+    generator = np.random.default_rng(1)
+    laws = make_laws(500, generator)
+    policy = admission.HostPolicy(profile.SwitchProfile(
+        'benchmark', saturation_kbps=options.saturation_kbps))
+    table, residents, seconds = build(
+        options.hosts, options.instances, laws, policy, generator)
+    changes = {'one_more_us': [], 'one_less_us': []}
+    for host in generator.integers(options.hosts, size=options.changes):
+        name, now = f'host{host}', dict(residents[host])
+        for key, change in (
+                ('one_more_us', lambda: now.__setitem__('new', laws[1])),
+                ('one_less_us', lambda: now.pop(next(iter(now))))):
+            change()
+            start = time.perf_counter()
+            slot = table.describe(name, policy, now)
+            table.assess([slot], laws[0])
+            changes[key].append((time.perf_counter() - start) * 1e6)
+    del table
+    few = max(1, options.hosts // 10)
+    tracemalloc.start()
+    kept = build(few, options.instances, laws, policy, generator)
+    memory = tracemalloc.get_traced_memory()[0] / few * options.hosts / 2**20
+    tracemalloc.stop()
+    del kept
+    if options.json:
+        print(json.dumps({
+            'hosts': options.hosts, 'instances': options.instances,
+            'build_seconds': seconds, 'memory_mib': memory,
+            **{key: statistics.median(values)
+               for key, values in changes.items()}}))
+        return
+    print(f'{options.hosts} hosts of {options.instances} instances: built in '
+          f'{seconds:.2f} s, {memory:.0f} MiB with what callers hold')
+    for key, values in changes.items():
+        print(f'{key:12} median {statistics.median(values):8.0f}  '
+              f'min {min(values):8.0f}  max {max(values):8.0f}')
+
+
+if __name__ == '__main__':
+    main()
