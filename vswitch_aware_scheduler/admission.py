@@ -147,17 +147,20 @@ class LoadTable:
             unit = self._unit_number(weights, profile.typical_packet_bytes)
             unit_numbers.append(unit)
             self._unit[slot, position] = unit
+            unit_key = self._unit_keys[unit]
             self._numbers[slot, position] = (
-                capacity, capacity / self._cells,
-                *sources.mean_and_peak(self._unit_keys[unit]), vm_peak)
+                capacity, sources.step(unit_key, capacity, self._cells),
+                *sources.mean_and_peak(unit_key), vm_peak)
         if added is None:
             entry.sums = [None] * len(limits)
         else:
             entry.sums = [
                 None if one is None
+                or one.step != self._numbers[slot, position, _STEP]
                 else one.plus(added.values(*self._unit_keys[unit]),
                               added.probabilities)
-                for one, unit in zip(entry.sums, unit_numbers)]
+                for position, (one, unit) in enumerate(
+                    zip(entry.sums, unit_numbers))]
 
     def _unit_number(self, weights, packet_bytes):
         key = (tuple(weights), packet_bytes if weights[2] else None)
@@ -415,6 +418,23 @@ class _Sources:
         values = self._values(unit)
         return (float(values @ self._rows[:, 0]),
                 float(np.maximum.reduceat(values, self._starts).sum()))
+
+    def step(self, unit, capacity, cells):
+        """Return the width of a grid cell.
+
+        That of a lattice which every sum is on, where so many cells reach
+        the capacity on one: rates in round numbers are then added exactly.
+        """
+        if self._starts.size:
+            values = self._values(unit)
+            above = values - np.repeat(
+                np.minimum.reduceat(values, self._starts),
+                np.diff(self._starts, append=values.size))
+            if (above == np.rint(above)).all():
+                common = int(np.gcd.reduce(above.astype(np.int64)))
+                if common * cells >= capacity:
+                    return float(common)
+        return capacity / cells
 
     def sum_law(self, unit, capacity, step):
         """Return the GridLaw of all together."""
