@@ -36,7 +36,7 @@ def require_capacity(capacity):
     """
     try:
         value = float(capacity)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = float('nan')
     if not (np.isfinite(value) and value > 0):
         raise exceptions.InvalidModel(
@@ -99,6 +99,10 @@ class AtomLaw:
         return np.where(np.asarray(thresholds) < -tolerance, 1.0,
                         self.overflow + above[first])
 
+    def rounded(self, values):
+        """Return the rates of a source as this law would count them."""
+        return values
+
     def between(self, low, high):
         """Return P(low < sum <= high), high <= capacity."""
         tolerance = TOLERANCE * self.capacity
@@ -137,11 +141,7 @@ class GridLaw:
         law = GridLaw(self.capacity, self.step, self._round_up)
         lowest = values.min()
         law._base = self._base + lowest
-        cells = (values - lowest) / self.step
-        if self._round_up:
-            cells = np.ceil(cells - TOLERANCE)
-        else:
-            cells = np.floor(cells + TOLERANCE)
+        cells = self._cells_above(values, lowest)
         law.overflow = self.overflow
         law.excess = self.excess + self.overflow * (
             lowest + self.step * float(cells @ masses))
@@ -169,6 +169,17 @@ class GridLaw:
             spread = spread[:last + 1]
         law._masses = spread
         return law
+
+    def _cells_above(self, values, lowest):
+        cells = (values - lowest) / self.step
+        if self._round_up:
+            return np.ceil(cells - TOLERANCE)
+        return np.floor(cells + TOLERANCE)
+
+    def rounded(self, values):
+        """Return the rates of a source as :meth:`plus` counts them."""
+        lowest = values.min()
+        return lowest + self.step * self._cells_above(values, lowest)
 
     @classmethod
     def of_sources(cls, capacity, step, values, masses, starts):

@@ -11,6 +11,7 @@ Derivation: reference/model.rst.
 
 import functools
 import math
+import numbers
 
 import numpy as np
 
@@ -41,8 +42,8 @@ class Superposition:
     :param capacity: finite and > 0: kbit/s, or kilo-packets/s for 'packets'
     :param dimension: a key of :data:`model.DIMENSIONS`, or three weights >= 0
         of (egress_kbps, ingress_kbps, kpps)
-    :param cells: size of the grid; None for one that suits the number of
-        models
+    :param cells: size of the grid, a whole number > 0; None for one that
+        suits the number of models
     :raises InvalidModel: when an argument is not as above, or the dimension
         is 'packets' and a model's packets are not known
     """
@@ -52,8 +53,8 @@ class Superposition:
         self.models = tuple(models)
         self.capacity = sum_law.require_capacity(capacity)
         self.dimension = dimension
-        self._cells = cells or min(_MOST_CELLS, max(
-            _LEAST_CELLS, _CELLS_PER_SOURCE * len(self.models)))
+        self._stated_cells = cells
+        self._cells = _require_cells(cells, len(self.models))
         self._weights = _weights_of(dimension)
         for position, one in enumerate(self.models):
             self._require_model(one, position)
@@ -159,7 +160,8 @@ class Superposition:
         """
         if self.mean == 0:
             return 0.0
-        return _probability(self._laws[0].excess / self.mean)
+        # Of rates rounded up more may be lost than there is.
+        return _probability(min(self._laws[0].excess / self.mean, 1.0))
 
     def overload_probability_with(self, candidate):
         """Return P(sum + candidate > capacity) without building a new law.
@@ -177,7 +179,7 @@ class Superposition:
     def with_model(self, candidate):
         """Return the Superposition that has ``candidate`` as well."""
         return Superposition(self.models + (candidate,), self.capacity,
-                             self.dimension)
+                             self.dimension, self._stated_cells)
 
     def without(self, position):
         """Return the Superposition that lacks the model at ``position``.
@@ -186,7 +188,8 @@ class Superposition:
         """
         models = list(self.models)
         del models[position]
-        return Superposition(models, self.capacity, self.dimension)
+        return Superposition(models, self.capacity, self.dimension,
+                             self._stated_cells)
 
     def episodes_per_second(self):
         """Return how often the sum rises from within to above the capacity.
@@ -213,11 +216,15 @@ class Superposition:
 
     def _crossings(self, i, others):
         one = self.models[i]
-        rates = one.rates @ self._weights
-        leave = one.stationary / one.sojourn_seconds
-        for s in np.flatnonzero(one.stationary > 0):
-            for t in np.flatnonzero((rates > rates[s]) & (one.jump[s] > 0)):
-                yield float(leave[s] * one.jump[s, t] * others.between(
+        visited = np.flatnonzero(one.stationary > 0)
+        jump = one.jump[np.ix_(visited, visited)]
+        leave = (one.stationary / one.sojourn_seconds)[visited]
+        # Rounded as in the sum, so that what is counted as overload is
+        # entered as often as it is left.
+        rates = others.rounded(one.rates[visited] @ self._weights)
+        for s in range(visited.size):
+            for t in np.flatnonzero((rates > rates[s]) & (jump[s] > 0)):
+                yield float(leave[s] * jump[s, t] * others.between(
                     self.capacity - rates[t], self.capacity - rates[s]))
 
     def mean_episode_seconds(self):
@@ -238,12 +245,22 @@ class Superposition:
         return probability / rate
 
 
+def _require_cells(cells, sources):
+    if cells is None:
+        return min(_MOST_CELLS, max(_LEAST_CELLS,
+                                    _CELLS_PER_SOURCE * sources))
+    if not isinstance(cells, numbers.Integral) or cells <= 0:
+        raise exceptions.InvalidModel(
+            f'number of grid cells is {cells!r}, wanted a whole number > 0')
+    return int(cells)
+
+
 def _weights_of(dimension):
     if isinstance(dimension, str):
         return model.dimension_weights(dimension)
     try:
         weights = np.array(dimension, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         weights = np.zeros(0)
     if weights.shape != (3,) or not np.isfinite(weights).all() \
             or (weights < 0).any():
