@@ -175,6 +175,11 @@ class TransitionCounts:
 
         bins = take('<i2', m).astype(np.int64)
         rows, columns = take('<u2', k), take('<u2', k)
+        outside = np.append(rows, columns).max(initial=0)
+        if outside >= m:
+            raise exceptions.InvalidSeries(
+                f'packed transition counts: a step is from or to bin number '
+                f'{outside}, wanted one below {m}')
         samples = take('<f8', m).astype(float)
         totals = take('<f8', 3 * m).astype(float).reshape(m, 3)
         peaks = take('<f8', 2 * m).astype(float).reshape(m, 2)
@@ -253,9 +258,14 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
     On is a bandwidth of at least ``threshold`` times its 99th percentile;
     the rate while on is the mean of those samples.
 
+    :param threshold: 0..1
     :returns: TrafficModel of two states, or one when all samples are on
     :raises NotEnoughSamples: as :func:`fit_model`
+    :raises InvalidModel: on another threshold
     """
+    if not 0 <= threshold <= 1:
+        raise exceptions.InvalidModel(
+            f'threshold of on is {threshold}, wanted 0..1')
     _require_history(counts, min_samples)
     share = np.cumsum(counts.samples) / counts.total_samples
     p99 = counts.peaks[np.searchsorted(share, 0.99), 0]

@@ -1,0 +1,502 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import math
+import unittest
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import series
+
+PERIOD = 300.0
+
+#: Two-sided normal quantile of the confidence intervals: one comparison in
+#: about 16,000 fails by chance; the seeds are fixed.
+SIGMAS = 4.0
+
+
+def _series(egress, ingress=None, kpps=None, times=None):
+    if times is None:
+        times = PERIOD * np.arange(len(egress))
+    if ingress is None:
+        ingress = np.zeros(len(egress))
+    return series.RateSeries.from_samples('a1b2', PERIOD, times, egress,
+                                          ingress, kpps)
+
+
+def _counted(*args, **kwargs):
+    return estimate.count_transitions(_series(*args, **kwargs))
+
+
+def _rows(least=1):
+    """Return a strategy of samples: (periods later, three rates)."""
+    rate = st.one_of(st.just(0.0), st.floats(0, 1e9),
+                     st.sampled_from([.5, 1.0, 10.0, 1e5]))
+    return st.lists(st.tuples(st.sampled_from([1, 1, 1, 1, 2, 5]), rate,
+                              rate, st.floats(0, 1e7)), min_size=least, max_size=60)
+
+
+def _series_of(rows):
+    table = np.array(rows, dtype=float).reshape(-1, 4)
+    return _series(*table[:, 1:].T, times=PERIOD * np.cumsum(table[:, 0]))
+
+
+def _piece(whole, part):
+    return series.RateSeries(whole.instance_uuid, whole.period_seconds,
+                             whole.times[part], whole.rates[part])
+
+
+def _state_of(fitted, bandwidth):
+    """Return the state of a quantile model that each bandwidth is in."""
+    return np.searchsorted(fitted.rates[:, :2].sum(axis=1),
+                           bandwidth * (1 - 1e-12))
+
+
+class EstimateTestCase(unittest.TestCase):
+
+    def assertSameCounts(self, wanted, seen):
+        for field in dataclasses.fields(wanted):
+            np.testing.assert_allclose(
+                getattr(seen, field.name), getattr(wanted, field.name),
+                rtol=1e-12, err_msg=field.name)
+
+    def assertRefused(self, error, parts, call, *args, **kwargs):
+        with self.assertRaises(error) as caught:
+            call(*args, **kwargs)
+        for part in (*parts, 'wanted'):
+            self.assertIn(part, str(caught.exception))
+
+
+class TestBins(EstimateTestCase):
+
+    def test_bin_zero_is_below_one_and_ten_bins_are_a_decade(self):
+        self.assertEqual(
+            [0, 0, 0, 1, 1, 2, 10, 11, 21, 31],
+            estimate.rate_bin([0, .5, .999, 1, 1.25, 1.26, 9.99, 10, 100,
+                               1000]).tolist())
+
+    def test_bins_grow_with_the_rate_by_26_percent_each(self):
+        rates = np.geomspace(1.0001, 1e9, 20_000)
+        bins = estimate.rate_bin(rates)
+        self.assertTrue((np.diff(bins) >= 0).all())
+        lowest = 10 ** ((bins - 1) / 10)
+        self.assertTrue((lowest <= rates * (1 + 1e-9)).all())
+        self.assertTrue((rates < lowest * 10 ** .1 * (1 + 1e-9)).all())
+
+
+class TestCounting(EstimateTestCase):
+
+    def test_samples_totals_peaks_and_moves_are_what_was_seen(self):
+        counts = _counted([0, 10, 11, 0, 200], [0, 1, 0, 0, 50],
+                          [0, 3, 2, 0, 9])
+        self.assertEqual([0, 11, 24], counts.bins.tolist())
+        self.assertEqual([2, 2, 1], counts.samples.tolist())
+        self.assertEqual([[0, 0, 0], [21, 1, 5], [200, 50, 9]],
+                         counts.totals.tolist())
+        self.assertEqual([[0, 0], [11, 3], [250, 9]],
+                         counts.peaks.tolist())
+        self.assertEqual([[0, 1, 1], [1, 1, 0], [0, 0, 0]],
+                         counts.moves.tolist())
+        self.assertEqual((0, 24), (counts.first_bin, counts.last_bin))
+        self.assertEqual((0.0, 4 * PERIOD),
+                         (counts.first_time, counts.last_time))
+        self.assertEqual(5.0, counts.total_samples)
+
+    def test_a_step_across_a_gap_is_no_transition(self):
+        counts = _counted([5, 500, 5], times=[0, PERIOD, 3 * PERIOD])
+        self.assertEqual([[0, 1], [0, 0]], counts.moves.tolist())
+
+    def test_an_empty_series_is_refused_with_what_was_refused(self):
+        self.assertRefused(
+            exceptions.NotEnoughSamples, ('a1b2', '2 refused', 'one'),
+            _counted, [float('nan'), -1])
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=120)
+    @hypothesis.given(_rows(2), st.lists(st.integers(1, 59), max_size=4))
+    def test_in_pieces_it_is_what_it_is_as_a_whole(self, rows, cuts):
+        whole = _series_of(rows)
+        edges = sorted({0, len(whole), *(
+            cut for cut in cuts if cut < len(whole))})
+        pieces = [estimate.count_transitions(_piece(whole, slice(a, b)))
+                  for a, b in zip(edges, edges[1:])]
+        merged = pieces[0]
+        for piece in pieces[1:]:
+            merged = merged.merged(piece)
+        self.assertSameCounts(estimate.count_transitions(whole), merged)
+        # In another grouping, too: the later ones first.
+        merged = pieces[-1]
+        for piece in pieces[-2::-1]:
+            merged = piece.merged(merged)
+        self.assertSameCounts(estimate.count_transitions(whole), merged)
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=60)
+    @hypothesis.given(_rows())
+    def test_moves_are_as_many_as_samples_that_follow(self, rows):
+        one = _series_of(rows)
+        counts = estimate.count_transitions(one)
+        self.assertEqual(one.follows.sum(), counts.moves.sum())
+        self.assertEqual(len(one), counts.total_samples)
+        np.testing.assert_allclose(counts.totals.sum(axis=0),
+                                   one.rates.sum(axis=0), rtol=1e-12)
+
+
+class TestMerging(EstimateTestCase):
+
+    def test_samples_are_not_counted_twice(self):
+        early = _counted([1, 2], times=[0, PERIOD])
+        for times in ([0, PERIOD], [PERIOD, 2 * PERIOD],
+                      [-PERIOD, 5 * PERIOD]):
+            self.assertRefused(
+                exceptions.InvalidSeries, (str(times[0]), '300.0'),
+                early.merged, _counted([1, 2], times=times))
+
+    def test_another_period_is_refused(self):
+        later = dataclasses.replace(_counted([1], times=[900]),
+                                    period_seconds=60.0)
+        self.assertRefused(exceptions.InvalidSeries,
+                           ('60.0 s', '300.0 s'), _counted([1]).merged,
+                           later)
+
+    def test_a_gap_between_the_two_is_no_transition(self):
+        early = _counted([5, 5], times=[0, PERIOD])
+        for first, moves in ((2.5, 1), (2.51, 0), (9, 0)):
+            merged = early.merged(_counted([500],
+                                           times=[first * PERIOD]))
+            self.assertEqual(moves, merged.moves[0, 1], first)
+
+    def test_neither_of_the_two_is_changed(self):
+        early, late = _counted([5, 7]), _counted([5, 900],
+                                                 times=[600, 900])
+        before = early.to_bytes(), late.to_bytes()
+        early.merged(late)
+        self.assertEqual(before, (early.to_bytes(), late.to_bytes()))
+
+
+class TestAgeing(EstimateTestCase):
+
+    def test_weights_shrink_and_peaks_stay(self):
+        counts = _counted([0, 10, 200, 10], kpps=[0, 1, 2, 1])
+        aged = counts.aged(.25)
+        for name in ('samples', 'totals', 'moves'):
+            np.testing.assert_allclose(getattr(aged, name),
+                                       .25 * getattr(counts, name))
+        np.testing.assert_array_equal(counts.peaks, aged.peaks)
+        self.assertEqual(1.0, aged.total_samples)
+        self.assertSameCounts(counts, counts.aged(1))
+
+    def test_what_is_newer_weighs_more(self):
+        old = _counted([5] * 50)
+        new = _counted([500] * 50, times=15000 + PERIOD * np.arange(50))
+        share = estimate.fit_model(old.aged(.5).merged(new),
+                                   quantiles=(.3, 1.0)).stationary
+        np.testing.assert_allclose(share, [1 / 3, 2 / 3], rtol=1e-12)
+
+    def test_a_factor_is_above_zero_and_at_most_one(self):
+        for factor in (0, -1, 1.001, float('nan'), float('inf')):
+            self.assertRefused(exceptions.InvalidSeries,
+                               ('factor', str(factor), '<= 1'),
+                               _counted([1]).aged, factor)
+
+    def test_a_history_aged_away_is_too_short(self):
+        self.assertRefused(
+            exceptions.NotEnoughSamples, ('12.5', '24'),
+            estimate.fit_model, _counted([5] * 50).aged(.25))
+
+
+class TestBytes(EstimateTestCase):
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=60)
+    @hypothesis.given(_rows(), st.sampled_from([1.0, .7, 1e-3]))
+    def test_counts_survive_packing_with_every_bit(self, rows, factor):
+        counts = estimate.count_transitions(_series_of(rows)).aged(factor)
+        again = estimate.TransitionCounts.from_bytes(counts.to_bytes())
+        for field in dataclasses.fields(counts):
+            np.testing.assert_array_equal(getattr(again, field.name),
+                                          getattr(counts, field.name))
+        self.assertEqual(counts.to_bytes(), again.to_bytes())
+
+    def test_what_was_unpacked_can_be_merged_and_fitted(self):
+        rng = np.random.default_rng(3)
+        early = _counted(rng.lognormal(3, 1, 50))
+        late = _counted(rng.lognormal(3, 1, 50),
+                        times=15000 + PERIOD * np.arange(50))
+        merged = early.merged(late)
+        again = estimate.TransitionCounts.from_bytes(
+            early.to_bytes()).merged(
+                estimate.TransitionCounts.from_bytes(late.to_bytes()))
+        self.assertSameCounts(merged, again)
+        self.assertEqual(estimate.fit_model(merged),
+                         estimate.fit_model(again))
+
+    def test_bytes_of_another_kind_are_refused(self):
+        data = _counted([5, 50, 5]).to_bytes()
+        for bad in (b'', b'x', b'\x02' + data[1:], data[:-1], data + b'0',
+                    data[:20]):
+            with self.subTest(size=len(bad)):
+                self.assertRefused(
+                    exceptions.InvalidSeries, ('packed',),
+                    estimate.TransitionCounts.from_bytes, bad)
+
+    def test_bytes_that_point_outside_are_refused(self):
+        data = bytearray(_counted([5, 50, 5]).to_bytes())
+        # Behind the header and two bins: the row of the first move.
+        at = estimate._HEADER.size + 2 * 2
+        self.assertEqual(0, int.from_bytes(data[at:at + 2], 'little'))
+        data[at:at + 2] = (77).to_bytes(2, 'little')
+        self.assertRefused(exceptions.InvalidSeries, ('packed', '77'),
+                           estimate.TransitionCounts.from_bytes,
+                           bytes(data))
+
+
+class TestFit(EstimateTestCase):
+
+    def test_too_short_a_history_is_refused_with_both_numbers(self):
+        self.assertRefused(exceptions.NotEnoughSamples, ('23', '24'),
+                           estimate.fit_model, _counted([5] * 23))
+        self.assertEqual(1, estimate.fit_model(
+            _counted([5] * 24)).stationary.size)
+        self.assertRefused(exceptions.NotEnoughSamples, ('50', '51'),
+                           estimate.fit_model, _counted([5] * 50),
+                           min_samples=51)
+
+    def test_a_history_without_traffic_is_refused(self):
+        for fit in (estimate.fit_model, estimate.fit_on_off):
+            self.assertRefused(exceptions.NotEnoughSamples,
+                               ('no traffic', '50'), fit,
+                               _counted([0.0] * 50))
+
+    def test_a_steady_rate_is_a_constant(self):
+        one = estimate.fit_model(_counted([5] * 30, [7] * 30, [2] * 30))
+        np.testing.assert_allclose(one.rates, [[5, 7, 2]], rtol=1e-14)
+        self.assertEqual([[0]], one.jump.tolist())
+
+    def test_quantiles_have_to_increase_to_one(self):
+        for quantiles in ((), (.5,), (.5, .5, 1), (.9, .5, 1), (0, 1),
+                          (-1, 1), (.5, 1.5), [[1.0]]):
+            with self.subTest(quantiles=quantiles):
+                self.assertRefused(
+                    exceptions.InvalidModel, ('quantiles',),
+                    estimate.fit_model, _counted([5] * 50),
+                    quantiles=quantiles)
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
+    @hypothesis.given(_rows(1), st.sampled_from([
+        estimate.LEVEL_QUANTILES, (.5, 1.0), (1.0,), (.1, .2, .3, 1.0)]))
+    def test_it_never_understates(self, rows, quantiles):
+        one = _series_of(rows)
+        hypothesis.assume(one.rates[:, :2].any())
+        counts = estimate.count_transitions(one)
+        fitted = estimate.fit_model(counts, quantiles, min_samples=1)
+        bandwidth = one.rates[:, 0] + one.rates[:, 1]
+        rates = fitted.rates[:, 0] + fitted.rates[:, 1]
+        # Sample by sample, in bandwidth and in packets.
+        self.assertLessEqual(len(rates), len(quantiles))
+        self.assertTrue((np.diff(rates) > 0).all())
+        state = _state_of(fitted, bandwidth)
+        self.assertLess(state.max(), len(rates))
+        self.assertTrue((one.rates[:, 2] <= fitted.rates[state, 2]).all())
+        # The law is the share of samples, exactly.
+        np.testing.assert_allclose(
+            fitted.stationary,
+            np.bincount(state, minlength=len(rates)) / len(one), rtol=1e-12)
+        # Every state is at the height of something that was seen.
+        for k, rate in enumerate(rates):
+            np.testing.assert_allclose(rate, bandwidth[state == k].max(),
+                                       rtol=1e-12)
+        # So no quantile is below the one that was seen.
+        share = np.cumsum(fitted.stationary)
+        for q in np.linspace(.01, 1, 40):
+            empirical = np.sort(bandwidth)[
+                max(math.ceil(q * len(one) - 1e-9) - 1, 0)]
+            at = min(np.searchsorted(share, q - 1e-9), len(rates) - 1)
+            self.assertGreaterEqual(rates[at] * (1 + 1e-12), empirical)
+        self.assertGreaterEqual(
+            fitted.mean[:2].sum() * (1 + 1e-12), bandwidth.mean())
+
+    def test_the_levels_are_at_the_quantiles_of_the_samples(self):
+        # 1000 samples in bins of their own, decades apart in share.
+        counts = np.array([500, 250, 150, 50, 30, 10, 7, 3])
+        levels = 10.0 ** np.arange(1, 9)
+        bandwidth = np.random.default_rng(2).permutation(
+            np.repeat(levels, counts))
+        fitted = estimate.fit_model(_counted(bandwidth))
+        np.testing.assert_allclose(fitted.rates[:, 0], levels, rtol=1e-12)
+        np.testing.assert_allclose(fitted.stationary, counts / 1000,
+                                   rtol=1e-12)
+
+    def test_directions_keep_the_ratio_of_their_means(self):
+        fitted = estimate.fit_model(_counted([3, 3, 9] * 20, [1, 1, 3] * 20),
+                                    quantiles=(1.0,))
+        np.testing.assert_allclose(fitted.rates, [[9, 3, 0]], rtol=1e-12)
+
+    def test_a_step_up_that_is_never_taken_back_is_connected(self):
+        # The record ends in a state it was never in before.
+        fitted = estimate.fit_model(_counted([5.0] * 60 + [500.0] * 40))
+        np.testing.assert_allclose(fitted.stationary, [.6, .4], rtol=1e-12)
+        self.assertEqual([[0, 1], [1, 0]], fitted.jump.tolist())
+
+    def test_states_that_only_gaps_separate_are_connected(self):
+        times = np.concatenate([PERIOD * np.arange(40),
+                                1e6 + PERIOD * np.arange(40),
+                                2e6 + PERIOD * np.arange(20)])
+        rates = [5.0] * 40 + [500.0] * 40 + [50_000.0] * 20
+        counts = _counted(rates, times=times)
+        self.assertEqual(0, counts.moves.sum() - np.trace(counts.moves))
+        fitted = estimate.fit_model(counts, quantiles=(.4, .8, 1.0))
+        np.testing.assert_allclose(fitted.stationary, [.4, .4, .2],
+                                   rtol=1e-12)
+        self.assertTrue((fitted.jump + np.eye(3) > 0).all())
+
+    def test_no_step_at_all_still_gives_the_observed_law(self):
+        times = 1e6 * np.arange(60)
+        fitted = estimate.fit_model(
+            _counted([5.0, 5.0, 500.0] * 20, times=times))
+        np.testing.assert_allclose(fitted.stationary, [2 / 3, 1 / 3],
+                                   rtol=1e-12)
+
+    def test_jumps_are_the_shares_of_the_steps_that_leave(self):
+        # Around and around: 5, 50, 5, 500; from 5 half go each way. Back at
+        # the start in the end, so that every state is left as it is entered.
+        fitted = estimate.fit_model(
+            _counted([5.0, 50.0, 5.0, 500.0] * 20 + [5.0]),
+            quantiles=(.5, .75, 1.0))
+        np.testing.assert_allclose(
+            fitted.jump, [[0, .5, .5], [1, 0, 0], [1, 0, 0]], rtol=1e-12)
+
+    def test_sojourn_times_are_the_mean_runs_of_a_closed_record(self):
+        # A record that returns to its start: runs of 3 and of 1 periods.
+        # Its first and last samples belong to one run, as in a ring.
+        cycle = [5.0] * 3 + [500.0]
+        fitted = estimate.fit_model(
+            _counted(cycle * 30 + [5.0]), quantiles=(.75, 1.0))
+        # 120 steps, 60 of which leave: a visit takes two steps on average,
+        # shared as the law (91, 30 of 121).
+        np.testing.assert_allclose(fitted.stationary, [91 / 121, 30 / 121])
+        np.testing.assert_allclose(
+            fitted.sojourn_seconds,
+            [2 * 2 * PERIOD * 91 / 121, 2 * 2 * PERIOD * 30 / 121],
+            rtol=1e-12)
+
+
+class TestRecovery(EstimateTestCase):
+
+    RATES = np.array([5.0, 80.0, 900.0, 20_000.0])
+    JUMP = np.array([[0, .7, .2, .1],
+                     [.5, 0, .4, .1],
+                     [.3, .3, 0, .4],
+                     [.6, .2, .2, 0]])
+    #: Mean run of each state, in periods, geometric.
+    RUNS = np.array([20.0, 6.0, 4.0, 3.0])
+
+    def _path(self, visits, seed):
+        rng = np.random.default_rng(seed)
+        cumulated = self.JUMP.cumsum(axis=1)
+        states = np.zeros(visits, dtype=int)
+        for k, draw in enumerate(rng.random(visits - 1)):
+            states[k + 1] = np.searchsorted(cumulated[states[k]], draw)
+        return states, rng.geometric(1 / self.RUNS[states])
+
+    def _fit(self, states, runs):
+        samples = np.repeat(self.RATES[states], runs)
+        share = np.bincount(np.repeat(states, runs), minlength=4
+                            ) / len(samples)
+        quantiles = np.append(np.cumsum(share)[:3] - 1e-9, 1.0)
+        return estimate.fit_model(_counted(samples), quantiles=quantiles)
+
+    def test_a_simulated_chain_is_found_again(self):
+        visits = 40_000
+        states, runs = self._path(visits, 71)
+        fitted = self._fit(states, runs)
+        np.testing.assert_allclose(fitted.rates[:, 0], self.RATES)
+        often = np.bincount(states, minlength=4)
+        # Binomial intervals of each jump, normal ones of each mean run. The
+        # sojourn times share one scale, so each varies with all of them:
+        # the relative errors add.
+        error = np.sqrt(self.JUMP * (1 - self.JUMP) / often[:, None])
+        self.assertTrue((abs(fitted.jump - self.JUMP)
+                         <= SIGMAS * error + 1e-12).all())
+        relative = np.sqrt((1 - 1 / self.RUNS) / often)
+        self.assertTrue((abs(fitted.sojourn_seconds / PERIOD / self.RUNS - 1)
+                         <= SIGMAS * relative * 1.5).all(),
+                        fitted.sojourn_seconds / PERIOD)
+        truth = model.TrafficModel(fitted.rates, self.JUMP,
+                                   self.RUNS * PERIOD).stationary
+        np.testing.assert_allclose(fitted.stationary, truth, rtol=.06)
+
+    def test_gaps_do_not_distort_the_jumps(self):
+        states, runs = self._path(20_000, 72)
+        samples = np.repeat(self.RATES[states], runs)
+        keep = np.random.default_rng(73).random(len(samples)) > .1
+        counts = _counted(samples[keep],
+                          times=PERIOD * np.flatnonzero(keep))
+        quantiles = np.append(
+            np.cumsum(counts.samples)[:3] / counts.total_samples - 1e-9, 1.0)
+        fitted = estimate.fit_model(counts, quantiles=quantiles)
+        # 81 % of the steps are still seen, all alike.
+        often = .81 * np.bincount(states, minlength=4)
+        error = np.sqrt(self.JUMP * (1 - self.JUMP) / often[:, None])
+        self.assertTrue((abs(fitted.jump - self.JUMP)
+                         <= SIGMAS * error + 1e-12).all())
+
+    def test_an_on_off_source_is_found_again(self):
+        rng = np.random.default_rng(74)
+        visits, on, off = 20_000, 4.0, 12.0
+        runs = np.stack([rng.geometric(1 / off, visits),
+                         rng.geometric(1 / on, visits)], axis=1)
+        samples = np.repeat(np.tile([0.0, 700.0], visits), runs.ravel())
+        fitted = estimate.fit_on_off(_counted(samples))
+        np.testing.assert_allclose(fitted.rates[:, 0], [0, 700.0])
+        for seen, mean in zip(fitted.sojourn_seconds / PERIOD, (off, on)):
+            error = math.sqrt((1 - 1 / mean) / visits)
+            self.assertLess(abs(seen / mean - 1), SIGMAS * error * 1.5)
+
+
+class TestFitOnOff(EstimateTestCase):
+
+    def test_on_carries_the_mean_of_its_samples_and_off_nothing(self):
+        fitted = estimate.fit_on_off(
+            _counted([1.0] * 50 + [100.0, 200.0] * 25))
+        np.testing.assert_allclose(fitted.rates, [[0, 0, 0], [150, 0, 0]])
+        np.testing.assert_allclose(fitted.stationary, [.5, .5])
+
+    def test_on_is_a_share_of_the_99th_percentile(self):
+        # One sample of a million in 200 is above the 99th percentile: the
+        # threshold is a tenth of 1000.
+        rates = [50.0] * 50 + [150.0] * 50 + [1000.0] * 99 + [1e6]
+        fitted = estimate.fit_on_off(_counted(rates))
+        np.testing.assert_allclose(fitted.stationary, [.25, .75])
+        fitted = estimate.fit_on_off(_counted(rates), threshold=.2)
+        np.testing.assert_allclose(fitted.stationary, [.5, .5])
+        fitted = estimate.fit_on_off(_counted(rates), threshold=.01)
+        np.testing.assert_allclose(fitted.stationary, [1.0])
+
+    def test_always_on_is_a_constant(self):
+        fitted = estimate.fit_on_off(_counted([90.0, 110.0] * 20))
+        np.testing.assert_allclose(fitted.rates, [[100, 0, 0]])
+
+    def test_traffic_in_less_than_a_hundredth_of_the_time_is_on(self):
+        fitted = estimate.fit_on_off(_counted([0.0] * 999 + [7.0]))
+        np.testing.assert_allclose(fitted.rates[:, 0], [0, 7.0])
+        np.testing.assert_allclose(fitted.stationary, [.999, .001])
+
+    def test_its_mean_is_that_of_the_samples_that_are_on(self):
+        rng = np.random.default_rng(4)
+        rates = np.where(rng.random(500) < .3, rng.uniform(50, 100, 500), 0)
+        fitted = estimate.fit_on_off(_counted(rates))
+        np.testing.assert_allclose(fitted.mean[0], rates.mean(), rtol=1e-12)
+
+    def test_a_threshold_is_a_share(self):
+        for threshold in (-.1, 1.1, float('nan')):
+            self.assertRefused(exceptions.InvalidModel,
+                               ('threshold', str(threshold)),
+                               estimate.fit_on_off, _counted([5.0] * 50),
+                               threshold)
+
+    def test_too_short_a_history_is_refused(self):
+        self.assertRefused(exceptions.NotEnoughSamples, ('23', '24'),
+                           estimate.fit_on_off, _counted([5] * 23))
