@@ -254,9 +254,7 @@ class LoadTable:
         rules = self._rules[slots]                  # (h, _RULES)
         units = self._unit[slots]                   # (h, l)
         values = np.array([law.values(*key) for key in self._unit_keys]
-                          ).reshape(len(self._unit_keys), -1)
-        if not values.size:
-            values = np.zeros((1, law.probabilities.size))
+                          or [np.zeros(law.probabilities.size)])
         means = values @ law.probabilities
         peaks = values.max(axis=1)
         capacity, mean, peak, vm_peak = (
@@ -286,8 +284,10 @@ class LoadTable:
             excess[where, limit] = np.maximum(above, 0.0) @ law.probabilities
         # The union bound: never less than the risk of any limit at once.
         overload = np.minimum(probability.sum(axis=1), 1.0)
-        loss = np.divide(excess, mean_with, out=np.zeros(full.shape),
-                         where=excess > 0)
+        # What is more than a float can hold is lost as good as entirely.
+        finite = np.isfinite(mean_with)
+        loss = np.divide(excess, mean_with, out=np.where(finite, 0.0, 1.0),
+                         where=finite & (excess > 0))
         loss = np.minimum(loss.sum(axis=1), 1.0)
         average = rules[:, _AVERAGE] > 0
         too_much = (mean_with > capacity * slack).any(axis=1)
@@ -430,7 +430,8 @@ class _Sources:
             above = values - np.repeat(
                 np.minimum.reduceat(values, self._starts),
                 np.diff(self._starts, append=values.size))
-            if (above == np.rint(above)).all():
+            if above.max() < 2.0 ** 53 and (
+                    above == np.rint(above)).all():
                 common = int(np.gcd.reduce(above.astype(np.int64)))
                 if common * cells >= capacity:
                     return float(common)

@@ -1,0 +1,725 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import fractions
+import math
+import unittest
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+
+from tests.unit.traffic import exact
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import superposition
+from vswitch_aware_scheduler.vswitch import profile
+
+F = fractions.Fraction
+
+
+def _profile(saturation_kbps=1000.0, **stated):
+    return profile.SwitchProfile(name='own', saturation_kbps=saturation_kbps,
+                                 **stated)
+
+
+def _policy(policy=admission.PROBABILITY, limit=.01, pass_unknown=True,
+            **stated):
+    return admission.HostPolicy(_profile(**stated), policy, limit,
+                                pass_unknown)
+
+
+def _on_off(kbps, share=F(1, 10), ingress=0.0, kpps=0.0):
+    return model.TrafficModel.on_off(
+        kbps, ingress, kpps, on_seconds=float(share),
+        off_seconds=float(1 - F(share)))
+
+
+def _named(laws):
+    return {f'vm-{i}': law for i, law in enumerate(laws)}
+
+
+def _random_models(rng, count, largest=200.0, packets=True):
+    """Return models of any rates, in both directions and packets."""
+    models = []
+    for _ in range(count):
+        n = int(rng.integers(1, 5))
+        rates = rng.uniform(0, largest, (n, 3))
+        rates[:, 2] *= .05 * packets
+        jump = rng.random((n, n)) * (1 - np.eye(n))
+        if n > 1:
+            jump /= jump.sum(axis=1, keepdims=True)
+        models.append(model.TrafficModel(rates, jump, rng.uniform(1, 9, n)))
+    return models
+
+
+class AdmissionTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.table = admission.LoadTable()
+
+    def one(self, policy, residents=(), candidate=None, exclude=None,
+            table=None):
+        """Return the Assessment of one host."""
+        table = self.table if table is None else table
+        if not isinstance(residents, dict):
+            residents = _named(one.law for one in residents)
+        slot = table.describe('host', policy, residents)
+        candidate = candidate or model.TrafficModel.constant()
+        return table.assess([slot], candidate.law, exclude)
+
+
+class TestHostPolicy(unittest.TestCase):
+
+    def test_what_is_not_a_policy_or_a_probability_is_refused(self):
+        for parts, kwargs in (
+                (("'sometimes'", 'average', 'probability'),
+                 {'policy': 'sometimes'}),
+                (('-0.1', '0..1'), {'overload_probability': -.1}),
+                (('1.1', '0..1'), {'overload_probability': 1.1}),
+                (('nan', '0..1'), {'overload_probability': float('nan')})):
+            with self.assertRaises(exceptions.InvalidOverride) as caught:
+                admission.HostPolicy(None, **kwargs)
+            for part in (*parts, 'wanted'):
+                self.assertIn(part, str(caught.exception))
+
+
+class TestProbability(AdmissionTestCase):
+
+    def assertBound(self, exact_probability, seen, slack=.1):
+        """Want an upper bound that is near."""
+        self.assertGreaterEqual(seen, exact_probability * (1 - 1e-9))
+        self.assertLessEqual(seen, exact_probability * (1 + slack) + 1e-15)
+
+    def test_like_instances_are_binomial(self):
+        for count, capacity in ((3, 2500.0), (20, 6000.0), (50, 12_000.0)):
+            assessment = self.one(
+                _policy(saturation_kbps=capacity),
+                [_on_off(1000)] * (count - 1), _on_off(1000))
+            wanted = float(exact.binomial_tail(
+                count, F(1, 10), math.floor(capacity / 1000)))
+            self.assertBound(wanted, assessment.overload_probability[0],
+                             1e-9)
+
+    def test_it_is_never_below_the_overlay_and_near_to_it(self):
+        rng = np.random.default_rng(81)
+        often = 0
+        for _ in range(30):
+            models = _random_models(rng, int(rng.integers(1, 30)))
+            candidate = _random_models(rng, 1)[0]
+            everyone = models + [candidate]
+            mean = sum(one.mean[:2].sum() for one in everyone)
+            capacity = float(mean * rng.uniform(1.0, 1.6))
+            assessment = self.one(_policy(saturation_kbps=capacity), models,
+                                  candidate)
+            overlay = superposition.Superposition(everyone, capacity)
+            # Each resident counts at most a cell too much.
+            near = superposition.Superposition(
+                everyone, capacity * (1 - (len(models) + 1) / 512))
+            low, high = overlay.bounds()[0], near.bounds()[1]
+            for at_least, seen, at_most in (
+                    (low, assessment.overload_probability[0], high),
+                    (.999 * overlay.loss_fraction(),
+                     assessment.loss_fraction[0],
+                     near.loss_fraction() + len(everyone) / 512)):
+                self.assertGreaterEqual(seen, at_least * (1 - 1e-9))
+                self.assertLessEqual(seen, at_most * (1 + 1e-9))
+            often += low > 1e-3
+        self.assertGreater(often, 10)
+
+    def test_the_grid_comes_nearer_with_more_cells(self):
+        rng = np.random.default_rng(82)
+        models = _random_models(rng, 20)
+        candidate = _random_models(rng, 1)[0]
+        capacity = 1.2 * sum(one.mean[:2].sum() for one in models)
+        low, high = superposition.Superposition(
+            models + [candidate], capacity).bounds()
+        previous = 1.0
+        for cells in (64, 256, 1024, 16384):
+            seen = self.one(_policy(saturation_kbps=capacity), models,
+                            candidate, table=admission.LoadTable(cells)
+                            ).overload_probability[0]
+            self.assertGreaterEqual(seen, low)
+            self.assertLess(seen, previous)
+            previous = seen
+        self.assertLess(previous, high * 1.01)
+
+    def test_loss_of_like_instances_is_the_binomial_excess(self):
+        n, fit, p = 20, 4, F(1, 10)
+        assessment = self.one(_policy(saturation_kbps=4000.0),
+                              [_on_off(1000)] * (n - 1), _on_off(1000))
+        excess = sum(math.comb(n, k) * p ** k * (1 - p) ** (n - k)
+                     * (k - fit) for k in range(fit + 1, n + 1))
+        self.assertAlmostEqual(float(excess / (n * p)),
+                               assessment.loss_fraction[0], delta=1e-12)
+
+    def test_where_all_peaks_fit_there_is_no_overload(self):
+        assessment = self.one(_policy(saturation_kbps=.3),
+                              [_on_off(.1, F(1, 2))] * 2,
+                              _on_off(.1, F(1, 2)))
+        self.assertEqual(0.0, assessment.overload_probability[0])
+        self.assertEqual(0.0, assessment.loss_fraction[0])
+        self.assertTrue(assessment.admitted[0])
+
+    def test_a_limit_of_zero_books_the_peak_of_everyone(self):
+        for count, admitted in ((9, True), (10, False)):
+            assessment = self.one(_policy(limit=0.0), [_on_off(100)] * count,
+                                  _on_off(100))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+
+    def test_a_limit_of_one_admits_whatever_is_not_too_large(self):
+        assessment = self.one(_policy(limit=1.0), [_on_off(900, F(9, 10))]
+                              * 30, _on_off(900))
+        self.assertEqual(1.0, round(assessment.overload_probability[0], 6))
+        self.assertTrue(assessment.admitted[0])
+
+    def test_a_probability_equal_to_the_limit_is_admitted(self):
+        # Three at once: a tenth to the third.
+        three = [_on_off(1000)] * 2
+        for limit, admitted in ((.001, True), (.001 * (1 - 1e-6), False),
+                                (.1 ** 3, True), (.1 * .1 * .1, True)):
+            assessment = self.one(
+                _policy(limit=limit, saturation_kbps=2500.0), three,
+                _on_off(1000))
+            self.assertEqual([admitted], assessment.admitted.tolist(), limit)
+
+    def test_an_instance_as_large_as_the_capacity_fits_an_empty_host(self):
+        for capacity in (.3, 1000.0, 1e9 / 3):
+            candidate = _on_off(capacity, F(1, 2))
+            assessment = self.one(_policy(saturation_kbps=capacity), (),
+                                  candidate)
+            self.assertTrue(assessment.admitted[0])
+            # And beside one that is silent most of the time.
+            assessment = self.one(
+                _policy(saturation_kbps=capacity, limit=.06),
+                [_on_off(capacity / 4)], candidate)
+            self.assertAlmostEqual(.05, assessment.overload_probability[0])
+            self.assertTrue(assessment.admitted[0])
+
+    def test_constants_above_the_capacity_overload_for_ever(self):
+        assessment = self.one(
+            _policy(), [model.TrafficModel.constant(600)] * 3,
+            model.TrafficModel.constant(200))
+        self.assertEqual(1.0, assessment.overload_probability[0])
+        self.assertAlmostEqual(.5, assessment.loss_fraction[0], 12)
+        self.assertAlmostEqual(2.0, assessment.utilisation[0], 12)
+
+    def test_small_tails_are_not_lost(self):
+        # 12 of 12 at 1/128 each.
+        assessment = self.one(
+            _policy(saturation_kbps=1150.0), [_on_off(100, F(1, 128))] * 11,
+            _on_off(100, F(1, 128)))
+        self.assertAlmostEqual(
+            1.0, assessment.overload_probability[0] * 128.0 ** 12, 9)
+
+
+class TestSeveralLimits(AdmissionTestCase):
+
+    STATED = {'saturation_kbps': 900.0, 'line_rate_kbps': 500.0,
+              'packet_rate_kpps': 45.0}
+
+    def _joint(self, models, capacities):
+        """Return P(any limit is exceeded), by enumeration."""
+        masses = np.ones(1)
+        sums = np.zeros((1, 3))
+        for one in models:
+            masses = np.multiply.outer(masses, one.stationary).ravel()
+            sums = (sums[:, None, :] + one.rates[None]).reshape(-1, 3)
+        above = np.zeros(len(sums), dtype=bool)
+        for weights, capacity in capacities:
+            above |= sums @ np.array(weights) > capacity
+        return masses[above].sum()
+
+    def test_the_sum_of_all_is_a_bound_of_the_joint_risk(self):
+        rng = np.random.default_rng(83)
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='many', **self.STATED))
+        capacities = [(limit.weights, limit.capacity)
+                      for limit in policy.profile.limits()]
+        self.assertEqual(4, len(capacities))
+        for _ in range(20):
+            models = _random_models(rng, 7, largest=130.0)
+            assessment = self.one(policy, models[1:], models[0])
+            joint = self._joint(models, capacities)
+            single = [self._joint(models, [one]) for one in capacities]
+            self.assertGreaterEqual(assessment.overload_probability[0],
+                                    min(joint, 1.0) * (1 - 1e-9))
+            self.assertGreaterEqual(
+                assessment.overload_probability[0],
+                min(sum(single), 1.0) * (1 - 1e-9))
+            self.assertLessEqual(assessment.overload_probability[0], 1.0)
+
+    def test_it_is_the_sum_of_the_single_ones(self):
+        # Bandwidth 3 at once of 3, egress likewise: 0.001 each.
+        one = _on_off(1000)
+        assessment = self.one(
+            _policy(saturation_kbps=2500.0, line_rate_kbps=2600.0),
+            [one] * 2, one)
+        self.assertAlmostEqual(.002, assessment.overload_probability[0], 14)
+
+    def test_a_sum_above_one_is_one(self):
+        one = model.TrafficModel.constant(900, 900)
+        assessment = self.one(
+            _policy(saturation_kbps=1000.0, line_rate_kbps=950.0,
+                    ), [one] * 2, one)
+        self.assertEqual(1.0, assessment.overload_probability[0])
+        self.assertLessEqual(assessment.loss_fraction[0], 1.0)
+
+    def test_every_limit_has_its_own_direction(self):
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='line', line_rate_kbps=1500.0))
+        for rates, admitted in (((1000, 0), False), ((0, 1000), True)):
+            assessment = self.one(
+                policy, [_on_off(1000, F(1, 2))],
+                _on_off(rates[0], F(1, 2), rates[1]))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+
+    def test_unknown_packets_count_at_the_typical_size(self):
+        # 3 Mbit/s in packets of 500 bytes are 0.75 kpps.
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='packets', packet_rate_kpps=2.0,
+            typical_packet_bytes=500.0), overload_probability=0.0)
+        for count, admitted in ((1, True), (2, False)):
+            assessment = self.one(policy, [_on_off(3000)] * count,
+                                  _on_off(3000))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+        known = _on_off(3000, kpps=.5)
+        self.assertTrue(self.one(policy, [known] * 3, known).admitted[0])
+        self.assertFalse(self.one(policy, [known] * 4, known).admitted[0])
+        mixed = self.one(policy, [known] * 2, _on_off(3000))
+        self.assertTrue(mixed.admitted[0])
+        self.assertFalse(self.one(policy, [known] * 3,
+                                  _on_off(3000)).admitted[0])
+
+    def test_hosts_with_other_packet_sizes_count_apart(self):
+        laws = _named([_on_off(3000).law])
+        slots = [self.table.describe(f'host-{size}', admission.HostPolicy(
+            profile.SwitchProfile(name='p', packet_rate_kpps=1.0,
+                                  typical_packet_bytes=size),
+            overload_probability=0.0), laws) for size in (500.0, 1500.0)]
+        # 0.75 kpps each of two do not fit, 0.25 kpps do.
+        self.assertEqual([False, True], self.table.assess(
+            slots, _on_off(3000).law).admitted.tolist())
+
+
+class TestAverage(AdmissionTestCase):
+
+    def test_averages_fill_a_host_up_to_saturation(self):
+        # Figure 9: ten of a mean of 100 on 1000, whatever their peaks.
+        for count, admitted in ((9, True), (10, False)):
+            assessment = self.one(_policy(admission.AVERAGE, limit=0.0),
+                                  [_on_off(1000)] * count, _on_off(1000))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+
+    def test_a_sum_of_averages_equal_to_saturation_is_admitted(self):
+        for kbps, capacity in ((.1, .3), (.7, 2.1), (1e9 / 3, 1e9)):
+            one = model.TrafficModel.constant(kbps)
+            policy = _policy(admission.AVERAGE, saturation_kbps=capacity)
+            self.assertTrue(self.one(policy, [one] * 2, one).admitted[0])
+            self.assertFalse(self.one(policy, [one] * 3, one).admitted[0])
+
+    def test_every_limit_has_to_hold_the_averages(self):
+        policy = _policy(admission.AVERAGE, saturation_kbps=1000.0,
+                         line_rate_kbps=100.0)
+        for egress, ingress, admitted in ((60, 0, False), (0, 60, True)):
+            assessment = self.one(
+                policy, [model.TrafficModel.constant(60, 10)],
+                model.TrafficModel.constant(egress, ingress))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+
+    def test_the_probability_is_told_but_does_not_decide(self):
+        assessment = self.one(_policy(admission.AVERAGE, limit=0.0),
+                              [_on_off(1000)], _on_off(1000))
+        self.assertAlmostEqual(.01, assessment.overload_probability[0])
+        self.assertTrue(assessment.admitted[0])
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
+    @hypothesis.given(
+        st.lists(st.tuples(st.integers(1, 400), st.integers(1, 9)),
+                 max_size=12), st.tuples(st.integers(1, 400),
+                                         st.integers(1, 9)),
+        st.integers(1, 2000), st.one_of(st.none(), st.integers(1, 500)),
+        st.one_of(st.none(), st.integers(0, 12)))
+    def test_it_is_figure_9_line_by_line(self, rows, row, saturation, peak,
+                                         tunnels):
+        policy = _policy(admission.AVERAGE, saturation_kbps=saturation,
+                         vm_peak_kbps=peak, max_tunnels=tunnels)
+        models = [_on_off(kbps, F(tenths, 10)) for kbps, tenths in rows]
+        assessment = self.one(policy, models, _on_off(
+            row[0], F(row[1], 10)), table=admission.LoadTable())
+        peak_fits = row[0] <= min(saturation, peak or saturation)
+        tunnel_left = tunnels is None or len(rows) + 1 <= tunnels
+        total = sum(F(kbps * tenths, 10) for kbps, tenths in rows + [row])
+        self.assertEqual([peak_fits and tunnel_left and total <= saturation],
+                         assessment.admitted.tolist())
+
+
+class TestHardLimits(AdmissionTestCase):
+
+    def test_the_peak_of_one_instance_is_checked_under_both_policies(self):
+        for policy in (admission.AVERAGE, admission.PROBABILITY):
+            for kbps, reason in ((400, admission.ADMITTED),
+                                 (401, admission.PEAK)):
+                assessment = self.one(
+                    _policy(policy, limit=1.0, vm_peak_kbps=400.0), (),
+                    _on_off(kbps, F(1, 1000)))
+                self.assertEqual([reason], assessment.reason.tolist())
+
+    def test_no_peak_is_above_what_all_together_may_have(self):
+        for kbps, reason in ((1000, admission.ADMITTED),
+                             (1001, admission.PEAK)):
+            assessment = self.one(_policy(limit=1.0), (),
+                                  _on_off(kbps, F(1, 10 ** 6)))
+            self.assertEqual([reason], assessment.reason.tolist())
+
+    def test_a_peak_alone_is_a_limit_without_saturation(self):
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='peak', vm_peak_kbps=400.0))
+        for kbps, admitted in ((400, True), (401, False)):
+            assessment = self.one(policy, [_on_off(1e6)] * 5, _on_off(kbps))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+            self.assertEqual(0.0, assessment.overload_probability[0])
+            self.assertEqual(0.0, assessment.utilisation[0])
+
+    def test_instances_are_counted_with_the_new_one(self):
+        for stated in ({'max_tunnels': 3}, {'max_virtual_functions': 3},
+                       {'max_tunnels': 9, 'max_virtual_functions': 3}):
+            for count, admitted in ((2, True), (3, False)):
+                assessment = self.one(_policy(**stated),
+                                      [_on_off(1)] * count, _on_off(1))
+                self.assertEqual([admitted], assessment.admitted.tolist())
+
+    def test_the_first_check_that_fails_is_the_reason(self):
+        # Too many, too large, too much: in this order.
+        stated = {'max_tunnels': 1, 'vm_peak_kbps': 500.0}
+        many, few = [_on_off(400, F(9, 10))] * 4, ()
+        for residents, kbps, reason in (
+                (many, 600, admission.TOO_MANY),
+                (many[:1], 600, admission.TOO_MANY),
+                (few, 600, admission.PEAK), (few, 500, admission.ADMITTED)):
+            self.assertEqual([reason], self.one(
+                _policy(**stated), residents, _on_off(kbps)).reason.tolist())
+        for policy, reason in ((admission.AVERAGE, admission.MEAN),
+                               (admission.PROBABILITY, admission.OVERLOAD)):
+            self.assertEqual([reason], self.one(
+                _policy(policy), many, _on_off(400)).reason.tolist())
+
+
+class TestUnknownHosts(AdmissionTestCase):
+
+    def test_they_pass_or_are_refused_as_the_operator_wants(self):
+        for pass_unknown in (True, False):
+            table = admission.LoadTable()
+            assessment = self.one(
+                admission.HostPolicy(None, pass_unknown=pass_unknown),
+                [_on_off(5)], _on_off(1e9), table=table)
+            self.assertEqual([pass_unknown], assessment.admitted.tolist())
+            self.assertEqual([False], assessment.known.tolist())
+            self.assertEqual([0.0], assessment.overload_probability.tolist())
+            self.assertEqual([0.0], assessment.loss_fraction.tolist())
+            self.assertEqual([0.0], assessment.utilisation.tolist())
+
+    def test_beside_known_hosts_each_is_judged_by_its_own(self):
+        slots = [self.table.describe(name, policy, {})
+                 for name, policy in (
+                     ('known', _policy(saturation_kbps=10.0)),
+                     ('unknown', admission.HostPolicy(None)),
+                     ('refused', admission.HostPolicy(
+                         None, pass_unknown=False)))]
+        assessment = self.table.assess(slots, _on_off(50).law)
+        self.assertEqual([False, True, False], assessment.admitted.tolist())
+        self.assertEqual([True, False, False], assessment.known.tolist())
+
+    def test_a_switch_that_becomes_known_is_judged(self):
+        for policy, admitted in (
+                (admission.HostPolicy(None), True),
+                (_policy(saturation_kbps=10.0), False),
+                (admission.HostPolicy(None), True)):
+            assessment = self.one(policy, [_on_off(5)], _on_off(50))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+
+
+class TestTable(AdmissionTestCase):
+
+    def test_no_host_at_all_is_an_empty_answer(self):
+        for described in (False, True):
+            if described:
+                self.table.describe('host', _policy(), {})
+            assessment = self.table.assess([], _on_off(5).law)
+            self.assertEqual([], assessment.admitted.tolist())
+
+    def test_hosts_are_known_by_name_and_keep_their_slot(self):
+        slots = {name: self.table.describe(name, _policy(), {})
+                 for name in 'abc'}
+        self.assertEqual(3, len(set(slots.values())))
+        self.assertEqual(3, len(self.table))
+        self.assertIn('a', self.table)
+        self.assertNotIn('d', self.table)
+        self.assertIsNone(self.table.slot('d'))
+        for name, slot in slots.items():
+            self.assertEqual(slot, self.table.slot(name))
+            self.assertEqual(slot, self.table.describe(
+                name, _policy(saturation_kbps=5.0), _named([_on_off(1).law]))
+                )
+
+    def test_answers_are_in_the_order_of_the_slots(self):
+        rng = np.random.default_rng(84)
+        slots = []
+        for i in range(40):
+            models = _random_models(rng, int(rng.integers(0, 12)))
+            slots.append(self.table.describe(f'host-{i}', _policy(
+                saturation_kbps=float(rng.uniform(500, 3000)),
+                **({'line_rate_kbps': 1500.0} if i % 3 else {})),
+                _named(one.law for one in models)))
+        candidate = _random_models(rng, 1)[0].law
+        together = self.table.assess(slots, candidate)
+        order = rng.permutation(40)
+        shuffled = self.table.assess([slots[i] for i in order], candidate)
+        for name in ('reason', 'overload_probability', 'loss_fraction',
+                     'utilisation'):
+            np.testing.assert_array_equal(
+                getattr(together, name)[order], getattr(shuffled, name))
+            np.testing.assert_array_equal(
+                [getattr(self.table.assess([slot], candidate), name)[0]
+                 for slot in slots], getattr(together, name))
+
+    def test_one_instance_more_is_the_host_described_anew(self):
+        rng = np.random.default_rng(85)
+        models = _named(one.law for one in _random_models(rng, 25))
+        candidate = _random_models(rng, 1)[0]
+        policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0,
+                         packet_rate_kpps=120.0)
+        residents = {}
+        for uuid, law in models.items():
+            residents = {**residents, uuid: law}
+            grown = self.one(policy, residents, candidate)
+            anew = self.one(policy, residents, candidate,
+                            table=admission.LoadTable())
+            for name in ('overload_probability', 'loss_fraction',
+                         'utilisation'):
+                np.testing.assert_allclose(
+                    getattr(grown, name), getattr(anew, name), rtol=1e-9,
+                    atol=1e-14)
+            self.assertEqual(anew.reason.tolist(), grown.reason.tolist())
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=40,
+                         suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.given(st.lists(st.tuples(
+        st.integers(0, 2), st.integers(0, 9), st.integers(0, 3)),
+        max_size=25))
+    def test_whatever_comes_and_goes_it_is_the_host_described_anew(
+            self, steps):
+        rng = np.random.default_rng(86)
+        laws = [one.law for one in _random_models(rng, 10)]
+        policies = [_policy(saturation_kbps=700.0), _policy(
+            saturation_kbps=700.0, line_rate_kbps=400.0),
+            admission.HostPolicy(None), _policy(max_tunnels=2)]
+        table = admission.LoadTable(cells=64)
+        hosts = [(policies[0], {}) for _ in range(3)]
+        for host, vm, policy in steps:
+            residents = dict(hosts[host][1])
+            if residents.pop(f'vm-{vm}', None) is None:
+                residents[f'vm-{vm}'] = laws[(vm + policy) % 10]
+            hosts[host] = (policies[policy], residents)
+            table.describe(str(host), *hosts[host])
+            table.assess([table.slot(str(host))], laws[0])
+        anew = admission.LoadTable(cells=64)
+        for table_of in (table, anew):
+            for i, (policy, residents) in enumerate(hosts):
+                table_of.describe(str(i), policy, residents)
+        seen, wanted = (one.assess([one.slot(str(i)) for i in range(3)],
+                                   laws[3]) for one in (table, anew))
+        self.assertEqual(wanted.reason.tolist(), seen.reason.tolist())
+        np.testing.assert_allclose(
+            seen.overload_probability, wanted.overload_probability,
+            rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(seen.loss_fraction, wanted.loss_fraction,
+                                   rtol=1e-9, atol=1e-14)
+
+    def test_the_version_counts_changes_only(self):
+        policy, laws = _policy(), _named([_on_off(5).law])
+        self.assertEqual(0, self.table.version)
+        self.table.describe('host', policy, laws)
+        self.assertEqual(1, self.table.version)
+        # The same again, in an equal mapping of equal laws.
+        self.table.describe('host', policy, _named([_on_off(5).law]))
+        self.table.assess([0], _on_off(5).law)
+        self.assertEqual(1, self.table.version)
+        for change in ((policy, {}), (policy, laws), (_policy(), laws),
+                       (policy, _named([_on_off(6).law])),
+                       (policy, {'other': _on_off(6).law})):
+            before = self.table.version
+            self.table.describe('host', *change)
+            self.assertEqual(before + 1, self.table.version)
+
+    def test_a_law_that_changes_counts_from_then_on(self):
+        policy = _policy(saturation_kbps=1000.0)
+        for kbps, wanted in ((600, .01), (400, 0.0), (900, .01)):
+            assessment = self.one(policy, {'vm': _on_off(kbps).law},
+                                  _on_off(500))
+            self.assertAlmostEqual(
+                wanted, assessment.overload_probability[0], 12)
+
+    def test_it_does_not_watch_the_mapping_it_was_given(self):
+        residents = _named([_on_off(900).law])
+        policy = _policy()
+        self.one(policy, residents)
+        residents['other'] = _on_off(900).law
+        assessment = self.one(policy, residents, _on_off(900))
+        self.assertAlmostEqual(.028, assessment.overload_probability[0], 12)
+
+    def test_hundreds_of_hosts_with_many_limits_fit(self):
+        # Grows over slots, limits and rows of look-up tables.
+        candidate = _on_off(600).law
+        slots = []
+        for i in range(200):
+            stated = {'line_rate_kbps': 1000.0} if i % 2 else {}
+            slots.append(self.table.describe(
+                f'host-{i}', _policy(saturation_kbps=1000.0, **stated),
+                _named([_on_off(600).law] * (i % 3))))
+        assessment = self.table.assess(slots, candidate)
+        for i in range(200):
+            on = 1 + i % 3
+            single = float(exact.binomial_tail(on, F(1, 10), 1))
+            self.assertAlmostEqual(single * (1 + i % 2),
+                                   assessment.overload_probability[i], 12)
+
+    def test_prepared_tables_give_the_same_answers(self):
+        rng = np.random.default_rng(87)
+        models = _named(one.law for one in _random_models(rng, 9))
+        policy = _policy(saturation_kbps=1200.0, line_rate_kbps=900.0)
+        candidate = _random_models(rng, 1)[0]
+        wanted = self.one(policy, models, candidate)
+        other = admission.LoadTable()
+        other.describe('host', policy, models)
+        other.describe('stranger', policy, models)
+        other.prepare('host', self.table)
+        other.prepare('stranger', self.table)
+        seen = self.one(policy, models, candidate, table=other)
+        np.testing.assert_array_equal(wanted.overload_probability,
+                                      seen.overload_probability)
+
+
+class TestExclude(AdmissionTestCase):
+
+    def test_an_instance_that_moves_is_not_counted_twice(self):
+        policy = _policy(saturation_kbps=2500.0, max_tunnels=3)
+        models = _named([_on_off(1000).law] * 3)
+        slots = [self.table.describe('own', policy, models),
+                 self.table.describe('other', policy, {
+                     f'x{uuid}': law for uuid, law in models.items()}),
+                 self.table.describe('free', policy, {})]
+        assessment = self.table.assess(slots, _on_off(1000).law, 'vm-1')
+        self.assertEqual(
+            [admission.ADMITTED, admission.TOO_MANY, admission.ADMITTED],
+            assessment.reason.tolist())
+        self.assertAlmostEqual(.001, assessment.overload_probability[0], 12)
+        # The host itself is as it was.
+        self.assertEqual([admission.TOO_MANY], self.table.assess(
+            slots[:1], _on_off(1000).law).reason.tolist())
+
+    def test_one_that_is_nowhere_changes_nothing(self):
+        policy = _policy(saturation_kbps=2500.0)
+        models = [_on_off(1000)] * 2
+        np.testing.assert_array_equal(
+            self.one(policy, models, _on_off(1000)).overload_probability,
+            self.one(policy, models, _on_off(1000),
+                     'nobody').overload_probability)
+
+    def test_it_is_the_host_without_it_on_every_limit(self):
+        rng = np.random.default_rng(88)
+        policy = _policy(saturation_kbps=900.0, line_rate_kbps=600.0,
+                         packet_rate_kpps=40.0)
+        models = _named(one.law for one in _random_models(rng, 8))
+        candidate = _random_models(rng, 1)[0]
+        for uuid in models:
+            seen = self.one(policy, models, candidate, uuid)
+            wanted = self.one(
+                policy, {key: law for key, law in models.items()
+                         if key != uuid}, candidate,
+                table=admission.LoadTable())
+            for name in ('overload_probability', 'loss_fraction',
+                         'utilisation'):
+                np.testing.assert_allclose(
+                    getattr(seen, name), getattr(wanted, name), rtol=1e-9)
+
+
+class TestUtilisation(AdmissionTestCase):
+
+    def test_it_is_that_of_the_tightest_limit_with_the_instance(self):
+        assessment = self.one(
+            _policy(saturation_kbps=1000.0, line_rate_kbps=400.0),
+            [model.TrafficModel.constant(100, 50)],
+            model.TrafficModel.constant(60, 10))
+        self.assertAlmostEqual(160 / 400, assessment.utilisation[0], 12)
+
+    def test_it_grows_with_every_instance(self):
+        policy = _policy()
+        seen = [self.one(policy, [_on_off(300)] * count,
+                         _on_off(300)).utilisation[0] for count in range(9)]
+        np.testing.assert_allclose(seen, .03 * np.arange(1, 10), rtol=1e-12)
+
+
+class TestExplain(AdmissionTestCase):
+
+    def assertWords(self, words, assessment):
+        text = assessment.explain(0)
+        for word in words:
+            self.assertIn(word, text)
+
+    def test_the_numbers_that_decided_are_named(self):
+        for words, policy, residents, candidate in (
+                (('5 instances', 'max_tunnels', 'own', '5'),
+                 _policy(max_tunnels=5), [_on_off(1)] * 5, _on_off(1)),
+                (('peak of 600', '500', 'kbit/s', 'own'),
+                 _policy(vm_peak_kbps=500.0), (), _on_off(600)),
+                (('peak of 600', '500', 'kbit/s of ingress'),
+                 _policy(line_rate_kbps=500.0), (),
+                 _on_off(0, ingress=600)),
+                (('peak of 7', '5', 'kilo-packets/s'),
+                 _policy(packet_rate_kpps=5.0), (), _on_off(1, kpps=7)),
+                (('average', '1200', '1000', 'own'),
+                 _policy(admission.AVERAGE),
+                 [model.TrafficModel.constant(400)] * 2,
+                 model.TrafficModel.constant(400)),
+                (('average', '700', '600', 'of egress'),
+                 _policy(admission.AVERAGE, line_rate_kbps=600.0),
+                 [model.TrafficModel.constant(400)],
+                 model.TrafficModel.constant(300)),
+                (('probability', '0.028', 'above', '0.01', '2 instances'),
+                 _policy(), [_on_off(600)] * 2, _on_off(600)),
+                (('probability', '0.001', 'within', '0.01'),
+                 _policy(saturation_kbps=2500.0), [_on_off(1000)] * 2,
+                 _on_off(1000))):
+            with self.subTest(words=words):
+                self.assertWords(words, self.one(policy, residents,
+                                                 candidate))
+
+    def test_without_a_profile_it_says_so(self):
+        for pass_unknown, word in ((True, 'pass'), (False, 'refused')):
+            self.assertWords(
+                ('no switch profile', word), self.one(admission.HostPolicy(
+                    None, pass_unknown=pass_unknown),
+                    table=admission.LoadTable()))
+
+    def test_numbers_of_a_host_it_moves_on_are_those_without_it(self):
+        assessment = self.one(
+            _policy(admission.AVERAGE),
+            [model.TrafficModel.constant(400)] * 3,
+            model.TrafficModel.constant(400), 'vm-1')
+        self.assertWords(('1200', '1000'), assessment)
+
+
+class TestFinite(AdmissionTestCase):
+
+    def test_absurd_rates_give_no_nan(self):
+        for rate in (1e300, 8e307):
+            assessment = self.one(
+                _policy(limit=1.0), [_on_off(rate, F(1, 2))] * 4,
+                _on_off(rate, F(1, 2)), table=admission.LoadTable())
+            for name in ('overload_probability', 'loss_fraction'):
+                value = getattr(assessment, name)[0]
+                self.assertTrue(0 <= value <= 1, (name, rate, value))
+            self.assertFalse(math.isnan(assessment.utilisation[0]))
+            self.assertFalse(assessment.admitted[0])
