@@ -52,7 +52,10 @@ class Residency:
         self._claims = {}        # uuid -> Claim, oldest first
         self._claimed_on = collections.defaultdict(dict)  # host -> {uuid: 1}
         self._changed = set()    # hosts whose residents may have changed
-        self._assumed = collections.OrderedDict()  # uuid -> RateLaw
+        #: Counts the doubts that turned out to be right.
+        self.version = 0
+        self._moved = {}         # uuid -> when, until it is known to stay
+        self._assumed = collections.OrderedDict()  # uuid -> {host: RateLaw}
 
     def observe(self, host, listed, now):
         """Take in what Nova lists for a host.
@@ -84,24 +87,88 @@ class Residency:
         """Return what was last observed for a host, or None."""
         return self._listed.get(host)
 
-    def claim(self, instance_uuid, host, law, expires):
+    def claim(self, instance_uuid, host, law, expires, now):
         """Count an instance on a host from now on.
 
         A later claim for the same instance replaces the earlier one.
         """
-        earlier = self._claims.get(instance_uuid)
-        if earlier is not None:
-            self._drop(earlier)
+        if self.host_of(instance_uuid) is not None:
+            self._moved[instance_uuid] = now
+        self._claim(instance_uuid, host, law, expires)
+
+    def _claim(self, instance_uuid, host, law, expires):
+        self.withdraw(instance_uuid)
         claim = Claim(instance_uuid, host, law, expires,
                       relisted=instance_uuid in self._listed.get(host, ()))
         self._claims[instance_uuid] = claim
         self._claimed_on[host][instance_uuid] = 1
-        self._assumed[instance_uuid] = law
-        self._assumed.move_to_end(instance_uuid)
-        if len(self._assumed) > MAX_ASSUMED:
-            self._assumed.popitem(last=False)
+        self._assume(instance_uuid, host, law)
         self._changed.add(host)
         self._changed.update(self._hosts(instance_uuid))
+
+    def withdraw(self, instance_uuid):
+        """Take back the claim of an instance, if there is one."""
+        claim = self._claims.get(instance_uuid)
+        if claim is not None:
+            self._drop(claim)
+
+    @property
+    def certain(self):
+        """Whether no instance is doubtful, whatever is refused."""
+        return not self._claims and not self._moved
+
+    def doubtful(self, refused):
+        """Return the instances that may not be what they seem.
+
+        Those are claims for which a host is refused although they may have
+        come to nothing, claims of instances that are listed elsewhere too,
+        and instances that were moved or resized, which may have failed or
+        may yet be reverted.
+
+        :param refused: set of hosts
+        :returns: {uuid: seconds when it was moved, or None}, oldest claims
+            first
+        """
+        found = {uuid: None for uuid, claim in self._claims.items()
+                 if claim.host in refused
+                 or any(host != claim.host for host in self._hosts(uuid))}
+        found.update(self._moved)
+        return found
+
+    def settle(self, instance_uuid, host, stays=True, law=None, expires=0.0):
+        """Take in where a doubtful instance is for certain.
+
+        :param host: its host, or None when it has none
+        :param stays: False while a resize may still be reverted
+        :param law: RateLaw of its flavor, None when that says nothing
+        :param expires: seconds, of a claim should its host not list it
+        """
+        if host is None or stays:
+            self._moved.pop(instance_uuid, None)
+        if self.host_of(instance_uuid) != host:
+            self.withdraw(instance_uuid)
+            self.version += 1
+        if host is None:
+            return
+        if law is not None and law != self.assumed_law(instance_uuid, host):
+            self._assume(instance_uuid, host, law)
+            self._changed.add(host)
+            self.version += 1
+        if self.host_of(instance_uuid) != host:
+            if host in self._hosts(instance_uuid):
+                self._changed.update(self._hosts(instance_uuid))
+                self._arrive(instance_uuid, host)
+            else:
+                law = self.assumed_law(instance_uuid, host)
+                if law is not None:
+                    self._claim(instance_uuid, host, law, expires)
+
+    def _assume(self, uuid, host, law):
+        # By host: a reverted resize brings back the demand of before.
+        self._assumed[uuid] = {**self._assumed.get(uuid, {}), host: law}
+        self._assumed.move_to_end(uuid)
+        if len(self._assumed) > MAX_ASSUMED:
+            self._assumed.popitem(last=False)
 
     def expire(self, now):
         """Forget the claims that have run out.
@@ -142,9 +209,16 @@ class Residency:
         hosts = self._hosts(instance_uuid)
         return hosts[-1] if hosts else None
 
-    def assumed_law(self, instance_uuid):
-        """Return the RateLaw an instance was last placed with, or None."""
-        return self._assumed.get(instance_uuid)
+    def assumed_law(self, instance_uuid, host):
+        """Return the RateLaw an instance was placed with, or None.
+
+        The one for this host, else the one for any.
+        """
+        laws = self._assumed.get(instance_uuid)
+        if laws is None:
+            return None
+        law = laws.get(host)
+        return next(reversed(laws.values())) if law is None else law
 
     def _hosts(self, uuid):
         hosts = self._hosts_of.get(uuid)

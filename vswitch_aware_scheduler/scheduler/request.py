@@ -12,7 +12,8 @@ import dataclasses
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['Demand', 'EXTRA_SPECS', 'demand_of', 'law_of_extra_specs']
+__all__ = ['Demand', 'EXTRA_SPECS', 'demand_of', 'law_of_extra_specs',
+           'law_of_flavor']
 
 #: Numbers a flavor can carry, all integers >= 0, and what they mean.
 EXTRA_SPECS = {
@@ -125,6 +126,16 @@ def demand_of(spec_obj, laws, default_law, report):
     if default_law is None:
         return Demand(uuid, model.TrafficModel.constant().law, 'unknown')
     return Demand(uuid, default_law, 'default')
+
+
+def law_of_flavor(flavor, laws):
+    """Return the RateLaw that a nova Flavor describes, or None.
+
+    :param laws: callable, instance uuid -> learned RateLaw or None
+    :raises InvalidOverride: as :func:`law_of_extra_specs`
+    """
+    found = _from_extra_specs(_read(flavor, 'extra_specs') or {}, laws)
+    return found and found[0]
 
 
 def _from_extra_specs(extra_specs, laws):

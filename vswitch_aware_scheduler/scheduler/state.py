@@ -13,14 +13,19 @@ import time
 
 import nova.conf
 from nova.scheduler import host_manager
+from nova.scheduler import manager
 from nova.scheduler import utils as scheduler_utils
+import numpy as np
 from oslo_log import log as logging
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.conf import opts
+from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import claims
+from vswitch_aware_scheduler.scheduler import lookup
 from vswitch_aware_scheduler.scheduler import request
+from vswitch_aware_scheduler.scheduler import turn
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
@@ -35,6 +40,14 @@ opts.register_opts(CONF)
 #: between, a change of the same dictionary shows in its length or its last
 #: key, unless that key went and came back meanwhile.
 _COMPARE_SECONDS = 1.0
+
+#: Longest time for which one request keeps others from judging hosts.
+_TURN_SECONDS = 5.0
+
+#: Instances looked up in Nova's database in one request at most, and how soon
+#: the same one again: then, and later for one that was moved longer ago.
+_MOST_LOOK_UPS = 16
+_LOOK_UP_AGAIN_SECONDS = 0.5
 
 _NOTHING = model.TrafficModel.constant().law
 
@@ -85,6 +98,9 @@ class SchedulerState:
         self._lock = threading.RLock()
         self._ready = False
         self._recent = threading.local()
+        # From judging the hosts to placing the instance: two requests that
+        # judge at once would both take the last room of a host.
+        self._turn = turn.Turn(_TURN_SECONDS)
 
     def _prepare(self):
         """Read the configuration, once, at the first request."""
@@ -118,6 +134,7 @@ class SchedulerState:
         self._metadata = {}      # id of an aggregate -> (it, its metadata)
         self._outdated = set()   # hosts to describe anew
         self._next_expiry = self._next_comparison = 0.0
+        self._look_up_again = {}  # uuid -> seconds
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
@@ -151,6 +168,13 @@ class SchedulerState:
                               'deciding on what is known')))
         if problem and self._conf.degraded_policy == 'pass':
             return None
+        self._turn.take()
+        found = self._judge(host_states, spec_obj)
+        if self._settle(host_states, spec_obj, found[0]):
+            found = self._judge(host_states, spec_obj)
+        return found
+
+    def _judge(self, host_states, spec_obj):
         with self._lock:
             self._expire_claims()
             self._observe(host_states)
@@ -189,11 +213,34 @@ class SchedulerState:
             return
         self._ensure_ready()
         with self._lock:
+            now = self._clock()
             demand = self._demand(spec_obj)
             if demand.instance_uuid is not None:
                 self._residency.claim(
                     demand.instance_uuid, host_state.host, demand.law,
-                    self._clock() + self._conf.claim_expiry_seconds)
+                    now + self._conf.claim_expiry_seconds, now)
+                self._placed_for(spec_obj).append(demand.instance_uuid)
+        self._turn.give()
+
+    def finished(self, failed):
+        """Tell that a request of this thread has ended.
+
+        :param failed: whether what it has placed does not stay
+        """
+        self._turn.give()
+        placed = self._placed_for(None)
+        if failed and self._ready:
+            with self._lock:
+                for instance_uuid in placed:
+                    self._residency.withdraw(instance_uuid)
+        self._recent.placed = None
+
+    def _placed_for(self, spec_obj):
+        """Return the list of what a request has placed so far."""
+        placed = getattr(self._recent, 'placed', None)
+        if placed is None or spec_obj not in (None, placed[0]):
+            placed = self._recent.placed = (spec_obj, [])
+        return placed[1]
 
     def refresh(self):
         """Look at the store now, and not when it is due."""
@@ -206,6 +253,52 @@ class SchedulerState:
             self._source.stop()
 
     # How it knows.
+
+    def _settle(self, host_states, spec_obj, assessment):
+        """Ask the database where doubtful instances are.
+
+        :returns: whether any of them is not what it seemed
+        """
+        if self._residency.certain:
+            return False
+        now = self._clock()
+        with self._lock:
+            refused = {host_states[i].host for i in
+                       np.flatnonzero(~assessment.admitted).tolist()}
+            doubtful = self._residency.doubtful(refused)
+            again = self._look_up_again
+            self._look_up_again = again = {
+                uuid: again[uuid] for uuid in doubtful if uuid in again}
+            known = {*self._placed_for(spec_obj), spec_obj.instance_uuid}
+            version = self._residency.version
+        for uuid in [uuid for uuid in doubtful if uuid not in known and
+                     again.get(uuid, now) <= now][:_MOST_LOOK_UPS]:
+            try:
+                found = lookup.look_up(uuid)
+                self.report('database', None)
+            except Exception as error:
+                self.report('database', (
+                    f'{type(error).__name__}: {error}; going by what hosts '
+                    f'report'))
+                break
+            with self._lock:
+                age = now - (doubtful[uuid] or now)
+                again[uuid] = now + max(_LOOK_UP_AGAIN_SECONDS, age / 50)
+                if found is None:
+                    self._residency.settle(uuid, None)
+                elif found.settled:
+                    self._residency.settle(
+                        uuid, found.host, found.confirmed,
+                        self._law_of_flavor(found.flavor),
+                        now + self._conf.claim_expiry_seconds)
+        return version != self._residency.version
+
+    def _law_of_flavor(self, flavor):
+        try:
+            return flavor and request.law_of_flavor(flavor,
+                                                    self._snapshot.law)
+        except exceptions.InvalidInput:
+            return None
 
     def _ensure_ready(self):
         if not self._ready:
@@ -287,13 +380,13 @@ class SchedulerState:
                  for aggregate in view.aggregates],
                 snapshot.host_profile(host))
         table.describe(host, view.policy, {
-            uuid: self._law(snapshot, uuid)
+            uuid: self._law(snapshot, uuid, host)
             for uuid in self._residency.residents(host)})
 
-    def _law(self, snapshot, instance_uuid):
+    def _law(self, snapshot, instance_uuid, host):
         law = snapshot.law(instance_uuid)
         if law is None:
-            law = self._residency.assumed_law(instance_uuid)
+            law = self._residency.assumed_law(instance_uuid, host)
         if law is None:
             law = self._unknown_law(snapshot) or _NOTHING
         return law
@@ -381,7 +474,7 @@ def join(role):
             _current = SchedulerState(CONF)
             _roles.clear()
         _roles.add(role)
-        _watch_placements()
+        _watch_nova()
         return _current
 
 
@@ -390,8 +483,8 @@ def current():
     return _current
 
 
-def _watch_placements():
-    """Let Nova tell which host it chose.
+def _watch_nova():
+    """Let Nova tell which host it chose and when a request has ended.
 
     Nova calls HostState.consume_from_request on the chosen host, of forced
     hosts too, which no filter sees; it offers no other hook.
@@ -403,15 +496,34 @@ def _watch_placements():
     @functools.wraps(original)
     def consume_from_request(self, spec_obj):
         result = original(self, spec_obj)
-        state = _current
-        if state is not None:
-            try:
-                state.placed(self, spec_obj)
-                state.report('claims', None)
-            except Exception as error:
-                state.report('claims', f'{type(error).__name__}: {error}; '
-                             f'placements count once hosts report them')
+        _tell('placed', self, spec_obj)
+        return result
+
+    select = manager.SchedulerManager.select_destinations
+
+    @functools.wraps(select)
+    def select_destinations(self, *args, **kwargs):
+        try:
+            result = select(self, *args, **kwargs)
+        except BaseException:
+            _tell('finished', True)
+            raise
+        _tell('finished', False)
         return result
 
     consume_from_request.vswitch_watched = True
     host_manager.HostState.consume_from_request = consume_from_request
+    manager.SchedulerManager.select_destinations = select_destinations
+
+
+def _tell(event, *args):
+    state = _current
+    if state is None:
+        return
+    topic = f'what is {event}'
+    try:
+        getattr(state, event)(*args)
+        state.report(topic, None)
+    except Exception as error:
+        state.report(topic, f'{type(error).__name__}: {error}; placements '
+                     f'count once hosts report them')
