@@ -8,6 +8,7 @@ request ever waits for a database, and says what is wrong with it.
 
 import os
 import threading
+import time
 
 import numpy as np
 
@@ -80,7 +81,7 @@ class SnapshotSource:
 
     :param store: Store, or anything with ``read_changes(since)``
     :param refresh_seconds: how often the store is looked at, > 0
-    :param first_wait_seconds: longest the first caller waits for a snapshot
+    :param first_wait_seconds: longest the first callers wait for a snapshot
     :param max_age_seconds: an older generation is reported as stale; 0: never
     :param clock: callable, seconds UTC
     :param prepare: callable(Snapshot), run in the thread before a snapshot
@@ -98,6 +99,7 @@ class SnapshotSource:
         self._lock = threading.Lock()
         self._thread = None
         self._pid = None
+        self._wait_until = None
         self._tried = threading.Event()
         self._stop = threading.Event()
         self._snapshot = Snapshot()
@@ -111,7 +113,9 @@ class SnapshotSource:
         """
         if self._pid != os.getpid():
             self._start()
-            self._tried.wait(self._first_wait_seconds)
+        # Those that come together with the first one wait with it.
+        if not self._tried.is_set():
+            self._tried.wait(self._wait_until - time.monotonic())
         snapshot, error = self._snapshot, self._error
         if error is None and not self._tried.is_set():
             error = (f'it has not answered in the '
@@ -156,6 +160,8 @@ class SnapshotSource:
         with self._lock:
             # A thread does not survive a fork.
             if self._pid != os.getpid():
+                self._wait_until = (time.monotonic()
+                                    + self._first_wait_seconds)
                 self._thread = threading.Thread(
                     target=self._run, name='vswitch-snapshot', daemon=True)
                 self._thread.start()
