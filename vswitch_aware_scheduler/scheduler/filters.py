@@ -33,21 +33,24 @@ class VSwitchFilter(filters.BaseHostFilter):
         if not host_states or scheduler_utils.request_is_rebuild(spec_obj):
             return host_states
         try:
-            found = self._state.assess(host_states, spec_obj)
+            passing = self._passing(host_states, spec_obj)
             self._state.report('VSwitchFilter', None)
         except Exception as error:
             LOG.debug('vswitch: filtering failed', exc_info=True)
             self._state.report('VSwitchFilter', (
                 f'{type(error).__name__}: {error}; every host passes'))
             return host_states
+        return passing
+
+    def _passing(self, host_states, spec_obj):
+        found = self._state.assess(host_states, spec_obj)
         if found is None:
             return host_states
         assessment, demand = found
-        admitted = assessment.admitted.tolist()
         if LOG.isEnabledFor(logging.DEBUG):
             self._explain(host_states, assessment, demand)
         return [host_state for host_state, passes
-                in zip(host_states, admitted) if passes]
+                in zip(host_states, assessment.admitted.tolist()) if passes]
 
     def host_passes(self, host_state, spec_obj):
         """Return whether one host passes."""
