@@ -250,14 +250,23 @@ class TestSource(SourceTestCase):
         self.assertIsNone(one.law('a'))
 
     def test_it_prepares_before_it_hands_out(self):
-        seen = []
-        source = self.make(
-            _changes(1), _changes(2, {'a': 1}), prepare=lambda one:
-            seen.append((one.generation.number,
-                         source.current()[0].generation)))
-        source.refresh()
-        source.refresh()
-        self.assertEqual([(1, None), (2, _generation(1))], seen)
+        started, go_on = threading.Event(), threading.Event()
+
+        def prepare(one):
+            if one.generation.number == 2:
+                started.set()
+                go_on.wait(PATIENCE_SECONDS)
+
+        source = self.make(_changes(1), _changes(2, {'a': 1}),
+                           prepare=prepare)
+        source.current()
+        refreshing = threading.Thread(target=source.refresh)
+        refreshing.start()
+        started.wait(PATIENCE_SECONDS)
+        self.assertEqual(_generation(1), source.current()[0].generation)
+        go_on.set()
+        refreshing.join(PATIENCE_SECONDS)
+        self.assertEqual(_generation(2), source.current()[0].generation)
 
 
 class TestAge(SourceTestCase):
