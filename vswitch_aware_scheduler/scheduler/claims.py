@@ -87,14 +87,19 @@ class Residency:
         """Return what was last observed for a host, or None."""
         return self._listed.get(host)
 
-    def claim(self, instance_uuid, host, law, expires, now):
+    def claim(self, instance_uuid, host, law, expires, now, known=True):
         """Count an instance on a host from now on.
 
         A later claim for the same instance replaces the earlier one.
+
+        :param known: False when the law is no more than a default: it counts
+            for the claim and is not remembered
         """
         if self.host_of(instance_uuid) is not None:
             self._moved[instance_uuid] = now
         self._claim(instance_uuid, host, law, expires)
+        if known:
+            self._assume(instance_uuid, host, law)
 
     def _claim(self, instance_uuid, host, law, expires):
         self.withdraw(instance_uuid)
@@ -102,7 +107,6 @@ class Residency:
                       relisted=instance_uuid in self._listed.get(host, ()))
         self._claims[instance_uuid] = claim
         self._claimed_on[host][instance_uuid] = 1
-        self._assume(instance_uuid, host, law)
         self._changed.add(host)
         self._changed.update(self._hosts(instance_uuid))
 
@@ -152,6 +156,9 @@ class Residency:
             return
         if law is not None and law != self.assumed_law(instance_uuid, host):
             self._assume(instance_uuid, host, law)
+            claim = self._claims.get(instance_uuid)
+            if claim is not None:
+                claim.law = law
             self._changed.add(host)
             self.version += 1
         if self.host_of(instance_uuid) != host:
@@ -165,7 +172,10 @@ class Residency:
 
     def _assume(self, uuid, host, law):
         # By host: a reverted resize brings back the demand of before.
-        self._assumed[uuid] = {**self._assumed.get(uuid, {}), host: law}
+        laws = dict(self._assumed.get(uuid, ()))
+        laws.pop(host, None)     # the latest goes last
+        laws[host] = law
+        self._assumed[uuid] = laws
         self._assumed.move_to_end(uuid)
         if len(self._assumed) > MAX_ASSUMED:
             self._assumed.popitem(last=False)
@@ -212,8 +222,11 @@ class Residency:
     def assumed_law(self, instance_uuid, host):
         """Return the RateLaw an instance was placed with, or None.
 
-        The one for this host, else the one for any.
+        The one of its claim, then for this host, then for any.
         """
+        claim = self._claims.get(instance_uuid)
+        if claim is not None and claim.host == host:
+            return claim.law
         laws = self._assumed.get(instance_uuid)
         if laws is None:
             return None
