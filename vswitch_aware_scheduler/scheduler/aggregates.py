@@ -23,8 +23,8 @@ LIMIT = 'vswitch:overload_probability'
 KEYS = (PROFILE, POLICY, LIMIT) + tuple(
     PREFIX + key for key in vswitch_profile.OVERRIDABLE_KEYS)
 
-#: Name of a profile that consists of an aggregate's numbers only.
-_NO_BASE = 'aggregate-metadata'
+#: Name of a profile that consists of an aggregate's or the store's numbers.
+_NO_BASE = 'numbers-only'
 
 
 class HostPolicies:
@@ -134,27 +134,19 @@ class HostPolicies:
         # Of several, the one that can carry least.
         found = min(found, key=lambda profile: profile.bandwidth_kbps(),
                     default=None)
-        if found is not None and stored:
+        if stored:
             try:
-                found = found.overridden(stored, f'host {host_profile.host}')
+                found = _with_numbers(
+                    found, {key: [value] for key, value in stored.items()},
+                    f'host {host_profile.host}')
             except exceptions.InvalidInput as error:
                 self._report(f'host {host_profile.host} overrides',
                              f'{error}; they are ignored')
         numbers = {key[len(PREFIX):]: list(texts)
                    for key, texts in values.items()
                    if key not in (PROFILE, POLICY, LIMIT)}
-        if not numbers:
-            return found
-        where = 'aggregate ' + ', '.join(sorted({
-            name for texts in values.values() for name in texts.values()}))
-        if found is None:
-            if set(numbers) == {'typical_packet_bytes'}:
-                return None
-            key = min(key for key in numbers if key != 'typical_packet_bytes')
-            found = vswitch_profile.SwitchProfile(
-                name=_NO_BASE, **{key: vswitch_profile.most_cautious(
-                    key, numbers[key], where)})
-        return found.overridden(numbers, where)
+        return _with_numbers(found, numbers, 'aggregate ' + ', '.join(sorted({
+            name for texts in values.values() for name in texts.values()})))
 
     def _stored_profile(self, host_profile):
         name = host_profile.profile or self._default_profile
@@ -167,3 +159,24 @@ class HostPolicies:
             f'wanted one of {", ".join(sorted(self._profiles))}; it is '
             f'ignored')
         return [], {}
+
+
+def _with_numbers(found, numbers, where):
+    """Return a profile with other numbers, or one that consists of these.
+
+    :param found: SwitchProfile or None
+    :param numbers: {key: values}, of which the most cautious counts
+    :param where: who says so, for messages
+    :returns: SwitchProfile, or None when there is nothing to go by
+    """
+    if not numbers:
+        return found
+    if found is None:
+        limits = [key for key in numbers if key != 'typical_packet_bytes']
+        if not limits:
+            return None
+        key = min(limits)
+        found = vswitch_profile.SwitchProfile(
+            name=_NO_BASE, **{key: vswitch_profile.most_cautious(
+                key, numbers[key], where)})
+    return found.overridden(numbers, where)

@@ -149,6 +149,7 @@ class Residency:
         """
         if host is None or stays:
             self._moved.pop(instance_uuid, None)
+        claim = self._claims.get(instance_uuid)
         if self.host_of(instance_uuid) != host:
             self.withdraw(instance_uuid)
             self.version += 1
@@ -156,7 +157,6 @@ class Residency:
             return
         if law is not None and law != self.assumed_law(instance_uuid, host):
             self._assume(instance_uuid, host, law)
-            claim = self._claims.get(instance_uuid)
             if claim is not None:
                 claim.law = law
             self._changed.add(host)
@@ -167,6 +167,8 @@ class Residency:
                 self._arrive(instance_uuid, host)
             else:
                 law = self.assumed_law(instance_uuid, host)
+                if law is None and claim is not None:
+                    law = claim.law
                 if law is not None:
                     self._claim(instance_uuid, host, law, expires)
 

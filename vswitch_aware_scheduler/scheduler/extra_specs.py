@@ -13,7 +13,7 @@ def register():
     validators = [
         base.ExtraSpecValidator(
             name=key, description=f'Traffic of one instance: {meaning}.',
-            value={'type': int, 'min': 0})
+            value={'type': int, 'min': 0, 'max': request.LARGEST})
         for key, meaning in request.EXTRA_SPECS.items()]
     validators.append(base.ExtraSpecValidator(
         name=request.MODEL_EXTRA_SPEC,

@@ -8,6 +8,7 @@ set lowers it.
 """
 
 import dataclasses
+import reprlib
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
@@ -15,7 +16,7 @@ from vswitch_aware_scheduler.traffic import model
 __all__ = ['Demand', 'EXTRA_SPECS', 'demand_of', 'law_of_extra_specs',
            'law_of_flavor']
 
-#: Numbers a flavor can carry, all integers >= 0, and what they mean.
+#: Numbers a flavor can carry, all integers 0..LARGEST, and what they mean.
 EXTRA_SPECS = {
     'vswitch:egress_kbps': 'rate an instance sends at while it is on, kbit/s',
     'vswitch:ingress_kbps': 'rate it receives at while it is on, kbit/s',
@@ -23,6 +24,12 @@ EXTRA_SPECS = {
     'vswitch:on_seconds': 'mean time it is on; without it, always',
     'vswitch:off_seconds': 'mean time it is off; without it, never',
 }
+
+#: The largest of these numbers, as of the options of the default demand.
+LARGEST = 8_000_000_000
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxstring = 80
 
 #: Names the instance whose learned model stands for all of this flavor.
 MODEL_EXTRA_SPEC = 'vswitch:model'
@@ -86,9 +93,10 @@ def _whole_number(key, text):
         value = int(text)
     except (TypeError, ValueError):
         value = -1
-    if value < 0:
+    if not 0 <= value <= LARGEST:
         raise exceptions.InvalidOverride(
-            f'flavor extra spec {key} is {text!r}, wanted a whole number >= 0')
+            f'flavor extra spec {key} is {_BRIEF.repr(text)}, wanted a whole '
+            f'number, 0 <= number <= {LARGEST}')
     return value
 
 

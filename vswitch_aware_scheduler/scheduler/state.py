@@ -218,7 +218,8 @@ class SchedulerState:
             if demand.instance_uuid is not None:
                 self._residency.claim(
                     demand.instance_uuid, host_state.host, demand.law,
-                    now + self._conf.claim_expiry_seconds, now)
+                    now + self._conf.claim_expiry_seconds, now,
+                    known=demand.rule not in ('default', 'unknown'))
                 self._placed_for(spec_obj).append(demand.instance_uuid)
         self._turn.give()
 
