@@ -290,6 +290,8 @@ class TestAssumedLaw(ResidencyTestCase):
                 self.claim(uuid, 'a')
             self.claim('w', 'b')
             self.claim('z', 'a')
+        # As long as the claim is open it is known from there.
+        self.list(a='xyz', b='w')
         self.assertIsNone(self.residency.assumed_law('x', 'a'))
         for uuid in 'wyz':
             self.assertEqual(LAW, self.residency.assumed_law(uuid, 'a'))

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import unittest
+
+from nova import exception
+from nova.api.validation.extra_specs import base
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import extra_specs
+from vswitch_aware_scheduler.scheduler import request
+
+
+class TestValidators(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.validators = {one.name: one for one in extra_specs.register()}
+
+    def test_every_key_that_is_read_has_one(self):
+        self.assertEqual({*request.EXTRA_SPECS, request.MODEL_EXTRA_SPEC},
+                         set(self.validators))
+        for one in self.validators.values():
+            self.assertIsInstance(one, base.ExtraSpecValidator)
+
+    def test_what_nova_accepts_we_can_use_and_the_other_way_round(self):
+        for key in request.EXTRA_SPECS:
+            for value in ('0', '1', '12345', '8000000000', '8000000001',
+                          '-1', '1.5', 'fast', '', '1e3', '9' * 400):
+                with self.subTest(key=key, value=value):
+                    try:
+                        self.validators[key].validate(key, value)
+                        accepted = True
+                    except exception.ValidationError:
+                        accepted = False
+                    if value == '0' and key.endswith('_seconds'):
+                        # Nova cannot tell a time from a rate.
+                        continue
+                    specs = {'vswitch:egress_kbps': '5',
+                             'vswitch:kpps': '5'}
+                    if key.endswith('_seconds'):
+                        specs.update({'vswitch:on_seconds': '5',
+                                      'vswitch:off_seconds': '5'})
+                    specs[key] = value
+                    try:
+                        request.law_of_extra_specs(specs)
+                        usable = True
+                    except exceptions.InvalidOverride:
+                        usable = False
+                    self.assertEqual(usable, accepted)
+
+    def test_a_model_is_named_by_any_text(self):
+        self.validators['vswitch:model'].validate('vswitch:model', 'a1b2')

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import unittest
+
+from nova import objects
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import request
+from vswitch_aware_scheduler.traffic import model
+
+objects.register_all()
+
+UUID = 'fdb6c7b5-7b0f-4e4e-8d4e-0f4e7f4b1a11'
+OTHER_UUID = 'fdb6c7b5-7b0f-4e4e-8d4e-0f4e7f4b1a12'
+LEARNED = model.TrafficModel.constant(1).law
+OTHER = model.TrafficModel.constant(2).law
+DEFAULT = model.TrafficModel.constant(3).law
+NOTHING = model.TrafficModel.constant().law
+
+
+def _spec(extra_specs=None, resources=(), uuid=UUID):
+    """Return a RequestSpec with what is stated set, and nothing else."""
+    flavor = objects.Flavor(name='m1.test')
+    if extra_specs is not None:
+        flavor.extra_specs = extra_specs
+    spec = objects.RequestSpec(flavor=flavor)
+    if uuid:
+        spec.instance_uuid = uuid
+    if resources is not None:
+        spec.requested_resources = [
+            objects.RequestGroup(resources=one) for one in resources]
+    return spec
+
+
+class DemandTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.reports = []
+        self.laws = {}
+
+    def demand(self, spec, default=DEFAULT):
+        return request.demand_of(
+            spec, self.laws.get, default,
+            lambda topic, problem: self.reports.append((topic, problem)))
+
+    def assertDemand(self, rule, law, spec, **kwargs):
+        demand = self.demand(spec, **kwargs)
+        self.assertEqual(rule, demand.rule)
+        self.assertEqual(law, demand.law)
+        return demand
+
+
+class TestRules(DemandTestCase):
+
+    SPECS = {'vswitch:model': OTHER_UUID, 'vswitch:egress_kbps': '700'}
+    QOS = [{'NET_BW_EGR_KILOBIT_PER_SEC': 500}]
+
+    def test_the_first_rule_that_holds_gives_the_demand(self):
+        spec = _spec(self.SPECS, self.QOS)
+        self.laws = {UUID: LEARNED, OTHER_UUID: OTHER}
+        self.assertDemand('model', LEARNED, spec)
+        del self.laws[UUID]
+        self.assertDemand('flavor model', OTHER, spec)
+        del self.laws[OTHER_UUID]
+        self.assertDemand('flavor', model.TrafficModel.constant(700).law,
+                          spec)
+        spec = _spec({}, self.QOS)
+        self.assertDemand('qos', model.TrafficModel.constant(500).law, spec)
+        self.assertDemand('default', DEFAULT, _spec({}))
+        self.assertDemand('unknown', NOTHING, _spec({}), default=None)
+
+    def test_it_names_the_instance(self):
+        self.assertEqual(UUID, self.demand(_spec({})).instance_uuid)
+
+    def test_a_request_without_an_instance_has_a_demand_too(self):
+        self.laws = {None: LEARNED}
+        demand = self.assertDemand('default', DEFAULT, _spec({}, uuid=None))
+        self.assertIsNone(demand.instance_uuid)
+
+    def test_fields_that_are_not_set_are_not_loaded(self):
+        # Reading them would go to the database, or raise.
+        self.assertDemand('default', DEFAULT, _spec(resources=None))
+        self.assertDemand('default', DEFAULT, objects.RequestSpec())
+
+    def test_other_extra_specs_say_nothing(self):
+        self.assertDemand('default', DEFAULT, _spec({
+            'hw:cpu_policy': 'shared', 'quota:vif_outbound_average': '5'}))
+        self.assertEqual([], self.reports)
+
+    def test_guaranteed_rates_of_all_ports_add_up(self):
+        spec = _spec({}, [
+            {'NET_BW_EGR_KILOBIT_PER_SEC': 100, 'VCPU': 4},
+            {'NET_BW_EGR_KILOBIT_PER_SEC': 20,
+             'NET_BW_IGR_KILOBIT_PER_SEC': 30},
+            {'NET_PACKET_RATE_KILOPACKET_PER_SEC': 7}])
+        self.assertDemand('qos', model.TrafficModel.constant(
+            120, 30, 7).law, spec)
+
+    def test_ports_that_guarantee_nothing_are_no_rule(self):
+        self.assertDemand('default', DEFAULT, _spec({}, [{'VCPU': 4}]))
+        spec = _spec({})
+        spec.requested_resources = []
+        self.assertDemand('default', DEFAULT, spec)
+
+
+class TestReports(DemandTestCase):
+
+    def test_unusable_extra_specs_count_as_absent_and_are_reported(self):
+        for specs in ({'vswitch:egress_kbps': 'fast'},
+                      {'vswitch:model': 'nobody'},
+                      {'vswitch:on_seconds': '5'}):
+            with self.subTest(specs=specs):
+                self.reports = []
+                self.assertDemand('default', DEFAULT, _spec(specs))
+                (topic, problem), = self.reports
+                self.assertEqual('flavor m1.test', topic)
+                self.assertIn('ignored', problem)
+                self.assertIn('wanted', problem)
+
+    def test_usable_ones_are_reported_as_well(self):
+        self.demand(_spec({'vswitch:egress_kbps': '5'}))
+        self.assertEqual([('flavor m1.test', None)], self.reports)
+
+    def test_a_named_model_that_is_not_known_leaves_the_numbers(self):
+        self.assertDemand(
+            'flavor', model.TrafficModel.constant(5).law,
+            _spec({'vswitch:model': 'nobody', 'vswitch:egress_kbps': '5'}))
+
+    def test_a_key_that_is_not_known_says_nothing(self):
+        self.assertDemand('default', DEFAULT,
+                          _spec({'vswitch:colour': 'blue'}))
+
+    def test_numbers_too_large_for_any_port_are_unusable(self):
+        for value in ('1' + '0' * 400, '1' + '0' * 307, '8000000001'):
+            self.reports = []
+            self.assertDemand('default', DEFAULT,
+                              _spec({'vswitch:egress_kbps': value}))
+            self.assertIn('ignored', self.reports[0][1])
+
+
+class TestExtraSpecs(unittest.TestCase):
+
+    def assertInvalid(self, parts, specs):
+        with self.assertRaises(exceptions.InvalidOverride) as caught:
+            request.law_of_extra_specs(specs)
+        for part in (*parts, 'wanted'):
+            self.assertIn(part, str(caught.exception))
+
+    def test_rates_alone_are_always_on(self):
+        self.assertEqual(
+            model.TrafficModel.constant(5, 7, 11).law,
+            request.law_of_extra_specs({
+                'vswitch:egress_kbps': '5', 'vswitch:ingress_kbps': '7',
+                'vswitch:kpps': '11'}))
+
+    def test_with_times_they_are_on_and_off(self):
+        self.assertEqual(
+            model.TrafficModel.on_off(5, on_seconds=10, off_seconds=30).law,
+            request.law_of_extra_specs({
+                'vswitch:egress_kbps': '5', 'vswitch:on_seconds': '10',
+                'vswitch:off_seconds': '30'}))
+
+    def test_none_of_them_is_no_law(self):
+        self.assertIsNone(request.law_of_extra_specs({}))
+        self.assertIsNone(request.law_of_extra_specs({'hw:x': '1'}))
+
+    def test_every_key_wants_a_whole_number_and_is_named(self):
+        for key in request.EXTRA_SPECS:
+            for value in ('-1', '1.5', 'fast', '', None, 'nan'):
+                with self.subTest(key=key, value=value):
+                    self.assertInvalid((key, repr(value), '0 <='), {
+                        'vswitch:kpps': '1', key: value})
+
+    def test_without_a_rate_above_zero_there_is_no_traffic(self):
+        self.assertInvalid(('egress_kbps', 'no rate is above 0'),
+                           {'vswitch:egress_kbps': '0'})
+        self.assertInvalid(('on_seconds', 'no rate'),
+                           {'vswitch:on_seconds': '5',
+                            'vswitch:off_seconds': '5'})
+
+    def test_both_times_are_above_zero_or_absent(self):
+        for on, off in (('5', None), (None, '5'), ('0', '5'), ('5', '0')):
+            specs = {'vswitch:egress_kbps': '5'}
+            if on:
+                specs['vswitch:on_seconds'] = on
+            if off:
+                specs['vswitch:off_seconds'] = off
+            self.assertInvalid(('vswitch:on_seconds', 'vswitch:off_seconds',
+                                'both above 0'), specs)
+
+
+class TestLawOfFlavor(unittest.TestCase):
+
+    def test_it_is_the_named_model_or_the_numbers(self):
+        flavor = objects.Flavor(extra_specs={
+            'vswitch:model': OTHER_UUID, 'vswitch:egress_kbps': '5'})
+        self.assertEqual(OTHER, request.law_of_flavor(
+            flavor, {OTHER_UUID: OTHER}.get))
+        self.assertEqual(model.TrafficModel.constant(5).law,
+                         request.law_of_flavor(flavor, {}.get))
+
+    def test_a_flavor_that_says_nothing_has_none(self):
+        for flavor in (objects.Flavor(), objects.Flavor(extra_specs={})):
+            self.assertIsNone(request.law_of_flavor(flavor, {}.get))
