@@ -19,6 +19,7 @@ import traceback
 from oslo_config import cfg
 import tqdm
 
+from vswitch_aware_scheduler.cmd import evaluate
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
@@ -114,6 +115,10 @@ def _parser():
                      help='first time to use: seconds UTC or ISO 8601')
     fit.add_argument('--end', type=_seconds, metavar='TIME',
                      help='first time not to use any more')
+
+    evaluate.add_arguments(add(
+        commands, 'evaluate', _evaluate,
+        'replay recorded traffic through our admission and others'))
 
     model = group('model', 'print stored traffic models')
     show = add(model, 'show', _model_show, 'print the model of one instance')
@@ -314,6 +319,16 @@ def _fit(arguments, conf):
         _say('no instance has a history to fit a model to: nothing was '
              'written')
         return 1
+    return 0
+
+
+def _evaluate(arguments, conf):
+    with _progress('evaluating') as progress:
+        answer = evaluate.run(arguments, conf, progress)
+    if arguments.json:
+        _print_json(answer)
+    else:
+        _print_table(*evaluate.table(answer))
     return 0
 
 

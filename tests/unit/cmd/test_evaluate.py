@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import csv
+import json
+import os
+
+import numpy as np
+
+from tests.unit.cmd import test_manage
+from vswitch_aware_scheduler.evaluate import methods
+
+KEYS = {'method', 'hosts', 'refused', 'overload_mean',
+        'overload_avoidable_mean', 'overload_worst', 'hosts_above', 'loss',
+        'predicted_mean'}
+
+
+class EvaluateTestCase(test_manage.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        generator = np.random.default_rng(0)
+        self.trace = os.path.join(self.directory, 'trace.csv')
+        with open(self.trace, 'w', newline='') as stream:
+            rows = csv.writer(stream)
+            rows.writerow(['instance', 'time', 'egress_kbps', 'ingress_kbps'])
+            for name in range(8):
+                rows.writerows([name, 300 * bin, rate, 0] for bin, rate
+                               in enumerate(generator.exponential(9.0, 600)))
+
+    def _evaluate(self, *words):
+        return self.ask('evaluate', '--trace', self.trace,
+                        '--saturation-kbps', '100', *words)
+
+    def test_every_method_is_in_the_answer_with_the_agreed_keys(self):
+        answer = self._evaluate('--overload-probability', '0.02')
+        self.assertEqual(list(methods.NAMES),
+                         [line['method'] for line in answer['methods']])
+        for line in answer['methods']:
+            self.assertLessEqual(KEYS, set(line))
+        self.assertEqual((0.02, 3, 8), (answer['overload_probability'],
+                                        answer['seeds'],
+                                        answer['instances']))
+
+    def test_the_limit_is_that_of_the_configuration(self):
+        self._configure('overload_probability = 0.07')
+        answer = self._evaluate('--methods', 'peak', '--seeds', '1')
+        self.assertEqual(0.07, answer['overload_probability'])
+        self.assertEqual(['peak', 'clairvoyant'],
+                         [line['method'] for line in answer['methods']])
+
+    def test_rolling_after_another_trace(self):
+        answer = self._evaluate('--protocol', 'rolling', '--train-trace',
+                                self.trace, '--seeds', '1',
+                                '--methods', 'ours')
+        self.assertEqual('trace', answer['history'])
+
+    def test_a_person_gets_a_table(self):
+        status, output, errors = self.run_command(
+            'evaluate', '--trace', self.trace, '--saturation-kbps', '100',
+            '--methods', 'ours,sbp', '--seeds', '1')
+        self.assertEqual((0, ''), (status, errors))
+        lines = output.splitlines()
+        self.assertEqual(['ours', 'sbp', 'clairvoyant'],
+                         [line.split()[0] for line in lines[2:]])
+        self.assertTrue(lines[0].startswith('METHOD'))
+
+    def test_pictures_are_written_where_wanted(self):
+        where = os.path.join(self.directory, 'pictures')
+        answer = self._evaluate('--plot-dir', where, '--seeds', '1')
+        self.assertEqual(2, len(answer['pictures']))
+        self.assertTrue(all(map(os.path.exists, answer['pictures'])))
+
+    def test_a_wrong_question_is_told_in_one_line(self):
+        base = ('evaluate', '--trace', self.trace, '--saturation-kbps', '9')
+        for words, text in (
+                (('--seeds', '0'), 'seeds are 0'),
+                (('--methods', 'best'), "'best', wanted one of ours"),
+                (('--train-days', '1', '--protocol', 'rolling'),
+                 'train-days'),
+                (('--overload-probability', '2'), 'between 0 and 1')):
+            with self.subTest(words):
+                self.assert_fails(text, *base, *words)
+        self.assert_fails('not there', 'evaluate', '--trace', 'nowhere',
+                          '--saturation-kbps', '9')
+
+    def test_the_same_question_has_the_same_answer(self):
+        words = ('--protocol', 'rolling', '--seeds', '2')
+        self.assertEqual(json.dumps(self._evaluate(*words)),
+                         json.dumps(self._evaluate(*words)))

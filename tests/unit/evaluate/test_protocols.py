@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import unittest
+
+import numpy as np
+
+from tests.unit.evaluate import traces
+from vswitch_aware_scheduler.evaluate import methods
+from vswitch_aware_scheduler.evaluate import packing
+from vswitch_aware_scheduler.evaluate import protocols
+from vswitch_aware_scheduler import exceptions
+
+DAY = 288
+
+
+class Recorder(methods.Method):
+    """Puts all on one host and remembers what it was told."""
+
+    def start(self, saturation_kbps, overload_probability):
+        outer = self
+
+        class Packer(packing.FirstFit):
+            def learn(self, known):
+                outer.calls.append(('learn', known.rates.copy()))
+
+            def admitted(self, instance):
+                outer.calls.append(('place', instance))
+                return np.ones(len(self.residents), dtype=bool)
+
+            def added(self, host, instance):
+                if len(self.residents[host]) == 1:
+                    outer.calls.append(('place', instance))
+
+            def predicted(self):
+                return np.full(len(self.residents), 0.25)
+
+        return Packer()
+
+    def __init__(self):
+        super().__init__('recorder')
+        self.calls = []
+
+    def placed(self):
+        return [what for kind, what in self.calls if kind == 'place']
+
+
+def case(trace, saturation_kbps=10.0, overload_probability=0.01, **keywords):
+    return protocols.Case(trace, saturation_kbps, overload_probability,
+                          **keywords)
+
+
+class StaticTestCase(unittest.TestCase):
+
+    def _figures(self, rows, method=None, seeds=1, **keywords):
+        method = method or Recorder()
+        results = protocols.evaluate(case(traces.make_trace(rows),
+                                          **keywords), [method], seeds)
+        return results[method.name].figures(
+            keywords.get('overload_probability', 0.01),
+            results['clairvoyant'])
+
+    def test_all_figures_by_hand(self):
+        # Learned from the first half; instance 2 peaks above 10 there.
+        found = self._figures([[1, 1, 1, 6, 12, 0],
+                               [1, 1, 1, 5, 1, 0],
+                               [1, 11, 1, 1, 1, 1]])
+        self.assertEqual({
+            'method': 'recorder', 'hosts': 1.0, 'refused': 1.0,
+            'overload_mean': 2 / 3, 'overload_avoidable_mean': 1 / 3,
+            'overload_worst': 2 / 3, 'overload_avoidable_worst': 1 / 3,
+            'hosts_above': 1.0, 'hosts_above_avoidable': 1.0,
+            'loss': 4 / 24, 'predicted_mean': 0.25,
+            'hosts_relative': 0.5}, {
+                **found, 'loss': round(found['loss'] * 24, 9) / 24})
+
+    def test_no_sample_is_no_traffic_when_judged(self):
+        nan = float('nan')
+        found = self._figures([[1, 1, 6, nan], [1, 1, 6, 6]])
+        self.assertEqual(0.5, found['overload_mean'])
+
+    def test_the_first_days_are_learned_from(self):
+        recorder = Recorder()
+        rows = np.arange(2.0 * 4 * DAY).reshape(2, -1) % 7
+        self._figures(rows, recorder, train_days=1)
+        np.testing.assert_array_equal(rows[:, :DAY], recorder.calls[0][1])
+        recorder = Recorder()
+        self._figures(rows, recorder)
+        np.testing.assert_array_equal(rows[:, :2 * DAY],
+                                      recorder.calls[0][1])
+
+    def test_days_to_learn_from_leave_something_to_judge(self):
+        for days in (0, 1, 5):
+            with self.assertRaisesRegex(exceptions.InvalidInput,
+                                        f'are {days}, wanted'):
+                self._figures(np.ones((1, DAY)), train_days=days)
+
+    def test_another_trace_is_learned_from_as_a_whole(self):
+        recorder = Recorder()
+        past = traces.make_trace([[1, 2, 3]], traces.START - 1e6)
+        self._figures([[4, 5]], recorder, past=past)
+        np.testing.assert_array_equal([[1, 2, 3]], recorder.calls[0][1])
+
+    def test_all_methods_pack_in_the_same_order(self):
+        one, other = Recorder(), Recorder()
+        other.name = 'other'
+        trace = traces.make_trace(np.ones((20, 8)))
+        protocols.evaluate(case(trace), [one, other], 3)
+        self.assertEqual(one.placed(), other.placed())
+        orders = [one.placed()[i:i + 20] for i in (0, 20, 40)]
+        self.assertEqual([list(range(20))] * 3, [sorted(x) for x in orders])
+        self.assertNotEqual(orders[0], orders[1])
+
+    def test_where_all_are_refused_there_is_nothing_to_compare(self):
+        found = self._figures([[11, 11, 1, 1]])
+        self.assertEqual((0.0, 1.0, 0.0, None), (
+            found['hosts'], found['refused'], found['overload_mean'],
+            found['hosts_relative']))
+
+
+class RollingTestCase(unittest.TestCase):
+
+    def setUp(self):
+        generator = np.random.default_rng(1)
+        self.rows = generator.exponential(1.0, (30, 4 * DAY))
+        self.trace = traces.make_trace(self.rows)
+
+    def _run(self, **keywords):
+        recorder = Recorder()
+        results = protocols.evaluate(
+            case(self.trace, 100.0, protocol='rolling', **keywords),
+            [recorder], 1)
+        return recorder, results['recorder']
+
+    def test_models_are_refitted_daily_on_what_is_known_by_then(self):
+        recorder, _ = self._run()
+        known = [what for kind, what in recorder.calls if kind == 'learn']
+        self.assertEqual([0, DAY, 2 * DAY, 3 * DAY],
+                         [rates.shape[1] for rates in known])
+        np.testing.assert_array_equal(self.rows[:, :3 * DAY], known[3])
+
+    def test_history_can_start_with_the_arrival(self):
+        recorder, _ = self._run(history='arrival')
+        arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
+        known = [what for kind, what in recorder.calls if kind == 'learn'][3]
+        for row, arrival in enumerate(arrivals):
+            self.assertTrue(np.isnan(known[row, :arrival]).all())
+            np.testing.assert_array_equal(
+                self.rows[row, arrival:3 * DAY], known[row, arrival:])
+
+    def test_with_a_past_the_first_day_knows_it(self):
+        past = traces.make_trace(2 * np.ones((30, 10)), traces.START - 1e6)
+        recorder, _ = self._run(past=past, history='arrival')
+        np.testing.assert_array_equal(2 * np.ones((30, 10)),
+                                      recorder.calls[0][1])
+
+    def test_instances_come_in_order_of_arrival(self):
+        recorder, _ = self._run()
+        arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
+        self.assertEqual(np.argsort(arrivals, kind='stable').tolist(),
+                         recorder.placed())
+
+    def test_a_host_is_judged_from_its_first_instance_on(self):
+        _, result = self._run()
+        arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
+        there = np.arange(4 * DAY) >= arrivals[:, None]
+        total = (self.rows * there).sum(axis=0)
+        self.assertAlmostEqual(
+            float(np.mean(total[arrivals.min():] > 100.0)),
+            result.judgements[0].overload[0])
+
+    def test_one_whose_known_peak_is_too_high_is_refused(self):
+        self.rows[:, :DAY] = 101.0
+        self.trace = traces.make_trace(self.rows)
+        recorder, result = self._run()
+        arrivals = np.random.default_rng(1).integers(0, 4 * DAY, 30)
+        # On the first day nothing is known yet.
+        self.assertEqual([int((arrivals >= DAY).sum())], result.refused)
+        self.assertEqual(int((arrivals < DAY).sum()), len(recorder.placed()))
+
+    def test_every_method_runs_on_both_histories(self):
+        for history in protocols.HISTORIES:
+            results = protocols.evaluate(
+                case(self.trace, 20.0, protocol='rolling', history=history),
+                methods.make_methods(traces.DEFAULT_LAW), 2)
+            self.assertEqual(list(methods.NAMES), list(results))
+            for result in results.values():
+                placed = [one.overload.size for one in result.judgements]
+                self.assertTrue(all(placed), result.method)
+
+
+class CaseTestCase(unittest.TestCase):
+
+    def test_values_that_cannot_be_used_are_refused(self):
+        trace = traces.make_trace([[1, 2]])
+        for keywords in ({'protocol': 'other'}, {'history': 'other'},
+                         {'saturation_kbps': 0}, {'saturation_kbps': NAN},
+                         {'overload_probability': 0},
+                         {'overload_probability': 1}):
+            with self.subTest(keywords), \
+                    self.assertRaises(exceptions.InvalidInput):
+                case(trace, **keywords)
+
+
+NAN = float('nan')

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sub-command ``vswitch-manage evaluate``: arguments and answer."""
+
+from vswitch_aware_scheduler.evaluate import figures
+from vswitch_aware_scheduler.evaluate import methods
+from vswitch_aware_scheduler.evaluate import protocols
+from vswitch_aware_scheduler.evaluate import trace
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['add_arguments', 'run', 'table']
+
+_COLUMNS = ('hosts', 'hosts_relative', 'refused', 'overload_mean',
+            'overload_avoidable_mean', 'overload_worst', 'hosts_above',
+            'loss', 'predicted_mean')
+
+
+def add_arguments(parser):
+    """Add the sub-command's arguments to its parser."""
+    parser.add_argument('--trace', metavar='PATH', required=True,
+                        help='recorded traffic to judge on, as the telemetry '
+                             'driver "file" reads it')
+    parser.add_argument('--saturation-kbps', metavar='C', type=float,
+                        required=True,
+                        help='what the switch of each host carries, egress '
+                             'and ingress together, in kbit/s')
+    parser.add_argument('--overload-probability', metavar='E', type=float,
+                        help='limit to keep to (default: the option '
+                             'overload_probability)')
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument('--train-days', metavar='D', type=float,
+                        help='learn from the first D days and judge on the '
+                             'rest (default: half)')
+    source.add_argument('--train-trace', metavar='PATH',
+                        help='learn from this trace and judge on the whole '
+                             'of the other')
+    parser.add_argument('--protocol', choices=protocols.PROTOCOLS,
+                        default=protocols.STATIC,
+                        help='static: learn once, pack all, judge; rolling: '
+                             'instances arrive over the period and models '
+                             'are refitted daily (default: static)')
+    parser.add_argument('--history', choices=protocols.HISTORIES,
+                        default=protocols.TRACE,
+                        help='with --protocol rolling: an instance is '
+                             'measured since the start of the trace, '
+                             'wherever it ran, or since its arrival '
+                             '(default: trace)')
+    parser.add_argument('--seeds', metavar='K', type=int, default=3,
+                        help='random orders to average over (default: 3)')
+    parser.add_argument('--methods', metavar='NAME,...',
+                        help='only these methods (default: all); the '
+                             'clairvoyant is always there')
+    parser.add_argument('--plot-dir', metavar='DIR',
+                        help='write reliability.png and frontier.png there')
+
+
+def run(arguments, conf, progress=None):
+    """Evaluate, and return the answer as plain data."""
+    if arguments.seeds < 1:
+        raise exceptions.InvalidInput(
+            f'seeds are {arguments.seeds}, wanted 1 or more')
+    if arguments.train_days is not None \
+            and arguments.protocol == protocols.ROLLING:
+        raise exceptions.InvalidInput(
+            'train-days is given, wanted no such argument with the protocol '
+            'rolling, which learns as it goes')
+    chosen = _methods(arguments.methods, conf)
+    limit = arguments.overload_probability
+    if limit is None:
+        limit = conf.overload_probability
+    case = protocols.Case(
+        trace.load(arguments.trace), arguments.saturation_kbps, limit,
+        arguments.train_trace and trace.load(arguments.train_trace),
+        arguments.train_days, arguments.protocol, arguments.history)
+    results = protocols.evaluate(case, chosen, arguments.seeds, progress)
+    best = results[protocols.CLAIRVOYANT]
+    answer = {
+        'trace': arguments.trace, 'train_trace': arguments.train_trace,
+        'protocol': arguments.protocol,
+        'history': (arguments.history
+                    if arguments.protocol == protocols.ROLLING else None),
+        'saturation_kbps': arguments.saturation_kbps,
+        'overload_probability': limit, 'seeds': arguments.seeds,
+        'instances': len(case.trace.series),
+        'methods': [result.figures(limit, best)
+                    for result in results.values()]}
+    if arguments.plot_dir:
+        answer['pictures'] = figures.draw(arguments.plot_dir, results, limit)
+    return answer
+
+
+def _methods(names, conf):
+    default = model.TrafficModel.on_off(
+        conf.default_egress_kbps, conf.default_ingress_kbps,
+        on_seconds=conf.default_on_seconds,
+        off_seconds=conf.default_off_seconds).law
+    known = methods.make_methods(default, conf.min_samples)
+    if names is None:
+        return known
+    wanted = {name.strip() for name in names.split(',')}
+    for name in wanted:
+        if name not in methods.NAMES:
+            raise exceptions.InvalidInput(
+                f'method is {name!r}, wanted one of '
+                f'{", ".join(methods.NAMES)}')
+    return [method for method in known if method.name in wanted]
+
+
+def table(answer):
+    """Return the header and the rows of the answer for a person."""
+    def cell(value):
+        return '-' if value is None else f'{value:.4g}'
+
+    return (['METHOD', *(name.upper() for name in _COLUMNS)],
+            [[line['method'], *(cell(line[name]) for name in _COLUMNS)]
+             for line in answer['methods']])

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two pictures of an evaluation: is it true, and what does it cost?
+
+matplotlib is optional and imported when a picture is drawn.
+"""
+
+import os
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['draw']
+
+#: Shares of no overload at all are drawn here, on axes that are logarithmic.
+_FLOOR = 1e-5
+
+
+def draw(directory, results, overload_probability):
+    """Write reliability.png and frontier.png.
+
+    :param directory: made if it is not there
+    :param results: {name: Result} of :func:`.protocols.evaluate`
+    :param overload_probability: limit E, drawn as a line
+    :returns: list of the two paths
+    :raises InvalidInput: when matplotlib is not installed
+    """
+    try:
+        from matplotlib import figure
+    except ImportError:
+        raise exceptions.InvalidInput(
+            'pictures need matplotlib, which is not installed, wanted '
+            'vswitch_aware_scheduler[plot]') from None
+    os.makedirs(directory, exist_ok=True)
+    paths = []
+    for name, fill in (('reliability', _reliability),
+                       ('frontier', _frontier)):
+        picture = figure.Figure(figsize=(8, 6), layout='constrained')
+        fill(picture.add_subplot(), results, overload_probability)
+        paths.append(os.path.join(directory, f'{name}.png'))
+        picture.savefig(paths[-1], dpi=120)
+    return paths
+
+
+def _mark(number):
+    # So many methods need marks beside colours.
+    return {'color': f'C{number % 10}', 'marker': 'osD^vP*X<>'[number % 10]}
+
+
+def _reliability(axes, results, limit):
+    axes.plot([_FLOOR, 1], [_FLOOR, 1], color='grey', linewidth=1,
+              label='predicted = realised')
+    axes.axvline(limit, color='grey', linestyle=':', linewidth=1)
+    axes.axhline(limit, color='grey', linestyle=':', linewidth=1)
+    for number, result in enumerate(results.values()):
+        predicted = np.concatenate(result.predicted)
+        realised = np.concatenate([one.avoidable
+                                   for one in result.judgements])
+        axes.scatter(np.maximum(predicted, _FLOOR),
+                     np.maximum(realised, _FLOOR), s=14, alpha=0.6,
+                     label=result.method, **_mark(number))
+    axes.set(xscale='log', yscale='log', xlabel='predicted overload '
+             'probability of a host', ylabel='realised avoidable overload '
+             'share of the host', title='Reliability, host by host '
+             f'(none: {_FLOOR:g})')
+    axes.legend(fontsize='small')
+
+
+def _frontier(axes, results, limit):
+    axes.axhline(limit, color='grey', linestyle=':', linewidth=1,
+                 label='limit')
+    for number, result in enumerate(results.values()):
+        realised = np.mean([one.avoidable.mean() if one.avoidable.size
+                            else 0.0 for one in result.judgements])
+        axes.scatter(result.hosts, max(realised, _FLOOR), s=60,
+                     label=result.method, **_mark(number))
+    axes.set(yscale='log', xlabel='hosts', ylabel='realised avoidable '
+             'overload share, mean of the hosts', title='Frontier: what '
+             'keeping to the limit costs')
+    axes.legend(fontsize='small')

@@ -1,0 +1,579 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who may join a host: our way, and the ways that others have published.
+
+A :class:`Method` has a name and starts a :class:`.packing.FirstFit` for one
+capacity and one limit. Ours decide by :class:`admission.LoadTable`, as the
+scheduler does, with the laws that an :class:`Estimator` gives; to try another
+estimator is to make ``Admission('name', MyEstimator())``.
+
+Pure. Sources and variants: reference/evaluation.rst, "Methods".
+"""
+
+import abc
+import math
+import statistics
+
+import numpy as np
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.evaluate import packing
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile
+
+__all__ = ['Admission', 'CountsEstimator', 'Estimator', 'Method', 'NAMES',
+           'law_at_random', 'make_methods']
+
+#: Names in the order in which they are reported. 'clairvoyant' is none of
+#: ours to make: it needs to know what will come.
+NAMES = ('ours', 'onoff', 'peak', 'average', 'p99', 'sbp', 'queue', 'nsigma',
+         'chernoff', 'clairvoyant')
+
+_NORMAL = statistics.NormalDist()
+_TOLERANCE = 1e-9
+
+
+class Method(abc.ABC):
+    """A way to decide.
+
+    :ivar name: what it is called in the report
+    """
+
+    def __init__(self, name):
+        self.name = name
+
+    @abc.abstractmethod
+    def start(self, saturation_kbps, overload_probability):
+        """Return an empty :class:`.packing.FirstFit`."""
+
+
+# Ours
+
+class Estimator(abc.ABC):
+    """Gives the laws that our admission decides with."""
+
+    @abc.abstractmethod
+    def fit(self, known, saturation_kbps):
+        """Return a law for every instance.
+
+        :param known: :class:`.trace.Known`
+        :param saturation_kbps: capacity of the hosts
+        :returns: list of V laws that :meth:`table` can take; those of
+            instances with too little history are the prior
+        """
+
+    def limit(self, overload_probability):
+        """Return the limit to decide with, to keep to the one given."""
+        return overload_probability
+
+    def table(self):
+        """Return the empty table that decides."""
+        return admission.LoadTable()
+
+
+class CountsEstimator(Estimator):
+    """Fits to transition counts, as the modeler does.
+
+    An instance with enough samples and no traffic in them is silent. One with
+    fewer samples gets the prior, the :func:`law_at_random` of its peers: the
+    others that fit the switch at all, as it must itself. While there are none
+    the prior is the law of the configured default, cut at the capacity.
+
+    :param fit: callable(TransitionCounts) to TrafficModel, which raises
+        NotEnoughSamples
+    :param default_law: RateLaw of an instance of which nothing is known
+    :param min_samples: fewest samples that a model is fitted to
+    """
+
+    def __init__(self, fit, default_law, min_samples=estimate.MIN_SAMPLES):
+        self._fit = fit
+        self._default_law = default_law
+        self._min_samples = min_samples
+
+    def fit(self, known, saturation_kbps):
+        """Return a RateLaw for every instance."""
+        enough = [counts is not None
+                  and counts.total_samples >= self._min_samples
+                  for counts in known.counts]
+        peers = [counts for counts, is_enough, peak
+                 in zip(known.counts, enough, known.peak.tolist())
+                 if is_enough and peak <= saturation_kbps * (1 + _TOLERANCE)]
+        prior = (law_at_random(peers) if peers
+                 else _cut(self._default_law, saturation_kbps))
+        return [self._law(counts) if is_enough else prior
+                for counts, is_enough in zip(known.counts, enough)]
+
+    def _law(self, counts):
+        if not counts.peaks[:, 0].any():
+            return _SILENT
+        return self._fit(counts).law
+
+
+_SILENT = model.TrafficModel.constant().law
+
+
+def law_at_random(counts):
+    """Return the RateLaw of an instance picked at random.
+
+    A state for each rate bin, with the mean rates of its samples.
+
+    :param counts: non-empty list of TransitionCounts; each instance has the
+        same weight, however many samples
+    """
+    bins = np.unique(np.concatenate([one.bins for one in counts]))
+    shares, rates = np.zeros(bins.size), np.zeros((bins.size, 3))
+    for one in counts:
+        at = np.searchsorted(bins, one.bins)
+        weight = 1.0 / (len(counts) * one.total_samples)
+        shares[at] += weight * one.samples
+        rates[at] += weight * one.totals
+    return model.RateLaw.from_arrays(shares / shares.sum(),
+                                     rates / shares[:, None])
+
+
+def _cut(law, most_kbps):
+    """Return a law whose bandwidth is nowhere above ``most_kbps``."""
+    bandwidth = law.rates[:, :2].sum(axis=1)
+    if bandwidth.max() <= most_kbps:
+        return law
+    factor = np.minimum(1.0, most_kbps / np.maximum(bandwidth, most_kbps))
+    return model.RateLaw.from_arrays(law.probabilities,
+                                     law.rates * factor[:, None])
+
+
+class Admission(Method):
+    """The scheduler's own decision, on the laws of an estimator.
+
+    :param name: what it is called in the report
+    :param estimator: Estimator
+    :param policy: admission.PROBABILITY or admission.AVERAGE
+    """
+
+    def __init__(self, name, estimator, policy=admission.PROBABILITY):
+        super().__init__(name)
+        self._estimator = estimator
+        self._policy = policy
+
+    def start(self, saturation_kbps, overload_probability):
+        """Return an empty first-fit by LoadTable."""
+        policy = admission.HostPolicy(
+            profile.SwitchProfile(
+                name='evaluated', switch='any',
+                saturation_kbps=saturation_kbps,
+                saturation_dimension='bandwidth'),
+            self._policy, self._estimator.limit(overload_probability))
+        return _ByTable(self._estimator, policy, saturation_kbps)
+
+
+class _ByTable(packing.FirstFit):
+    """First-fit by a LoadTable."""
+
+    def __init__(self, estimator, policy, saturation_kbps):
+        super().__init__()
+        self._estimator = estimator
+        self._policy = policy
+        self._saturation_kbps = saturation_kbps
+        self._table = estimator.table()
+        self._slots = []
+        self._laws = None
+
+    def learn(self, known):
+        self._laws = known.derived(
+            (self._estimator, self._saturation_kbps),
+            lambda: self._estimator.fit(known, self._saturation_kbps))
+        for host in range(len(self.residents)):
+            self._describe(host)
+
+    def _describe(self, host):
+        slot = self._table.describe(
+            host, self._policy,
+            {row: self._laws[row] for row in self.residents[host]})
+        if host == len(self._slots):
+            self._slots.append(slot)
+
+    def admitted(self, instance):
+        return self._table.assess(self._slots, self._laws[instance]).admitted
+
+    def added(self, host, instance):
+        self._describe(host)
+
+    def predicted(self):
+        # What it is with one more instance that sends nothing.
+        return self._table.assess(self._slots, _SILENT).overload_probability
+
+
+# Published methods
+
+class _Figures(packing.FirstFit):
+    """Decides by figures of each instance that are added up on a host.
+
+    An instance with fewer samples than a model is fitted to gets the figures
+    of one picked at random among its peers, the others that fit the switch
+    at all, or, while there is none, those of the default law.
+
+    :param default_rates: (n,) samples of the default law, kbit/s
+    """
+
+    def __init__(self, saturation_kbps, overload_probability, default_rates):
+        super().__init__()
+        self.capacity = saturation_kbps
+        self.limit = overload_probability
+        self._default_rates = default_rates
+        self._figures = None     # (V, k)
+        self._sums = None        # (hosts, k)
+
+    def learn(self, known):
+        figures = self._figures = known.derived(
+            (type(self), self.capacity), lambda: self._completed(known))
+        self._sums = np.array(
+            [figures[rows].sum(axis=0) for rows in self.residents]
+        ).reshape(-1, figures.shape[1])
+
+    def _completed(self, known):
+        enough = known.samples >= estimate.MIN_SAMPLES
+        peers = enough & self.within(known.peak)
+        figures = self.figures(known)
+        if peers.any():
+            unknown = self.at_random(figures[peers])
+        else:
+            unknown = self.figures(_Samples(self._default_rates))[0]
+        figures[~enough] = unknown
+        return figures
+
+    def added(self, host, instance):
+        figures = self._figures[instance]
+        if host == len(self._sums):
+            self._sums = np.vstack([self._sums, figures])
+        else:
+            self._sums[host] += figures
+
+    def admitted(self, instance):
+        return self.fits(self._sums + self._figures[instance])
+
+    def predicted(self):
+        return self.probability(self._sums)
+
+    @abc.abstractmethod
+    def figures(self, known):
+        """Return (V, k) figures."""
+
+    def at_random(self, figures):
+        """Return the (k,) figures of an instance picked at random."""
+        return figures.mean(axis=0)
+
+    @abc.abstractmethod
+    def fits(self, sums):
+        """Return (hosts,) bool for the (hosts, k) sums of figures."""
+
+    @abc.abstractmethod
+    def probability(self, sums):
+        """Return (hosts,) what the method takes P(overload) to be."""
+
+    def within(self, values):
+        """Return whether values are at most the capacity, rounding aside."""
+        return values <= self.capacity * (1 + _TOLERANCE)
+
+
+class _Samples:
+    """One instance of which samples are given, with the face of Known."""
+
+    def __init__(self, samples):
+        self.rates = np.asarray(samples, dtype=float)[None]
+        self.samples = np.array([self.rates.size])
+        self.mean = self.rates.mean(axis=1)
+        self.variance = self.rates.var(axis=1)
+        self.peak = self.rates.max(axis=1)
+        self.p99 = np.quantile(self.rates, 0.99, axis=1,
+                               method='inverted_cdf')
+
+
+class _Peak(_Figures):
+    """The sum of the peaks is at most the capacity."""
+
+    def figures(self, known):
+        return known.peak[:, None].copy()
+
+    def fits(self, sums):
+        return self.within(sums[:, 0])
+
+    def probability(self, sums):
+        return np.where(self.within(sums[:, 0]), 0.0, 1.0)
+
+
+class _Percentile(_Figures):
+    """The sum of the 99th percentiles is at most the capacity.
+
+    It names no probability. Reported is the one that some instance is above
+    its percentile, were all independent: without that there is no overload.
+    """
+
+    def figures(self, known):
+        return np.column_stack([known.p99, known.samples > 0])
+
+    def fits(self, sums):
+        return self.within(sums[:, 0])
+
+    def probability(self, sums):
+        return 1 - 0.99 ** sums[:, 1]
+
+
+class _Normal(_Figures):
+    """Stochastic bin packing: independent normal rates."""
+
+    def figures(self, known):
+        return np.column_stack([known.mean, known.variance])
+
+    def at_random(self, figures):
+        # Law of total variance.
+        return np.array([figures[:, 0].mean(),
+                         figures[:, 1].mean() + figures[:, 0].var()])
+
+    def fits(self, sums):
+        if self.limit >= 1:
+            return np.ones(len(sums), dtype=bool)
+        z = _NORMAL.inv_cdf(1 - self.limit) if self.limit > 0 else np.inf
+        deviation = np.sqrt(sums[:, 1])
+        margin = np.zeros(len(sums))
+        np.multiply(z, deviation, out=margin, where=deviation > 0)
+        return self.within(sums[:, 0] + margin)
+
+    def probability(self, sums):
+        return _normal_tail(self.capacity, sums[:, 0], np.sqrt(sums[:, 1]))
+
+
+def _normal_tail(capacity, means, deviations):
+    """Return P(normal > capacity) of each mean and standard deviation."""
+    return np.array([
+        (0.5 * math.erfc((capacity - mean) / deviation / math.sqrt(2))
+         if deviation > 0 else float(mean > capacity * (1 + _TOLERANCE)))
+        for mean, deviation in zip(means.tolist(), deviations.tolist())])
+
+
+class _NSigma(_Normal):
+    """Mean and N standard deviations of the host's own sum, N = 5.
+
+    The sum's variance has the covariances in it, estimated over the bins in
+    which both instances were known; no sample there is no traffic.
+    """
+
+    _N = 5.0
+
+    def learn(self, known):
+        super().learn(known)
+        covariance = self._covariance = known.derived(
+            'covariance', lambda: _covariances(known))
+        for host, rows in enumerate(self.residents):
+            self._sums[host, 1] += covariance[np.ix_(rows, rows)].sum()
+
+    def _covariances_with(self, instance):
+        row = self._covariance[instance]
+        return np.array([2 * row[rows].sum() for rows in self.residents])
+
+    def admitted(self, instance):
+        sums = self._sums + self._figures[instance]
+        sums[:, 1] += self._covariances_with(instance)
+        return self.fits(sums)
+
+    def added(self, host, instance):
+        super().added(host, instance)
+        row = self._covariance[instance]
+        self._sums[host, 1] += 2 * row[self.residents[host]].sum()
+
+    def fits(self, sums):
+        deviation = np.sqrt(np.maximum(sums[:, 1], 0))
+        return self.within(sums[:, 0] + self._N * deviation)
+
+    def probability(self, sums):
+        return _normal_tail(self.capacity, sums[:, 0],
+                            np.sqrt(np.maximum(sums[:, 1], 0)))
+
+
+def _covariances(known):
+    """Return (V, V) covariances, 0 on the diagonal and of the unknown."""
+    present = known.present
+    rates = np.nan_to_num(known.rates, nan=0.0)
+    bins = np.count_nonzero(present, axis=1)
+    mean = rates.sum(axis=1) / np.maximum(bins, 1)
+    # Single precision will do for a variance, at half the time.
+    away = np.where(present, rates - mean[:, None], 0).astype(np.float32)
+    # Known from some bin to the last: two are known for the shorter time.
+    together = np.maximum(np.minimum(bins, bins[:, None]), 1)
+    covariance = (away @ away.T).astype(float) / together
+    np.fill_diagonal(covariance, 0.0)
+    enough = known.samples >= estimate.MIN_SAMPLES
+    covariance[~enough] = 0.0
+    covariance[:, ~enough] = 0.0
+    return covariance
+
+
+class _Chernoff(_Figures):
+    """The Chernoff bound of independent rates, by effective bandwidths.
+
+    Figures are log E exp(theta X) at each theta of a grid, X the empirical
+    law with each sample raised to the largest of its rate bin.
+    """
+
+    #: theta times the capacity.
+    _GRID = np.geomspace(0.1, 1000.0, 81)
+
+    def figures(self, known):
+        result = np.zeros((len(known.rates), self._GRID.size))
+        theta = self._GRID / self.capacity
+        for row, rates in enumerate(known.rates):
+            rates = rates[~np.isnan(rates)]
+            if not rates.size:
+                continue
+            bins, at, counts = np.unique(
+                estimate.rate_bin(rates), return_inverse=True,
+                return_counts=True)
+            largest = np.zeros(bins.size)
+            np.maximum.at(largest, at, rates)
+            exponents = np.log(counts / rates.size) + np.outer(theta, largest)
+            result[row] = np.logaddexp.reduce(exponents, axis=1)
+        return result
+
+    def at_random(self, figures):
+        return np.logaddexp.reduce(figures, axis=0) - math.log(len(figures))
+
+    def _log_bound(self, sums):
+        return np.minimum((sums - self._GRID).min(axis=1), 0.0)
+
+    def fits(self, sums):
+        limit = math.log(self.limit) if self.limit > 0 else -np.inf
+        return self._log_bound(sums) <= limit + _TOLERANCE
+
+    def probability(self, sums):
+        return np.exp(self._log_bound(sums))
+
+
+class _Queue(_Figures):
+    """QUEUE: spikes of on/off chains share reserved blocks.
+
+    Figures are the base rate, the spike's height and P(on).
+    """
+
+    _ON_SHARE_OF_P99 = 0.1
+
+    def figures(self, known):
+        rates, seen = known.rates, ~np.isnan(known.rates)
+        threshold = self._ON_SHARE_OF_P99 * known.p99
+        on = seen & (rates >= threshold[:, None]) & (rates > 0)
+        off = seen & ~on
+
+        def mean(of):
+            return (np.where(of, rates, 0.0).sum(axis=1)
+                    / np.maximum(np.count_nonzero(of, axis=1), 1))
+
+        base = np.where(off.any(axis=1), mean(off), 0.0)
+        probability = (np.count_nonzero(on, axis=1)
+                       / np.maximum(known.samples, 1))
+        spike = np.where(on.any(axis=1), mean(on) - base, 0.0)
+        return np.column_stack([base, spike, probability])
+
+    def learn(self, known):
+        super().learn(known)
+        self._base = self._sums[:, 0]
+        self._block = np.array([
+            self._figures[rows, 1].max() for rows in self.residents])
+        most = max(map(len, self.residents), default=0)
+        # Row h: P(n instances of host h are on).
+        self._on = np.zeros((len(self.residents), most + 1))
+        self._on[:, 0] = 1.0
+        for host, rows in enumerate(self.residents):
+            for row in rows:
+                self._on[host] = _with_one_more(
+                    self._on[host], self._figures[row, 2])
+
+    def _blocks(self, on):
+        """Return how many blocks keep P(more are on) within the limit."""
+        beyond = np.cumsum(on[:, ::-1], axis=1)[:, ::-1]  # P(count >= n)
+        enough = np.column_stack([beyond[:, 1:], np.zeros(len(on))]) \
+            <= self.limit * (1 + _TOLERANCE)
+        return enough.argmax(axis=1)
+
+    def admitted(self, instance):
+        base, spike, probability = self._figures[instance]
+        on = np.pad(self._on, ((0, 0), (0, 1)))
+        on = _with_one_more(on, probability)
+        block = np.maximum(self._block, spike)
+        return self.within(self._base + base + self._blocks(on) * block)
+
+    def added(self, host, instance):
+        base, spike, probability = self._figures[instance]
+        if host == len(self._on):
+            self._on = np.pad(self._on, ((0, 1), (0, 0)))
+            self._on[host, 0] = 1.0
+            self._base = np.append(self._base, 0.0)
+            self._block = np.append(self._block, 0.0)
+        if len(self.residents[host]) >= self._on.shape[1]:
+            self._on = np.pad(self._on, ((0, 0), (0, 8)))
+        self._base[host] += base
+        self._block[host] = max(self._block[host], spike)
+        self._on[host] = _with_one_more(self._on[host], probability)
+
+    def fits(self, sums):
+        raise NotImplementedError('decided by admitted()')
+
+    def probability(self, sums):
+        raise NotImplementedError('told by predicted()')
+
+    def predicted(self):
+        # With the blocks that there is room for.
+        room = np.maximum(self.capacity * (1 + _TOLERANCE) - self._base, 0.0)
+        size = self._on.shape[1]
+        blocks = np.full(len(room), float(size))
+        np.divide(room, self._block, out=blocks, where=self._block > 0)
+        beyond = np.arange(size) > np.floor(blocks)[:, None]
+        return np.where(self._base > self.capacity * (1 + _TOLERANCE), 1.0,
+                        (self._on * beyond).sum(axis=1))
+
+
+def _with_one_more(on, probability):
+    """Return the law of how many are on, one more independent chain in it.
+
+    The last entry of ``on`` along its last axis must be 0.
+    """
+    result = on * (1 - probability)
+    result[..., 1:] += on[..., :-1] * probability
+    return result
+
+
+class _Published(Method):
+    """A published method, of the class that decides."""
+
+    def __init__(self, name, kind, default_rates):
+        super().__init__(name)
+        self._kind = kind
+        self._default_rates = default_rates
+
+    def start(self, saturation_kbps, overload_probability):
+        return self._kind(saturation_kbps, overload_probability,
+                          self._default_rates)
+
+
+def make_methods(default_law, min_samples=estimate.MIN_SAMPLES):
+    """Return the methods of the report, without the clairvoyant.
+
+    :param default_law: RateLaw of an instance of which nothing is known
+    :param min_samples: fewest samples that a model is fitted to
+    :returns: list of Method, in the order of :data:`NAMES`
+    """
+    ours = CountsEstimator(
+        lambda counts: estimate.fit_model(counts, min_samples=min_samples),
+        default_law, min_samples)
+    on_off = CountsEstimator(
+        lambda counts: estimate.fit_on_off(counts, min_samples=min_samples),
+        default_law, min_samples)
+    bandwidth = default_law.rates[:, :2].sum(axis=1)
+    default_rates = np.repeat(
+        bandwidth, np.maximum(np.rint(1000 * default_law.probabilities), 1)
+        .astype(np.int64))
+    published = {'peak': _Peak, 'p99': _Percentile, 'sbp': _Normal,
+                 'queue': _Queue, 'nsigma': _NSigma, 'chernoff': _Chernoff}
+    methods = {
+        'ours': Admission('ours', ours),
+        'onoff': Admission('onoff', on_off),
+        'average': Admission('average', on_off, admission.AVERAGE),
+        **{name: _Published(name, kind, default_rates)
+           for name, kind in published.items()}}
+    return [methods[name] for name in NAMES if name in methods]

@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""First-fit on identical hosts, and the judgement of what came of it.
+
+Pure: arrays in, arrays out.
+"""
+
+import abc
+import dataclasses
+
+import numpy as np
+
+__all__ = ['Clairvoyant', 'FirstFit', 'Judgement', 'judge']
+
+#: Sums and shares are compared with this relative tolerance.
+_TOLERANCE = 1e-9
+
+#: Hosts that the clairvoyant looks at together.
+_BLOCK = 8
+
+
+class FirstFit(abc.ABC):
+    """Puts instances on the first host that admits them.
+
+    Where none does, on a new host: also one that its own rule would refuse,
+    for every method must place the same instances.
+
+    :ivar residents: one list of instances for each host, in order of arrival
+    """
+
+    def __init__(self):
+        self.residents = []
+
+    @abc.abstractmethod
+    def learn(self, known):
+        """Take over what is Known now, of residents as well."""
+
+    @abc.abstractmethod
+    def admitted(self, instance):
+        """Return (hosts,) bool: which hosts take one more instance."""
+
+    @abc.abstractmethod
+    def predicted(self):
+        """Return (hosts,) overload probability that the method expects."""
+
+    def added(self, host, instance):
+        """Follow that an instance joined a host, which may be a new one."""
+
+    def place(self, instance):
+        """Put an instance, a row of the trace, on a host; return which."""
+        found = np.flatnonzero(self.admitted(instance)) \
+            if self.residents else ()
+        if len(found):
+            host = int(found[0])
+        else:
+            host = len(self.residents)
+            self.residents.append([])
+        self.residents[host].append(instance)
+        self.added(host, instance)
+        return host
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Judgement:
+    """What happened on each of h hosts.
+
+    :ivar overload: (h,) share of the host's bins with a sum above capacity
+    :ivar avoidable: (h,) share of those in which no instance alone is above
+    :ivar loss: traffic above capacity over all traffic, of all hosts
+    """
+
+    overload: np.ndarray
+    avoidable: np.ndarray
+    loss: float
+
+
+def judge(residents, rates, from_bin, capacity):
+    """Judge a packing on the traffic that came.
+
+    A host counts from the bin of its first instance on, an instance from its
+    own bin on.
+
+    :param residents: a list of rows for each host
+    :param rates: (V, T) kbit/s, 0 where there is no sample
+    :param from_bin: (V,) bin from which on an instance is on its host
+    :param capacity: kbit/s
+    :returns: Judgement
+    """
+    limit = capacity * (1 + _TOLERANCE)
+    overload, avoidable = np.zeros((2, len(residents)))
+    cut = carried = 0.0
+    for host, rows in enumerate(residents):
+        opened = min(int(from_bin[row]) for row in rows)
+        total = np.zeros(rates.shape[1] - opened)
+        alone = np.zeros(total.size, dtype=bool)
+        for row in rows:
+            first = int(from_bin[row])
+            total[first - opened:] += rates[row, first:]
+            alone[first - opened:] |= rates[row, first:] > limit
+        above = total > limit
+        overload[host] = above.mean()
+        avoidable[host] = (above & ~alone).mean()
+        cut += float((total[above] - capacity).sum())
+        carried += float(total.sum())
+    return Judgement(overload, avoidable, cut / carried if carried else 0.0)
+
+
+class Clairvoyant(FirstFit):
+    """First-fit on the traffic that will come: the bound to compare with.
+
+    A host takes an instance when its share of avoidable overload stays
+    within the limit, from its first instance to the end.
+
+    :param rates: (V, T) kbit/s, 0 where there is no sample
+    :param from_bin: (V,) bin from which on an instance would be on its host
+    """
+
+    def __init__(self, rates, from_bin, capacity, overload_probability):
+        super().__init__()
+        self._rates = rates
+        self._from_bin = from_bin
+        self._limit = capacity * (1 + _TOLERANCE)
+        self._share = overload_probability * (1 + _TOLERANCE)
+        bins = rates.shape[1]
+        self._total = np.zeros((0, bins))
+        self._alone = np.zeros((0, bins), dtype=bool)
+        self._opened = np.zeros(0, dtype=np.int64)
+
+    def learn(self, known):
+        """Ignore it: all is known."""
+
+    def _will_be(self, instance):
+        first = self._from_bin[instance]
+        comes = np.zeros(self._rates.shape[1])
+        comes[first:] = self._rates[instance, first:]
+        return comes
+
+    def _avoidable(self, hosts, comes):
+        above = self._total[hosts] + comes > self._limit
+        above &= ~self._alone[hosts]
+        above &= comes <= self._limit
+        return (np.count_nonzero(above, axis=1)
+                / (comes.size - self._opened[hosts]))
+
+    def admitted(self, instance):
+        """Return (hosts,) bool, True for the first host that takes it."""
+        comes = self._will_be(instance)
+        result = np.zeros(len(self.residents), dtype=bool)
+        for first in range(0, result.size, _BLOCK):
+            block = slice(first, min(first + _BLOCK, result.size))
+            result[block] = self._avoidable(block, comes) <= self._share
+            if result[block].any():
+                break
+        return result
+
+    def predicted(self):
+        """Return the avoidable share, which it knows."""
+        hosts = slice(0, len(self.residents))
+        return self._avoidable(hosts, np.zeros(self._rates.shape[1]))
+
+    def added(self, host, instance):
+        """Follow that an instance joined a host."""
+        if host == len(self._total):
+            # Double the room; rows beyond the hosts are empty.
+            room = max(_BLOCK, 2 * len(self._total))
+            for name in ('_total', '_alone', '_opened'):
+                old = getattr(self, name)
+                new = np.zeros((room,) + old.shape[1:], dtype=old.dtype)
+                new[:len(old)] = old
+                setattr(self, name, new)
+        if len(self.residents[host]) == 1:
+            self._opened[host] = self._from_bin[instance]
+        comes = self._will_be(instance)
+        self._total[host] += comes
+        self._alone[host] |= comes > self._limit

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a trace is replayed, and the figures that come of it.
+
+Static: learn once, pack all, judge. Rolling: instances arrive over the
+period, models are refitted daily, nothing is moved. What is known when:
+reference/evaluation.rst, "Protocols".
+
+Pure; randomness comes from the seeds that are given.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from vswitch_aware_scheduler.evaluate import packing
+from vswitch_aware_scheduler.evaluate import trace as traces
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['Case', 'CLAIRVOYANT', 'PROTOCOLS', 'Result', 'evaluate']
+
+STATIC, ROLLING = PROTOCOLS = ('static', 'rolling')
+ARRIVAL, TRACE = HISTORIES = ('arrival', 'trace')
+CLAIRVOYANT = 'clairvoyant'
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Case:
+    """What is replayed.
+
+    :ivar trace: Trace to judge on
+    :ivar saturation_kbps: capacity of each host, egress and ingress together
+    :ivar overload_probability: limit E
+    :ivar past: Trace to learn from, or None
+    :ivar train_days: days to learn from without ``past``; None: half of all
+    :ivar protocol: one of :data:`PROTOCOLS`
+    :ivar history: of the protocol rolling, since when an instance is
+        measured: the start of the 'trace', or its 'arrival'
+    """
+
+    trace: traces.Trace
+    saturation_kbps: float
+    overload_probability: float
+    past: object = None
+    train_days: float | None = None
+    protocol: str = STATIC
+    history: str = TRACE
+
+    def __post_init__(self):
+        for name, known in (('protocol', PROTOCOLS), ('history', HISTORIES)):
+            if getattr(self, name) not in known:
+                raise exceptions.InvalidInput(
+                    f'{name} is {getattr(self, name)!r}, wanted one of '
+                    f'{", ".join(known)}')
+        if not 0 < self.saturation_kbps < np.inf:
+            raise exceptions.InvalidInput(
+                f'saturation is {self.saturation_kbps} kbit/s, wanted a '
+                f'number > 0')
+        if not 0 < self.overload_probability < 1:
+            raise exceptions.InvalidInput(
+                f'overload probability is {self.overload_probability}, '
+                f'wanted a number between 0 and 1')
+
+
+@dataclasses.dataclass(eq=False)
+class Result:
+    """What a method came to, one entry of each list for each seed.
+
+    :ivar method: its name
+    :ivar judgements: Judgement
+    :ivar predicted: (hosts,) overload probability that the method expected
+    :ivar refused: how many instances have a known peak above the capacity
+    """
+
+    method: str
+    judgements: list = dataclasses.field(default_factory=list)
+    predicted: list = dataclasses.field(default_factory=list)
+    refused: list = dataclasses.field(default_factory=list)
+
+    @property
+    def hosts(self):
+        """Mean number of hosts."""
+        return float(np.mean([one.overload.size for one in self.judgements]))
+
+    def figures(self, overload_probability, clairvoyant):
+        """Return the line of the report, means over the seeds.
+
+        :param clairvoyant: Result to compare with, or None
+        """
+        limit = overload_probability * (1 + 1e-9)
+
+        def mean(of):
+            return float(np.mean([of(one) for one in self.judgements]))
+
+        return {
+            'method': self.method,
+            'hosts': self.hosts,
+            'refused': float(np.mean(self.refused)),
+            'overload_mean': mean(lambda one: _mean(one.overload)),
+            'overload_avoidable_mean': mean(
+                lambda one: _mean(one.avoidable)),
+            'overload_worst': mean(
+                lambda one: one.overload.max(initial=0.0)),
+            'overload_avoidable_worst': mean(
+                lambda one: one.avoidable.max(initial=0.0)),
+            'hosts_above': mean(lambda one: _mean(one.overload > limit)),
+            'hosts_above_avoidable': mean(
+                lambda one: _mean(one.avoidable > limit)),
+            'loss': mean(lambda one: one.loss),
+            'predicted_mean': float(np.mean(
+                [_mean(one) for one in self.predicted])),
+            'hosts_relative': (None if not clairvoyant
+                               or not clairvoyant.hosts
+                               else self.hosts / clairvoyant.hosts),
+        }
+
+
+def _mean(values):
+    return float(np.mean(values)) if len(values) else 0.0
+
+
+def evaluate(case, methods, seeds=3, progress=None):
+    """Replay a case in several random orders.
+
+    :param case: Case
+    :param methods: list of :class:`.methods.Method`
+    :param seeds: how many orders; their seeds are 1, 2, ...
+    :param progress: callable(done, total), or None
+    :returns: {name: Result} with that of the clairvoyant
+    :raises InvalidInput: when there is nothing to learn from or to judge on
+    """
+    trace, begin = _trace_and_begin(case)
+    rates = np.nan_to_num(trace.rates[:, begin:], nan=0.0)
+    runs = [_Run(case, methods, trace, begin, rates, seed + 1)
+            for seed in range(seeds)]
+    if case.history == TRACE or case.protocol == STATIC:
+        for run in runs:
+            run.history = runs[0].history
+    # Runs share what they learn, so all of them do a day before the next.
+    days = max(len(run.days) for run in runs)
+    for day in range(days):
+        # By history: one for all runs, or one each.
+        known = {}
+        for number, run in enumerate(runs):
+            end, rows = run.days[day]
+            if id(run.history) not in known:
+                known[id(run.history)] = run.history.until(end)
+            run.place(known[id(run.history)], rows)
+            if progress:
+                progress(day * seeds + number + 1, days * seeds)
+    results = {name: Result(name) for name in runs[0].packers}
+    for run in runs:
+        for name, packer in run.packers.items():
+            results[name].judgements.append(packing.judge(
+                packer.residents, rates, run.arrivals, case.saturation_kbps))
+            results[name].predicted.append(packer.predicted())
+            results[name].refused.append(run.refused)
+    return results
+
+
+class _Run:
+    """One random order: when who arrives, and where each method puts it.
+
+    :ivar days: [(bin at which is learned, rows in order of arrival)]
+    :ivar history: History, shared by runs that have the same one
+    """
+
+    def __init__(self, case, methods, trace, begin, rates, seed):
+        self._capacity = case.saturation_kbps
+        self.refused = 0
+        count, bins = rates.shape
+        generator = np.random.default_rng(seed)
+        if case.protocol == STATIC:
+            self.arrivals = np.zeros(count, dtype=np.int64)
+            self.days = [(begin, generator.permutation(count))]
+        else:
+            self.arrivals = generator.integers(0, bins, count)
+            self.days = _days(trace, begin, bins, self.arrivals)
+        known_from = np.full(count, begin)
+        if (case.protocol, case.history) == (ROLLING, ARRIVAL):
+            known_from += self.arrivals
+        self.history = traces.History(trace, begin, known_from)
+        self.packers = {
+            method.name: method.start(case.saturation_kbps,
+                                      case.overload_probability)
+            for method in methods}
+        self.packers[CLAIRVOYANT] = packing.Clairvoyant(
+            rates, self.arrivals, case.saturation_kbps,
+            case.overload_probability)
+
+    def place(self, known, rows):
+        """Learn, then place the instances of a day that are not refused."""
+        if not len(rows):
+            return
+        fits = known.peak[rows] <= self._capacity * (1 + 1e-9)
+        self.refused += int(np.count_nonzero(~fits))
+        for packer in self.packers.values():
+            packer.learn(known)
+            for row in rows[fits].tolist():
+                packer.place(row)
+
+
+def _trace_and_begin(case):
+    """Return the whole trace and its first bin that is judged."""
+    if case.past is not None:
+        return case.trace.after(case.past)
+    bins = case.trace.times.size
+    if case.protocol == ROLLING:
+        return case.trace, 0
+    if case.train_days is None:
+        begin = bins // 2
+    else:
+        begin = round(case.train_days * traces.DAY_SECONDS
+                      / case.trace.period_seconds)
+    if not 0 < begin < bins:
+        length = bins * case.trace.period_seconds / traces.DAY_SECONDS
+        raise exceptions.InvalidInput(
+            f'days to learn from are {case.train_days}, wanted more than 0 '
+            f'and less than the {length:g} days of the trace')
+    return case.trace, begin
+
+
+def _days(trace, begin, bins, arrivals):
+    """Return [(bin at which is learned, rows in order of arrival)] by day."""
+    order = np.argsort(arrivals, kind='stable')
+    per_day = max(traces.DAY_SECONDS / trace.period_seconds, 1.0)
+    day = np.floor(arrivals[order] / per_day).astype(np.int64)
+    return [(begin + round(number * per_day), order[day == number])
+            for number in range(int((bins - 1) / per_day) + 1)]

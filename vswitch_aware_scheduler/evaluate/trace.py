@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recorded traffic on a grid of time, and what is known of it at a moment.
+
+No clock and no configuration; files are read by the telemetry driver only.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.telemetry import file as telemetry_file
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import series as rate_series
+
+__all__ = ['History', 'Known', 'Trace', 'load']
+
+DAY_SECONDS = 86400
+_WEEK_SECONDS = 7 * DAY_SECONDS
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Trace:
+    """The traffic of V instances in T bins of equal length.
+
+    Made by :func:`load` or :meth:`from_series`.
+
+    :ivar series: tuple of V RateSeries
+    :ivar period_seconds: length of a bin
+    :ivar times: (T,) start of each bin, increasing; bins that lie between
+        two recordings are not there at all
+    :ivar columns: tuple of V int64 arrays, the bin of each sample
+    :ivar rates: (V, T) bandwidth, egress and ingress together, in kbit/s; NaN
+        where there is no sample
+    """
+
+    series: tuple
+    period_seconds: float
+    times: np.ndarray
+    columns: tuple
+    rates: np.ndarray
+
+    @property
+    def uuids(self):
+        """Instance uuids in the order of the rows."""
+        return tuple(one.instance_uuid for one in self.series)
+
+    @classmethod
+    def from_series(cls, series):
+        """Put series on one grid, from the first sample of all to the last.
+
+        A sample belongs to the bin that it starts in; samples of one bin are
+        averaged, and one that lasts for several bins fills those after it.
+
+        :param series: iterable of RateSeries
+        :raises InvalidInput: when there is no sample in any of them
+        """
+        series = tuple(series)
+        recorded = [one for one in series if len(one)]
+        if not recorded:
+            raise exceptions.InvalidInput(
+                f'trace of {len(series)} instances has no sample, wanted at '
+                f'least one')
+        lengths, counts = np.unique([one.period_seconds for one in recorded],
+                                    return_counts=True)
+        period = float(lengths[np.argmax(counts)])
+        start = min(one.times[0] for one in recorded)
+        # Clocks and decimal fractions are what they are: a thousandth of a
+        # bin early is in time.
+        columns = tuple(
+            np.floor((one.times - start) / period + 1e-3).astype(np.int64)
+            for one in series)
+        lasts = [max(1, round(one.period_seconds / period))
+                 for one in series]
+        bins = max(int(at[-1]) + last
+                   for at, last in zip(columns, lasts) if at.size)
+        rates = np.full((len(series), bins), np.nan)
+        for row, (one, at, last) in enumerate(zip(series, columns, lasts)):
+            here = np.bincount(at, minlength=bins)
+            total = np.bincount(at, weights=one.rates[:, :2].sum(axis=1),
+                                minlength=bins)
+            filled = here > 0
+            rates[row, filled] = total[filled] / here[filled]
+            for later in range(1, last):
+                following = np.flatnonzero(filled) + later
+                following = following[following < bins]
+                following = following[np.isnan(rates[row, following])]
+                rates[row, following] = rates[row, following - later]
+        return cls(series, period, start + period * np.arange(bins), columns,
+                   rates)
+
+    def after(self, past):
+        """Return this trace with another one as its past.
+
+        The other is moved by whole weeks, so that hours and weekdays stay
+        what they are, to end before this one begins. Instances are those of
+        this trace; one that the other does not know has no past.
+
+        :param past: Trace with bins of the same length
+        :returns: (Trace, number of bins that are of the past)
+        :raises InvalidInput: when the bins differ in length
+        """
+        if past.period_seconds != self.period_seconds:
+            raise exceptions.InvalidInput(
+                f'bins of the trace to learn from last '
+                f'{past.period_seconds:g} s, wanted {self.period_seconds:g} '
+                f's as in the trace to judge on')
+        overlap = past.times[-1] + past.period_seconds - self.times[0]
+        moved = _WEEK_SECONDS * max(0.0, np.ceil(overlap / _WEEK_SECONDS))
+        bins = past.times.size
+        rows = {uuid: row for row, uuid in enumerate(past.uuids)}
+        rates = np.full((len(self.series), bins + self.times.size), np.nan)
+        rates[:, bins:] = self.rates
+        series, columns = [], []
+        for row, one in enumerate(self.series):
+            at = self.columns[row] + bins
+            found = rows.get(one.instance_uuid)
+            if found is not None:
+                before = past.series[found]
+                rates[row, :bins] = past.rates[found]
+                one = rate_series.RateSeries(
+                    one.instance_uuid, one.period_seconds,
+                    np.concatenate([before.times - moved, one.times]),
+                    np.concatenate([before.rates, one.rates]))
+                at = np.concatenate([past.columns[found], at])
+            series.append(one)
+            columns.append(at)
+        times = np.concatenate([past.times - moved, self.times])
+        return Trace(tuple(series), self.period_seconds, times,
+                     tuple(columns), rates), bins
+
+
+def load(path, progress=None):
+    """Read a trace with the telemetry driver ``file``.
+
+    :param path: what that driver reads
+    :param progress: callable(done, total), or None
+    :raises TelemetryError: when it cannot be read
+    """
+    return Trace.from_series(
+        telemetry_file.FileDriver(path).series(progress=progress))
+
+
+class History:
+    """What becomes known of a trace as time passes.
+
+    :param trace: Trace
+    :param begin: bins before this one are known of every instance
+    :param known_from: (V,) bin from which on an instance is measured
+    """
+
+    def __init__(self, trace, begin, known_from):
+        self._trace = trace
+        self._begin = begin
+        self._known_from = np.maximum(known_from, begin)
+        self._counted = 0
+        self._counts = [None] * len(trace.series)
+
+    def until(self, end):
+        """Return what is Known when bin ``end`` begins.
+
+        Ask for later and later bins.
+        """
+        return Known(self._trace, self._known(end),
+                     functools.partial(self._counts_until, end))
+
+    def _known(self, end):
+        column = np.arange(end)
+        return (column < self._begin) | (column >= self._known_from[:, None])
+
+    def _counts_until(self, end):
+        """Return the counts, the new samples merged into those so far.
+
+        That is how the modeler learns: the past is not read again.
+        """
+        if end < self._counted:
+            raise exceptions.InvalidInput(
+                f'bin {end} is asked for after bin {self._counted}, wanted '
+                f'bins in increasing order')
+        for row, one in enumerate(self._trace.series):
+            at = self._trace.columns[row]
+            new = ((at >= self._counted) & (at < end)
+                   & ((at < self._begin) | (at >= self._known_from[row])))
+            if not new.any():
+                continue
+            piece = estimate.count_transitions(dataclasses.replace(
+                one, times=one.times[new], rates=one.rates[new]))
+            so_far = self._counts[row]
+            self._counts[row] = (piece if so_far is None
+                                 else so_far.merged(piece))
+        self._counted = end
+        return tuple(self._counts)
+
+
+class Known:
+    """What is known of V instances at one moment.
+
+    :ivar rates: (V, t) bandwidth in kbit/s, NaN where nothing is known
+    :ivar period_seconds: length of a bin
+    :ivar times: (t,) start of each bin
+    """
+
+    def __init__(self, trace, known, counts):
+        end = known.shape[1]
+        self.rates = np.where(known, trace.rates[:, :end], np.nan)
+        self.period_seconds = trace.period_seconds
+        self.times = trace.times[:end]
+        #: (V, t) bool: bins in which an instance was there and measured.
+        self.present = known
+        self._counts = counts
+        self._derived = {}
+
+    def derived(self, key, make):
+        """Return ``make()``, made once for each key."""
+        if key not in self._derived:
+            self._derived[key] = make()
+        return self._derived[key]
+
+    @functools.cached_property
+    def counts(self):
+        """Tuple of V TransitionCounts, None where there is no sample."""
+        return self._counts()
+
+    @functools.cached_property
+    def samples(self):
+        """(V,) number of samples."""
+        return np.count_nonzero(~np.isnan(self.rates), axis=1)
+
+    @functools.cached_property
+    def peak(self):
+        """(V,) largest sample; 0 without any."""
+        return np.fmax.reduce(self.rates, axis=1, initial=0.0)
+
+    @functools.cached_property
+    def mean(self):
+        """(V,) mean of the samples; 0 without any."""
+        return np.nansum(self.rates, axis=1) / np.maximum(self.samples, 1)
+
+    @functools.cached_property
+    def variance(self):
+        """(V,) variance of the samples; 0 without any."""
+        away = self.rates - self.mean[:, None]
+        return np.nansum(away * away, axis=1) / np.maximum(self.samples, 1)
+
+    @functools.cached_property
+    def p99(self):
+        """(V,) smallest sample that 99 % of them do not exceed, or 0."""
+        if not self.rates.shape[1]:
+            return np.zeros(len(self.rates))
+        ranked = np.sort(self.rates, axis=1)         # NaN comes last
+        at = np.ceil(0.99 * self.samples - 1e-9).astype(np.int64) - 1
+        found = ranked[np.arange(len(ranked)), np.maximum(at, 0)]
+        return np.where(self.samples > 0, found, 0.0)
