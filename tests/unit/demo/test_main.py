@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+import contextlib
+import io
+import os
+import tempfile
+import unittest
+from unittest import mock
+
+from vswitch_aware_scheduler.demo import __main__ as demo
+from vswitch_aware_scheduler.demo import fleet
+from vswitch_aware_scheduler.demo import policies
+
+
+class ArgumentsTest(unittest.TestCase):
+
+    def _refused(self, *arguments):
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            with self.assertRaises(SystemExit) as caught:
+                demo.parser().parse_args(arguments)
+        self.assertEqual(2, caught.exception.code)
+        return errors.getvalue()
+
+    def test_by_default_it_is_what_the_manual_says(self):
+        found = demo.parser().parse_args([])
+        self.assertEqual(([], 24, None, 1, 'probability', 0.01, 2),
+                         (found.trace, found.hosts, found.vms, found.seed,
+                          found.policy, found.overload_probability,
+                          found.jobs))
+
+    def test_several_traces_can_be_named(self):
+        found = demo.parser().parse_args(['--trace', 'a', 'b', '--json'])
+        self.assertEqual(['a', 'b'], found.trace)
+        self.assertTrue(found.json)
+
+    def test_values_out_of_range_are_refused(self):
+        self.assertIn('4 or more', self._refused('--hosts', '3'))
+        self.assertIn('no probability',
+                      self._refused('--overload-probability', '1.5'))
+        self.assertIn('1 or more', self._refused('--jobs', '0'))
+        self.assertIn('invalid choice', self._refused('--policy', 'best'))
+
+
+class _InFolder(unittest.TestCase):
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        # What the demo leaves is for its user: not here.
+        self.enterContext(mock.patch.object(tempfile, 'tempdir',
+                                            self.folder))
+        self.out, self.errors = io.StringIO(), io.StringIO()
+
+    def _run(self, *arguments):
+        with contextlib.redirect_stdout(self.out), \
+                contextlib.redirect_stderr(self.errors):
+            return demo.main(arguments)
+
+
+class MainTest(_InFolder):
+
+    def test_a_trace_that_is_not_there_is_told(self):
+        self.assertEqual(1, self._run('--trace', '/no/such/trace.npz'))
+        self.assertIn('/no/such/trace.npz', self.errors.getvalue())
+
+    def test_a_cloud_that_fails_is_told(self):
+        with mock.patch.object(
+                policies, 'place_all', autospec=True,
+                side_effect=policies.CloudFailed('the cloud failed: why')), \
+                mock.patch.object(fleet, 'generate_trace', _few_vms):
+            self.assertEqual(1, self._run())
+        self.assertIn('the cloud failed: why', self.errors.getvalue())
+
+    def test_tables_and_plot_of_two_placements(self):
+        def place_all(names, vms, hosts, *_rest):
+            slow = next(host for host, name in hosts
+                        if name == 'ovs-vxlan-microserver')
+            fast = next(host for host, name in hosts if name == 'ovs-flat')
+            uuids = [vm.uuid for vm in vms]
+            return {
+                policies.DEFAULT: policies.Placement(
+                    dict.fromkeys(uuids, slow), {}, [], 0.5),
+                policies.OURS: policies.Placement(
+                    dict.fromkeys(uuids[1:], fast), {uuids[0]: 'too much'},
+                    ['the store is stale'], 0.5)}
+
+        plot = os.path.join(self.folder, 'plot.png')
+        with mock.patch.object(policies, 'place_all', place_all), \
+                mock.patch.object(fleet, 'generate_trace', _few_vms):
+            self.assertEqual(0, self._run('--plot', plot))
+        text = self.out.getvalue()
+        self.assertRegex(text, r'VMs refused +0 +1\n')
+        self.assertRegex(text, r'Refused, with the plugin: VM \d+: too much')
+        self.assertIn('Warning, with the plugin: the store is stale', text)
+        self.assertIn(f'Plot: {plot}\n', text)
+        self.assertTrue(os.path.exists(plot))
+
+
+class NovaConfTest(unittest.TestCase):
+
+    def test_only_options_of_nova_conf_tell_the_policies_apart(self):
+        options = {'store_url': 'sqlite:////x', 'admission_policy': 'average',
+                   'overload_probability': 0.02}
+        plain = policies.nova_conf(policies.DEFAULT, **options)
+        ours = policies.nova_conf(policies.OURS, **options)
+        self.assertTrue(ours.startswith(plain))
+        self.assertNotIn('vswitch', plain)
+        self.assertIn('overload_probability = 0.02', ours)
+
+
+def _few_vms(path, rng, carrying):
+    _generate(path, rng, 5, days=2)
+
+
+_generate = fleet.generate_trace
+
+
+if __name__ == '__main__':
+    unittest.main()

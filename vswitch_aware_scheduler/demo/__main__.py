@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command of the demo: arguments, progress, exit status."""
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+
+import numpy as np
+import tqdm
+
+from vswitch_aware_scheduler.demo import fleet
+from vswitch_aware_scheduler.demo import policies
+from vswitch_aware_scheduler.demo import replay
+from vswitch_aware_scheduler.demo import report
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+#: Seconds between two lines of progress where there is no terminal.
+_LINE_SECONDS = 15
+
+_POLICIES = (policies.DEFAULT, policies.OURS)
+
+
+def _at_least(least, kind=int):
+    def number(text):
+        value = kind(text)
+        if not value >= least:
+            raise argparse.ArgumentTypeError(
+                f'{text} is too small, wanted {least} or more')
+        return value
+    return number
+
+
+def _probability(text):
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise argparse.ArgumentTypeError(f'{text} is no probability, 0 to 1')
+    return value
+
+
+def parser():
+    """Return the parser of the command line."""
+    top = argparse.ArgumentParser(
+        prog='python -m vswitch_aware_scheduler.demo',
+        description="Place one list of VMs twice by a real Nova with "
+                    "simulated computes, by Nova's defaults and with "
+                    "VSwitchFilter and VSwitchWeigher, replay the traffic "
+                    "that then came over both placements, and compare. "
+                    "Models are fitted to the first half of the period and "
+                    "judged on the second.")
+    top.add_argument(
+        '--trace', metavar='PATH', nargs='+', default=[],
+        help='real traffic: GWA-T-12 files or folders, .npz, or plain CSV, '
+             'one comparison each (default: traffic generated from the '
+             'published statistics of GWA-T-12)')
+    top.add_argument(
+        '--hosts', type=_at_least(len(fleet.HOST_MIX)), default=24,
+        metavar='N', help='number of computes (default: %(default)s)')
+    top.add_argument(
+        '--vms', type=_at_least(1), metavar='N',
+        help='number of VMs: the N that carry most in the first half '
+             '(default: all of a trace that carry traffic, 180 of '
+             'generated ones)')
+    top.add_argument(
+        '--seed', type=_at_least(0), default=1, metavar='N',
+        help='seed of the order of the VMs and of generated traffic '
+             '(default: %(default)s)')
+    top.add_argument(
+        '--policy', choices=('probability', 'average'), default='probability',
+        help='admission_policy of the plugin (default: %(default)s)')
+    top.add_argument(
+        '--overload-probability', type=_probability, default=0.01,
+        metavar='P', help='overload_probability of the plugin (default: '
+                          '%(default)s)')
+    top.add_argument(
+        '--plot', metavar='PATH',
+        help='image to write (default: a PNG in a temporary folder); with '
+             'several traces a number is put before its ending')
+    top.add_argument('--json', action='store_true',
+                     help='print JSON in place of the tables')
+    top.add_argument(
+        '--jobs', type=_at_least(1), default=2, metavar='N',
+        help='clouds that run at the same time (default: %(default)s)')
+    return top
+
+
+class _Progress:
+    """A bar where a person looks, else a line now and then, on stderr."""
+
+    def __init__(self, what):
+        self._what = what
+        self._bar = None
+        if sys.stderr.isatty():
+            self._bar = tqdm.tqdm(
+                desc=what, file=sys.stderr, leave=False,
+                bar_format='{desc}: {percentage:3.0f}%|{bar}| '
+                           '{elapsed}<{remaining}')
+        self._next = time.monotonic() + _LINE_SECONDS
+
+    def __call__(self, done, total):
+        if self._bar is not None:
+            self._bar.total = total
+            self._bar.update(done - self._bar.n)
+        elif time.monotonic() >= self._next:
+            self._next = time.monotonic() + _LINE_SECONDS
+            _say(f'{self._what}: {100 * done / max(1, total):.0f} %')
+
+    def close(self):
+        if self._bar is not None:
+            self._bar.close()
+
+
+@contextlib.contextmanager
+def _step(what):
+    began = time.monotonic()
+    progress = _Progress(what)
+    try:
+        yield progress
+    finally:
+        progress.close()
+    _say(f'{what}: done in {time.monotonic() - began:.0f} s')
+
+
+def _say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def compare(arguments, trace, folder, plot_path):
+    """Make one comparison; return its figures and its text.
+
+    :param trace: path, or None: generate one
+    :param folder: for what is worth looking at afterwards
+    """
+    # Both branches draw the order of the VMs from the same stream.
+    order, traffic = np.random.default_rng(arguments.seed).spawn(2)
+    scratch = os.path.join(folder, 'scratch')
+    os.makedirs(scratch)
+    path, count = trace, arguments.vms
+    if trace is None:
+        path = os.path.join(scratch, 'generated.npz')
+        with _step('Generating traffic'):
+            fleet.generate_trace(path, traffic,
+                                 carrying=max(180, count or 0))
+        source = f'generated from the statistics of GWA-T-12, seed ' \
+                 f'{arguments.seed}'
+    else:
+        source = os.path.abspath(trace)
+    store_url = f'sqlite:///{os.path.join(folder, "vswitch.sqlite")}'
+    with _step('Reading telemetry, fitting models') as progress:
+        learned = fleet.learn(path, store_url, order, count, progress)
+    hosts = fleet.hosts(arguments.hosts)
+    memory_mb = fleet.host_memory_mb(learned.vms, len(hosts))
+    with _step(f'Placing {len(learned.vms)} VMs on {len(hosts)} hosts, '
+               f'twice') as progress:
+        placed = policies.place_all(
+            _POLICIES, learned.vms, hosts, memory_mb,
+            {'store_url': store_url, 'admission_policy': arguments.policy,
+             'overload_probability': arguments.overload_probability},
+            folder, arguments.jobs, progress)
+    profiles = switch_profile.profiles()
+    ordered = sorted(hosts, key=lambda host: (
+        profiles[host[1]].bandwidth_kbps(), host))
+    replays = {policy: replay.replay(
+        placement.placements, learned.rates, ordered, profiles)
+        for policy, placement in placed.items()}
+    names = {vm.uuid: vm.name for vm in learned.vms}
+    data = {
+        'trace': source, 'seed': arguments.seed, 'vms': len(learned.vms),
+        'models': learned.models, 'missing_share': learned.missing_share,
+        'policy': arguments.policy,
+        'overload_probability': arguments.overload_probability,
+        'overload_ratio': report.overload_ratio(*replays.values()),
+        'policies': report.as_dict(replays), 'folder': folder, 'plot': None,
+        'refusals': {policy: {names[uuid]: why for uuid, why
+                              in placement.refusals.items()}
+                     for policy, placement in placed.items()},
+        'warnings': {policy: placement.warnings
+                     for policy, placement in placed.items()},
+        'seconds_per_boot': {policy: placement.seconds_per_boot
+                             for policy, placement in placed.items()}}
+    days = len(next(iter(learned.rates.values()))) \
+        * learned.period_seconds / 86400
+    lines = [
+        f'Traffic: {source}',
+        f'{len(learned.vms)} VMs, {learned.models} models fitted to the first '
+        f'half; replayed: the second, {days:.1f} days in samples of '
+        f'{learned.period_seconds:.0f} s ({100 * learned.missing_share:.1f} '
+        f'% without a sample, counted as no traffic)',
+        f'{len(hosts)} hosts of 64 cores and {memory_mb // 1024} GB each; '
+        f'plugin: admission_policy={arguments.policy}, overload_probability='
+        f'{arguments.overload_probability:g}', '', report.tables(replays)]
+    for policy, refusals in data['refusals'].items():
+        lines += [f'Refused, {policy}: VM {name}: {why}'
+                  for name, why in refusals.items()]
+    lines += [f'Warning, {policy}: {text}'
+              for policy, texts in data['warnings'].items()
+              for text in texts]
+    try:
+        report.plot(replays, learned.period_seconds,
+                    f'{len(learned.vms)} VMs on {len(hosts)} hosts, placed '
+                    f'twice by Nova', plot_path)
+        data['plot'] = os.path.abspath(plot_path)
+        lines.append(f'Plot: {data["plot"]}')
+    except report.NoMatplotlib as error:
+        _say(f'No plot: {error}; "pip install matplotlib" brings it')
+    shutil.rmtree(scratch)
+    lines.append(f'Configurations, logs and store: {folder}')
+    return data, '\n'.join(lines)
+
+
+def _plot_path(arguments, number, folder):
+    if arguments.plot is None:
+        return os.path.join(folder, 'placements.png')
+    if len(arguments.trace) < 2:
+        return arguments.plot
+    stem, ending = os.path.splitext(arguments.plot)
+    return f'{stem}-{number}{ending}'
+
+
+def main(argv=None):
+    """Run the demo.
+
+    :returns: exit status: 0 done, 1 an error, which is told on stderr
+    """
+    arguments = parser().parse_args(argv)
+    base = tempfile.mkdtemp(prefix='vswitch-demo-')
+    compared = []
+    try:
+        for number, trace in enumerate(arguments.trace or [None], 1):
+            folder = os.path.join(base, str(number))
+            os.makedirs(folder)
+            data, text = compare(arguments, trace, folder,
+                                 _plot_path(arguments, number, folder))
+            compared.append(data)
+            if not arguments.json:
+                print(f'\n{text}', flush=True)
+        if arguments.json:
+            print(json.dumps(compared, indent=2, allow_nan=False))
+        return 0
+    except KeyboardInterrupt:
+        _say('interrupted')
+    except (exceptions.VSwitchError, OSError, ValueError) as error:
+        _say(f'demo: {" ".join(str(error).split())}')
+    return 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova in one process: API, conductor, scheduler, placement, fake computes.
+
+Built of nova's own functional fixtures: SQLite in memory, messages in
+memory, the fake driver. Run as ``python -m vswitch_aware_scheduler.demo.cloud
+JOB`` by the demo, in a process of its own, for the fixtures change a process
+for good. JOB is a JSON file; the answer goes to standard output, one JSON
+object a line, see :func:`main`.
+"""
+
+import json
+import logging
+import os
+import sys
+import time
+import unittest
+
+# Before nova's fixtures forbid what it does when it is imported.
+import numpy  # noqa: F401
+
+# Decides on native threads for the whole process, so it comes before the rest
+# of nova.
+import nova.tests.functional  # noqa: F401
+
+import fixtures
+from nova import config
+from nova.tests.functional import integrated_helpers
+from nova.virt import fake
+
+#: Any image that nova's fixture of Glance has.
+IMAGE = '155d900f-4e14-4e4c-a73d-069cbf4541e6'
+
+#: Root disk of every VM; the traces tell none.
+DISK_GB = 20
+
+_FILTER_LOG = 'vswitch_aware_scheduler.scheduler.filters'
+
+
+class CloudError(Exception):
+    """Nova did not do what was asked of it."""
+
+
+class _Refusals(logging.Handler):
+    """Keeps why VSwitchFilter refused a host, by instance."""
+
+    def __init__(self):
+        super().__init__(logging.DEBUG)
+        self.reasons = {}        # uuid -> {host: why}
+
+    def emit(self, record):
+        args = record.args if isinstance(record.args, dict) else {}
+        if 'uuid' in args and 'why' in args:
+            host = getattr(args.get('host_state'), 'host', '?')
+            self.reasons.setdefault(args['uuid'], {})[host] = args['why']
+
+
+class _Warnings(logging.Handler):
+    """Keeps what our plugin warns of."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.messages = []
+
+    def emit(self, record):
+        if record.name.startswith('vswitch_aware_scheduler'):
+            self.messages.append(record.getMessage())
+
+
+class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
+    """One cloud, which places one list of VMs."""
+
+    compute_driver = 'fake.FakeDriver'
+
+    def __init__(self, job, tell, end):
+        super().__init__('place')
+        self._job = job
+        self._tell = tell
+        self._end = end
+
+    def setUp(self):
+        # The whole configuration comes from the file, as in a real cloud;
+        # what else the fixtures set are defaults and the databases.
+        parse_args = config.parse_args
+        conf_file = self._job['nova_conf']
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.config.parse_args',
+            lambda argv, default_config_files=None, **kwargs: parse_args(
+                argv, default_config_files=[conf_file], **kwargs)))
+        for name in ('vcpus', 'memory_mb', 'local_gb'):
+            self.useFixture(fixtures.MockPatchObject(
+                fake.FakeDriver, name, self._job['host'][name]))
+        super().setUp()
+        # Nova's fixtures let idle threads, of which each boot leaves some,
+        # look for work a hundred times a second, to stop quickly.
+        self.useFixture(fixtures.MonkeyPatch(
+            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 1))
+        # Debug messages of nova, even unseen ones, cost a third of the time.
+        root = logging.getLogger()
+        root.setLevel(logging.INFO)
+        log = logging.FileHandler(self._job['log'])
+        log.setLevel(logging.INFO)
+        log.setFormatter(logging.Formatter(
+            '%(asctime)s %(levelname)s %(name)s %(message)s'))
+        self._refusals, self._warnings = _Refusals(), _Warnings()
+        for handler in (log, self._warnings):
+            root.addHandler(handler)
+            self.addCleanup(root.removeHandler, handler)
+        filter_log = logging.getLogger(_FILTER_LOG)
+        filter_log.setLevel(logging.DEBUG)
+        filter_log.addHandler(self._refusals)
+        filter_log.propagate = False
+
+    def place(self):
+        """Start the computes, boot the VMs one after another, look."""
+        job, api = self._job, self.admin_api
+        total = len(job['hosts']) + len(job['vms'])
+        for done, (host, _) in enumerate(job['hosts'], 1):
+            self._start_compute(host=host)
+            self._tell({'done': done, 'total': total})
+        self._describe_switches()
+        events = self.notifier.fake_versioned_notifier.versioned_notifications
+        began = time.monotonic()
+        servers = {}             # nova's uuid -> uuid in the trace
+        for done, vm in enumerate(job['vms'], 1 + len(job['hosts'])):
+            flavor = api.post_flavor({'flavor': {
+                'id': vm['uuid'], 'name': f'trace-{vm["name"]}',
+                'vcpus': vm['vcpus'], 'ram': vm['memory_mb'],
+                'disk': DISK_GB}})
+            api.post_extra_spec(flavor['id'], {
+                'extra_specs': {'vswitch:model': vm['uuid']}})
+            server = api.post_server({'server': {
+                'name': f'vm-{vm["name"]}', 'flavorRef': flavor['id'],
+                'imageRef': IMAGE, 'networks': 'none'}})
+            servers[server['id']] = vm['uuid']
+            self._wait(events, server['id'])
+            events.clear()
+            self._tell({'done': done, 'total': total})
+        seconds = time.monotonic() - began
+        self._end({**self._placed(servers),
+                   'seconds_per_boot': seconds / max(1, len(servers))})
+
+    def _describe_switches(self):
+        api, aggregates = self.admin_api, {}
+        for host, profile in self._job['hosts']:
+            if profile not in aggregates:
+                aggregates[profile] = api.post_aggregate(
+                    {'aggregate': {'name': profile}})['id']
+                api.post_aggregate_action(aggregates[profile], {
+                    'set_metadata': {'metadata': {
+                        'vswitch:profile': profile}}})
+            api.add_host_to_aggregate(aggregates[profile], host)
+
+    def _wait(self, events, server_id):
+        """Wait until nova says that it has built, or not, a server.
+
+        Its notifications say so; asking the API each time costs more than
+        the rest of a boot.
+        """
+        deadline = time.monotonic() + self._job['boot_timeout_seconds']
+        seen = 0
+        while time.monotonic() < deadline:
+            for event in events[seen:]:
+                seen += 1
+                kind = event['event_type']
+                data = event['payload'].get('nova_object.data', {})
+                if server_id not in (data.get('uuid'),
+                                     data.get('instance_uuid')):
+                    continue
+                if kind in ('instance.create.end', 'instance.create.error') \
+                        or kind.startswith('compute_task.') \
+                        and kind.endswith('.error'):
+                    return
+            time.sleep(0.005)
+        raise CloudError(
+            f'server {server_id}: nova has not built it within '
+            f'{self._job["boot_timeout_seconds"]} s')
+
+    def _placed(self, servers):
+        """Return where the API says that the servers are."""
+        deadline = time.monotonic() + self._job['boot_timeout_seconds']
+        while True:
+            found = {server['id']: server for server
+                     in self.admin_api.get_servers(detail=True)}
+            if not any(server['status'] == 'BUILD'
+                       for server in found.values()):
+                break
+            if time.monotonic() > deadline:
+                raise CloudError('some servers are still in BUILD')
+            time.sleep(0.5)
+        placements, refusals = {}, {}
+        for server_id, uuid in servers.items():
+            server = found[server_id]
+            host = server['OS-EXT-SRV-ATTR:host']
+            if server['status'] == 'ACTIVE' and host:
+                placements[uuid] = host
+                continue
+            refusals[uuid] = {
+                'fault': server.get('fault', {}).get('message', ''),
+                'reasons': self._refusals.reasons.get(server_id, {})}
+        return {'placements': placements, 'refusals': refusals,
+                'warnings': self._warnings.messages}
+
+
+def main(argv):
+    """Place the VMs of a job.
+
+    :param argv: path of the job: nova_conf, log, boot_timeout_seconds, host
+        (vcpus, memory_mb, local_gb), hosts ([host, profile]), vms (uuid,
+        name, vcpus, memory_mb)
+
+    Lines of the answer: ``{"done", "total"}`` while it works, then
+    ``{"placements", "refusals", "warnings", "seconds_per_boot"}`` and exit
+    status 0, or ``{"error"}`` and 1. It does not return.
+    """
+    with open(argv[0], encoding='utf-8') as stream:
+        job = json.load(stream)
+    # What nova or a library prints must not get into the answer.
+    answers = os.fdopen(os.dup(1), 'w', buffering=1)
+    os.dup2(2, 1)
+
+    def tell(message):
+        answers.write(json.dumps(message) + '\n')
+        answers.flush()
+
+    def end(message, status):
+        tell(message)
+        # The process goes, and with it all that runs in it. An orderly end of
+        # so many services takes longer than it is worth.
+        os._exit(status)
+
+    result = unittest.TestResult()
+    Cloud(job, tell, lambda answer: end(answer, 0)).run(result)
+    problems = [text for _, text in result.errors + result.failures
+                + result.skipped] or ['nova ended without an answer']
+    sys.stderr.write('\n'.join(problems))
+    end({'error': problems[0].strip().splitlines()[-1]}, 1)
+
+
+if __name__ == '__main__':
+    main(sys.argv[1:])

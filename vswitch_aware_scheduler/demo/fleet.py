@@ -1,0 +1,306 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fleet of the demo: its traffic, its VM list and its hosts.
+
+Knows how traffic is generated from published statistics, and how a trace
+becomes models in a store and a list of VMs by the product's own path. Knows
+no nova and no policy.
+"""
+
+import csv
+import dataclasses
+import math
+import os
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.telemetry import file as telemetry_file
+from vswitch_aware_scheduler.traffic import estimate
+
+__all__ = ['CARRYING_SHARE', 'Fleet', 'GeneratorStatistics', 'HOST_MIX',
+           'MIN_MEAN_KBPS', 'Vm', 'generate_trace', 'host_memory_mb', 'hosts',
+           'learn', 'split']
+
+#: 10 KB/s: VMs below it are taken to carry no traffic, as in the statistics
+#: that GWA-T-12 was described by.
+MIN_MEAN_KBPS = 80.0
+
+#: A list shorter than this is filled with the next busiest VMs of a trace.
+MIN_VMS = 150
+
+#: Share of all VMs of GWA-T-12 "Rnd" that carry traffic.
+CARRYING_SHARE = 0.4
+
+_PERIOD_SECONDS = 300
+_DAY_SECONDS = 86400
+_START = 1375315200      # 2013-08-01T00:00:00Z
+
+#: Switch profiles of the hosts and their shares: test beds 2 and 1 and the
+#: two figures of the large servers in "Towards a Method Integrating Virtual
+#: Switch Performance Into Data Centre Design".
+HOST_MIX = {'ovs-vxlan-microserver': 6 / 24, 'ovs-vxlan-1g': 10 / 24,
+            'ovs-vxlan': 6 / 24, 'ovs-flat': 2 / 24}
+
+_MEMORY_STEP_MB = 256 * 1024
+_NO_CORES, _NO_MEMORY_MB = 1, 1024
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorStatistics:
+    """What the generated VMs have in common: the published on/off statistics.
+
+    Bitbrains GWA-T-12 "Rnd", 500 VMs, July and August 2013, VMs that carry
+    traffic, periods of 300 s. Each VM draws its own values, log-normal around
+    the medians.
+
+    :ivar off_to_on: median probability to go on; published .023-.037
+    :ivar on_to_off: median probability to go off; published .30-.38
+    :ivar mean_kbps: median of the VMs' mean rates
+    :ivar mean_spread: standard deviation of the logarithm of the mean rates
+    :ivar fleet_kbps_per_vm: mean rate of the fleet by VM that carries
+        traffic; published .4-.65 Gbps for about 200
+    :ivar level_spread: the same of the rates of a VM while it is on
+    :ivar peak_kbps: no rate is higher; the largest sample is 6.5 Gbps
+    :ivar diurnal: relative swing of the probability to go on over a day
+    """
+
+    off_to_on: float = 0.031
+    on_to_off: float = 0.34
+    mean_kbps: float = 800.0
+    mean_spread: float = 1.5
+    fleet_kbps_per_vm: float = 2600.0
+    level_spread: float = 0.85
+    peak_kbps: float = 6_500_000.0
+    diurnal: float = 0.4
+
+
+@dataclasses.dataclass(frozen=True)
+class Vm:
+    """One VM of the list.
+
+    :ivar uuid: of the trace's instance, which names its learned model
+    :ivar name: what the trace calls it
+    :ivar vcpus: cores, as provisioned
+    :ivar memory_mb: memory, as provisioned
+    """
+
+    uuid: str
+    name: str
+    vcpus: int
+    memory_mb: int
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fleet:
+    """A VM list whose models were learned, and the traffic that then came.
+
+    :ivar vms: list of Vm in the order of their requests
+    :ivar rates: {uuid: (t, 2) egress_kbps, ingress_kbps}, the second half of
+        the period; 0 where the trace has no sample
+    :ivar period_seconds: length of a sample
+    :ivar models: number of models written to the store
+    :ivar missing_share: share of the replayed samples that the trace lacks
+    """
+
+    vms: list
+    rates: dict
+    period_seconds: float
+    models: int
+    missing_share: float
+
+
+# Generated traffic
+
+def generate_trace(path, rng, carrying=180, days=30,
+                   statistics=GeneratorStatistics()):
+    """Write a trace of VMs that behave as published, as .npz beside a CSV.
+
+    :param path: ends in .npz; ``vms_<name>.csv`` goes beside it
+    :param rng: numpy Generator; the same one gives the same trace
+    :param carrying: number of VMs that carry traffic, among more that do not
+    :param days: length, with one sample in 300 s
+    """
+    total = max(carrying, round(carrying / CARRYING_SHARE))
+    periods = int(days * _DAY_SECONDS // _PERIOD_SECONDS)
+    kbps = np.empty((total, periods))
+    kbps[:carrying] = _carried_kbps(rng, carrying, periods, statistics)
+    # The others: some kbit/s of housekeeping.
+    kbps[carrying:] = rng.lognormal(0.0, 1.0, (total - carrying, 1)) \
+        * rng.lognormal(0.0, 0.5, (total - carrying, periods))
+    kbps = kbps[rng.permutation(total)]
+    ingress = rng.beta(4.0, 2.6, (total, 1)) * kbps
+    numbers = np.arange(1, total + 1)
+    kbps_per_kbytes = telemetry_file.KBPS_PER_KBYTES
+    np.savez(path, vm=numbers, t0=_START, dt=_PERIOD_SECONDS,
+             rx_KBps=(ingress / kbps_per_kbytes).astype(np.float32),
+             tx_KBps=((kbps - ingress) / kbps_per_kbytes).astype(np.float32))
+    cores = rng.choice([1, 2, 4, 8], total, p=[0.35, 0.3, 0.25, 0.1])
+    memory_gb = cores * rng.choice([2, 4, 8], total, p=[0.4, 0.45, 0.15])
+    folder, name = os.path.split(path)
+    with open(os.path.join(folder, f'vms_{name[:-len(".npz")]}.csv'), 'w',
+              newline='') as stream:
+        rows = csv.writer(stream)
+        rows.writerow(['vm', 'cpu_cores', 'mem_kb'])
+        rows.writerows(zip(numbers.tolist(), cores.tolist(),
+                           (memory_gb * 1024 * 1024).tolist()))
+
+
+def _carried_kbps(rng, count, periods, statistics):
+    """Return (count, periods) kbit/s, egress and ingress together."""
+    def drawn(median, spread):
+        return rng.lognormal(math.log(median), spread, count)
+
+    off_to_on = np.minimum(drawn(statistics.off_to_on, 0.6), 0.5)
+    on_to_off = np.minimum(drawn(statistics.on_to_off, 0.4), 0.95)
+    hours = np.arange(periods) * _PERIOD_SECONDS / 3600.0
+    swing = 1 + statistics.diurnal * np.sin(2 * np.pi * (hours - 8) / 24)
+    is_on = rng.random(count) < off_to_on / (off_to_on + on_to_off)
+    level = rng.lognormal(0.0, statistics.level_spread, count)
+    shape = np.empty((count, periods))
+    for period in range(periods):
+        chance = rng.random(count)
+        before = is_on
+        is_on = np.where(is_on, chance >= on_to_off,
+                         chance < off_to_on * swing[period])
+        fresh = rng.lognormal(0.0, statistics.level_spread, count)
+        # An episode has a rate of its own; off is one hundredth of it.
+        level = np.where(is_on & ~before, fresh, level)
+        shape[:, period] = np.where(is_on, level, 0.01)
+    shape *= rng.lognormal(0.0, 0.25, shape.shape)
+    mean = np.maximum(drawn(statistics.mean_kbps, statistics.mean_spread),
+                      1.5 * MIN_MEAN_KBPS)
+    mean *= statistics.fleet_kbps_per_vm / mean.mean()
+    return np.minimum(shape * (mean / shape.mean(axis=1))[:, None],
+                      statistics.peak_kbps)
+
+
+# From a trace to models and a VM list
+
+def split(series, time):
+    """Return the part of a RateSeries before a time and the rest."""
+    first = series.times < time
+    return tuple(
+        dataclasses.replace(series, times=series.times[part],
+                            rates=series.rates[part])
+        for part in (first, ~first))
+
+
+def learn(path, store_url, rng, count=None, progress=None):
+    """Fit models to the first half of a trace; return the Fleet.
+
+    What the product does is done by the product: the file driver reads,
+    models are fitted to transition counts and written to a new store. The
+    VMs of the list are chosen by what was seen in the first half alone.
+
+    :param path: what the telemetry driver "file" reads
+    :param store_url: of a store that is made here
+    :param rng: numpy Generator, for the order of the list
+    :param count: so many VMs, the busiest; None: all that carry traffic
+    :param progress: as ``Driver.series``
+    :raises VSwitchError: when the trace cannot be read or has no VMs
+    """
+    driver = telemetry_file.FileDriver(path)
+    instances = {item.uuid: item for item in driver.instances()}
+    everything = [series for series in driver.series(progress=progress)
+                  if len(series)]
+    if not everything:
+        raise exceptions.TelemetryError(
+            f'trace {driver.source}: no instance has a sample')
+    start = min(series.times[0] for series in everything)
+    end = max(series.times[-1] + series.period_seconds
+              for series in everything)
+    middle = start + (end - start) / 2
+    stored, means, later = [], {}, {}
+    for series in everything:
+        uuid = series.instance_uuid
+        before, later[uuid] = split(series, middle)
+        try:
+            counts = estimate.count_transitions(before)
+            model = estimate.fit_model(counts)
+        except exceptions.NotEnoughSamples:
+            continue
+        stored.append(store.StoredModel.from_counts(
+            uuid, model, counts, refused=before.refused, source='file',
+            name=instances[uuid].name))
+        means[uuid] = before.rates[:, :2].sum(axis=1).mean()
+    if not stored:
+        raise exceptions.TelemetryError(
+            f'trace {driver.source}: no instance has enough samples in the '
+            f'first half for a model')
+    migration.sync(store_url)
+    store.Store(store_url).write(stored)
+    chosen = sorted(means, key=means.get, reverse=True)
+    if count is None:
+        carrying = sum(mean > MIN_MEAN_KBPS for mean in means.values())
+        count = max(carrying, MIN_VMS)
+    chosen = sorted(chosen[:count])
+    period = float(np.median([series.period_seconds
+                              for series in everything]))
+    periods = max(1, int((end - middle) // period))
+    rates, seen = {}, 0
+    for uuid in chosen:
+        rates[uuid], found = _on_grid(later[uuid], middle, period, periods)
+        seen += found
+    return Fleet(
+        [_vm(instances[chosen[i]]) for i in rng.permutation(len(chosen))],
+        rates, period, len(stored), 1 - seen / (len(chosen) * periods))
+
+
+def _on_grid(series, start, period, periods):
+    """Return (periods, 2) mean rates, 0 without sample, and how many had one.
+
+    All VMs share the grid, so that their sums are of one time.
+    """
+    at = np.floor((series.times - start) / period + 1e-6).astype(np.int64)
+    inside = (at >= 0) & (at < periods)
+    at = at[inside]
+    samples = np.bincount(at, minlength=periods)
+    grid = np.stack([
+        np.bincount(at, weights=column[inside], minlength=periods)
+        for column in series.rates[:, :2].T], axis=1)
+    return grid / np.maximum(samples, 1)[:, None], np.count_nonzero(samples)
+
+
+def _vm(instance):
+    cores = instance.metadata.get('cpu_cores', 0)
+    memory_mb = math.ceil(instance.metadata.get('memory_kb', 0) / 1024)
+    return Vm(instance.uuid, instance.name, int(cores) or _NO_CORES,
+              memory_mb or _NO_MEMORY_MB)
+
+
+# Hosts
+
+def hosts(count):
+    """Return [(host, profile name)]: the mix, dealt out evenly.
+
+    :param count: at least one host of each switch type
+    """
+    shares = {name: max(1, math.floor(share * count))
+              for name, share in HOST_MIX.items()}
+    while sum(shares.values()) < count:
+        lacking = max(shares, key=lambda name: HOST_MIX[name] * count
+                      - shares[name])
+        shares[lacking] += 1
+    while sum(shares.values()) > count:
+        shares[max(shares, key=shares.get)] -= 1
+    # Hosts of a type stand evenly between the others, so that a tie that is
+    # broken by name favours none.
+    by_place = sorted(
+        ((position + 0.5) / number * count + order / 10.0, name)
+        for order, (name, number) in enumerate(shares.items())
+        for position in range(number))
+    return [(f'compute{i:02d}', name)
+            for i, (_, name) in enumerate(by_place, 1)]
+
+
+def host_memory_mb(vms, host_count):
+    """Return the memory of every host: twice what the list needs of it.
+
+    All hosts are alike, so that a scheduler that looks at cores and memory
+    cannot tell them apart, and the largest VM fits on each beside others.
+    """
+    wanted = max(2 * sum(vm.memory_mb for vm in vms) / host_count,
+                 1.4 * max(vm.memory_mb for vm in vms))
+    return math.ceil(wanted / _MEMORY_STEP_MB) * _MEMORY_STEP_MB

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two ways to place the list, each a nova.conf and a cloud of its own.
+
+Knows how a cloud is started, watched and ended. Imports no nova.
+"""
+
+import concurrent.futures
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import vswitch_aware_scheduler
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['DEFAULT', 'OURS', 'CloudFailed', 'Placement', 'nova_conf',
+           'place_all']
+
+DEFAULT = 'Nova defaults'
+OURS = 'with the plugin'
+
+#: A cloud that says nothing for so long is taken to hang.
+SILENCE_SECONDS = 300
+#: How a cloud is started; the path of its job follows.
+CLOUD_COMMAND = (sys.executable, '-m', 'vswitch_aware_scheduler.demo.cloud')
+BOOT_TIMEOUT_SECONDS = 240
+
+_COMMON = '''\
+# What an in-process cloud of fake computes needs.
+[DEFAULT]
+compute_driver = fake.FakeDriver
+[wsgi]
+api_paste_config = {api_paste}
+[api]
+response_validation = ignore
+[notifications]
+notification_format = versioned
+[quota]
+instances = -1
+cores = -1
+ram = -1
+'''
+
+_PLUGIN = '''
+# The plugin. Without these lines Nova decides by its defaults.
+[filter_scheduler]
+available_filters = nova.scheduler.filters.all_filters
+available_filters = vswitch_aware_scheduler.scheduler.filters.VSwitchFilter
+enabled_filters = ComputeFilter,ComputeCapabilitiesFilter,\
+ImagePropertiesFilter,ServerGroupAntiAffinityFilter,\
+ServerGroupAffinityFilter,VSwitchFilter
+weight_classes = nova.scheduler.weights.all_weighers,\
+vswitch_aware_scheduler.scheduler.weights.VSwitchWeigher
+[vswitch_scheduler]
+store_url = {store_url}
+admission_policy = {admission_policy}
+overload_probability = {overload_probability}
+# The first request waits for the models, however busy this machine is.
+snapshot_first_wait_seconds = 60
+'''
+
+
+class CloudFailed(exceptions.VSwitchError):
+    """A cloud of the demo could not place the list."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """What nova made of the list.
+
+    :ivar placements: {uuid of the trace's instance: host}
+    :ivar refusals: {uuid: why, in words}
+    :ivar warnings: what the plugin warned of
+    :ivar seconds_per_boot: from request to request
+    """
+
+    placements: dict
+    refusals: dict
+    warnings: list
+    seconds_per_boot: float
+
+
+def nova_conf(policy, **options):
+    """Return the text of a policy's nova.conf.
+
+    :param options: store_url, admission_policy and overload_probability,
+        which only OURS reads
+    """
+    text = _COMMON.format(
+        api_paste=os.path.join(sys.prefix, 'etc', 'nova', 'api-paste.ini'))
+    if policy == OURS:
+        text += _PLUGIN.format(**options)
+    return text
+
+
+def place_all(policies, vms, hosts, host_memory_mb, options, folder,
+              jobs=2, progress=None):
+    """Place one list by each policy, at most ``jobs`` clouds at a time.
+
+    :param vms: list of fleet.Vm, in the order of their requests
+    :param hosts: [(host, profile name)]
+    :param options: of :func:`nova_conf`
+    :param folder: for configuration and logs
+    :param progress: None, or called as ``progress(done, total)``
+    :returns: {policy: Placement}
+    :raises CloudFailed: naming the policy and its log
+    """
+    done, lock = dict.fromkeys(policies, 0), threading.Lock()
+    total = len(policies) * (len(vms) + len(hosts))
+
+    def tell(policy, count):
+        if progress is not None:
+            with lock:
+                done[policy] = count
+                progress(sum(done.values()), total)
+
+    clouds = [_Cloud(policy, os.path.join(folder, f'{name}'), vms, hosts,
+                     host_memory_mb, options, tell)
+              for name, policy in _named(policies)]
+    try:
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            waiting = {pool.submit(cloud.run): cloud for cloud in clouds}
+            try:
+                for future in concurrent.futures.as_completed(waiting):
+                    future.result()
+            except BaseException:
+                # Or the others would be waited for.
+                for cloud in clouds:
+                    cloud.stop()
+                raise
+    finally:
+        for cloud in clouds:
+            cloud.stop()
+    return {cloud.policy: cloud.placement for cloud in clouds}
+
+
+def _named(policies):
+    names = {DEFAULT: 'nova-default', OURS: 'nova-with-plugin'}
+    return [(names[policy], policy) for policy in policies]
+
+
+class _Cloud:
+    """One run of ``cloud`` in a process of its own."""
+
+    def __init__(self, policy, prefix, vms, hosts, host_memory_mb, options,
+                 tell):
+        self.policy = policy
+        self.placement = None
+        self._prefix, self._tell = prefix, tell
+        self._process, self._stopped = None, False
+        self._lock = threading.Lock()
+        self._job = {
+            'nova_conf': f'{prefix}.conf', 'log': f'{prefix}.log',
+            'boot_timeout_seconds': BOOT_TIMEOUT_SECONDS, 'hosts': hosts,
+            # 4 VMs share a core by nova's default allocation ratio.
+            'host': {'vcpus': 64, 'memory_mb': host_memory_mb,
+                     'local_gb': 20000},
+            'vms': [dataclasses.asdict(vm) for vm in vms]}
+        with open(f'{prefix}.conf', 'w', encoding='utf-8') as stream:
+            stream.write(nova_conf(policy, **options))
+
+    def run(self):
+        temporary = f'{self._prefix}.tmp'
+        os.makedirs(temporary, exist_ok=True)
+        job = os.path.join(temporary, 'job.json')
+        with open(job, 'w', encoding='utf-8') as stream:
+            json.dump(self._job, stream)
+        root = os.path.dirname(os.path.dirname(
+            vswitch_aware_scheduler.__file__))
+        environment = {
+            **os.environ, 'TMPDIR': temporary,
+            # Native threads, which is what nova's services use by default.
+            'OS_NOVA_DISABLE_EVENTLET_PATCHING': '1',
+            # Nova's fixtures are not here to test.
+            'OS_TEST_TIMEOUT': '0', 'OS_DEBUG': '0', 'OS_LOG_CAPTURE': '0',
+            'OS_STDOUT_CAPTURE': '0', 'OS_STDERR_CAPTURE': '0',
+            'PYTHONWARNINGS': 'ignore',
+            'PYTHONPATH': os.pathsep.join(filter(None, [
+                root, os.environ.get('PYTHONPATH')]))}
+        answer = {}
+        with open(f'{self._prefix}.err', 'w', encoding='utf-8') as errors:
+            with self._lock:
+                if self._stopped:
+                    return
+                self._process = subprocess.Popen(
+                    [*CLOUD_COMMAND, job],
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=errors, text=True, env=environment, cwd=temporary)
+            with self._process:
+                watch = self._watch()
+                for line in self._process.stdout:
+                    watch.cancel()
+                    watch = self._watch()
+                    answer = json.loads(line)
+                    if 'done' in answer:
+                        self._tell(self.policy, answer['done'])
+            watch.cancel()
+            status = self._process.returncode
+        if self._stopped:
+            return
+        if 'placements' not in answer:
+            raise CloudFailed(
+                f'the cloud "{self.policy}" failed: '
+                f'{answer.get("error", f"it ended with status {status}")}; '
+                f'see {self._prefix}.err and {self._prefix}.log')
+        self.placement = Placement(
+            answer['placements'],
+            {uuid: self._why(refusal)
+             for uuid, refusal in answer['refusals'].items()},
+            answer['warnings'], answer['seconds_per_boot'])
+
+    def _watch(self):
+        timer = threading.Timer(SILENCE_SECONDS, self._process.kill)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _why(self, refusal):
+        reasons = refusal['reasons']
+        if not reasons:
+            return refusal['fault']
+        # Of all hosts, the one that came closest: where most fits.
+        profiles = switch_profile.profiles()
+        roomiest = max(
+            (tuple(host) for host in self._job['hosts'] if host[0] in reasons),
+            key=lambda host: profiles[host[1]].bandwidth_kbps())
+        return (f'VSwitchFilter refused {len(reasons)} hosts; the roomiest, '
+                f'{roomiest[0]}: {reasons[roomiest[0]]}')
+
+    def stop(self):
+        with self._lock:
+            self._stopped = True
+            if self._process is not None and self._process.poll() is None:
+                self._process.kill()

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Traffic over a placement, through each host's switch: equation 3.
+
+Pure: numpy, switch profiles and nothing else; no nova, no clock, no I/O.
+"""
+
+import dataclasses
+
+import numpy as np
+
+__all__ = ['HostResult', 'Replay', 'carry', 'replay']
+
+#: Sums are compared with this relative tolerance: equality happens.
+_TOLERANCE = 1e-9
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class HostResult:
+    """What one host's switch was asked for and carried.
+
+    :ivar host: name
+    :ivar profile: name of its switch profile
+    :ivar capacity_kbps: most egress and ingress together that it can carry
+    :ivar vms: number of VMs on it
+    :ivar overloaded: (t,) bool, the sample asked for more than it can carry
+    :ivar offered_kbps: (t,) egress and ingress together
+    :ivar carried_kbps: (t,) likewise
+    """
+
+    host: str
+    profile: str
+    capacity_kbps: float
+    vms: int
+    overloaded: np.ndarray
+    offered_kbps: np.ndarray
+    carried_kbps: np.ndarray
+
+    @property
+    def overloaded_share(self):
+        """Share of the time that the host is overloaded."""
+        return float(self.overloaded.mean())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Replay:
+    """A placement judged by the traffic that came.
+
+    :ivar hosts: list of HostResult, hosts without VMs included
+    :ivar vms: number of VMs of the list
+    :ivar list_kbps: mean rate of the whole list, refused VMs included
+    """
+
+    hosts: list
+    vms: int
+    list_kbps: float
+
+    def summary(self, profile=None):
+        """Return the figures of all hosts, or of those of one profile.
+
+        :returns: dictionary; shares are 0..1. ``placed_traffic_share`` and
+            ``carried_traffic_share`` are of the whole list's traffic,
+            ``lost_share`` is of the traffic of the VMs that were placed.
+        """
+        chosen = [host for host in self.hosts
+                  if profile in (None, host.profile)]
+        shares = [host.overloaded_share for host in chosen]
+        offered = float(sum(host.offered_kbps.mean() for host in chosen))
+        carried = float(sum(host.carried_kbps.mean() for host in chosen))
+        return {
+            'hosts': len(chosen),
+            'hosts_used': sum(host.vms > 0 for host in chosen),
+            'vms_placed': sum(host.vms for host in chosen),
+            'overloaded_samples': int(sum(host.overloaded.sum()
+                                          for host in chosen)),
+            'overloaded_share_mean': float(np.mean(shares)),
+            'overloaded_share_worst': max(shares),
+            'lost_share': _share(offered - carried, offered),
+            'placed_kbps': offered,
+            'carried_kbps': carried,
+            'placed_traffic_share': _share(offered, self.list_kbps),
+            'carried_traffic_share': _share(carried, self.list_kbps),
+        }
+
+    @property
+    def profiles(self):
+        """{name of a switch profile: capacity_kbps}, in order of hosts."""
+        return {host.profile: host.capacity_kbps for host in self.hosts}
+
+
+def _share(part, whole):
+    return part / whole if whole > 0 else 0.0
+
+
+def carry(rates, profile):
+    """Send the sum of some VMs' traffic through one switch.
+
+    :param rates: (t, 2) egress_kbps, ingress_kbps
+    :param profile: SwitchProfile
+    :returns: (overloaded, carried): (t,) bool, whether any limit is exceeded,
+        and (t,) kbit/s of both directions that the tightest limit lets
+        through; with one limit on bandwidth it is min(sum, saturation)
+    """
+    offered = rates.sum(axis=1)
+    kpps = offered / (8.0 * profile.typical_packet_bytes)
+    asked = np.column_stack([rates, kpps])
+    fraction = np.ones(offered.size)
+    overloaded = np.zeros(offered.size, dtype=bool)
+    for limit in profile.limits():
+        load = asked @ np.asarray(limit.weights, dtype=float)
+        overloaded |= load > limit.capacity * (1 + _TOLERANCE)
+        # An idle sample is carried whole.
+        fraction = np.minimum(fraction, np.divide(
+            limit.capacity, load, out=np.ones(load.size), where=load > 0))
+    return overloaded, offered * fraction
+
+
+def replay(placements, rates, hosts, profiles):
+    """Replay traffic over a placement.
+
+    :param placements: {uuid: host}; a VM that is not in it was refused
+    :param rates: {uuid: (t, 2) egress_kbps, ingress_kbps} of the whole list
+    :param hosts: [(host, profile name)]
+    :param profiles: {profile name: SwitchProfile}
+    :returns: Replay, the hosts in the order given
+    """
+    periods = len(next(iter(rates.values())))
+    totals = {host: np.zeros((periods, 2)) for host, _ in hosts}
+    counts = dict.fromkeys(totals, 0)
+    for uuid, host in placements.items():
+        totals[host] += rates[uuid]
+        counts[host] += 1
+    results = []
+    for host, name in hosts:
+        overloaded, carried = carry(totals[host], profiles[name])
+        results.append(HostResult(
+            host, name, profiles[name].bandwidth_kbps(), counts[host],
+            overloaded, totals[host].sum(axis=1), carried))
+    return Replay(results, len(rates),
+                  float(sum(one.sum(axis=1).mean()
+                            for one in rates.values())))
