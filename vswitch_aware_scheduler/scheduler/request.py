@@ -13,8 +13,8 @@ import reprlib
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['Demand', 'EXTRA_SPECS', 'demand_of', 'law_of_extra_specs',
-           'law_of_flavor']
+__all__ = ['Demand', 'EXTRA_SPECS', 'demand_of', 'instance_uuid_of',
+           'law_of_extra_specs', 'law_of_flavor']
 
 #: Numbers a flavor can carry, all integers 0..LARGEST, and what they mean.
 EXTRA_SPECS = {
@@ -100,6 +100,11 @@ def _whole_number(key, text):
     return value
 
 
+def instance_uuid_of(spec_obj):
+    """Return the uuid of the instance that a request is for, or None."""
+    return _read(spec_obj, 'instance_uuid')
+
+
 def demand_of(spec_obj, laws, default_law, report):
     """Return the Demand of a request.
 
@@ -110,7 +115,7 @@ def demand_of(spec_obj, laws, default_law, report):
     :param report: callable(topic, problem or None) told of unusable extra
         specs, which count as absent
     """
-    uuid = _read(spec_obj, 'instance_uuid')
+    uuid = instance_uuid_of(spec_obj)
     learned = laws(uuid) if uuid else None
     if learned is not None:
         return Demand(uuid, learned, 'model')

@@ -68,7 +68,8 @@ class HealthLog:
         if known == problem:
             return
         if problem is None:
-            del self._problems[topic]
+            # Another thread may have told it already.
+            self._problems.pop(topic, None)
             LOG.info('vswitch: %s is well again', topic)
             return
         self._problems[topic] = problem
@@ -133,6 +134,7 @@ class SchedulerState:
         self._hosts = {}         # host -> _HostView
         self._metadata = {}      # id of an aggregate -> (it, its metadata)
         self._outdated = set()   # hosts to describe anew
+        self._described = set()  # hosts described since the last adoption
         self._next_expiry = self._next_comparison = 0.0
         self._look_up_again = {}  # uuid -> seconds
         self._source = snapshots.SnapshotSource(
@@ -198,7 +200,7 @@ class SchedulerState:
         self._recent.value = None
         if recent is not None:
             spec, uuid, table, version, known, assessment = recent
-            if (spec is spec_obj and uuid == spec_obj.instance_uuid
+            if (spec is spec_obj and uuid == request.instance_uuid_of(spec_obj)
                     and table is self._table and version == table.version):
                 at = {id(one): i for i, one in enumerate(known)}
                 where = [at.get(id(one)) for one in host_states]
@@ -270,7 +272,8 @@ class SchedulerState:
             again = self._look_up_again
             self._look_up_again = again = {
                 uuid: again[uuid] for uuid in doubtful if uuid in again}
-            known = {*self._placed_for(spec_obj), spec_obj.instance_uuid}
+            known = {*self._placed_for(spec_obj),
+                     request.instance_uuid_of(spec_obj)}
             version = self._residency.version
         for uuid in [uuid for uuid in doubtful if uuid not in known and
                      again.get(uuid, now) <= now][:_MOST_LOOK_UPS]:
@@ -351,9 +354,10 @@ class SchedulerState:
         if changed:
             for host_state in host_states:
                 if host_state.host in changed:
-                    changed.discard(host_state.host)
                     self._describe(self._table, self._snapshot,
                                    host_state.host)
+                    self._described.add(host_state.host)
+                    changed.discard(host_state.host)
         self._outdated = changed
 
     def _check_metadata(self, aggregate):
@@ -375,11 +379,12 @@ class SchedulerState:
 
     def _describe(self, table, snapshot, host):
         view = self._hosts[host]
-        if view.policy is None:
+        stored = snapshot.host_profile(host)
+        if view.policy is None or view.stored != stored:
             view.policy = self._policies.find(
                 [(aggregate.name, aggregate.metadata)
-                 for aggregate in view.aggregates],
-                snapshot.host_profile(host))
+                 for aggregate in view.aggregates], stored)
+            view.stored = stored
         table.describe(host, view.policy, {
             uuid: self._law(snapshot, uuid, host)
             for uuid in self._residency.residents(host)})
@@ -410,33 +415,23 @@ class SchedulerState:
         """Get ready for a new snapshot, in the background, and switch."""
         with self._lock:
             hosts = list(self._hosts)
-            profiles_changed = [
-                host for host in hosts
-                if snapshot.host_profile(host)
-                != self._snapshot.host_profile(host)]
-            for host in profiles_changed:
-                self._hosts[host].policy = None
-            self._outdated |= self._residency.take_changed()
+            self._described.clear()
         table = admission.LoadTable()
-        seen = {}
         for host in hosts:
             with self._lock:
-                seen[host] = self._residency.listed(host)
                 self._describe(table, snapshot, host)
             table.prepare(host, self._table)
         with self._lock:
-            self._outdated |= self._residency.take_changed()
-            self._outdated.update(
-                host for host, view in self._hosts.items()
-                if host not in seen or view.policy is None
-                or self._residency.listed(host) is not seen[host])
+            # What was learned meanwhile went into the table in use.
+            self._outdated |= self._described
             self._table, self._snapshot = table, snapshot
 
 
 class _HostView:
     """What was last seen of a host."""
 
-    __slots__ = ('instances', 'count', 'last', 'aggregates', 'policy')
+    __slots__ = ('instances', 'count', 'last', 'aggregates', 'policy',
+                 'stored')
 
     def __init__(self):
         self.instances = None
@@ -444,6 +439,7 @@ class _HostView:
         self.last = None
         self.aggregates = None
         self.policy = None
+        self.stored = None       # HostProfile that the policy was found with
 
 
 class _NoStore:

@@ -1,0 +1,763 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import logging
+import threading
+import types
+from unittest import mock
+
+from nova.scheduler import host_manager
+from nova.scheduler import manager
+
+from tests.unit.scheduler import base
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler import store
+
+#: Longest wait for a thread.
+PATIENCE_SECONDS = 30.0
+
+HUNDRED = {'saturation_kbps': '100', 'overload_probability': '0'}
+
+
+class StateTestCase(base.SchedulerTestCase):
+    """Hosts of 100 kbit/s whose instances all have constant rates."""
+
+    def setUp(self):
+        super().setUp()
+        self.aggregate = base.aggregate(**HUNDRED)
+        self.hosts = {}
+        self.state = None
+
+    def ask(self, spec, **listed):
+        """Return {host: utilisation with the instance} and the reasons.
+
+        :param listed: host=[numbers of instances]; as of the last time for
+            a host that is not given
+        """
+        for host, numbers in listed.items():
+            self.hosts[host] = base.host_state(host, numbers,
+                                               [self.aggregate])
+        states = list(self.hosts.values())
+        assessment, self.demand = self.state.assess(states, spec)
+        self.reasons = dict(zip(self.hosts, assessment.reason.tolist()))
+        return {host: round(value, 9) for host, value in zip(
+            self.hosts, assessment.utilisation.tolist())}
+
+    def place(self, spec, host):
+        self.state.placed(self.hosts[host], spec)
+
+
+class TestHealthLog(base.SchedulerTestCase):
+
+    def test_a_problem_is_told_when_it_appears_changes_and_goes(self):
+        report = scheduler_state.HealthLog()
+        for problem in (None, 'no store', 'no store', None, None,
+                        'no store', 'no schema', None):
+            report('store', problem)
+        self.assertEqual(
+            ['vswitch: store: no store', 'vswitch: store: no store',
+             'vswitch: store: no schema'], self.warnings)
+        self.assertEqual(['vswitch: store is well again'] * 2, self.infos)
+
+    def test_other_figures_are_no_news(self):
+        report = scheduler_state.HealthLog()
+        for age in (100, 101, 99.5):
+            report('store', f'it is {age} s old')
+        self.assertEqual(1, len(self.warnings))
+
+    def test_every_topic_is_told_by_itself(self):
+        report = scheduler_state.HealthLog()
+        report('one', 'bad')
+        report('two', 'bad')
+        report('one', None)
+        self.assertEqual(2, len(self.warnings))
+        self.assertEqual(['vswitch: one is well again'], self.infos)
+
+    def test_threads_that_tell_the_same_do_not_fail(self):
+        report = scheduler_state.HealthLog()
+
+        class Slow(dict):
+            """Lets two threads see the same problem before it is gone."""
+
+            def get(self, key, default=None):
+                found = super().get(key, default)
+                barrier.wait(PATIENCE_SECONDS)
+                return found
+
+        barrier = threading.Barrier(2)
+        report._problems = Slow(store='gone')
+        failed = []
+
+        def tell():
+            try:
+                report('store', None)
+            except Exception as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=tell) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+        self.assertEqual([], failed)
+
+
+class TestStart(StateTestCase):
+
+    def test_making_one_opens_nothing(self):
+        before = threading.active_count()
+        self.make_state()
+        self.assertEqual(before, threading.active_count())
+        self.make_store.assert_not_called()
+
+    def test_the_first_request_reads_the_store(self):
+        self.store.answers = [base.changes(1, {7: 40.0})]
+        self.state = self.make_state()
+        self.assertEqual({'a': .5}, self.ask(
+            base.request(9, egress_kbps=10), a=[7]))
+        self.assertEqual([], self.warnings)
+
+    def test_a_default_profile_that_is_not_known_is_told_and_ignored(self):
+        self.state = self.make_state(default_switch_profile='fsat',
+                                     unknown_host_policy='reject')
+        self.aggregate = base.aggregate()
+        self.ask(base.request(9), a=[])
+        self.assertEqual({'a': admission.NO_PROFILE}, self.reasons)
+        for part in ('default_switch_profile', "'fsat'", 'wanted one of'):
+            self.assertIn(part, self.warnings[0])
+
+    def test_a_default_profile_holds_for_hosts_without_one(self):
+        self.state = self.make_state(
+            default_switch_profile='ovs-flat'
+            if 'ovs-flat' in scheduler_state.vswitch_profile.profiles()
+            else sorted(scheduler_state.vswitch_profile.profiles())[0])
+        self.aggregate = base.aggregate()
+        host = base.host_state('a', [], [self.aggregate])
+        assessment, _ = self.state.assess([host], base.request(9))
+        self.assertEqual([True], assessment.known.tolist())
+
+    def test_a_file_of_profiles_that_cannot_be_read_is_told(self):
+        self.state = self.make_state(switch_profiles_file='/nowhere.yaml')
+        self.ask(base.request(9), a=[])
+        self.assertIn('/nowhere.yaml', self.warnings[0])
+        self.assertIn('built-in', self.warnings[0])
+
+    def test_a_store_url_that_cannot_be_used_is_told(self):
+        self.make_store.side_effect = exceptions.StoreError('bad URL')
+        self.state = self.make_state()
+        self.ask(base.request(9), a=[])
+        self.assertIn('bad URL', self.warnings[0])
+        self.assertIn('deciding on what is known', self.warnings[0])
+
+
+class TestDemands(StateTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 20.0})]
+
+    def test_learned_models_count_and_unknown_ones_by_the_default(self):
+        # 10 kbit/s a quarter of the time.
+        self.state = self.make_state(
+            default_egress_kbps=6, default_ingress_kbps=4,
+            default_on_seconds=10, default_off_seconds=30)
+        self.assertEqual({'a': .175, 'b': .125}, self.ask(
+            base.request(1), a=[7, 8, 9], b=[5]))
+        self.assertEqual('model', self.demand.rule)
+
+    def test_unknown_ones_may_be_ignored(self):
+        self.state = self.make_state(unknown_instance_policy='ignore')
+        self.assertEqual({'a': .3}, self.ask(base.request(1), a=[7, 8, 2]))
+
+    def test_without_any_snapshot_nothing_counts_but_what_is_stated(self):
+        self.store.answers = [exceptions.StoreError('gone')]
+        self.state = self.make_state()
+        self.assertEqual({'a': 0.0}, self.ask(base.request(1), a=[7, 8]))
+        self.assertEqual('unknown', self.demand.rule)
+        self.assertEqual({'a': .5}, self.ask(
+            base.request(1, egress_kbps=50)))
+        self.assertEqual('flavor', self.demand.rule)
+
+    def test_one_that_moves_is_not_counted_on_its_own_host(self):
+        self.state = self.make_state()
+        self.assertEqual({'a': .3, 'b': .1}, self.ask(
+            base.request(1), a=[1, 2], b=[]))
+
+    def test_a_host_listed_twice_in_a_request_is_judged_twice(self):
+        self.state = self.make_state()
+        self.ask(base.request(1), a=[2])
+        host = self.hosts['a']
+        assessment, _ = self.state.assess([host, host], base.request(1))
+        self.assertEqual(2, len(assessment.admitted))
+
+
+class TestPlacements(StateTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 20.0, 3: 40.0})]
+        self.state = self.make_state()
+
+    def test_what_was_placed_counts_at_once_and_once(self):
+        self.ask(base.request(1), a=[], b=[])
+        self.place(base.request(1), 'a')
+        self.assertEqual({'a': .3, 'b': .2}, self.ask(base.request(2)))
+        # The host reports it.
+        self.assertEqual({'a': .3, 'b': .2}, self.ask(base.request(2),
+                                                      a=[1]))
+
+    def test_a_multi_create_request_fills_a_host_as_it_goes(self):
+        spec = base.request(11, egress_kbps=30)
+        placed = []
+        for number in range(11, 16):
+            spec.instance_uuid = base.instance_uuid(number)
+            self.ask(spec, a=[])
+            if self.reasons['a'] == admission.ADMITTED:
+                placed.append(number)
+                self.place(spec, 'a')
+        self.assertEqual([11, 12, 13], placed)
+
+    def test_one_that_never_arrives_expires(self):
+        self.ask(base.request(1), a=[])
+        self.place(base.request(1), 'a')
+        self.clock.now += 599
+        self.assertEqual({'a': .3}, self.ask(base.request(2)))
+        self.clock.now += 2
+        self.assertEqual({'a': .2}, self.ask(base.request(2)))
+        self.assertIn(base.instance_uuid(1), '\n'.join(
+            self.log.texts(logging.DEBUG)))
+
+    def test_a_migration_counts_on_the_destination_alone(self):
+        self.ask(base.request(3), a=[3], b=[])
+        self.place(base.request(3), 'b')
+        self.assertEqual({'a': .1, 'b': .5}, self.ask(base.request(1)))
+        # Reports in any order.
+        self.assertEqual({'a': .1, 'b': .5}, self.ask(base.request(1),
+                                                      a=[3], b=[3]))
+        self.assertEqual({'a': .1, 'b': .5}, self.ask(base.request(1),
+                                                      a=[], b=[3]))
+
+    def test_a_rebuild_places_nothing(self):
+        self.ask(base.request(1), a=[])
+        self.state.placed(self.hosts['a'],
+                          base.request(3, check_type='rebuild'))
+        self.assertEqual({'a': .1}, self.ask(base.request(1)))
+
+    def test_a_request_without_an_instance_places_nothing(self):
+        self.ask(base.request(1), a=[])
+        self.place(base.request(), 'a')
+        self.assertEqual({'a': .1}, self.ask(base.request(1)))
+
+    def test_its_stated_demand_is_remembered_until_it_has_a_model(self):
+        self.ask(base.request(9), a=[])
+        self.place(base.request(9, egress_kbps=30), 'a')
+        self.ask(base.request(1), a=[9])
+        self.clock.now += 5000
+        self.assertEqual({'a': .4}, self.ask(base.request(1)))
+        self.store.answers = [base.changes(2, {9: 70.0})]
+        self.state.refresh()
+        self.assertEqual({'a': .8}, self.ask(base.request(1)))
+
+    def test_a_default_demand_is_not_remembered(self):
+        self.store.answers = [exceptions.StoreError('gone'),
+                              base.changes(1, {1: 10.0})]
+        self.ask(base.request(9), a=[])
+        self.place(base.request(9), 'a')
+        self.ask(base.request(1), a=[9])
+        self.state.refresh()
+        wanted = self.state._default_law.mean[:2].sum() / 100
+        self.assertAlmostEqual(.1 + wanted, self.ask(
+            base.request(1))['a'], 6)
+
+    def test_a_request_that_fails_leaves_nothing(self):
+        spec = base.request(1)
+        self.ask(spec, a=[])
+        self.place(spec, 'a')
+        self.state.finished(failed=True)
+        self.assertEqual({'a': .2}, self.ask(base.request(2)))
+
+    def test_a_request_that_succeeds_leaves_what_it_placed(self):
+        spec = base.request(1)
+        self.ask(spec, a=[])
+        self.place(spec, 'a')
+        self.state.finished(failed=False)
+        self.state.finished(failed=True)
+        self.assertEqual({'a': .3}, self.ask(base.request(2)))
+
+    def test_finishing_before_any_request_is_nothing(self):
+        self.state.finished(failed=True)
+        self.make_store.assert_not_called()
+
+
+class TestDoubts(StateTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 60.0, 2: 50.0})]
+        self.state = self.make_state()
+
+    def _found(self, host, settled=True, confirmed=True):
+        return types.SimpleNamespace(host=host, settled=settled,
+                                     confirmed=confirmed, flavor=None)
+
+    def test_a_placement_that_keeps_others_out_is_looked_up(self):
+        self.ask(base.request(1), a=[])
+        self.place(base.request(1), 'a')
+        self.database[1] = None
+        self.assertEqual({'a': .5}, self.ask(base.request(2)))
+        self.assertEqual({'a': admission.ADMITTED}, self.reasons)
+        self.assertEqual([1], self.looked_up)
+
+    def test_one_that_keeps_nobody_out_is_not(self):
+        self.ask(base.request(1), a=[], b=[])
+        self.place(base.request(1), 'a')
+        self.ask(base.request(7, egress_kbps=5))
+        self.assertEqual([], self.looked_up)
+
+    def test_one_still_under_way_counts_and_is_not_asked_for_again_soon(
+            self):
+        self.ask(base.request(1), a=[])
+        self.place(base.request(1), 'a')
+        self.database[1] = self._found(None, settled=False)
+        for _ in range(3):
+            self.assertEqual({'a': 1.1}, self.ask(base.request(2)))
+        self.assertEqual([1], self.looked_up)
+        self.clock.now += 1
+        self.ask(base.request(2))
+        self.assertEqual([1, 1], self.looked_up)
+
+    def test_one_that_went_elsewhere_counts_there(self):
+        self.ask(base.request(1), a=[], b=[])
+        self.place(base.request(1), 'a')
+        self.database[1] = self._found('b')
+        self.assertEqual({'a': .5, 'b': 1.1}, self.ask(base.request(2)))
+
+    def test_a_database_that_fails_is_told_and_nothing_changes(self):
+        self.ask(base.request(1), a=[])
+        self.place(base.request(1), 'a')
+        self.database[1] = RuntimeError('database is down')
+        self.assertEqual({'a': 1.1}, self.ask(base.request(2)))
+        self.assertIn('database is down', self.warnings[0])
+
+    def test_what_the_request_itself_has_placed_is_not_doubted(self):
+        spec = base.request(1)
+        self.ask(spec, a=[])
+        self.place(spec, 'a')
+        spec.instance_uuid = base.instance_uuid(2)
+        self.assertEqual({'a': 1.1}, self.ask(spec))
+        self.assertEqual([], self.looked_up)
+
+
+class TestRecall(StateTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 20.0})]
+        self.state = self.make_state()
+        self.spec = base.request(1)
+
+    def _recall(self, hosts, spec=None):
+        with mock.patch.object(self.state, 'assess',
+                               wraps=self.state.assess) as asked:
+            assessment, where = self.state.recall(
+                [self.hosts[host] for host in hosts], spec or self.spec)
+        self.asked = asked.call_count
+        return [round(value, 9) for value in
+                assessment.utilisation[list(where)].tolist()]
+
+    def test_after_the_filter_nothing_is_computed_again(self):
+        self.ask(self.spec, a=[], b=[2], c=[5])
+        self.assertEqual([.3, .1], self._recall('ba'))
+        self.assertEqual(0, self.asked)
+
+    def test_it_answers_once_and_computes_the_next_time(self):
+        self.ask(self.spec, a=[], b=[2])
+        self._recall('ab')
+        self.assertEqual([.1, .3], self._recall('ab'))
+        self.assertEqual(1, self.asked)
+
+    def test_another_request_instance_host_or_load_is_computed(self):
+        def other_request():
+            return base.request(1)
+
+        def other_instance():
+            self.spec.instance_uuid = base.instance_uuid(2)
+            return self.spec
+
+        def other_host():
+            self.hosts['b'] = base.host_state('b', [2], [self.aggregate])
+            return self.spec
+
+        def other_load():
+            self.state._table.describe(
+                'a', admission.HostPolicy(None), {})
+            return self.spec
+
+        for change in (other_request, other_instance, other_host,
+                       other_load):
+            with self.subTest(change.__name__):
+                self.spec.instance_uuid = base.instance_uuid(1)
+                self.ask(self.spec, a=[], b=[2])
+                self._recall('ab', change())
+                self.assertEqual(1, self.asked)
+
+    def test_a_new_snapshot_in_between_is_used(self):
+        self.ask(self.spec, a=[], b=[2])
+        self.store.answers = [base.changes(2, {2: 40.0})]
+        self.state.refresh()
+        self.assertEqual([.1, .5], self._recall('ab'))
+
+    def test_a_request_without_an_instance_is_answered_too(self):
+        spec = base.request(egress_kbps=10)
+        self.ask(spec, a=[], b=[2])
+        self.assertEqual([.1, .3], self._recall('ab', spec))
+
+    def test_without_a_filter_it_judges_by_itself(self):
+        self.hosts['a'] = base.host_state('a', [2], [self.aggregate])
+        self.assertEqual([.3], self._recall('a'))
+
+
+class TestAggregatesOfHosts(StateTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 10.0})]
+        self.state = self.make_state()
+
+    def test_metadata_changed_in_place_is_seen(self):
+        self.assertEqual({'a': .1, 'b': .1}, self.ask(base.request(1), a=[],
+                                                      b=[]))
+        self.aggregate.metadata['vswitch:saturation_kbps'] = '50'
+        self.assertEqual({'a': .2, 'b': .2}, self.ask(base.request(1)))
+
+    def test_another_aggregate_object_is_seen(self):
+        self.ask(base.request(1), a=[], b=[])
+        self.aggregate = base.aggregate(saturation_kbps='20')
+        self.assertEqual({'a': .5, 'b': .1}, self.ask(base.request(1),
+                                                      a=[]))
+
+    def test_a_host_that_leaves_its_aggregate_is_unknown(self):
+        self.ask(base.request(1), a=[])
+        self.hosts['a'].aggregates = []
+        self.assertEqual({'a': 0.0}, self.ask(base.request(1)))
+
+    def test_a_bad_value_is_told_once_and_again_when_it_is_good(self):
+        self.aggregate.metadata['vswitch:max_tunnels'] = 'few'
+        for _ in range(3):
+            self.ask(base.request(1), a=[], b=[])
+        self.assertEqual(1, len(self.warnings))
+        self.assertIn('few', self.warnings[0])
+        self.aggregate.metadata['vswitch:max_tunnels'] = '5'
+        self.ask(base.request(1))
+        self.assertEqual(1, len(self.infos))
+
+
+class TestListings(StateTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {
+            number: float(number) for number in range(1, 30)})]
+        self.state = self.make_state()
+
+    def test_a_change_in_the_same_dictionary_is_seen(self):
+        self.ask(base.request(1), a=[10])
+        instances = self.hosts['a'].instances
+        instances[base.instance_uuid(20)] = None
+        self.assertEqual({'a': .31}, self.ask(base.request(1)))
+        del instances[base.instance_uuid(10)]
+        self.assertEqual({'a': .21}, self.ask(base.request(1)))
+        # As many as before, but another one.
+        del instances[base.instance_uuid(20)]
+        instances[base.instance_uuid(15)] = None
+        self.assertEqual({'a': .16}, self.ask(base.request(1)))
+
+    def test_a_change_inside_it_is_seen_after_a_second(self):
+        self.ask(base.request(1), a=[10, 20, 5])
+        instances = self.hosts['a'].instances
+        last = base.instance_uuid(5)
+        for number in (10, 20, 5):
+            del instances[base.instance_uuid(number)]
+        for uuid in (base.instance_uuid(11), base.instance_uuid(20), last):
+            instances[uuid] = None
+        # The key object is the same, so nothing shows at first.
+        self.clock.now += 1.5
+        self.assertEqual({'a': .37}, self.ask(base.request(1)))
+
+    def test_a_host_that_is_not_asked_for_is_up_to_date_when_it_is(self):
+        self.ask(base.request(1), a=[10], b=[])
+        other = self.hosts.pop('b')
+        self.ask(base.request(1), a=[])
+        self.place(base.request(20), 'a')
+        self.state.placed(other, base.request(5))
+        self.ask(base.request(1))
+        self.hosts['b'] = other
+        self.assertEqual({'a': .21, 'b': .06}, self.ask(base.request(1)))
+
+
+class TestSnapshots(StateTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 20.0})]
+        self.state = self.make_state()
+
+    def refresh(self, *answers):
+        self.store.answers = list(answers)
+        self.state.refresh()
+
+    def test_a_new_one_is_used_from_then_on(self):
+        self.assertEqual({'a': .3}, self.ask(base.request(1), a=[2]))
+        self.refresh(base.changes(2, {2: 60.0}))
+        self.assertEqual({'a': .7}, self.ask(base.request(1)))
+        self.refresh(base.changes(3, removed=[base.instance_uuid(2)]))
+        wanted = .1 + self.state._default_law.mean[:2].sum() / 100
+        self.assertAlmostEqual(wanted, self.ask(base.request(1))['a'], 6)
+
+    def test_a_stored_profile_of_a_host_is_used(self):
+        self.aggregate = base.aggregate()
+        self.assertEqual({'a': 0.0}, self.ask(base.request(1), a=[]))
+        changed = base.changes(2)
+        changed.host_profiles.append(store.HostProfile(
+            'a', None, {'saturation_kbps': 50.0}))
+        self.refresh(changed)
+        self.assertEqual({'a': .2}, self.ask(base.request(1)))
+        self.refresh(base.changes(3, removed_hosts=['a']))
+        self.assertEqual({'a': 0.0}, self.ask(base.request(1)))
+
+    def _during_adoption(self, event, *answers, after='a'):
+        """Let something happen once one host of a new snapshot is ready."""
+        prepare = admission.LoadTable.prepare
+        seen = []
+
+        def interrupt(table, host, other):
+            prepare(table, host, other)
+            if host == after and not seen:
+                seen.append(host)
+                event()
+
+        with mock.patch.object(admission.LoadTable, 'prepare', interrupt):
+            self.refresh(*answers)
+        self.assertEqual([after], seen)
+
+    def test_a_placement_while_one_is_being_prepared_is_not_lost(self):
+        self.ask(base.request(1), a=[], b=[])
+
+        def event():
+            self.place(base.request(2), 'a')
+            # And a request that sees it before the new one is in use.
+            self.assertEqual({'a': .3, 'b': .1}, self.ask(base.request(1)))
+
+        self._during_adoption(event, base.changes(2, {2: 20.0}))
+        self.assertEqual({'a': .3, 'b': .1}, self.ask(base.request(1)))
+
+    def test_a_report_while_one_is_being_prepared_is_not_lost(self):
+        self.ask(base.request(1), a=[], b=[])
+
+        def event():
+            self.assertEqual({'a': .3, 'b': .1},
+                             self.ask(base.request(1), a=[2]))
+
+        self._during_adoption(event, base.changes(2, {2: 20.0}))
+        self.assertEqual({'a': .3, 'b': .1}, self.ask(base.request(1)))
+
+    def test_a_new_host_while_one_is_being_prepared_is_not_lost(self):
+        self.ask(base.request(1), a=[], b=[])
+        self._during_adoption(
+            lambda: self.ask(base.request(1), c=[2]),
+            base.changes(2, {2: 30.0}))
+        self.assertEqual({'a': .1, 'b': .1, 'c': .4},
+                         self.ask(base.request(1)))
+
+    def test_an_aggregate_changed_while_one_is_being_prepared_holds(self):
+        self.ask(base.request(1), a=[], b=[])
+
+        def event():
+            self.aggregate.metadata['vswitch:saturation_kbps'] = '50'
+            self.ask(base.request(1))
+
+        self._during_adoption(event, base.changes(2))
+        self.assertEqual({'a': .2, 'b': .2}, self.ask(base.request(1)))
+
+    def test_a_profile_that_comes_with_one_holds_whatever_happens(self):
+        self.aggregate = base.aggregate()
+        self.ask(base.request(1), a=[], b=[])
+        changed = base.changes(2)
+        changed.host_profiles.extend(
+            store.HostProfile(host, None, {'saturation_kbps': 50.0})
+            for host in 'ab')
+        # A report of the host that has its turn next: it is judged by the
+        # old snapshot then, and by the new one afterwards.
+        self._during_adoption(
+            lambda: self.assertEqual({'a': 0.0, 'b': 0.0}, self.ask(
+                base.request(1), a=[2], b=[2])), changed)
+        self.assertEqual({'a': .2, 'b': .6}, self.ask(base.request(1)))
+        self.assertEqual({'a': .6, 'b': .2}, self.ask(base.request(1),
+                                                      b=[]))
+
+    def test_one_that_cannot_be_adopted_leaves_the_last(self):
+        self.ask(base.request(1), a=[2])
+        with mock.patch.object(admission.LoadTable, 'describe',
+                               side_effect=ValueError('no')):
+            self.refresh(base.changes(2, {2: 60.0}))
+        self.assertEqual({'a': .3}, self.ask(base.request(1)))
+        self.assertIn('ValueError', self.warnings[0])
+
+
+class TestDegraded(StateTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 20.0})]
+
+    def test_by_default_the_last_snapshot_goes_on_deciding(self):
+        self.state = self.make_state()
+        self.ask(base.request(1), a=[2])
+        self.store.answers = [exceptions.StoreError('disk is gone')]
+        self.state.refresh()
+        for _ in range(3):
+            self.assertEqual({'a': .3}, self.ask(base.request(1)))
+        self.assertEqual(1, len(self.warnings))
+        for part in ('disk is gone', 'deciding on what is known'):
+            self.assertIn(part, self.warnings[0])
+        self.store.answers = [base.changes(1)]
+        self.state.refresh()
+        self.ask(base.request(1))
+        self.assertEqual(['vswitch: store is well again'], self.infos)
+
+    def test_every_host_may_pass_instead(self):
+        self.state = self.make_state(degraded_policy='pass')
+        self.ask(base.request(1), a=[2])
+        self.store.answers = [exceptions.StoreError('disk is gone')]
+        self.state.refresh()
+        self.assertIsNone(self.state.assess(
+            list(self.hosts.values()), base.request(1)))
+        self.assertIsNone(self.state.recall(
+            list(self.hosts.values()), base.request(1)))
+        self.assertIn('every host passes', self.warnings[0])
+
+    def test_a_stale_store_is_told_once_however_it_ages(self):
+        self.state = self.make_state(max_generation_age_seconds=1000)
+        self.ask(base.request(1), a=[2])
+        for _ in range(3):
+            self.clock.now += 2000
+            self.assertEqual({'a': .3}, self.ask(base.request(1)))
+        self.assertEqual(1, len(self.warnings))
+        self.assertIn('s old', self.warnings[0])
+
+
+class TestThreads(StateTestCase):
+
+    def test_many_at_once_fill_a_host_to_the_last_and_no_further(self):
+        self.store.answers = [base.changes(1)]
+        self.state = self.make_state()
+        hosts = {host: base.host_state(host, [], [self.aggregate])
+                 for host in 'abc'}
+        placed, failed = [], []
+        stop = threading.Event()
+
+        def boot(numbers):
+            for number in numbers:
+                spec = base.request(number, egress_kbps=10)
+                try:
+                    assessment, _ = self.state.assess(
+                        list(hosts.values()), spec)
+                    fits = [host for host, good in zip(
+                        hosts, assessment.admitted.tolist()) if good]
+                    if fits:
+                        self.state.recall([hosts[fits[0]]], spec)
+                        self.state.placed(hosts[fits[0]], spec)
+                        placed.append((number, fits[0]))
+                    self.state.finished(not fits)
+                except Exception as error:
+                    failed.append(error)
+
+        def renew():
+            number = 1
+            while not stop.is_set():
+                number += 1
+                self.store.answers = [base.changes(number)]
+                self.state.refresh()
+
+        threads = [threading.Thread(target=boot, args=(
+            range(100 * k, 100 * k + 6),)) for k in range(1, 9)]
+        renewing = threading.Thread(target=renew)
+        renewing.start()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+        stop.set()
+        renewing.join(PATIENCE_SECONDS)
+        self.assertEqual([], failed)
+        self.assertEqual([], self.warnings)
+        self.assertEqual(30, len(placed))
+        for host in hosts:
+            self.assertEqual(10, sum(there == host for _, there in placed))
+
+
+class TestJoin(base.SchedulerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        for name, value in (('_current', None), ('_roles', set())):
+            patch = mock.patch.object(scheduler_state, name, value)
+            patch.start()
+            self.addCleanup(patch.stop)
+        for owner, name in ((host_manager.HostState, 'consume_from_request'),
+                            (manager.SchedulerManager,
+                             'select_destinations')):
+            self.addCleanup(setattr, owner, name, getattr(owner, name))
+
+    def test_the_filter_and_the_weigher_share_one_state(self):
+        first = scheduler_state.join('filter')
+        self.assertIs(first, scheduler_state.join('weigher'))
+        self.assertIs(first, scheduler_state.current())
+
+    def test_the_plugins_of_another_manager_share_another(self):
+        first = scheduler_state.join('filter')
+        scheduler_state.join('weigher')
+        second = scheduler_state.join('filter')
+        self.assertIsNot(first, second)
+        self.assertIs(second, scheduler_state.join('weigher'))
+        self.assertIs(second, scheduler_state.current())
+
+    def test_nova_tells_which_host_it_chose(self):
+        def consume(host, spec):
+            return 'answer'
+
+        host_manager.HostState.consume_from_request = consume
+        state = scheduler_state.join('filter')
+        scheduler_state.join('weigher')
+        host, spec = base.host_state('a'), base.request(1)
+        with mock.patch.object(state, 'placed') as placed:
+            self.assertEqual('answer', host.consume_from_request(spec))
+        placed.assert_called_once_with(host, spec)
+
+    def test_a_failure_of_ours_does_not_fail_the_choice(self):
+        host_manager.HostState.consume_from_request = (
+            lambda host, spec: 'answer')
+        state = scheduler_state.join('filter')
+        with mock.patch.object(state, 'placed',
+                               side_effect=ValueError('no')):
+            self.assertEqual('answer', base.host_state(
+                'a').consume_from_request(base.request(1)))
+        self.assertIn('ValueError: no', self.warnings[0])
+
+    def test_nova_tells_when_a_request_has_ended(self):
+        outcomes = iter([lambda: 'hosts', mock.Mock(
+            side_effect=RuntimeError('no valid host'))])
+        host_manager.HostState.consume_from_request = (
+            lambda host, spec: None)
+        manager.SchedulerManager.select_destinations = (
+            lambda self, context: next(outcomes)())
+        state = scheduler_state.join('filter')
+        one = mock.Mock(spec=manager.SchedulerManager)
+        select = manager.SchedulerManager.select_destinations
+        with mock.patch.object(state, 'finished') as finished:
+            self.assertEqual('hosts', select(one, 'context'))
+            with self.assertRaises(RuntimeError):
+                select(one, 'context')
+        self.assertEqual([mock.call(False), mock.call(True)],
+                         finished.mock_calls)
