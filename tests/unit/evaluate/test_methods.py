@@ -245,8 +245,9 @@ class PublishedTestCase(MethodTestCase):
 
     def test_queue_blocks_are_as_large_as_the_largest_spike(self):
         rows = [on_off(50, 100.0), on_off(50, 10.0)]
-        self.assertEqual([1, 1], self.sizes('queue', rows, 150.0))
-        self.assertEqual([2], self.sizes('queue', rows, 200.0))
+        for order in (rows, rows[::-1]):
+            self.assertEqual([1, 1], self.sizes('queue', order, 150.0))
+            self.assertEqual([2], self.sizes('queue', order, 200.0))
 
     def test_queue_counts_different_chains_exactly(self):
         shares = [0.1, 0.3, 0.5, 0.2]
