@@ -54,6 +54,7 @@ class Residency:
         self._changed = set()    # hosts whose residents may have changed
         #: Counts the doubts that turned out to be right.
         self.version = 0
+        self._gone = {}          # uuid -> until when what lists it is wrong
         self._moved = {}         # uuid -> when, until it is known to stay
         self._assumed = collections.OrderedDict()  # uuid -> {host: RateLaw}
 
@@ -97,12 +98,15 @@ class Residency:
         """
         if self.host_of(instance_uuid) is not None:
             self._moved[instance_uuid] = now
+        self._gone.pop(instance_uuid, None)
         self._claim(instance_uuid, host, law, expires)
         if known:
             self._assume(instance_uuid, host, law)
 
     def _claim(self, instance_uuid, host, law, expires):
-        self.withdraw(instance_uuid)
+        earlier = self._claims.get(instance_uuid)
+        if earlier is not None:
+            self._drop(earlier)
         claim = Claim(instance_uuid, host, law, expires,
                       relisted=instance_uuid in self._listed.get(host, ()))
         self._claims[instance_uuid] = claim
@@ -110,11 +114,19 @@ class Residency:
         self._changed.add(host)
         self._changed.update(self._hosts(instance_uuid))
 
-    def withdraw(self, instance_uuid):
-        """Take back the claim of an instance, if there is one."""
+    def remove(self, instance_uuid, now):
+        """Count an instance nowhere, although hosts may list it for a while.
+
+        Nova itself lists those of a server group on the hosts chosen for
+        them, and leaves them there when the request fails.
+        """
         claim = self._claims.get(instance_uuid)
         if claim is not None:
             self._drop(claim)
+        self._gone[instance_uuid] = now + RELIST_SECONDS
+        self._moved.pop(instance_uuid, None)
+        self.version += 1
+        self._changed.update(self._hosts(instance_uuid))
 
     @property
     def certain(self):
@@ -142,19 +154,18 @@ class Residency:
     def settle(self, instance_uuid, host, stays=True, law=None, expires=0.0):
         """Take in where a doubtful instance is for certain.
 
-        :param host: its host, or None when it has none
+        :param host: its host
         :param stays: False while a resize may still be reverted
         :param law: RateLaw of its flavor, None when that says nothing
         :param expires: seconds, of a claim should its host not list it
         """
-        if host is None or stays:
+        if stays:
             self._moved.pop(instance_uuid, None)
         claim = self._claims.get(instance_uuid)
         if self.host_of(instance_uuid) != host:
-            self.withdraw(instance_uuid)
+            if claim is not None:
+                self._drop(claim)
             self.version += 1
-        if host is None:
-            return
         if law is not None and law != self.assumed_law(instance_uuid, host):
             self._assume(instance_uuid, host, law)
             if claim is not None:
@@ -191,6 +202,10 @@ class Residency:
                    if claim.expires <= now]
         for claim in expired:
             self._drop(claim)
+        for uuid in [uuid for uuid, until in self._gone.items()
+                     if until <= now]:
+            del self._gone[uuid]
+            self._changed.update(self._hosts(uuid))
         return expired
 
     @property
@@ -218,6 +233,8 @@ class Residency:
         claim = self._claims.get(instance_uuid)
         if claim is not None:
             return claim.host
+        if instance_uuid in self._gone:
+            return None
         hosts = self._hosts(instance_uuid)
         return hosts[-1] if hosts else None
 

@@ -235,7 +235,7 @@ class SchedulerState:
         if failed and self._ready:
             with self._lock:
                 for instance_uuid in placed:
-                    self._residency.withdraw(instance_uuid)
+                    self._residency.remove(instance_uuid, self._clock())
         self._recent.placed = None
 
     def _placed_for(self, spec_obj):
@@ -288,8 +288,8 @@ class SchedulerState:
             with self._lock:
                 age = now - (doubtful[uuid] or now)
                 again[uuid] = now + max(_LOOK_UP_AGAIN_SECONDS, age / 50)
-                if found is None:
-                    self._residency.settle(uuid, None)
+                if found is None or found.settled and found.host is None:
+                    self._residency.remove(uuid, now)
                 elif found.settled:
                     self._residency.settle(
                         uuid, found.host, found.confirmed,
