@@ -1,26 +1,97 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's own functional fixtures, with this project's plugin enabled."""
 
+import contextlib
+import logging
+import math
 import os
 import sys
+import threading
+import time
+from unittest import mock
 
 # Decides on native threads for the whole process, so it comes before the rest
 # of nova.
 import nova.tests.functional  # noqa: F401
 
+import fixtures
+from nova import context as nova_context
+from nova.scheduler import host_manager
 from nova.tests.functional.api import client
 from nova.tests.functional import integrated_helpers
 
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.traffic import model
 
 #: The wheel of nova has it below the prefix, its tests look elsewhere.
 API_PASTE = os.path.join(sys.prefix, 'etc', 'nova', 'api-paste.ini')
 
-FILTERS = ['ComputeFilter', 'ComputeCapabilitiesFilter',
-           'ImagePropertiesFilter', 'ServerGroupAntiAffinityFilter',
-           'ServerGroupAffinityFilter', 'VSwitchFilter']
+NOVA_FILTERS = ['ComputeFilter', 'ComputeCapabilitiesFilter',
+                'ImagePropertiesFilter', 'ServerGroupAntiAffinityFilter',
+                'ServerGroupAffinityFilter']
+OUR_WEIGHER = 'vswitch_aware_scheduler.scheduler.weights.VSwitchWeigher'
+
+#: Longest wait for anything: this machine may be busy with other things.
+TIMEOUT_SECONDS = 120.0
+
+#: Parts of the warnings that tell of a bug of ours. Requests go on without
+#: us, so a test would not notice.
+_BUGS = ('VSwitchFilter: ', 'VSwitchWeigher: ', 'what is placed: ',
+         'what is finished: ', 'database: ')
+
+
+def overload_probability(count, share_on, fit):
+    """Return P(more than ``fit`` of ``count`` like instances are on)."""
+    return sum(math.comb(count, on)
+               * share_on ** on * (1 - share_on) ** (count - on)
+               for on in range(fit + 1, count + 1))
+
+
+def most_instances(share_on, fit, limit):
+    """Return how many like instances keep the overload within a limit.
+
+    :param fit: how many may be on at once
+    """
+    count = fit
+    while overload_probability(count + 1, share_on, fit) <= limit:
+        count += 1
+    return count
+
+
+class Clock:
+    """The system's clock, which a test can put forward."""
+
+    def __init__(self):
+        self.ahead = 0.0
+
+    def __call__(self):
+        return time.time() + self.ahead
+
+
+class LogRecords(logging.Handler):
+    """What this project logged since the last look."""
+
+    def __init__(self):
+        super().__init__(logging.DEBUG)
+        self._records = []
+
+    def emit(self, record):
+        self._records.append((record.levelno, record.getMessage()))
+
+    def clear(self):
+        self._records = []
+
+    def messages(self, level=logging.DEBUG):
+        """Return the messages of at least a level, oldest first."""
+        return [text for levelno, text in list(self._records)
+                if levelno >= level]
+
+    @property
+    def warnings(self):
+        """The messages of level warning and above."""
+        return self.messages(logging.WARNING)
 
 
 class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
@@ -32,50 +103,164 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     compute_driver = 'fake.FakeDriver'
     HOSTS = ('host1', 'host2', 'host3')
     TRACK_INSTANCE_CHANGES = True
+    #: Of [vswitch_scheduler].
     OPTIONS = {}
+    FILTERS = NOVA_FILTERS + ['VSwitchFilter']
+    WEIGHERS = ['nova.scheduler.weights.all_weighers', OUR_WEIGHER]
+    #: Whether there is a store when the services start.
+    WITH_STORE = True
 
     def setUp(self):
-        self.store_path = os.path.join(self.useFixture(
-            integrated_helpers.nova_fixtures.fixtures.TempDir()).path,
-            'vswitch.sqlite')
+        self.store_path = os.path.join(
+            self.useFixture(fixtures.TempDir()).path, 'vswitch.sqlite')
         self.store_url = f'sqlite:///{self.store_path}'
-        migration.sync(self.store_url)
-        self.store = store.Store(self.store_url)
+        if self.WITH_STORE:
+            self.make_store()
+        self.log = LogRecords()
+        logger = logging.getLogger('vswitch_aware_scheduler')
+        logger.addHandler(self.log)
+        self.addCleanup(logger.removeHandler, self.log)
+        self.bugs_expected = False
         self.flags(api_paste_config=API_PASTE, group='wsgi')
         self.flags(
             available_filters=[
                 'nova.scheduler.filters.all_filters',
                 'vswitch_aware_scheduler.scheduler.filters.VSwitchFilter'],
-            enabled_filters=FILTERS,
-            weight_classes=[
-                'nova.scheduler.weights.all_weighers',
-                'vswitch_aware_scheduler.scheduler.weights.VSwitchWeigher'],
+            enabled_filters=self.FILTERS,
+            weight_classes=self.WEIGHERS,
             track_instance_changes=self.TRACK_INSTANCE_CHANGES,
             group='filter_scheduler')
+        # The store is looked at when a test says so.
         self.flags(store_url=self.store_url, snapshot_refresh_seconds=3600,
                    group='vswitch_scheduler')
         self.flags(group='vswitch_scheduler', **self.OPTIONS)
         self.flags(allow_resize_to_same_host=True)
+        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         super().setUp()
-        self.plugin = scheduler_state.current()
-        self.addCleanup(self.plugin.stop)
+        self.clock = Clock()
+        self.addCleanup(self._check_for_bugs)
+        self._find_plugin()
         self.aggregates = {}
         for host in self.HOSTS:
             self._start_compute(host=host)
+        if self.TRACK_INSTANCE_CHANGES:
+            # Until a host has reported once, nova asks the database.
+            self.sync_reports()
+        self.log.clear()
+
+    def _find_plugin(self):
+        self.plugin = scheduler_state.current()
+        self.plugin._clock = self.clock
+        self.addCleanup(self.plugin.stop)
+
+    def _check_for_bugs(self):
+        if not self.bugs_expected:
+            self.assertEqual([], [
+                text for text in self.log.warnings
+                if any(bug in text for bug in _BUGS)])
+
+    # Waiting, instead of nova's own waits of five seconds.
+
+    def wait_for(self, function, what):
+        """Return what a function returns once that is true.
+
+        :param what: what is waited for in words, or a function that tells
+        """
+        end = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            found = function()
+            if found:
+                return found
+            if time.monotonic() > end:
+                self.fail(f'waited {TIMEOUT_SECONDS:g} s for '
+                          f'{what() if callable(what) else what}')
+            time.sleep(0.1)
+
+    def _wait_for_server_parameter(self, server, expected_params,
+                                   max_retries=None, api=None,
+                                   wait_for_fault_key=True):
+        seen = {}
+        faulty = (wait_for_fault_key
+                  and expected_params.get('status') == 'ERROR')
+
+        def reached():
+            seen.update(self.admin_api.get_server(server['id']))
+            if expected_params.get('status') == 'ACTIVE' \
+                    and seen['status'] == 'ERROR':
+                self.fail(f'server {server["id"]} is in ERROR: '
+                          f'{seen.get("fault", {}).get("message")}')
+            return all(seen[key] == value for key, value
+                       in expected_params.items()) and (
+                           not faulty or 'fault' in seen)
+
+        self.wait_for(reached, lambda: f'{expected_params}, seen {seen}')
+        return self.admin_api.get_server(server['id'])
+
+    def _wait_for_migration_status(self, server, expected_statuses):
+        wanted = {status.lower() for status in expected_statuses}
+        seen = []
+
+        def reached():
+            seen[:] = [
+                migration for migration in self.admin_api.api_get(
+                    '/os-migrations').body['migrations']
+                if migration['instance_uuid'] == server['id']]
+            # The newest comes first.
+            return seen and seen[0]['status'].lower() in wanted and seen[0]
+
+        return self.wait_for(reached, lambda: f'{wanted}, seen {seen}')
+
+    def _wait_until_deleted(self, server):
+        def gone():
+            try:
+                self.admin_api.get_server(server['id'])
+            except client.OpenStackApiNotFoundException:
+                return True
+            return False
+
+        self.wait_for(gone, f'the end of server {server["id"]}')
+
+    def _wait_for_instance_action_event(self, server, action_name,
+                                        event_name, event_result):
+        def event():
+            # The newest comes first.
+            for action in [
+                    one for one in self.admin_api.get_instance_actions(
+                        server['id']) if one['action'] == action_name][:1]:
+                for one in self.admin_api.get_instance_action_details(
+                        server['id'], action['request_id'])['events']:
+                    if one['event'] == event_name and (
+                            one['result'] or '').lower() == event_result:
+                        return one
+            return None
+
+        return self.wait_for(event, f'{event_name} of {action_name}')
 
     # What a host can carry.
+
+    def aggregate(self, name, *hosts, **metadata):
+        """Make an aggregate of hosts, with metadata; return its id."""
+        made = self.admin_api.post_aggregate({'aggregate': {'name': name}})
+        for host in hosts:
+            self.admin_api.add_host_to_aggregate(made['id'], host)
+        self.set_metadata(made['id'], **metadata)
+        return made['id']
+
+    def set_metadata(self, aggregate_id, **metadata):
+        """Set ``vswitch:`` metadata, or remove what is None."""
+        if metadata:
+            self.admin_api.post_aggregate_action(aggregate_id, {
+                'set_metadata': {'metadata': {
+                    (key if key.endswith('_multiplier')
+                     else f'vswitch:{key}'):
+                    None if value is None else str(value)
+                    for key, value in metadata.items()}}})
 
     def describe_host(self, host, **metadata):
         """Set the ``vswitch:`` metadata of a host's own aggregate."""
         if host not in self.aggregates:
-            aggregate = self.admin_api.post_aggregate(
-                {'aggregate': {'name': host}})
-            self.admin_api.add_host_to_aggregate(aggregate['id'], host)
-            self.aggregates[host] = aggregate['id']
-        self.admin_api.post_aggregate_action(self.aggregates[host], {
-            'set_metadata': {'metadata': {
-                f'vswitch:{key}': None if value is None else str(value)
-                for key, value in metadata.items()}}})
+            self.aggregates[host] = self.aggregate(host, host)
+        self.set_metadata(self.aggregates[host], **metadata)
 
     def describe_hosts(self, *saturations_kbps):
         """Give the hosts, in order, a saturation of so many kbit/s."""
@@ -87,47 +272,276 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     def flavor(self, name, **extra_specs):
         """Return the id of a new flavor with ``vswitch:`` extra specs."""
         return self._create_flavor(
-            name=name, vcpu=1, memory_mb=64, disk=1, extra_spec={
-                f'vswitch:{key}': str(value)
-                for key, value in extra_specs.items()})
+            name=name, vcpu=1, memory_mb=64, disk=1, ephemeral=0,
+            extra_spec={f'vswitch:{key}': str(value)
+                        for key, value in extra_specs.items()})
 
-    def boot(self, flavor_id, **kwargs):
-        """Boot an instance and return its server, ACTIVE."""
-        return self._create_server(flavor_id=flavor_id, networks='none',
-                                   **kwargs)
+    def on_off_flavor(self, name, egress_kbps, share_on):
+        """Return the id of a flavor that is on for a share of the time."""
+        return self.flavor(name, egress_kbps=egress_kbps,
+                           on_seconds=round(1000 * share_on),
+                           off_seconds=round(1000 * (1 - share_on)))
 
-    def boot_refused(self, flavor_id):
+    # What is known.
+
+    def make_store(self):
+        """Make a new, empty store where the options say it is."""
+        migration.sync(self.store_url)
+        self.store = store.Store(self.store_url)
+        self.store.write()
+
+    def learn(self, *instance_uuids, **rates):
+        """Store a model for instances and let the scheduler see it.
+
+        :param rates: as of TrafficModel.constant, or of on_off
+        """
+        kind = (model.TrafficModel.on_off if 'on_seconds' in rates
+                else model.TrafficModel.constant)
+        self.store.write(models=[
+            store.StoredModel(uuid, kind(**rates), source='test')
+            for uuid in instance_uuids])
+        self.plugin.refresh()
+
+    # Requests.
+
+    def _request(self, flavor_id, group=None, networks='none', **kwargs):
+        body = {'server': self._build_server(
+            flavor_id=flavor_id, networks=networks,
+            image_uuid='155d900f-4e14-4e4c-a73d-069cbf4541e6', **kwargs)}
+        if group is not None:
+            body['os:scheduler_hints'] = {'group': group}
+        return body
+
+    def post(self, flavor_id, **kwargs):
+        """Ask for an instance and return its server, still BUILD.
+
+        :param kwargs: ``host`` for a requested destination, ``az``, ``name``,
+            ``networks``, and ``group`` for the uuid of a server group
+        """
+        return self.admin_api.post_server(self._request(flavor_id, **kwargs))
+
+    def boot(self, flavor_id, expected_host=None, **kwargs):
+        """Boot an instance and return its server, ACTIVE and reported."""
+        server = self._wait_for_state_change(
+            self.post(flavor_id, **kwargs), 'ACTIVE')
+        if expected_host is not None:
+            self.assertEqual(expected_host, self.host_of(server))
+        return self.reported(server)
+
+    def boot_refused(self, flavor_id, **kwargs):
         """Boot an instance and expect that no host takes it."""
-        server = self._create_server(flavor_id=flavor_id, networks='none',
-                                     expected_state='ERROR')
+        server = self._wait_for_state_change(
+            self.post(flavor_id, **kwargs), 'ERROR')
         self.assertIn('No valid host', server['fault']['message'])
         self._delete_server(server)
 
-    def boot_many(self, flavor_id, count, expected_state='ACTIVE'):
+    def boot_many(self, flavor_id, count, expected_state='ACTIVE', **kwargs):
         """Boot so many in one request; return their servers."""
-        request = self._build_server(flavor_id=flavor_id, networks='none')
-        request['min_count'] = request['max_count'] = count
-        request['return_reservation_id'] = True
-        reservation = self.api.post_server(
-            {'server': request})
-        reservation_id = reservation['reservation_id']
-        servers = self.api.get_servers(
-            detail=True, search_opts={'reservation_id': reservation_id})
-        self.assertEqual(count, len(servers))
-        return [self._wait_for_state_change(server, expected_state)
-                for server in servers]
+        body = self._request(flavor_id, **kwargs)
+        body['server'].update(min_count=count, max_count=count,
+                              return_reservation_id=True)
+        reservation_id = self.admin_api.post_server(body)['reservation_id']
 
-    def refuses(self, function, *args):
-        """Assert that an API call ends in "No valid host"."""
-        error = self.assertRaises(client.OpenStackApiException, function,
-                                  *args)
-        self.assertIn('No valid host', str(error))
+        def all_there():
+            servers = self.admin_api.get_servers(
+                detail=True, search_opts={'reservation_id': reservation_id})
+            if expected_state == 'ACTIVE':
+                for server in servers:
+                    if server['status'] == 'ERROR':
+                        self.fail(f'server {server["id"]} of {count} is in '
+                                  f'ERROR: {server.get("fault")}')
+            return len(servers) == count and all(
+                server['status'] == expected_state for server in servers
+            ) and servers
+
+        servers = self.wait_for(
+            all_there, f'{count} servers to be {expected_state}')
+        if expected_state == 'ACTIVE':
+            for server in servers:
+                self.reported(server)
+        return servers
+
+    def boot_many_refused(self, flavor_id, count, **kwargs):
+        """Boot so many in one request and expect that not all fit."""
+        for server in self.boot_many(flavor_id, count, 'ERROR', **kwargs):
+            self._delete_server(server)
+
+    def move_refused(self, server, name, **body):
+        """Resize or migrate a server and expect that no host takes it.
+
+        :param name: of the action in the API
+        """
+        before = self.host_of(server)
+        self.action(server, name, **body)
+        action, event = {
+            'os-migrateLive': ('live-migration',
+                               'conductor_live_migrate_instance'),
+            'migrate': ('migrate', 'conductor_migrate_server'),
+            'resize': ('resize', 'conductor_migrate_server')}[name]
+        found = self._wait_for_instance_action_event(
+            server, action, event, 'error')
+        self.assertIn('NoValidHost', found['traceback'])
+        self._wait_for_server_parameter(server, {
+            'status': 'ACTIVE', 'OS-EXT-STS:task_state': None})
+        self.assertEqual(before, self.host_of(server))
+
+    _NO_BODY = {'evacuate': {}}
+
+    def action(self, server, name, **body):
+        """Call an action of a server."""
+        return self.admin_api.post_server_action(
+            server['id'], {name: body or self._NO_BODY.get(name)})
+
+    def resize(self, server, flavor_id):
+        """Resize a server, wait until it is to be confirmed; return it."""
+        self.action(server, 'resize', flavorRef=flavor_id)
+        return self.reported(
+            self._wait_for_state_change(server, 'VERIFY_RESIZE'))
+
+    def confirm(self, server):
+        """Confirm a resize or cold migration."""
+        self.action(server, 'confirmResize')
+        self._wait_for_migration_status(server, ['confirmed'])
+        return self._wait_for_state_change(server, 'ACTIVE')
+
+    def revert(self, server):
+        """Revert a resize or cold migration."""
+        self.action(server, 'revertResize')
+        self._wait_for_migration_status(server, ['reverted'])
+        return self._wait_for_state_change(server, 'ACTIVE')
+
+    def migrate(self, server, host=None):
+        """Cold migrate a server, wait until it is to be confirmed."""
+        self.action(server, 'migrate', host=host)
+        return self.reported(
+            self._wait_for_state_change(server, 'VERIFY_RESIZE'))
+
+    def live_migrate(self, server, host=None):
+        """Live migrate a server and return it."""
+        before = self.host_of(server)
+        self.action(server, 'os-migrateLive', host=host,
+                    block_migration='auto')
+        self._wait_for_migration_status(server, ['completed'])
+        self.wait_for(lambda: self.host_of(server) != before,
+                      f'server {server["id"]} to have left {before}')
+        return self._wait_for_state_change(server, 'ACTIVE')
+
+    def delete(self, *servers):
+        """Delete servers and wait until their hosts have said so."""
+        for server in servers:
+            self.admin_api.delete_server(server['id'])
+        for server in servers:
+            self._wait_until_deleted(server)
+            self.wait_for(
+                lambda uuid=server['id']: not self._lists(uuid),
+                f'no host to list server {server["id"]}')
+
+    # Who is where.
 
     def host_of(self, server):
         """Return the host that nova says a server is on."""
         return self.admin_api.get_server(
             server['id'])['OS-EXT-SRV-ATTR:host']
 
+    def hosts_of(self, servers):
+        """Return {host: number of servers there}."""
+        found = {}
+        for server in servers:
+            host = self.host_of(server)
+            found[host] = found.get(host, 0) + 1
+        return found
+
     def residents(self, host):
         """Return the uuids that our plugin counts on a host."""
-        return set(self.plugin._residency.residents(host))
+        with self.plugin._lock:
+            return set(self.plugin._residency.residents(host))
+
+    # What hosts report to the scheduler.
+
+    @property
+    def _nova_view(self):
+        return self.scheduler_service.manager.host_manager._instance_info
+
+    def _lists(self, uuid, host=None):
+        """Whether nova's scheduler lists an instance on a host, or any."""
+        return any(uuid in info['instances']
+                   for name, info in list(self._nova_view.items())
+                   if host in (None, name))
+
+    def reported(self, server):
+        """Wait until the scheduler lists a server where it is; return it."""
+        if self.TRACK_INSTANCE_CHANGES and not self._unheard:
+            host = self.host_of(server)
+            self.wait_for(lambda: self._lists(server['id'], host),
+                          f'{host} to report server {server["id"]}')
+        return server
+
+    _unheard = False
+
+    @contextlib.contextmanager
+    def reports_lost(self):
+        """Let the scheduler hear nothing of what computes report."""
+        with contextlib.ExitStack() as stack:
+            for name in ('update_instance_info', 'delete_instance_info',
+                         'sync_instance_info'):
+                stack.enter_context(mock.patch.object(
+                    host_manager.HostManager, name, autospec=True))
+            self._unheard = True
+            try:
+                yield
+            finally:
+                self._unheard = False
+
+    def sync_reports(self):
+        """Let every compute report what it has, as it does now and then."""
+        if not self.TRACK_INSTANCE_CHANGES:
+            return
+        context = nova_context.get_admin_context()
+        there = {host: set() for host in self.computes}
+        for server in self.admin_api.get_servers(detail=True):
+            there.get(server['OS-EXT-SRV-ATTR:host'], set()).add(server['id'])
+
+        def in_step():
+            late = [host for host in there
+                    if not self._nova_view.get(host, {}).get('updated')
+                    or set(self._nova_view[host]['instances']) != there[host]]
+            # The first report of a host, and one that shows a difference,
+            # only make nova ask the database.
+            for host in late:
+                self.computes[host].manager._sync_scheduler_instance_info(
+                    context)
+            return not late
+
+        self.wait_for(in_step, 'every host to have reported')
+
+    def restart_scheduler(self):
+        """Let the scheduler forget all, as a new process would."""
+        self.plugin.stop()
+        self.scheduler_service.manager.host_manager = \
+            host_manager.HostManager()
+        self._find_plugin()
+        self.sync_reports()
+
+    # Several requests at once.
+
+    def in_parallel(self, functions):
+        """Call functions in threads of their own; return their results."""
+        results = [None] * len(functions)
+
+        def call(i):
+            try:
+                results[i] = functions[i]()
+            except Exception as error:
+                results[i] = error
+
+        threads = [threading.Thread(target=call, args=(i,))
+                   for i in range(len(functions))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(TIMEOUT_SECONDS)
+            self.assertFalse(thread.is_alive())
+        for result in results:
+            if isinstance(result, Exception):
+                raise result
+        return results

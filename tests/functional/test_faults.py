@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""No bug of ours may fail a request."""
+
+from unittest import mock
+
+from tests.functional import base
+
+from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler.scheduler import weights
+
+
+class FaultsTestCase(base.VSwitchTestCase):
+    HOSTS = ('host1', 'host2')
+
+    def setUp(self):
+        super().setUp()
+        self.bugs_expected = True
+        self.describe_hosts(1000, 10)
+        self.whole = self.flavor('whole', egress_kbps=1000)
+
+    def test_an_error_in_the_assessment_lets_every_host_pass(self):
+        seen = []
+        weigh = weights.VSwitchWeigher.weigh_objects
+
+        def watched(*args):
+            seen.append(weigh(*args))
+            return seen[-1]
+
+        with mock.patch.object(weights.VSwitchWeigher, 'weigh_objects',
+                               watched), \
+                mock.patch.object(scheduler_state.SchedulerState, 'assess',
+                                  autospec=True,
+                                  side_effect=ZeroDivisionError('bug')):
+            self.boot_many(self.whole, 4)
+            self.boot(self.whole)
+        self.assertTrue(seen)
+        self.assertEqual({0.5}, {weight for some in seen for weight in some})
+        for plugin in ('VSwitchFilter', 'VSwitchWeigher'):
+            lines = [line for line in self.log.warnings if plugin in line]
+            self.assertEqual(1, len(lines), self.log.warnings)
+            self.assertIn('ZeroDivisionError: bug', lines[0])
+        # Afterwards it counts again, and the log says so.
+        self.log.clear()
+        self.boot_refused(self.whole)
+        self.assertTrue(any('VSwitchFilter is well again' in line
+                            for line in self.log.messages()))
+
+    def test_an_error_in_what_is_placed_fails_no_request(self):
+        with mock.patch.object(scheduler_state.SchedulerState, 'placed',
+                               autospec=True,
+                               side_effect=KeyError('bug')):
+            server = self.boot(self.whole, 'host1')
+        self.assertEqual(1, len(self.log.warnings), self.log.warnings)
+        # The host has reported it: it counts, by the default model.
+        self.boot_refused(self.whole)
+        self.delete(server)
+        self.boot(self.whole, 'host1')
+
+    def test_an_error_in_an_explanation_fails_no_request(self):
+        with mock.patch('vswitch_aware_scheduler.admission.Assessment.'
+                        'explain', autospec=True, side_effect=KeyError('bug')):
+            server = self.boot(self.whole)
+            self._delete_server(server)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which of the hosts with room is taken."""
+
+from unittest import mock
+
+from tests.functional import base
+
+from vswitch_aware_scheduler.scheduler import weights
+
+
+class WeigherTestCase(base.VSwitchTestCase):
+    WEIGHERS = [base.OUR_WEIGHER]
+
+    def setUp(self):
+        super().setUp()
+        self.describe_hosts(100000, 100000, 100000)
+        self.flavor_id = self.flavor('f1000', egress_kbps=1000)
+
+    def test_a_positive_multiplier_spreads(self):
+        seen = []
+        weigh = weights.VSwitchWeigher.weigh_objects
+
+        def watched(*args):
+            seen.append(weigh(*args))
+            return seen[-1]
+
+        with mock.patch.object(weights.VSwitchWeigher, 'weigh_objects',
+                               watched):
+            servers = self.boot_many(self.flavor_id, 6)
+            self.assertEqual({'host1': 2, 'host2': 2, 'host3': 2},
+                             self.hosts_of(servers))
+            single = [self.boot(self.flavor_id) for _ in range(3)]
+            self.assertEqual({'host1': 1, 'host2': 1, 'host3': 1},
+                             self.hosts_of(single))
+            # Emptier because it is larger.
+            self.describe_host('host2', saturation_kbps=1000000)
+            self.boot(self.flavor_id, 'host2')
+        self.assertTrue(seen)
+        for some in seen:
+            self.assertIs(list, type(some))
+            for weight in some:
+                self.assertIs(float, type(weight))
+                self.assertTrue(0 <= weight <= 1, weight)
+        # 2 % and, of the largest, 0.4 % used: a tenth of that less than 1.
+        self.assertAlmostEqual(0.9996, max(seen[-1]), 6)
+        self.assertAlmostEqual(0.996, min(seen[-1]), 6)
+
+    def test_loss_counts_before_utilisation(self):
+        # On host1 peaks never exceed it, on the others they do, more on the
+        # third.
+        self.flags(group='vswitch_scheduler', overload_probability=1.0)
+        resident = self.on_off_flavor('resident', 60000, 0.5)
+        for host, saturation in zip(self.HOSTS, (130000, 110000, 100000)):
+            self.describe_host(host, saturation_kbps=saturation,
+                               overload_probability=1)
+        self.boot(self.flavor('constant', egress_kbps=69000), 'host1',
+                  host='host1')
+        for host in ('host2', 'host3'):
+            self.boot(resident, host, host=host)
+        half = self.on_off_flavor('half', 60000, 0.1)
+        self.boot(half, 'host1')
+        self.boot(half, 'host2')
+
+    def test_a_negative_multiplier_packs(self):
+        for host in self.HOSTS:
+            self.describe_host(host, saturation_kbps=3000)
+        pack = self.aggregate('pack', *self.HOSTS,
+                              vswitch_weight_multiplier=-1)
+        first = self.boot(self.flavor_id, 'host2', host='host2')
+        servers = [self.boot(self.flavor_id, 'host2') for _ in range(2)]
+        servers += self.boot_many(self.flavor_id, 3)
+        self.assertEqual([2, 3], sorted(
+            self.hosts_of(servers).values()))
+        # And spreads again once the aggregate says so.
+        self.delete(first, *servers)
+        self.set_metadata(pack, vswitch_weight_multiplier=2)
+        self.assertEqual({'host1': 1, 'host2': 1, 'host3': 1},
+                         self.hosts_of(self.boot_many(self.flavor_id, 3)))
+
+
+class PackingTestCase(base.VSwitchTestCase):
+    WEIGHERS = [base.OUR_WEIGHER]
+    OPTIONS = {'vswitch_weight_multiplier': -1.0}
+
+    def test_the_multiplier_of_the_options_packs(self):
+        self.describe_hosts(4000, 4000, 4000)
+        flavor = self.flavor('f1000', egress_kbps=1000)
+        self.assertEqual([4], list(self.hosts_of(
+            self.boot_many(flavor, 4)).values()))
+        self.assertEqual([3], list(self.hosts_of(
+            [self.boot(flavor) for _ in range(3)]).values()))
+
+
+class OnlyWeigherTestCase(base.VSwitchTestCase):
+    """The weigher without the filter."""
+
+    WEIGHERS = [base.OUR_WEIGHER]
+    FILTERS = base.NOVA_FILTERS
+
+    def test_the_weigher_works_without_the_filter(self):
+        self.describe_hosts(1000, 1000, 1000)
+        flavor = self.flavor('f900', egress_kbps=900)
+        self.assertEqual({'host1': 2, 'host2': 2, 'host3': 2},
+                         self.hosts_of(self.boot_many(flavor, 6)))
+        self.boot(flavor)
+
+
+class OnlyFilterTestCase(base.VSwitchTestCase):
+    """The filter without the weigher."""
+
+    WEIGHERS = ['nova.scheduler.weights.all_weighers']
+
+    def test_the_filter_works_without_the_weigher(self):
+        self.describe_hosts(1000, 1000, 1000)
+        flavor = self.flavor('f1000', egress_kbps=1000)
+        self.boot_many_refused(flavor, 4)
+        self.boot_many(flavor, 3)
+        self.boot_refused(flavor)
