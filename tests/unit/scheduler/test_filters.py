@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import logging
+from unittest import mock
+
+from nova.scheduler import filters as nova_filters
+
+from tests.unit.scheduler import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import filters
+from vswitch_aware_scheduler.scheduler import state as scheduler_state
+
+
+class FilterTestCase(base.SchedulerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 80.0})]
+        self.make_filter()
+        in_use = base.aggregate(saturation_kbps='100',
+                                overload_probability='0')
+        self.free = base.host_state('free', [], [in_use])
+        self.full = base.host_state('full', [2], [in_use])
+        self.unknown = base.host_state('unknown', [3])
+        self.hosts = [self.full, self.free, self.unknown]
+
+    def make_filter(self, **options):
+        self.state = self.make_state(**options)
+        with mock.patch.object(scheduler_state, 'join',
+                               return_value=self.state) as join:
+            self.filter = filters.VSwitchFilter()
+        join.assert_called_once_with('filter')
+
+    def passing(self, spec=None, hosts=None):
+        return self.filter.filter_all(
+            self.hosts if hosts is None else hosts,
+            spec or base.request(7, egress_kbps=30))
+
+
+class TestFilter(FilterTestCase):
+
+    def test_hosts_that_can_carry_the_instance_pass_in_their_order(self):
+        self.assertEqual([self.free, self.unknown], self.passing())
+        self.assertEqual(self.hosts, self.passing(base.request(
+            7, egress_kbps=20)))
+
+    def test_any_iterable_of_hosts_will_do(self):
+        self.assertEqual([self.free], self.passing(
+            hosts=(host for host in self.hosts[:2])))
+
+    def test_no_host_is_no_question(self):
+        self.assertEqual([], self.passing(hosts=[]))
+        self.assertEqual([], self.store.asked)
+
+    def test_it_can_be_asked_for_one_host(self):
+        spec = base.request(7, egress_kbps=30)
+        self.assertIs(True, self.filter.host_passes(self.free, spec))
+        self.assertIs(False, self.filter.host_passes(self.full, spec))
+
+    def test_a_rebuild_stays_where_it_is(self):
+        self.assertEqual(self.hosts, self.passing(base.request(
+            7, check_type='rebuild', egress_kbps=30)))
+        self.assertFalse(filters.VSwitchFilter.RUN_ON_REBUILD)
+
+    def test_unknown_hosts_alone_are_refused_where_the_operator_says(self):
+        self.make_filter(unknown_host_policy='reject')
+        self.assertEqual([], self.passing(hosts=[self.unknown]))
+        self.assertEqual([], self.warnings)
+
+    def test_nova_finds_one_filter_of_ours(self):
+        self.assertTrue(issubclass(filters.VSwitchFilter,
+                                   nova_filters.BaseHostFilter))
+        self.assertEqual('VSwitchFilter', filters.VSwitchFilter.__name__)
+
+
+class TestFailOpen(FilterTestCase):
+
+    def test_every_host_passes_when_it_cannot_judge(self):
+        with mock.patch.object(self.state, 'assess',
+                               side_effect=KeyError('what')):
+            for _ in range(3):
+                self.assertEqual(self.hosts, self.passing())
+        self.assertEqual(1, len(self.warnings))
+        for part in ('VSwitchFilter', 'KeyError', 'every host passes'):
+            self.assertIn(part, self.warnings[0])
+        self.assertEqual([self.free, self.unknown], self.passing())
+        self.assertEqual(['vswitch: VSwitchFilter is well again'],
+                         self.infos)
+
+    def test_every_host_passes_when_it_cannot_explain(self):
+        with mock.patch.object(filters.VSwitchFilter, '_explain',
+                               side_effect=KeyError('what')):
+            self.assertEqual(self.hosts, self.passing())
+
+    def test_every_host_passes_without_a_store_where_wanted(self):
+        self.make_filter(degraded_policy='pass')
+        self.store.answers = [exceptions.StoreError('gone')]
+        self.assertEqual(self.hosts, self.passing())
+        self.assertEqual(1, len(self.warnings))
+
+
+class TestExplanation(FilterTestCase):
+
+    def test_a_refusal_names_host_instance_rule_and_numbers(self):
+        self.passing()
+        texts = [text for text in self.log.texts(logging.DEBUG)
+                 if 'fails the virtual switch check' in text]
+        self.assertEqual(1, len(texts))
+        for part in ('full', base.instance_uuid(7), 'by flavor',
+                     'overload probability would be 1', '1 instances'):
+            self.assertIn(part, texts[0])
+
+    def test_nothing_is_put_into_words_unless_it_is_logged(self):
+        logging.getLogger('vswitch_aware_scheduler').setLevel(logging.INFO)
+        with mock.patch.object(filters.VSwitchFilter, '_explain') as explain:
+            self.passing()
+        explain.assert_not_called()

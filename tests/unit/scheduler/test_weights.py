@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import types
+from unittest import mock
+
+from nova.scheduler import weights as nova_weights
+import numpy as np
+
+from tests.unit.scheduler import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler.scheduler import weights
+
+
+def _assessment(loss, used=None, known=None):
+    """Return what weights are computed from, of hosts in a row."""
+    loss = np.asarray(loss, dtype=float)
+    return types.SimpleNamespace(
+        loss_fraction=loss,
+        utilisation=np.zeros(loss.shape) if used is None else np.array(used),
+        known=np.ones(loss.shape, dtype=bool) if known is None
+        else np.array(known))
+
+
+def _weights(*args, **kwargs):
+    one = _assessment(*args, **kwargs)
+    return weights._weights(one, list(range(one.loss_fraction.size)))
+
+
+class WeigherTestCase(base.SchedulerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {
+            1: 10.0, 2: 50.0, 3: 150.0, 4: 1500.0})]
+        self.make_weigher()
+        self.aggregate = base.aggregate(saturation_kbps='100')
+
+    def make_weigher(self, **options):
+        self.state = self.make_state(**options)
+        with mock.patch.object(scheduler_state, 'join',
+                               return_value=self.state) as join:
+            self.weigher = weights.VSwitchWeigher()
+        join.assert_called_once_with('weigher')
+
+    def host(self, *instances, aggregates=None):
+        return base.host_state(
+            'host-' + '-'.join(map(str, instances)), instances,
+            [self.aggregate] if aggregates is None else aggregates)
+
+    def weigh(self, hosts, spec=None):
+        return self.weigher.weigh_objects(
+            [nova_weights.WeighedHost(host, 0) for host in hosts],
+            spec or base.request(1))
+
+
+class TestScale(base.SchedulerTestCase):
+
+    def test_it_is_one_for_an_idle_host_and_nought_for_a_lost_one(self):
+        self.assertEqual([1.0, 0.0], _weights([0.0, 1.0], [0.0, 1.0]))
+
+    def test_a_decade_of_loss_is_a_tenth(self):
+        np.testing.assert_allclose(
+            _weights(10.0 ** np.arange(-9, 1)),
+            np.arange(10, 0, -1) / 10, rtol=1e-12)
+
+    def test_losses_below_the_smallest_are_alike(self):
+        self.assertEqual([1.0] * 4, _weights([0.0, 1e-300, 1e-12, 1e-9]))
+
+    def test_utilisation_ranks_by_up_to_a_tenth(self):
+        np.testing.assert_allclose(
+            _weights([0.0] * 4, [0, .5, 1, 7]), [1, .95, .9, .9])
+
+    def test_it_falls_with_loss_and_with_utilisation(self):
+        rng = np.random.default_rng(91)
+        loss = np.sort(10.0 ** rng.uniform(-12, 0, 500))
+        self.assertTrue((np.diff(_weights(loss)) <= 0).all())
+        self.assertTrue((np.diff(_weights(loss[loss > 1e-9])) < 0).all())
+        used = np.sort(rng.uniform(0, 1, 500))
+        self.assertTrue((np.diff(_weights([1e-3] * 500, used)) < 0).all())
+
+    def test_any_loss_and_utilisation_are_within_0_and_1(self):
+        rng = np.random.default_rng(92)
+        seen = _weights(rng.uniform(0, 1, 500), rng.uniform(0, 9, 500))
+        self.assertTrue(all(0 <= one <= 1 for one in seen))
+
+    def test_it_does_not_depend_on_the_other_hosts(self):
+        together = _weights([1e-6, .5, 0.0], [.1, .9, .4])
+        for i, (loss, used) in enumerate(((1e-6, .1), (.5, .9), (0., .4))):
+            self.assertEqual([together[i]], _weights([loss], [used]))
+
+    def test_a_host_without_profile_is_in_the_middle(self):
+        self.assertEqual([weights.NEUTRAL, 1.0],
+                         _weights([0.0, 0.0], known=[False, True]))
+
+    def test_hosts_are_picked_by_their_place(self):
+        one = _assessment([0.0, 1e-5, 1.0])
+        np.testing.assert_allclose(weights._weights(one, [2, 0, 2]),
+                                   [.1, 1, .1])
+
+
+class TestWeigher(WeigherTestCase):
+
+    def test_it_is_a_list_of_floats_one_for_each_host(self):
+        seen = self.weigh([self.host(), self.host(2), self.host(3)])
+        self.assertIsInstance(seen, list)
+        self.assertEqual([float] * 3, [type(one) for one in seen])
+
+    def test_the_host_that_loses_least_weighs_most(self):
+        # With 10 more: a tenth used; 0.6; 60 of 160 lost; 1410 of 1510.
+        seen = self.weigh([self.host(), self.host(2), self.host(3),
+                           self.host(4)])
+        np.testing.assert_allclose(seen, [
+            .99, .94, 1 - (9 + np.log10(60 / 160) + 1) / 10,
+            1 - (9 + np.log10(1410 / 1510) + 1) / 10], rtol=1e-9)
+
+    def test_after_the_filter_hosts_are_not_judged_again(self):
+        hosts = [self.host(), self.host(2)]
+        spec = base.request(1)
+        self.state.assess(hosts, spec)
+        with mock.patch.object(self.state, 'assess') as assess:
+            np.testing.assert_allclose(self.weigh(hosts[::-1], spec),
+                                       [.94, .99])
+        assess.assert_not_called()
+
+    def test_no_host_has_no_weight(self):
+        self.assertEqual([], self.weigh([]))
+
+    def test_one_host_is_weighed_alike(self):
+        self.assertAlmostEqual(.94, self.weigher._weigh_object(
+            self.host(2), base.request(1)), 12)
+
+    def test_nova_stretches_nothing(self):
+        # With both ends of the scale stated nova normalises by them.
+        self.assertEqual((0.0, 1.0), (self.weigher.minval,
+                                      self.weigher.maxval))
+        handler = nova_weights.HostWeightHandler()
+        hosts = [self.host(), self.host(2)]
+        weighed = handler.get_weighed_objects([self.weigher], hosts,
+                                              base.request(1))
+        np.testing.assert_allclose([one.weight for one in weighed],
+                                   [.99, .94])
+
+    def test_a_negative_multiplier_of_an_aggregate_packs(self):
+        self.aggregate.metadata['vswitch_weight_multiplier'] = '-2'
+        handler = nova_weights.HostWeightHandler()
+        weighed = handler.get_weighed_objects(
+            [self.weigher], [self.host(), self.host(2)], base.request(1))
+        np.testing.assert_allclose([one.weight for one in weighed],
+                                   [-1.88, -1.98])
+        self.assertEqual(-2.0, self.weigher.weight_multiplier(self.host()))
+
+    def test_the_multiplier_of_the_options_is_the_default(self):
+        self.assertEqual(1.0, self.weigher.weight_multiplier(self.host()))
+
+
+class TestFailOpen(WeigherTestCase):
+
+    def test_hosts_weigh_alike_when_it_cannot_judge(self):
+        with mock.patch.object(self.state, 'recall',
+                               side_effect=KeyError('what')):
+            for _ in range(3):
+                self.assertEqual([weights.NEUTRAL] * 2,
+                                 self.weigh([self.host(), self.host(2)]))
+        self.assertEqual(1, len(self.warnings))
+        for part in ('VSwitchWeigher', 'KeyError', 'alike'):
+            self.assertIn(part, self.warnings[0])
+        self.weigh([self.host()])
+        self.assertEqual(['vswitch: VSwitchWeigher is well again'],
+                         self.infos)
+
+    def test_hosts_weigh_alike_without_a_store_where_wanted(self):
+        self.make_weigher(degraded_policy='pass')
+        self.store.answers = [exceptions.StoreError('gone')]
+        self.assertEqual([weights.NEUTRAL] * 2,
+                         self.weigh([self.host(), self.host(2)]))
+        self.assertEqual(weights.NEUTRAL, self.weigher._weigh_object(
+            self.host(), base.request(1)))
