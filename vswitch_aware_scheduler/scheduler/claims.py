@@ -104,9 +104,7 @@ class Residency:
             self._assume(instance_uuid, host, law)
 
     def _claim(self, instance_uuid, host, law, expires):
-        earlier = self._claims.get(instance_uuid)
-        if earlier is not None:
-            self._drop(earlier)
+        self.withdraw(instance_uuid)
         claim = Claim(instance_uuid, host, law, expires,
                       relisted=instance_uuid in self._listed.get(host, ()))
         self._claims[instance_uuid] = claim
@@ -114,15 +112,19 @@ class Residency:
         self._changed.add(host)
         self._changed.update(self._hosts(instance_uuid))
 
+    def withdraw(self, instance_uuid):
+        """Take back the claim of an instance: it is where it was before."""
+        claim = self._claims.get(instance_uuid)
+        if claim is not None:
+            self._drop(claim)
+
     def remove(self, instance_uuid, now):
         """Count an instance nowhere, although hosts may list it for a while.
 
         Nova itself lists those of a server group on the hosts chosen for
         them, and leaves them there when the request fails.
         """
-        claim = self._claims.get(instance_uuid)
-        if claim is not None:
-            self._drop(claim)
+        self.withdraw(instance_uuid)
         self._gone[instance_uuid] = now + RELIST_SECONDS
         self._moved.pop(instance_uuid, None)
         self.version += 1

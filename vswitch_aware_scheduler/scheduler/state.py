@@ -218,11 +218,13 @@ class SchedulerState:
             now = self._clock()
             demand = self._demand(spec_obj)
             if demand.instance_uuid is not None:
+                before = self._residency.host_of(demand.instance_uuid)
                 self._residency.claim(
                     demand.instance_uuid, host_state.host, demand.law,
                     now + self._conf.claim_expiry_seconds, now,
                     known=demand.rule not in ('default', 'unknown'))
-                self._placed_for(spec_obj).append(demand.instance_uuid)
+                self._placed_for(spec_obj).setdefault(
+                    demand.instance_uuid, before)
         self._turn.give()
 
     def finished(self, failed):
@@ -234,15 +236,22 @@ class SchedulerState:
         placed = self._placed_for(None)
         if failed and self._ready:
             with self._lock:
-                for instance_uuid in placed:
-                    self._residency.remove(instance_uuid, self._clock())
+                for instance_uuid, before in placed.items():
+                    if before is None:
+                        self._residency.remove(instance_uuid, self._clock())
+                    else:
+                        # It was to move, and has not.
+                        self._residency.withdraw(instance_uuid)
         self._recent.placed = None
 
     def _placed_for(self, spec_obj):
-        """Return the list of what a request has placed so far."""
+        """Return what a request has placed so far.
+
+        :returns: {uuid: host that it counted on before, or None}
+        """
         placed = getattr(self._recent, 'placed', None)
         if placed is None or spec_obj not in (None, placed[0]):
-            placed = self._recent.placed = (spec_obj, [])
+            placed = self._recent.placed = (spec_obj, {})
         return placed[1]
 
     def refresh(self):

@@ -226,14 +226,33 @@ class TestSettling(ResidencyTestCase):
         self.assertTrue(self.residency.certain)
         self.assertEqual(0, self.residency.version)
 
-    def test_one_that_is_nowhere_is_dropped(self):
+    def test_one_that_is_no_more_counts_nowhere_whoever_lists_it(self):
+        self.list(b='x')
         self.claim('x', 'a')
         self.residency.take_changed()
-        self.residency.settle('x', None)
-        self.assertResidents(a='')
-        self.assertEqual({'a'}, self.residency.take_changed())
+        self.residency.remove('x', 100.0)
+        self.assertResidents(a='', b='')
+        self.assertEqual({'a', 'b'}, self.residency.take_changed())
         self.assertEqual(1, self.residency.version)
         self.assertTrue(self.residency.certain)
+        self.list(c='x', now=200.0)
+        self.assertResidents(a='', b='', c='')
+
+    def test_one_that_is_listed_long_after_is_there_all_the_same(self):
+        self.list(b='x')
+        self.residency.remove('x', 100.0)
+        self.residency.expire(99.0 + claims.RELIST_SECONDS)
+        self.assertResidents(b='')
+        self.residency.take_changed()
+        self.residency.expire(100.0 + claims.RELIST_SECONDS)
+        self.assertResidents(b='x')
+        self.assertEqual({'b'}, self.residency.take_changed())
+
+    def test_one_that_is_placed_again_counts(self):
+        self.list(b='x')
+        self.residency.remove('x', 100.0)
+        self.claim('x', 'a')
+        self.assertResidents(a='x', b='')
 
     def test_one_that_is_back_on_its_source_counts_there(self):
         self.list(a='x', b='')
@@ -316,6 +335,7 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
         self.listed = {}
         self.words = collections.defaultdict(list)  # uuid -> hosts
         self.claims = {}         # uuid -> [host, expires, relisted]
+        self.gone = {}           # uuid -> until when it is nowhere
         self.before = {}         # host -> residents when last asked
 
     @stateful.rule(seconds=st.sampled_from([0, 1, 60, 200, 700]))
@@ -328,11 +348,14 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
         assert wanted == expired
         for uuid in wanted:
             del self.claims[uuid]
+        self.gone = {uuid: until for uuid, until in self.gone.items()
+                     if until > self.now}
 
     @stateful.rule(uuid=st.sampled_from(VMS), host=st.sampled_from(HOSTS),
                    seconds=st.sampled_from([50, 600]))
     def place(self, uuid, host, seconds):
         self.residency.claim(uuid, host, LAW, self.now + seconds, self.now)
+        self.gone.pop(uuid, None)
         self.claims[uuid] = [host, self.now + seconds,
                              uuid in self.listed.get(host, ())]
 
@@ -357,9 +380,31 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
         self.residency.withdraw(uuid)
         self.claims.pop(uuid, None)
 
+    @stateful.rule(uuid=st.sampled_from(VMS))
+    def remove(self, uuid):
+        self.residency.remove(uuid, self.now)
+        self.claims.pop(uuid, None)
+        self.gone[uuid] = self.now + claims.RELIST_SECONDS
+
+    @stateful.rule(uuid=st.sampled_from(VMS), host=st.sampled_from(HOSTS))
+    def settle(self, uuid, host):
+        """The database says where it is, and its demand is known."""
+        before = self._wanted(uuid)
+        if uuid in self.gone or before == host:
+            return
+        self.residency.settle(uuid, host, law=LAW, expires=self.now + 300)
+        self.claims.pop(uuid, None)
+        if host in self.words[uuid]:
+            self.words[uuid].remove(host)
+            self.words[uuid].append(host)
+        else:
+            self.claims[uuid] = [host, self.now + 300, False]
+
     def _wanted(self, uuid):
         if uuid in self.claims:
             return self.claims[uuid][0]
+        if uuid in self.gone:
+            return None
         return self.words[uuid][-1] if self.words[uuid] else None
 
     @stateful.invariant()

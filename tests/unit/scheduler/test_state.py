@@ -285,6 +285,13 @@ class TestPlacements(StateTestCase):
         self.state.finished(failed=True)
         self.assertEqual({'a': .3}, self.ask(base.request(2)))
 
+    def test_a_move_that_fails_leaves_the_instance_where_it_is(self):
+        self.ask(base.request(3), a=[3], b=[])
+        spec = base.request(3)
+        self.place(spec, 'b')
+        self.state.finished(failed=True)
+        self.assertEqual({'a': .5, 'b': .1}, self.ask(base.request(1)))
+
     def test_finishing_before_any_request_is_nothing(self):
         self.state.finished(failed=True)
         self.make_store.assert_not_called()
