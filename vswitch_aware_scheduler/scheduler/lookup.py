@@ -13,6 +13,7 @@ from nova import objects
 
 __all__ = ['Found', 'look_up']
 
+
 @dataclasses.dataclass(frozen=True)
 class Found:
     """What the database says of an instance.

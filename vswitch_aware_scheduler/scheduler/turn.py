@@ -22,8 +22,7 @@ class Turn:
         self._ends = 0.0
 
     def take(self):
-        """Wait for this thread's turn; the clock starts anew when it has it.
-        """
+        """Wait for this thread's turn, which lasts from when it has it."""
         thread = threading.get_ident()
         with self._changed:
             while self._owner not in (None, thread):
