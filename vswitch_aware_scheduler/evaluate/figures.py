@@ -63,7 +63,7 @@ def _reliability(axes, results, limit):
              'probability of a host', ylabel='realised avoidable overload '
              'share of the host', title='Reliability, host by host '
              f'(none: {_FLOOR:g})')
-    axes.legend(fontsize='small')
+    axes.legend(fontsize='small', loc='upper left', bbox_to_anchor=(1.01, 1))
 
 
 def _frontier(axes, results, limit):
@@ -77,4 +77,4 @@ def _frontier(axes, results, limit):
     axes.set(yscale='log', xlabel='hosts', ylabel='realised avoidable '
              'overload share, mean of the hosts', title='Frontier: what '
              'keeping to the limit costs')
-    axes.legend(fontsize='small')
+    axes.legend(fontsize='small', loc='upper left', bbox_to_anchor=(1.01, 1))
