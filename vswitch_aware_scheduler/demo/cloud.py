@@ -93,7 +93,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         # Nova's fixtures let idle threads, of which each boot leaves some,
         # look for work a hundred times a second, to stop quickly.
         self.useFixture(fixtures.MonkeyPatch(
-            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 1))
+            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 10))
         # Debug messages of nova, even unseen ones, cost a third of the time.
         root = logging.getLogger()
         root.setLevel(logging.INFO)

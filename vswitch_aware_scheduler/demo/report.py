@@ -38,7 +38,7 @@ def _table(header, rows):
 
 
 def _percent(share):
-    return f'{100 * share:.3f} %' if share < 0.1 else f'{100 * share:.1f} %'
+    return f'{100 * share:.3f} %' if share < 0.1 else f'{100 * share:.2f} %'
 
 
 def _mbps(kbps):

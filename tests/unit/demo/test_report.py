@@ -35,9 +35,9 @@ class TablesTest(unittest.TestCase):
         self.assertEqual(['4', '0'],
                          rows['overloaded host-samples'][-2:])
         # 4 of 40 host-samples, and 4 of 20 on the one host.
-        self.assertEqual(['10.0', '%', '0.000', '%'],
+        self.assertEqual(['10.00', '%', '0.000', '%'],
                          rows['time overloaded, mean of hosts'][-4:])
-        self.assertEqual(['20.0', '%', '0.000', '%'],
+        self.assertEqual(['20.00', '%', '0.000', '%'],
                          rows['time overloaded, worst host'][-4:])
         self.assertIn('0.0000 times those of before', text)
         # x: (4 * 200 + 16 * 10) / 20 = 48 kbit/s, y: 50 kbit/s.
