@@ -8,6 +8,7 @@ import concurrent.futures
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -163,8 +164,15 @@ class _Cloud:
             stream.write(nova_conf(policy, **options))
 
     def run(self):
+        """Run it to its end; set ``placement``."""
         temporary = f'{self._prefix}.tmp'
-        os.makedirs(temporary, exist_ok=True)
+        os.makedirs(temporary)
+        try:
+            self._run(temporary)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+
+    def _run(self, temporary):
         job = os.path.join(temporary, 'job.json')
         with open(job, 'w', encoding='utf-8') as stream:
             json.dump(self._job, stream)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
+import os
 import sys
 import tempfile
 import textwrap
@@ -45,6 +46,10 @@ class PlaceAllTest(unittest.TestCase):
                          found[policies.DEFAULT].placements)
         self.assertEqual({'u1': 'b', 'u2': 'b'},
                          found[policies.OURS].placements)
+        # Nova's own files go, what is worth a look stays.
+        self.assertEqual(
+            ['nova-default.conf', 'nova-default.err', 'nova-with-plugin.conf',
+             'nova-with-plugin.err'], sorted(os.listdir(self.folder)))
 
     def test_progress_is_that_of_all_clouds(self):
         seen = []
