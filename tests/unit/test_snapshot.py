@@ -361,7 +361,8 @@ class TestFork(SourceTestCase):
         self.assertEqual(1, len(self.store.asked))
         thread = source._thread
         # What a child sees after a fork: another process number, no thread.
-        with mock.patch.object(os, 'getpid', return_value=os.getpid() + 1):
+        with mock.patch.object(os, 'getpid', autospec=True,
+                               return_value=os.getpid() + 1):
             for _ in range(3):
                 source.current()
             self.wait_for(lambda: len(self.store.asked) == 2)

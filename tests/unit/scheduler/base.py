@@ -93,7 +93,8 @@ class SchedulerTestCase(unittest.TestCase):
         super().setUp()
         self.clock = snapshots.Clock()
         self.store = snapshots.FakeStore(changes(1))
-        patch = mock.patch.object(store, 'Store', return_value=self.store)
+        patch = mock.patch.object(store, 'Store', autospec=True,
+                                  return_value=self.store)
         self.make_store = patch.start()
         self.addCleanup(patch.stop)
         #: What Nova's database says: number -> lookup.Found

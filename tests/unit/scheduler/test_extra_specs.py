@@ -2,8 +2,8 @@
 
 import unittest
 
-from nova import exception
 from nova.api.validation.extra_specs import base
+from nova import exception
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import extra_specs

@@ -26,7 +26,7 @@ class FilterTestCase(base.SchedulerTestCase):
 
     def make_filter(self, **options):
         self.state = self.make_state(**options)
-        with mock.patch.object(scheduler_state, 'join',
+        with mock.patch.object(scheduler_state, 'join', autospec=True,
                                return_value=self.state) as join:
             self.filter = filters.VSwitchFilter()
         join.assert_called_once_with('filter')
@@ -76,7 +76,7 @@ class TestFilter(FilterTestCase):
 class TestFailOpen(FilterTestCase):
 
     def test_every_host_passes_when_it_cannot_judge(self):
-        with mock.patch.object(self.state, 'assess',
+        with mock.patch.object(self.state, 'assess', autospec=True,
                                side_effect=KeyError('what')):
             for _ in range(3):
                 self.assertEqual(self.hosts, self.passing())
@@ -89,7 +89,7 @@ class TestFailOpen(FilterTestCase):
 
     def test_every_host_passes_when_it_cannot_explain(self):
         with mock.patch.object(filters.VSwitchFilter, '_explain',
-                               side_effect=KeyError('what')):
+                               autospec=True, side_effect=KeyError('what')):
             self.assertEqual(self.hosts, self.passing())
 
     def test_every_host_passes_without_a_store_where_wanted(self):
@@ -112,6 +112,7 @@ class TestExplanation(FilterTestCase):
 
     def test_nothing_is_put_into_words_unless_it_is_logged(self):
         logging.getLogger('vswitch_aware_scheduler').setLevel(logging.INFO)
-        with mock.patch.object(filters.VSwitchFilter, '_explain') as explain:
+        with mock.patch.object(filters.VSwitchFilter, '_explain',
+                               autospec=True) as explain:
             self.passing()
         explain.assert_not_called()

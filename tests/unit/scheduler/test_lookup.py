@@ -22,21 +22,22 @@ class TestLookUp(unittest.TestCase):
         super().setUp()
         self.flavor = objects.Flavor(name='m1.test')
         self.cell = object()
-        self.mapping = self._patch(
-            objects.InstanceMapping, 'get_by_instance_uuid',
-            return_value=mock.Mock(cell_mapping=self.cell))
-        self.instance = self._patch(
-            objects.Instance, 'get_by_uuid', return_value=self._instance())
+        self.mapping = self._start(mock.patch.object(
+            objects.InstanceMapping, 'get_by_instance_uuid', autospec=True,
+            return_value=mock.Mock(cell_mapping=self.cell)))
+        self.instance = self._start(mock.patch.object(
+            objects.Instance, 'get_by_uuid', autospec=True,
+            return_value=self._instance()))
 
         @contextlib.contextmanager
         def target_cell(context, cell):
             self.assertIs(self.cell, cell)
             yield 'context of the cell'
 
-        self._patch(nova_context, 'target_cell', new=target_cell)
+        self._start(mock.patch.object(nova_context, 'target_cell',
+                                      new=target_cell))
 
-    def _patch(self, owner, name, **kwargs):
-        patch = mock.patch.object(owner, name, **kwargs)
+    def _start(self, patch):
         self.addCleanup(patch.stop)
         return patch.start()
 

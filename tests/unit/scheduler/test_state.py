@@ -606,7 +606,7 @@ class TestSnapshots(StateTestCase):
     def test_one_that_cannot_be_adopted_leaves_the_last(self):
         self.ask(base.request(1), a=[2])
         with mock.patch.object(admission.LoadTable, 'describe',
-                               side_effect=ValueError('no')):
+                               autospec=True, side_effect=ValueError('no')):
             self.refresh(base.changes(2, {2: 60.0}))
         self.assertEqual({'a': .3}, self.ask(base.request(1)))
         self.assertIn('ValueError', self.warnings[0])
@@ -738,7 +738,7 @@ class TestJoin(base.SchedulerTestCase):
         state = scheduler_state.join('filter')
         scheduler_state.join('weigher')
         host, spec = base.host_state('a'), base.request(1)
-        with mock.patch.object(state, 'placed') as placed:
+        with mock.patch.object(state, 'placed', autospec=True) as placed:
             self.assertEqual('answer', host.consume_from_request(spec))
         placed.assert_called_once_with(host, spec)
 
@@ -746,7 +746,7 @@ class TestJoin(base.SchedulerTestCase):
         host_manager.HostState.consume_from_request = (
             lambda host, spec: 'answer')
         state = scheduler_state.join('filter')
-        with mock.patch.object(state, 'placed',
+        with mock.patch.object(state, 'placed', autospec=True,
                                side_effect=ValueError('no')):
             self.assertEqual('answer', base.host_state(
                 'a').consume_from_request(base.request(1)))
@@ -762,7 +762,8 @@ class TestJoin(base.SchedulerTestCase):
         state = scheduler_state.join('filter')
         one = mock.Mock(spec=manager.SchedulerManager)
         select = manager.SchedulerManager.select_destinations
-        with mock.patch.object(state, 'finished') as finished:
+        with mock.patch.object(state, 'finished',
+                               autospec=True) as finished:
             self.assertEqual('hosts', select(one, 'context'))
             with self.assertRaises(RuntimeError):
                 select(one, 'context')

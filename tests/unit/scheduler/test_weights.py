@@ -38,7 +38,7 @@ class WeigherTestCase(base.SchedulerTestCase):
 
     def make_weigher(self, **options):
         self.state = self.make_state(**options)
-        with mock.patch.object(scheduler_state, 'join',
+        with mock.patch.object(scheduler_state, 'join', autospec=True,
                                return_value=self.state) as join:
             self.weigher = weights.VSwitchWeigher()
         join.assert_called_once_with('weigher')
@@ -118,7 +118,8 @@ class TestWeigher(WeigherTestCase):
         hosts = [self.host(), self.host(2)]
         spec = base.request(1)
         self.state.assess(hosts, spec)
-        with mock.patch.object(self.state, 'assess') as assess:
+        with mock.patch.object(self.state, 'assess',
+                               autospec=True) as assess:
             np.testing.assert_allclose(self.weigh(hosts[::-1], spec),
                                        [.94, .99])
         assess.assert_not_called()
@@ -157,7 +158,7 @@ class TestWeigher(WeigherTestCase):
 class TestFailOpen(WeigherTestCase):
 
     def test_hosts_weigh_alike_when_it_cannot_judge(self):
-        with mock.patch.object(self.state, 'recall',
+        with mock.patch.object(self.state, 'recall', autospec=True,
                                side_effect=KeyError('what')):
             for _ in range(3):
                 self.assertEqual([weights.NEUTRAL] * 2,

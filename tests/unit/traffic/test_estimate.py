@@ -35,10 +35,11 @@ def _counted(*args, **kwargs):
 
 def _rows(least=1):
     """Return a strategy of samples: (periods later, three rates)."""
-    rate = st.one_of(st.just(0.0), st.floats(0, 1e9),
+    rate = st.one_of(st.just(0.0), st.floats(1e-6, 1e9),
                      st.sampled_from([.5, 1.0, 10.0, 1e5]))
-    return st.lists(st.tuples(st.sampled_from([1, 1, 1, 1, 2, 5]), rate,
-                              rate, st.floats(0, 1e7)), min_size=least, max_size=60)
+    return st.lists(st.tuples(
+        st.sampled_from([1, 1, 1, 1, 2, 5]), rate, rate,
+        st.floats(0, 1e7)), min_size=least, max_size=60)
 
 
 def _series_of(rows):

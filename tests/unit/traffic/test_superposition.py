@@ -507,6 +507,7 @@ class TestEpisodes(OverlayTestCase):
         self.assertRelative(rate, overlay.episodes_per_second(), 1e-12)
         self.assertRelative(F(1, 13), overlay.mean_episode_seconds(), 1e-12)
 
+
 class TestAgainstSimulation(OverlayTestCase):
 
     #: Two-sided normal quantile: each comparison fails by chance once in
