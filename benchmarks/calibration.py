@@ -77,8 +77,10 @@ def chosen_methods(names, variants):
     return [known[name] for name in names.split(',')]
 
 
-def cases(options):
-    """Yield (label, keywords of a Case)."""
+def replays(options, ways):
+    """Yield (protocol, case, capacity, limit, {name: Result})."""
+    limits = list(itertools.product(options.saturation_kbps,
+                                    options.overload_probability))
     loaded = {name: trace.load(os.path.join(options.traces, name))
               for name in options.months.split(',')}
     short = {name: name.rpartition('.')[0] or name for name in loaded}
@@ -88,9 +90,13 @@ def cases(options):
                 itertools.permutations(loaded, 2)):
             label = short[name] if past is None else \
                 f'{short[past]}>{short[name]}'
-            yield protocol, label, {
-                'trace': loaded[name], 'protocol': protocol,
-                'past': past and loaded[past], 'history': options.history}
+            case = protocols.Case(
+                loaded[name], *limits[0], past=past and loaded[past],
+                protocol=protocol, history=options.history)
+            for (capacity, limit), results in zip(
+                    limits, protocols.evaluate_limits(
+                        case, limits, ways, options.seeds)):
+                yield protocol, label, capacity, limit, results
 
 
 def main():
@@ -104,13 +110,7 @@ def main():
     if not options.json:
         print(f'{"case":36}' + ''.join(
             f'{way.name:>{width}}' for way in ways), flush=True)
-    for (protocol, label, keywords), capacity, limit in itertools.product(
-            cases(options), options.saturation_kbps,
-            options.overload_probability):
-        results = protocols.evaluate(
-            protocols.Case(saturation_kbps=capacity,
-                           overload_probability=limit, **keywords),
-            ways, options.seeds)
+    for protocol, label, capacity, limit, results in replays(options, ways):
         best = results[protocols.CLAIRVOYANT]
         text = f'{protocol} {label} {capacity:g} {limit:g}'
         line = f'{text:36}'

@@ -100,8 +100,11 @@ class CountsEstimator(Estimator):
                  if is_enough and peak <= saturation_kbps * (1 + _TOLERANCE)]
         prior = (law_at_random(peers) if peers
                  else _cut(self._default_law, saturation_kbps))
-        return [self._law(counts) if is_enough else prior
-                for counts, is_enough in zip(known.counts, enough)]
+        # Of no capacity: fitted once for all of them.
+        fitted = known.derived(self, lambda: [
+            self._law(counts) if is_enough else None
+            for counts, is_enough in zip(known.counts, enough)])
+        return [prior if law is None else law for law in fitted]
 
     def _law(self, counts):
         if not counts.peaks[:, 0].any():

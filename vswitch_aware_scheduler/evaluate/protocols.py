@@ -16,7 +16,8 @@ from vswitch_aware_scheduler.evaluate import packing
 from vswitch_aware_scheduler.evaluate import trace as traces
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['Case', 'CLAIRVOYANT', 'PROTOCOLS', 'Result', 'evaluate']
+__all__ = ['Case', 'CLAIRVOYANT', 'HISTORIES', 'PROTOCOLS', 'Result',
+           'evaluate', 'evaluate_limits']
 
 STATIC, ROLLING = PROTOCOLS = ('static', 'rolling')
 ARRIVAL, TRACE = HISTORIES = ('arrival', 'trace')
@@ -128,30 +129,47 @@ def evaluate(case, methods, seeds=3, progress=None):
     :returns: {name: Result} with that of the clairvoyant
     :raises InvalidInput: when there is nothing to learn from or to judge on
     """
+    limits = [(case.saturation_kbps, case.overload_probability)]
+    return evaluate_limits(case, limits, methods, seeds, progress)[0]
+
+
+def evaluate_limits(case, limits, methods, seeds=3, progress=None):
+    """Replay a case with several limits, which share what is learned.
+
+    :param case: Case, whose own limits do not count
+    :param limits: list of (saturation_kbps, overload_probability)
+    :returns: list of what :func:`evaluate` returns, in the order of limits;
+        the other parameters are as there
+    """
     trace, begin = _trace_and_begin(case)
     rates = np.nan_to_num(trace.rates[:, begin:], nan=0.0)
-    runs = [_Run(case, methods, trace, begin, rates, seed + 1)
-            for seed in range(seeds)]
-    if case.history == TRACE or case.protocol == STATIC:
-        for run in runs:
-            run.history = runs[0].history
-    # Runs share what they learn, so all of them do a day before the next.
-    days = max(len(run.days) for run in runs)
+    histories = {}
+    groups = [[_Run(dataclasses.replace(
+        case, saturation_kbps=capacity, overload_probability=limit),
+        methods, trace, begin, rates, seed + 1, histories)
+        for seed in range(seeds)] for capacity, limit in limits]
+    runs = [run for group in groups for run in group]
+    # All runs do a day before the next, for what is learned is large.
+    days = len(runs[0].days)
     for day in range(days):
-        # By history: one for all runs, or one each.
         known = {}
         for number, run in enumerate(runs):
             end, rows = run.days[day]
-            if id(run.history) not in known:
-                known[id(run.history)] = run.history.until(end)
-            run.place(known[id(run.history)], rows)
+            if run.history not in known:
+                known[run.history] = run.history.until(end)
+            run.place(known[run.history], rows)
             if progress:
-                progress(day * seeds + number + 1, days * seeds)
+                progress(day * len(runs) + number + 1, days * len(runs))
+    return [_results(group, rates) for group in groups]
+
+
+def _results(runs, rates):
+    """Return {name: Result} of the runs of one case."""
     results = {name: Result(name) for name in runs[0].packers}
     for run in runs:
         for name, packer in run.packers.items():
             results[name].judgements.append(packing.judge(
-                packer.residents, rates, run.arrivals, case.saturation_kbps))
+                packer.residents, rates, run.arrivals, run.capacity))
             results[name].predicted.append(packer.predicted())
             results[name].refused.append(run.refused)
     return results
@@ -160,12 +178,13 @@ def evaluate(case, methods, seeds=3, progress=None):
 class _Run:
     """One random order: when who arrives, and where each method puts it.
 
+    :param histories: {what is known from when on: History} of runs so far
     :ivar days: [(bin at which is learned, rows in order of arrival)]
-    :ivar history: History, shared by runs that have the same one
+    :ivar history: History
     """
 
-    def __init__(self, case, methods, trace, begin, rates, seed):
-        self._capacity = case.saturation_kbps
+    def __init__(self, case, methods, trace, begin, rates, seed, histories):
+        self.capacity = case.saturation_kbps
         self.refused = 0
         count, bins = rates.shape
         generator = np.random.default_rng(seed)
@@ -178,7 +197,10 @@ class _Run:
         known_from = np.full(count, begin)
         if (case.protocol, case.history) == (ROLLING, ARRIVAL):
             known_from += self.arrivals
-        self.history = traces.History(trace, begin, known_from)
+        key = known_from.tobytes()
+        if key not in histories:
+            histories[key] = traces.History(trace, begin, known_from)
+        self.history = histories[key]
         self.packers = {
             method.name: method.start(case.saturation_kbps,
                                       case.overload_probability)
@@ -191,7 +213,7 @@ class _Run:
         """Learn, then place the instances of a day that are not refused."""
         if not len(rows):
             return
-        fits = known.peak[rows] <= self._capacity * (1 + 1e-9)
+        fits = known.peak[rows] <= self.capacity * (1 + 1e-9)
         self.refused += int(np.count_nonzero(~fits))
         for packer in self.packers.values():
             packer.learn(known)

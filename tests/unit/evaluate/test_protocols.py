@@ -188,6 +188,27 @@ class RollingTestCase(unittest.TestCase):
                 self.assertTrue(all(placed), result.method)
 
 
+class LimitsTestCase(unittest.TestCase):
+
+    def test_limits_that_share_what_is_learned_come_to_the_same(self):
+        generator = np.random.default_rng(1)
+        trace = traces.make_trace(generator.exponential(1.0, (20, 2 * DAY)))
+        limits = [(8.0, 0.01), (20.0, 0.1)]
+        for keywords in ({}, {'protocol': 'rolling'},
+                         {'protocol': 'rolling', 'history': 'arrival'}):
+            together = protocols.evaluate_limits(
+                case(trace, **keywords), limits,
+                methods.make_methods(traces.DEFAULT_LAW), 2)
+            for (capacity, limit), found in zip(limits, together):
+                alone = protocols.evaluate(
+                    case(trace, capacity, limit, **keywords),
+                    methods.make_methods(traces.DEFAULT_LAW), 2)
+                for name, result in alone.items():
+                    self.assertEqual(
+                        result.figures(limit, alone['clairvoyant']),
+                        found[name].figures(limit, found['clairvoyant']))
+
+
 class CaseTestCase(unittest.TestCase):
 
     def test_values_that_cannot_be_used_are_refused(self):
