@@ -171,7 +171,7 @@ def _plot_hosts(axes, replays):
                     ['0', '0.1 %', '1 %', '10 %', '100 %'])
     axes.set_xlim(-0.5, start - 0.5)
     axes.set_xticks(middles, [
-        f'{name}\n{kbps / 1000:.4g} Mbit/s' for name, kbps
+        f'{name}\n{_mbps(kbps)} Mbit/s' for name, kbps
         in profiles.items()])
     axes.tick_params(axis='x', length=0)
     axes.set_ylabel('time overloaded')
