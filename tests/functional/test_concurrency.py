@@ -17,7 +17,8 @@ class ConcurrencyTestCase(base.VSwitchTestCase):
 
         def disturb():
             rate = 10
-            while not ended.is_set():
+            # Not without a pause: the databases have one lock.
+            while not ended.wait(0.3):
                 rate = 20 if rate == 10 else 10
                 self.learn(*[server['id'] for server in first],
                            egress_kbps=rate)
@@ -26,12 +27,12 @@ class ConcurrencyTestCase(base.VSwitchTestCase):
         disturber = threading.Thread(target=disturb)
         disturber.start()
         try:
-            posted = self.in_parallel([lambda: self.post(flavor)] * 16)
+            posted = self.in_parallel([lambda: self.post(flavor)] * 10)
             servers = [self._wait_for_state_change(server, 'ACTIVE')
                        for server in posted]
             self.in_parallel([
                 lambda server=server: self.live_migrate(server)
-                for server in servers[:6]])
+                for server in servers[:4]])
         finally:
             ended.set()
             disturber.join()
@@ -39,4 +40,4 @@ class ConcurrencyTestCase(base.VSwitchTestCase):
                    for uuid in self.residents(host)]
         self.assertEqual({server['id'] for server in first + servers},
                          set(counted))
-        self.assertEqual(20, len(counted))
+        self.assertEqual(14, len(counted))
