@@ -503,6 +503,26 @@ class TestTable(AdmissionTestCase):
                     atol=1e-14)
             self.assertEqual(anew.reason.tolist(), grown.reason.tolist())
 
+    def test_rates_in_other_units_are_the_host_described_anew(self):
+        # Each makes the sums lie on a finer lattice than before.
+        policy = _policy(saturation_kbps=2600.0)
+        residents = {}
+        for i, kbps in enumerate((900, 900, 800, 650, 333, 127.3, 900)):
+            residents = {**residents, f'vm-{i}': _on_off(kbps).law}
+            np.testing.assert_allclose(*(
+                self.one(policy, residents, _on_off(500), table=table)
+                .overload_probability
+                for table in (self.table, admission.LoadTable())),
+                rtol=1e-12)
+
+    def test_one_more_and_another_changed_is_the_host_described_anew(self):
+        policy = _policy(saturation_kbps=1000.0)
+        self.one(policy, {'vm-0': _on_off(200).law}, _on_off(900))
+        assessment = self.one(policy, {
+            'vm-0': _on_off(600).law, 'vm-1': _on_off(200).law}, _on_off(500))
+        # The new one fits beside the candidate, the changed one does not.
+        self.assertAlmostEqual(.01, assessment.overload_probability[0], 12)
+
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=40,
                          suppress_health_check=list(hypothesis.HealthCheck))
     @hypothesis.given(st.lists(st.tuples(
