@@ -159,8 +159,10 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.store_url = f'sqlite:///{self.store_path}'
         if self.WITH_STORE:
             self.make_store()
-        self.useFixture(fixtures.MonkeyPatch(
-            'nova.tests.fixtures.nova.ReaderWriterLock', ReaderFirstLock))
+        # Not by its dotted name, which a variable in the package hides.
+        self.useFixture(fixtures.MockPatchObject(
+            sys.modules['nova.tests.fixtures.nova'], 'ReaderWriterLock',
+            ReaderFirstLock))
         self.log = LogRecords()
         logger = logging.getLogger('vswitch_aware_scheduler')
         logger.addHandler(self.log)
