@@ -26,6 +26,9 @@ KEYS = (PROFILE, POLICY, LIMIT) + tuple(
 #: Name of a profile that consists of an aggregate's or the store's numbers.
 _NO_BASE = 'numbers-only'
 
+#: Different policies that are remembered; beyond, all are found anew.
+_MOST_KNOWN = 10_000
+
 
 class HostPolicies:
     """Finds the HostPolicy of a host; hosts alike get the same object.
@@ -66,6 +69,8 @@ class HostPolicies:
         key = (items, stored)
         found = self._known.get(key)
         if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
             found = self._known[key] = self._make(items, host_profile)
         return found
 
