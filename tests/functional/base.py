@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova's own functional fixtures, with this project's plugin enabled."""
 
-import collections
 import contextlib
 import logging
 import math
@@ -21,6 +20,7 @@ from nova.scheduler import host_manager
 from nova.tests.functional.api import client
 from nova.tests.functional import integrated_helpers
 
+from vswitch_aware_scheduler.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
@@ -59,48 +59,6 @@ def most_instances(share_on, fit, limit):
     while overload_probability(count + 1, share_on, fit) <= limit:
         count += 1
     return count
-
-
-class ReaderFirstLock:
-    """A lock of many readers or one writer; readers do not wait for a writer.
-
-    The fixture of Nova's cells lets them. With native threads that is a
-    deadlock now and then: a thread that holds the database's lock waits to
-    read behind a writer, who waits for a reader, who waits for the database.
-    """
-
-    def __init__(self):
-        self._changed = threading.Condition()
-        self._readers = collections.Counter()    # by thread
-        self._writing = False
-
-    @contextlib.contextmanager
-    def read_lock(self):
-        thread = threading.get_ident()
-        with self._changed:
-            self._changed.wait_for(lambda: not self._writing)
-            self._readers[thread] += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._readers[thread] -= 1
-                self._changed.notify_all()
-
-    @contextlib.contextmanager
-    def write_lock(self):
-        with self._changed:
-            if self._readers[threading.get_ident()]:
-                raise RuntimeError('a reader wants to write')
-            self._changed.wait_for(
-                lambda: not self._writing and not self._readers.total())
-            self._writing = True
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._writing = False
-                self._changed.notify_all()
 
 
 class Clock:
@@ -159,10 +117,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.store_url = f'sqlite:///{self.store_path}'
         if self.WITH_STORE:
             self.make_store()
-        # Not by its dotted name, which a variable in the package hides.
-        self.useFixture(fixtures.MockPatchObject(
-            sys.modules['nova.tests.fixtures.nova'], 'ReaderWriterLock',
-            ReaderFirstLock))
+        self.useFixture(cell_lock.fixture())
         self.log = LogRecords()
         logger = logging.getLogger('vswitch_aware_scheduler')
         logger.addHandler(self.log)

@@ -27,6 +27,8 @@ from nova import config
 from nova.tests.functional import integrated_helpers
 from nova.virt import fake
 
+from vswitch_aware_scheduler.demo import cell_lock
+
 #: Any image that nova's fixture of Glance has.
 IMAGE = '155d900f-4e14-4e4c-a73d-069cbf4541e6'
 
@@ -89,6 +91,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         for name in ('vcpus', 'memory_mb', 'local_gb'):
             self.useFixture(fixtures.MockPatchObject(
                 fake.FakeDriver, name, self._job['host'][name]))
+        self.useFixture(cell_lock.fixture())
         super().setUp()
         # Nova's fixtures let idle threads, of which each boot leaves some,
         # look for work a hundred times a second, to stop quickly.
