@@ -170,7 +170,8 @@ class SchedulerState:
                               'deciding on what is known')))
         if problem and self._conf.degraded_policy == 'pass':
             return None
-        self._turn.take()
+        if getattr(self._recent, 'requesting', False):
+            self._turn.take()
         found = self._judge(host_states, spec_obj)
         if self._settle(host_states, spec_obj, found[0]):
             found = self._judge(host_states, spec_obj)
@@ -227,11 +228,20 @@ class SchedulerState:
                     demand.instance_uuid, before)
         self._turn.give()
 
+    def began(self):
+        """Tell that a request begins in this thread, which will end.
+
+        Only such a request takes its turn: nobody would give back that of a
+        caller who merely asks.
+        """
+        self._recent.requesting = True
+
     def finished(self, failed):
         """Tell that a request of this thread has ended.
 
         :param failed: whether what it has placed does not stay
         """
+        self._recent.requesting = False
         self._turn.give()
         placed = self._placed_for(None)
         if failed and self._ready:
@@ -509,6 +519,7 @@ def _watch_nova():
 
     @functools.wraps(select)
     def select_destinations(self, *args, **kwargs):
+        _tell('began')
         try:
             result = select(self, *args, **kwargs)
         except BaseException:

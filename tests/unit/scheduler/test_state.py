@@ -2,6 +2,7 @@
 
 import logging
 import threading
+import time
 import types
 from unittest import mock
 
@@ -668,6 +669,7 @@ class TestThreads(StateTestCase):
             for number in numbers:
                 spec = base.request(number, egress_kbps=10)
                 try:
+                    self.state.began()
                     assessment, _ = self.state.assess(
                         list(hosts.values()), spec)
                     fits = [host for host, good in zip(
@@ -702,6 +704,25 @@ class TestThreads(StateTestCase):
         self.assertEqual(30, len(placed))
         for host in hosts:
             self.assertEqual(10, sum(there == host for _, there in placed))
+
+    def test_who_merely_asks_keeps_nobody_waiting(self):
+        # Neither of them ends a request, which would give its turn back.
+        self.store.answers = [base.changes(1)]
+        self.state = self.make_state()
+        host = base.host_state('a', [], [self.aggregate])
+        answers = []
+
+        def ask():
+            answers.append(self.state.assess([host], base.request(1)))
+
+        ask()
+        thread = threading.Thread(target=ask)
+        start = time.monotonic()
+        thread.start()
+        thread.join(PATIENCE_SECONDS)
+        self.assertEqual(2, len(answers))
+        self.assertLess(time.monotonic() - start,
+                        scheduler_state._TURN_SECONDS)
 
 
 class TestJoin(base.SchedulerTestCase):
