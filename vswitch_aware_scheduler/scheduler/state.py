@@ -481,12 +481,15 @@ _lock = threading.Lock()
 def join(role):
     """Return the SchedulerState for one more plugin.
 
-    :param role: 'filter' or 'weigher'; a second one of a role belongs to
-        another HostManager, which gets a state of its own
+    A HostManager makes its filters before its weighers, and each HostManager
+    gets a state of its own: with every filter one begins, and with a second
+    weigher, which is of a HostManager that has no filter of ours.
+
+    :param role: 'filter' or 'weigher'
     """
     global _current
     with _lock:
-        if _current is None or role in _roles:
+        if _current is None or role == 'filter' or role in _roles:
             _current = SchedulerState(CONF)
             _roles.clear()
         _roles.add(role)

@@ -751,6 +751,14 @@ class TestJoin(base.SchedulerTestCase):
         self.assertIs(second, scheduler_state.join('weigher'))
         self.assertIs(second, scheduler_state.current())
 
+    def test_a_filter_does_not_join_a_weigher_that_had_none(self):
+        # One HostManager with only the weigher, then one with both.
+        alone = scheduler_state.join('weigher')
+        both = scheduler_state.join('filter')
+        self.assertIsNot(alone, both)
+        self.assertIs(both, scheduler_state.join('weigher'))
+        self.assertIsNot(both, scheduler_state.join('weigher'))
+
     def test_nova_tells_which_host_it_chose(self):
         def consume(host, spec):
             return 'answer'
