@@ -29,6 +29,9 @@ PROBABILITY = 'probability'
 #: Probabilities are compared with this relative tolerance: equality happens.
 _TOLERANCE = 1e-9
 
+_REGIMES = len(model.REGIMES)
+_SHARES = model.REGIME_SHARES[:, None]
+
 # Why a host is refused, in the order of the checks.
 ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD = range(6)
 
@@ -68,7 +71,7 @@ class LoadTable:
         cell too much, never too little
     """
 
-    def __init__(self, cells=512):
+    def __init__(self, cells=256):
         self._cells = cells
         self._hosts = {}         # host -> _Host
         self._slots = []         # slot -> _Host
@@ -81,8 +84,8 @@ class LoadTable:
         # By slot.
         self._rules = np.zeros((0, _RULES))
         # Rows of look-up tables, handed out as they are needed.
-        self._tails = np.zeros((0, cells + 2))
-        self._excesses = np.zeros((0, cells + 2))
+        self._tails = np.zeros((0, cells + 2, _REGIMES))
+        self._excesses = np.zeros((0, cells + 2, _REGIMES))
         self._phases = np.zeros(0)
         self._free_rows = []
         #: Counts changes, so that a caller can tell whether an Assessment is
@@ -127,6 +130,8 @@ class LoadTable:
                 entry.residents) + 1:
             added = _only_addition(entry.residents, residents)
         entry.policy, entry.residents = policy, dict(residents)
+        if added is not None and self._add(slot, added):
+            return
         profile = policy.profile
         self._free_rows.extend(
             row for row in self._row[slot].tolist() if row >= 0)
@@ -141,26 +146,39 @@ class LoadTable:
             profile is not None, profile is not None or policy.pass_unknown,
             policy.policy == AVERAGE,
             policy.overload_probability * (1 + _TOLERANCE))
+        entry.limits = len(limits)
         sources = _Sources(residents.values())
-        unit_numbers = []
         for position, (weights, capacity, vm_peak) in enumerate(limits):
             unit = self._unit_number(weights, profile.typical_packet_bytes)
-            unit_numbers.append(unit)
             self._unit[slot, position] = unit
             unit_key = self._unit_keys[unit]
             self._numbers[slot, position] = (
-                capacity, sources.step(unit_key, capacity, self._cells),
+                capacity, *sources.step(unit_key, capacity, self._cells),
                 *sources.mean_and_peak(unit_key), vm_peak)
-        if added is None:
-            entry.sums = [None] * len(limits)
-        else:
-            entry.sums = [
-                None if one is None
-                or one.step != self._numbers[slot, position, _STEP]
-                else one.plus(added.values(*self._unit_keys[unit]),
-                              added.probabilities)
-                for position, (one, unit) in enumerate(
-                    zip(entry.sums, unit_numbers))]
+
+    def _add(self, slot, law):
+        """Count one resident more, if the grids can stay as they are."""
+        numbers, probabilities = self._numbers[slot], law.probabilities
+        new = []
+        for position in range(self._slots[slot].limits):
+            values = law.values(*self._unit_keys[self._unit[slot, position]])
+            common = int(numbers[position, _COMMON])
+            if common < 0 or common and _common(
+                    values - values.min(), common) != common:
+                return False
+            new.append(values)
+        for position, values in enumerate(new):
+            numbers[position, _MEAN] += values @ probabilities
+            numbers[position, _PEAK] += values.max()
+            row = self._row[slot, position]
+            if row >= 0:
+                self._tails[row], self._excesses[row], self._phases[row] = \
+                    sum_law.tables_plus(
+                        self._tails[row], self._excesses[row],
+                        self._phases[row], numbers[position, _STEP], values,
+                        law.by_regime)
+        self._rules[slot, _RESIDENTS] += 1
+        return True
 
     def _unit_number(self, weights, packet_bytes):
         key = (tuple(weights), packet_bytes if weights[2] else None)
@@ -190,28 +208,23 @@ class LoadTable:
 
     def _build(self, slot, position):
         """Make the look-up tables of one limit of one host."""
-        entry = self._slots[slot]
-        unit = self._unit_keys[self._unit[slot, position]]
-        law = entry.sums[position]
-        if law is None:
-            capacity, step = self._numbers[slot, position, :2].tolist()
-            law = _Sources(entry.residents.values()).sum_law(
-                unit, capacity, step)
-            entry.sums[position] = law
+        sources = _Sources(self._slots[slot].residents.values())
+        capacity, step = self._numbers[slot, position, :2].tolist()
+        laws = sources.sum_laws(
+            self._unit_keys[self._unit[slot, position]], capacity, step)
         if not self._free_rows:
             have = self._phases.size
             size = max(64, 2 * have)
-            for name, shape in (('_tails', (size, self._cells + 2)),
-                                ('_excesses', (size, self._cells + 2)),
-                                ('_phases', (size,))):
+            for name in ('_tails', '_excesses', '_phases'):
                 old = getattr(self, name)
-                new = np.zeros(shape)
+                new = np.zeros((size, *old.shape[1:]))
                 new[:have] = old
                 setattr(self, name, new)
             self._free_rows.extend(range(size - 1, have - 1, -1))
         row = self._free_rows.pop()
-        self._tails[row], self._excesses[row], self._phases[row] = \
-            law.tables(self._cells)
+        for regime, law in enumerate(laws):
+            self._tails[row, :, regime], self._excesses[row, :, regime], \
+                self._phases[row] = law.tables(self._cells)
         self._row[slot, position] = row
 
     def prepare(self, host, other):
@@ -219,8 +232,8 @@ class LoadTable:
         slot, there = self._hosts[host].slot, other._hosts.get(host)
         if there is None:
             return
-        for position in range(len(self._hosts[host].sums)):
-            if position < len(there.sums) and \
+        for position in range(self._hosts[host].limits):
+            if position < there.limits and \
                     other._row[there.slot, position] >= 0 > \
                     self._row[slot, position]:
                 self._build(slot, position)
@@ -256,6 +269,8 @@ class LoadTable:
         values = np.array([law.values(*key) for key in self._unit_keys]
                           or [np.zeros(law.probabilities.size)])
         means = values @ law.probabilities
+        # Of state and regime at once, as the tables have them.
+        weights = (law.by_regime * _SHARES).T.ravel()
         peaks = values.max(axis=1)
         capacity, mean, peak, vm_peak = (
             numbers[..., i] for i in (_CAPACITY, _MEAN, _PEAK, _VM_PEAK))
@@ -277,11 +292,13 @@ class LoadTable:
             threshold = np.ceil(rate / step - phase - sum_law.TOLERANCE)
             # Beyond the table, below any sum there is, the tail is 1.
             k = np.clip(threshold, 0, self._cells + 1).astype(np.int64)
-            tail = self._tails[rows[:, None], k]
-            above = (self._excesses[rows[:, None], k]
-                     + (rate - (phase + k) * step) * tail)
-            probability[where, limit] = tail @ law.probabilities
-            excess[where, limit] = np.maximum(above, 0.0) @ law.probabilities
+            at = (rows * (self._cells + 2))[:, None] + k
+            tail = self._tails.reshape(-1, _REGIMES).take(at, axis=0)
+            above = self._excesses.reshape(-1, _REGIMES).take(at, axis=0)
+            above += (rate - (phase + k) * step)[..., None] * tail
+            np.maximum(above, 0.0, out=above)
+            probability[where, limit] = tail.reshape(len(at), -1) @ weights
+            excess[where, limit] = above.reshape(len(at), -1) @ weights
         # The union bound: never less than the risk of any limit at once.
         overload = np.minimum(probability.sum(axis=1), 1.0)
         # What is more than a float can hold is lost as good as entirely.
@@ -384,14 +401,14 @@ class Assessment:
 class _Host:
     """One host of the table."""
 
-    __slots__ = ('host', 'slot', 'policy', 'residents', 'sums')
+    __slots__ = ('host', 'slot', 'policy', 'residents', 'limits')
 
     def __init__(self, host, slot):
         self.host = host
         self.slot = slot
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
-        self.sums = []           # by limit: GridLaw, or None until needed
+        self.limits = 0          # how many limits it has
 
 
 class _Sources:
@@ -399,15 +416,18 @@ class _Sources:
 
     def __init__(self, laws):
         packed = [law.packed for law in laws]
-        self._rows = np.frombuffer(b''.join(packed), '<f8').reshape(-1, 4)
-        sizes = np.fromiter(map(len, packed), np.int64, len(packed)) // 32
+        rows = np.frombuffer(b''.join(packed), '<f8').reshape(
+            -1, model.LAW_COLUMNS)
+        self._by_regime, self._rates = rows[:, :-3].T, rows[:, -3:]
+        sizes = np.fromiter(map(len, packed), np.int64, len(packed))
+        sizes //= 8 * model.LAW_COLUMNS
         self._starts = np.cumsum(sizes) - sizes
         self._laws = laws
 
     def _values(self, unit):
         weights, packet_bytes = unit
         if packet_bytes is None:
-            return self._rows[:, 1:] @ np.array(weights)
+            return self._rates @ np.array(weights)
         return np.concatenate([law.values(weights, packet_bytes)
                                for law in self._laws])
 
@@ -416,40 +436,52 @@ class _Sources:
         if not self._starts.size:
             return 0.0, 0.0
         values = self._values(unit)
-        return (float(values @ self._rows[:, 0]),
+        return (float(self._by_regime @ values @ model.REGIME_SHARES),
                 float(np.maximum.reduceat(values, self._starts).sum()))
 
     def step(self, unit, capacity, cells):
-        """Return the width of a grid cell.
+        """Return (width of a grid cell, common divisor).
 
         That of a lattice which every sum is on, where so many cells reach
         the capacity on one: rates in round numbers are then added exactly.
+        The divisor is 0 when there is no such lattice, and -1 when there may
+        be one with the next source.
         """
         if self._starts.size:
             values = self._values(unit)
             above = values - np.repeat(
                 np.minimum.reduceat(values, self._starts),
                 np.diff(self._starts, append=values.size))
-            if above.max() < 2.0 ** 53 and (
-                    above == np.rint(above)).all():
-                common = int(np.gcd.reduce(above.astype(np.int64)))
+            if above.any():
+                common = _common(above)
                 if common * cells >= capacity:
-                    return float(common)
-        return capacity / cells
+                    return float(common), common
+                return capacity / cells, 0
+        return capacity / cells, -1
 
-    def sum_law(self, unit, capacity, step):
-        """Return the GridLaw of all together."""
+    def sum_laws(self, unit, capacity, step):
+        """Return the GridLaw of all together, in each regime."""
         if not self._starts.size:
-            return sum_law.GridLaw(capacity, step)
-        return sum_law.GridLaw.of_sources(
-            capacity, step, self._values(unit), self._rows[:, 0],
-            self._starts)
+            return [sum_law.GridLaw(capacity, step)] * _REGIMES
+        masses = self._by_regime
+        if np.array_equal(*masses):
+            masses = masses[:1]
+        laws = sum_law.GridLaw.of_sources(
+            capacity, step, self._values(unit), masses, self._starts)
+        return laws * (_REGIMES // len(laws))
+
+
+def _common(rates, common=0):
+    """Return the common divisor of whole rates and another; 0 without any."""
+    if rates.max() >= 2.0 ** 53 or (rates != np.rint(rates)).any():
+        return 0
+    return int(np.gcd.reduce(rates.astype(np.int64), initial=common))
 
 
 # Columns of the arrays of LoadTable.
-_CAPACITY, _STEP, _MEAN, _PEAK, _VM_PEAK, _NUMBERS = range(6)
+_CAPACITY, _STEP, _COMMON, _MEAN, _PEAK, _VM_PEAK, _NUMBERS = range(7)
 _RESIDENTS, _MOST, _KNOWN, _PASSES, _AVERAGE, _LIMIT, _RULES = range(7)
-_UNLIMITED = (np.inf, 1.0, 0.0, 0.0, np.inf)
+_UNLIMITED = (np.inf, 1.0, 0.0, 0.0, 0.0, np.inf)
 _NO_ROW = -1
 
 

@@ -10,15 +10,13 @@ import os
 import threading
 import time
 
-import numpy as np
-
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Snapshot', 'SnapshotSource']
 
-#: Of a packed law: four float64 for each state.
-_ROW_BYTES = 32
+#: Of a state of a packed law.
+_ROW_BYTES = 8 * model.LAW_COLUMNS
 
 #: Instances that are taken over at a time.
 _CHUNK = 10_000
@@ -62,10 +60,7 @@ class Snapshot:
         for first in range(0, len(changes.instance_uuids), _CHUNK):
             uuids = changes.instance_uuids[first:first + _CHUNK]
             starts = changes.starts[first:first + len(uuids) + 1]
-            rows = slice(starts[0], starts[-1])
-            packed = np.column_stack([
-                changes.probabilities[rows],
-                changes.rates[rows]]).astype('<f8', copy=False).tobytes()
+            packed = changes.law_rows[starts[0]:starts[-1]].tobytes()
             ends = ((starts - starts[0]) * _ROW_BYTES).tolist()
             for uuid, start, end in zip(uuids, ends, ends[1:]):
                 laws[uuid] = packed[start:end]

@@ -478,11 +478,12 @@ class TestTable(AdmissionTestCase):
         shuffled = self.table.assess([slots[i] for i in order], candidate)
         for name in ('reason', 'overload_probability', 'loss_fraction',
                      'utilisation'):
-            np.testing.assert_array_equal(
-                getattr(together, name)[order], getattr(shuffled, name))
-            np.testing.assert_array_equal(
+            np.testing.assert_allclose(
+                getattr(together, name)[order], getattr(shuffled, name),
+                rtol=1e-13)
+            np.testing.assert_allclose(
                 [getattr(self.table.assess([slot], candidate), name)[0]
-                 for slot in slots], getattr(together, name))
+                 for slot in slots], getattr(together, name), rtol=1e-13)
 
     def test_one_instance_more_is_the_host_described_anew(self):
         rng = np.random.default_rng(85)
@@ -743,3 +744,70 @@ class TestFinite(AdmissionTestCase):
                 self.assertTrue(0 <= value <= 1, (name, rate, value))
             self.assertFalse(math.isnan(assessment.utilisation[0]))
             self.assertFalse(assessment.admitted[0])
+
+
+class TestRegimes(AdmissionTestCase):
+    """Laws that differ by regime."""
+
+    def _models(self, rng, count):
+        found = []
+        for one in _random_models(rng, count):
+            n = len(one.rates)
+            shares = rng.random((2, n)) + .05
+            shares /= shares.sum(axis=1, keepdims=True)
+            whole = model.REGIME_SHARES @ shares
+            jump = (np.ones((n, n)) - np.eye(n)) / max(n - 1, 1)
+            found.append(model.TrafficModel(one.rates, jump, 100 * whole,
+                                            shares))
+        return found
+
+    def test_the_table_is_an_upper_bound_near_the_overlay(self):
+        rng = np.random.default_rng(91)
+        for _ in range(20):
+            models = self._models(rng, int(rng.integers(1, 25)))
+            if rng.random() < .5:
+                models += _random_models(rng, 3)
+            candidate = self._models(rng, 1)[0]
+            mean = sum(one.mean[:2].sum() for one in models)
+            capacity = float(mean * rng.uniform(1.1, 1.5) + 100)
+            seen = self.one(_policy(saturation_kbps=capacity), models,
+                            candidate)
+            overlay = superposition.Superposition(
+                models + [candidate], capacity, cells=8192)
+            low, high = overlay.bounds()
+            self.assertGreaterEqual(seen.overload_probability[0],
+                                    low * (1 - 1e-9))
+            wider = superposition.Superposition(
+                models + [candidate],
+                capacity * (1 - (len(models) + 1) / 256), cells=8192)
+            self.assertLessEqual(seen.overload_probability[0],
+                                 wider.bounds()[1] * (1 + 1e-9))
+            self.assertGreaterEqual(
+                seen.loss_fraction[0],
+                overlay.loss_fraction() * (1 - 1e-3) - 1e-12)
+
+    def test_one_instance_more_is_the_host_described_anew(self):
+        rng = np.random.default_rng(92)
+        policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0)
+        residents, candidate = {}, self._models(rng, 1)[0]
+        for uuid, law in _named(one.law for one in
+                                self._models(rng, 25)).items():
+            residents = {**residents, uuid: law}
+            grown = self.one(policy, residents, candidate)
+            anew = self.one(policy, residents, candidate,
+                            table=admission.LoadTable())
+            for name in ('overload_probability', 'loss_fraction',
+                         'utilisation'):
+                np.testing.assert_allclose(
+                    getattr(grown, name), getattr(anew, name), rtol=1e-9,
+                    atol=1e-14)
+
+    def test_like_instances_mix_two_binomials(self):
+        one = model.TrafficModel([[0, 0, 0], [1000, 0, 0]],
+                                 [[0, 1], [1, 0]], [87, 13],
+                                 [[.95, .05], [.15, .85]])
+        seen = self.one(_policy(saturation_kbps=6000.0), [one] * 9, one)
+        wanted = (F(9, 10) * exact.binomial_tail(10, F(1, 20), 6)
+                  + F(1, 10) * exact.binomial_tail(10, F(17, 20), 6))
+        self.assertAlmostEqual(1.0, seen.overload_probability[0]
+                               / float(wanted), 9)

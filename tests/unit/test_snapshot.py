@@ -42,11 +42,11 @@ def _changes(number, given=(), removed=(), hosts=(), removed_hosts=(),
     given = dict(given)
     laws = [_law(one) for one in given.values()]
     sizes = [law.probabilities.size for law in laws]
+    rows = np.frombuffer(b''.join(law.packed for law in laws))
     return store.Changes(
         _generation(number, **generation), complete, list(given),
         np.cumsum([0] + sizes),
-        np.concatenate([law.probabilities for law in laws] or [[]]),
-        np.concatenate([law.rates for law in laws] or [np.zeros((0, 3))]),
+        rows.reshape(-1, model.LAW_COLUMNS).copy(),
         list(removed), [store.HostProfile(host, name)
                         for host, name in dict(hosts).items()],
         list(removed_hosts))

@@ -26,6 +26,7 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
@@ -271,27 +272,40 @@ def _fit(arguments, conf):
     driver = telemetry.load_driver(arguments.telemetry, path=arguments.path)
     target = _made_store(conf)
     names = {item.uuid: item.name for item in driver.instances()}
-    fitted, refused = [], []
+    counted, fitted, refused = [], [], []
     refused_samples = rate_series.Refused()
+
+    def refuse(instance_uuid, reason, error):
+        refused.append({'instance_uuid': instance_uuid,
+                        'name': names.get(instance_uuid), 'reason': reason,
+                        'detail': str(error)})
+
+    fleet = regime.FleetLoad()
     with _progress('fitting') as progress:
         for series in driver.series(arguments.start, arguments.end,
                                     progress=progress):
             refused_samples += series.refused
+            reason = _refusal(series, conf.min_samples)
             try:
                 counts = estimate.count_transitions(series)
-                model = estimate.fit_model(counts,
-                                           min_samples=conf.min_samples)
             except exceptions.NotEnoughSamples as error:
-                refused.append({
-                    'instance_uuid': series.instance_uuid,
-                    'name': names.get(series.instance_uuid),
-                    'reason': _refusal(series, conf.min_samples),
-                    'detail': str(error)})
+                refuse(series.instance_uuid, reason, error)
                 continue
-            fitted.append(store.StoredModel.from_counts(
-                series.instance_uuid, model, counts, refused=series.refused,
-                source=arguments.telemetry,
-                name=names.get(series.instance_uuid)))
+            fleet.add(series)
+            counted.append((series.instance_uuid, series.refused, reason,
+                            counts, estimate.SampleTrail.of(series)))
+    # Only now it is known when the fleet as a whole was busy.
+    regimes = fleet.regimes()
+    for instance_uuid, refused_of_it, reason, counts, trail in counted:
+        counts = counts.with_regimes(trail, regimes)
+        try:
+            model = estimate.fit_model(counts, min_samples=conf.min_samples)
+        except exceptions.NotEnoughSamples as error:
+            refuse(instance_uuid, reason, error)
+            continue
+        fitted.append(store.StoredModel.from_counts(
+            instance_uuid, model, counts, refused=refused_of_it,
+            source=arguments.telemetry, name=names.get(instance_uuid)))
     generation = target.write(fitted) if fitted else target.generation()
     seconds = time.monotonic() - began
     reasons = {}

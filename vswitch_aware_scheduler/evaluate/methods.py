@@ -125,13 +125,17 @@ def law_at_random(counts):
     """
     bins = np.unique(np.concatenate([one.bins for one in counts]))
     shares, rates = np.zeros(bins.size), np.zeros((bins.size, 3))
+    by_regime = np.zeros((len(model.REGIMES), bins.size))
     for one in counts:
         at = np.searchsorted(bins, one.bins)
-        weight = 1.0 / (len(counts) * one.total_samples)
-        shares[at] += weight * one.samples
-        rates[at] += weight * one.totals
-    return model.RateLaw.from_arrays(shares / shares.sum(),
-                                     rates / shares[:, None])
+        share = one.samples / one.total_samples
+        law = estimate.law_by_regime(one)
+        shares[at] += share
+        by_regime[:, at] += share if law is None else law
+        rates[at] += one.totals / one.total_samples
+    return model.RateLaw.from_arrays(
+        by_regime / by_regime.sum(axis=1, keepdims=True),
+        rates / shares[:, None])
 
 
 def _cut(law, most_kbps):
@@ -140,7 +144,7 @@ def _cut(law, most_kbps):
     if bandwidth.max() <= most_kbps:
         return law
     factor = np.minimum(1.0, most_kbps / np.maximum(bandwidth, most_kbps))
-    return model.RateLaw.from_arrays(law.probabilities,
+    return model.RateLaw.from_arrays(law.by_regime,
                                      law.rates * factor[:, None])
 
 

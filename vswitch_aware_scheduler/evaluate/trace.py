@@ -12,6 +12,7 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 
 __all__ = ['History', 'Known', 'Trace', 'load']
@@ -156,6 +157,7 @@ class History:
         self._known_from = np.maximum(known_from, begin)
         self._counted = 0
         self._counts = [None] * len(trace.series)
+        self._load = regime.FleetLoad()
 
     def until(self, end):
         """Return what is Known when bin ``end`` begins.
@@ -172,20 +174,29 @@ class History:
     def _counts_until(self, end):
         """Return the counts, the new samples merged into those so far.
 
-        That is how the modeler learns: the past is not read again.
+        That is how the modeler learns: the past is not read again, and a
+        slot is as busy as it was when it was new.
         """
+        if end == self._counted:
+            return tuple(self._counts)
         if end < self._counted:
             raise exceptions.InvalidInput(
                 f'bin {end} is asked for after bin {self._counted}, wanted '
                 f'bins in increasing order')
+        pieces = {}
         for row, one in enumerate(self._trace.series):
             at = self._trace.columns[row]
-            new = ((at >= self._counted) & (at < end)
-                   & ((at < self._begin) | (at >= self._known_from[row])))
-            if not new.any():
-                continue
-            piece = estimate.count_transitions(dataclasses.replace(
-                one, times=one.times[new], rates=one.rates[new]))
+            known = (at < end) & ((at < self._begin)
+                                  | (at >= self._known_from[row]))
+            new = known & (at >= self._counted)
+            if new.any():
+                pieces[row] = dataclasses.replace(
+                    one, times=one.times[new], rates=one.rates[new])
+                self._load.add(pieces[row], regime.usual_load(
+                    one.rates[known]))
+        regimes = self._load.regimes()
+        for row, piece in pieces.items():
+            piece = estimate.count_transitions(piece, regimes)
             so_far = self._counts[row]
             self._counts[row] = (piece if so_far is None
                                  else so_far.merged(piece))

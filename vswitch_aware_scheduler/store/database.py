@@ -284,14 +284,13 @@ def _changes(connection, since):
             gone = connection.execute(changed(
                 table, table.c.kind, table.c.name)).all()
     # An array over the bytes themselves: nothing is copied.
-    law = np.frombuffer(data, '<f8').reshape(-1, 4)
+    law = np.frombuffer(data, '<f8').reshape(-1, traffic_model.LAW_COLUMNS)
     law.flags.writeable = False
     given = set(uuids) if gone else ()
     given_hosts = {host.host for host in hosts}
     return records.Changes(
         generation=generation, complete=complete, instance_uuids=uuids,
-        starts=np.cumsum(np.concatenate(counts)), probabilities=law[:, 0],
-        rates=law[:, 1:],
+        starts=np.cumsum(np.concatenate(counts)), law_rows=law,
         removed=[name for kind, name in gone
                  if kind == tables.INSTANCE and name not in given],
         host_profiles=hosts,
@@ -343,10 +342,13 @@ def _summaries(connection, name):
     for chunk in rows.partitions(_CHUNK):
         counts, data = records.unpack_laws(
             [row.instance_uuid for row in chunk], [row.law for row in chunk])
-        law = np.frombuffer(data, '<f8').reshape(-1, 4)
+        law = np.frombuffer(data, '<f8').reshape(
+            -1, traffic_model.LAW_COLUMNS)
         starts = np.cumsum(counts) - counts
-        means = np.add.reduceat(law[:, :1] * law[:, 1:], starts).tolist()
-        peaks = np.maximum.reduceat(law[:, 1:], starts).tolist()
+        shares = law[:, :-3] @ traffic_model.REGIME_SHARES
+        means = np.add.reduceat(shares[:, None] * law[:, -3:],
+                                starts).tolist()
+        peaks = np.maximum.reduceat(law[:, -3:], starts).tolist()
         for row, mean, peak in zip(chunk, means, peaks):
             found.append(records.ModelSummary(
                 row.instance_uuid, row.name, tuple(mean), tuple(peak),

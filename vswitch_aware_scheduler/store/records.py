@@ -18,10 +18,9 @@ from vswitch_aware_scheduler.traffic import series
 __all__ = ['Changes', 'Generation', 'HostProfile', 'ModelSummary',
            'StoredModel', 'pack_law', 'unpack_laws']
 
-#: First byte of a packed law; then rows of probability, egress_kbps,
-#: ingress_kbps, kpps, little-endian float64.
-_LAW_FORMAT = 1
-_LAW_ROW_BYTES = 32
+#: First byte of a packed law; then the rows of RateLaw.packed.
+_LAW_FORMAT = 2
+_LAW_ROW_BYTES = 8 * traffic_model.LAW_COLUMNS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,15 +160,14 @@ class Changes:
     """What a reader has to apply to be at ``generation``.
 
     The law of instance i is in rows ``starts[i]`` to ``starts[i + 1]`` of
-    ``probabilities`` and ``rates``. An instance or a host is never both
-    removed and given.
+    ``law_rows``. An instance or a host is never both removed and given.
 
     :ivar generation: :class:`Generation`
     :ivar complete: True: this is everything, what was read before is void
     :ivar instance_uuids: list of n strings, in no order
     :ivar starts: (n + 1,) int64
-    :ivar probabilities: (m,) float64, of each visited state, > 0
-    :ivar rates: (m, 3) float64: egress_kbps, ingress_kbps, kpps
+    :ivar law_rows: (m, LAW_COLUMNS) float64, a row for each visited state, as
+        in :attr:`.RateLaw.packed`
     :ivar removed: list of instance uuids that have no model any more
     :ivar host_profiles: list of :class:`HostProfile`
     :ivar removed_hosts: list of hosts that have no profile any more
@@ -179,8 +177,7 @@ class Changes:
     complete: bool
     instance_uuids: list
     starts: np.ndarray
-    probabilities: np.ndarray
-    rates: np.ndarray
+    law_rows: np.ndarray
     removed: list
     host_profiles: list
     removed_hosts: list
@@ -195,9 +192,7 @@ def _check_text(value, limit, kind, owner, what,
 
 def pack_law(model):
     """Return the long-run law of a model as bytes: its visited states."""
-    visited = model.stationary > 0
-    rows = np.column_stack([model.stationary[visited], model.rates[visited]])
-    return bytes([_LAW_FORMAT]) + rows.astype('<f8').tobytes()
+    return bytes([_LAW_FORMAT]) + model.law.packed
 
 
 def unpack_laws(names, laws):
@@ -210,8 +205,9 @@ def unpack_laws(names, laws):
     :raises StoreVersionError: on a law of another format
     :raises StoreError: on a damaged one
     """
+    head = bytes([_LAW_FORMAT])
     for name, law in zip(names, laws):
-        if law[:1] != b'\x01':
+        if law[:1] != head:
             raise exceptions.StoreVersionError(
                 f'instance {name}: format of its law is '
                 f'{law[0] if law else None}, wanted {_LAW_FORMAT}')
@@ -220,12 +216,13 @@ def unpack_laws(names, laws):
     data = b''.join([law[1:] for law in laws])
     if not bad.any():
         counts = sizes // _LAW_ROW_BYTES
-        rows = np.frombuffer(data, '<f8').reshape(-1, 4)
+        rows = np.frombuffer(data, '<f8').reshape(
+            -1, traffic_model.LAW_COLUMNS)
         wrong = ~(np.isfinite(rows).all(axis=1) & (rows >= 0).all(axis=1)
-                  & (rows[:, 0] <= 1))
+                  & (rows[:, :-3] <= 1).all(axis=1))
         if not wrong.any():
             return counts, data
         bad = np.add.reduceat(wrong, np.cumsum(counts) - counts) > 0
     raise exceptions.StoreError(
         f'instance {names[int(np.argmax(bad))]}: its law is damaged, wanted '
-        f'rows of four finite numbers >= 0')
+        f'rows of finite numbers >= 0')

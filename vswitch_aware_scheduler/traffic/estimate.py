@@ -17,10 +17,11 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import regime
 
-__all__ = ['BINS_PER_DECADE', 'LEVEL_QUANTILES', 'MIN_SAMPLES',
+__all__ = ['BINS_PER_DECADE', 'LEVEL_QUANTILES', 'MIN_SAMPLES', 'SampleTrail',
            'TransitionCounts', 'count_transitions', 'fit_model', 'fit_on_off',
-           'rate_bin']
+           'law_by_regime', 'rate_bin']
 
 #: Bin 0 holds rates below 1 kbit/s; each further bin is 26 % wide.
 BINS_PER_DECADE = 10
@@ -31,8 +32,11 @@ LEVEL_QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.997, 1.0)
 #: Fewer samples than these are no history.
 MIN_SAMPLES = 24
 
+#: So many samples of the law of all time stand beside those of a regime.
+REGIME_PRIOR_SAMPLES = 10.0
+
 _HEADER = struct.Struct('<BHIdddhh')
-_FORMAT = 1
+_FORMAT = 2
 
 
 def rate_bin(kbps):
@@ -64,6 +68,8 @@ class TransitionCounts:
     :ivar peaks: (m, 2) largest egress + ingress in kbit/s, largest kpps
     :ivar moves: (m, m) number of times a sample of bin j came right after one
         of bin i; the diagonal counts staying
+    :ivar in_regime: (2, m) number of the samples that were taken in each of
+        the :data:`.model.REGIMES`; of the rest the regime is not known
     """
 
     period_seconds: float
@@ -76,6 +82,7 @@ class TransitionCounts:
     totals: np.ndarray
     peaks: np.ndarray
     moves: np.ndarray
+    in_regime: np.ndarray
 
     @property
     def total_samples(self):
@@ -93,7 +100,19 @@ class TransitionCounts:
                 f'ageing factor is {factor}, wanted 0 < factor <= 1')
         return dataclasses.replace(
             self, samples=self.samples * factor, totals=self.totals * factor,
-            moves=self.moves * factor)
+            moves=self.moves * factor, in_regime=self.in_regime * factor)
+
+    def with_regimes(self, trail, regimes):
+        """Return these counts with the samples' regimes told.
+
+        :param trail: SampleTrail of the series that was counted
+        :param regimes: :class:`.regime.Regimes`
+        """
+        found = regimes.of_slots(trail.slots)
+        at = np.searchsorted(self.bins, trail.bins)
+        return dataclasses.replace(self, in_regime=np.stack([
+            np.bincount(at[found == number], minlength=self.bins.size)
+            for number in range(len(model.REGIMES))]).astype(float))
 
     def merged(self, later):
         """Return these counts and those of a later stretch of time together.
@@ -118,19 +137,21 @@ class TransitionCounts:
         m = bins.size
         samples, totals = np.zeros(m), np.zeros((m, 3))
         peaks, moves = np.zeros((m, 2)), np.zeros((m, m))
+        in_regime = np.zeros((len(model.REGIMES), m))
         for part in (self, later):
             at = np.searchsorted(bins, part.bins)
             samples[at] += part.samples
             totals[at] += part.totals
             peaks[at] = np.maximum(peaks[at], part.peaks)
             moves[np.ix_(at, at)] += part.moves
+            in_regime[:, at] += part.in_regime
         if later.first_time - self.last_time <= 1.5 * self.period_seconds:
             moves[np.searchsorted(bins, self.last_bin),
                   np.searchsorted(bins, later.first_bin)] += 1
         return TransitionCounts(
             self.period_seconds, self.first_time, later.last_time,
             self.first_bin, later.last_bin, bins, samples, totals, peaks,
-            moves)
+            moves, in_regime)
 
     def to_bytes(self):
         """Return the counts packed, little-endian, with a format version."""
@@ -142,7 +163,7 @@ class TransitionCounts:
             head, self.bins.astype('<i2').tobytes(),
             rows.astype('<u2').tobytes(), columns.astype('<u2').tobytes(),
             *(array.astype('<f8').tobytes() for array in (
-                self.samples, self.totals, self.peaks,
+                self.samples, self.totals, self.peaks, self.in_regime,
                 self.moves[rows, columns]))])
 
     @classmethod
@@ -160,7 +181,7 @@ class TransitionCounts:
             raise exceptions.InvalidSeries(
                 f'packed transition counts: format is {version}, wanted '
                 f'{_FORMAT}')
-        wanted = _HEADER.size + 2 * m + 4 * k + 8 * (6 * m + k)
+        wanted = _HEADER.size + 2 * m + 4 * k + 8 * (8 * m + k)
         if len(data) != wanted:
             raise exceptions.InvalidSeries(
                 f'packed transition counts: {len(data)} bytes, wanted '
@@ -183,16 +204,41 @@ class TransitionCounts:
         samples = take('<f8', m).astype(float)
         totals = take('<f8', 3 * m).astype(float).reshape(m, 3)
         peaks = take('<f8', 2 * m).astype(float).reshape(m, 2)
+        in_regime = take('<f8', 2 * m).astype(float).reshape(2, m)
         moves = np.zeros((m, m))
         moves[rows, columns] = take('<f8', k)
         return cls(period, first, last, first_bin, last_bin, bins, samples,
-                   totals, peaks, moves)
+                   totals, peaks, moves, in_regime)
 
 
-def count_transitions(series):
+@dataclasses.dataclass(frozen=True, eq=False)
+class SampleTrail:
+    """When a series was in which bin; all that regimes are told by.
+
+    Small, so that those of a whole fleet can be kept until its regimes are
+    known.
+
+    :ivar slots: (n,) int32, see :func:`.regime.slots_of`
+    :ivar bins: (n,) uint8
+    """
+
+    slots: np.ndarray
+    bins: np.ndarray
+
+    @classmethod
+    def of(cls, series):
+        """Return the trail of a RateSeries."""
+        return cls(
+            regime.slots_of(series.times).astype(np.int32),
+            rate_bin(series.rates[:, 0] + series.rates[:, 1]).astype(
+                np.uint8))
+
+
+def count_transitions(series, regimes=None):
     """Reduce a series to counts.
 
     :param series: RateSeries with at least one sample
+    :param regimes: :class:`.regime.Regimes`, or None when they are not known
     :returns: TransitionCounts
     :raises NotEnoughSamples: when the series is empty
     """
@@ -209,7 +255,7 @@ def count_transitions(series):
     np.maximum.at(peaks[:, 1], at, series.rates[:, 2])
     follows = series.follows[1:]
     steps = at[:-1][follows] * m + at[1:][follows]
-    return TransitionCounts(
+    counts = TransitionCounts(
         period_seconds=float(series.period_seconds),
         first_time=float(series.times[0]), last_time=float(series.times[-1]),
         first_bin=int(sample_bin[0]), last_bin=int(sample_bin[-1]),
@@ -217,7 +263,24 @@ def count_transitions(series):
         totals=np.stack([np.bincount(at, weights=column, minlength=m)
                          for column in series.rates.T], axis=1),
         peaks=peaks,
-        moves=np.bincount(steps, minlength=m * m).reshape(m, m).astype(float))
+        moves=np.bincount(steps, minlength=m * m).reshape(m, m).astype(float),
+        in_regime=np.zeros((len(model.REGIMES), m)))
+    if regimes is None:
+        return counts
+    return counts.with_regimes(SampleTrail.of(series), regimes)
+
+
+def law_by_regime(counts):
+    """Return (2, m) the share of each bin in each regime, or None.
+
+    None when no sample's regime is known. The observed shares, with
+    :data:`REGIME_PRIOR_SAMPLES` of the law of all time beside them.
+    """
+    if not counts.in_regime.any():
+        return None
+    of_all = counts.samples / counts.total_samples
+    shares = counts.in_regime + REGIME_PRIOR_SAMPLES * of_all
+    return shares / shares.sum(axis=1, keepdims=True)
 
 
 def fit_model(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES):
@@ -226,8 +289,9 @@ def fit_model(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES):
     Each state gathers the bins between two quantiles of the observed
     bandwidth and carries the largest bandwidth, and the largest packet rate,
     seen in them: the model never understates what was observed. Its long-run
-    law is the observed share of samples; jump probabilities and mean sojourn
-    times come from the counted steps.
+    law is the observed share of samples, in each regime where these are
+    known; jump probabilities and mean sojourn times come from the counted
+    steps.
 
     :param counts: TransitionCounts
     :param quantiles: increasing, the last one 1
@@ -249,7 +313,8 @@ def fit_model(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES):
                            below / counts.total_samples * (1 + 1e-12),
                            side='right')
     _, state = np.unique(band, return_inverse=True)
-    return _fit_states(counts, state, at_peak=True)
+    return _fit_states(counts, state, at_peak=True,
+                       by_regime=law_by_regime(counts))
 
 
 def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
@@ -289,12 +354,13 @@ def _require_history(counts, min_samples):
             f'at least one sample above zero')
 
 
-def _fit_states(counts, state, at_peak, silent=None):
+def _fit_states(counts, state, at_peak, silent=None, by_regime=None):
     """Return the model that has the given state for each bin.
 
     :param state: (m,) state of each bin, 0..n-1, every one used
     :param at_peak: a state carries the largest rate of its bins, else the mean
     :param silent: a state that carries nothing, or None
+    :param by_regime: (2, m) law of the bins in each regime, or None
     """
     n = int(state.max()) + 1
     members = np.zeros((n, state.size))
@@ -310,11 +376,14 @@ def _fit_states(counts, state, at_peak, silent=None):
         rates[:, 2] = packets
     if silent is not None:
         rates[silent] = 0.0
-    law = samples / samples.sum()
+    regime_law = None if by_regime is None else by_regime @ members.T
+    law = (samples / samples.sum() if regime_law is None
+           else model.REGIME_SHARES @ regime_law)
     steps = members @ counts.moves @ members.T
     observed_seconds = max(steps.sum(), 1.0) * counts.period_seconds
     if n == 1:
-        return model.TrafficModel(rates, [[0.0]], [observed_seconds])
+        return model.TrafficModel(rates, [[0.0]], [observed_seconds],
+                                  regime_law)
     np.fill_diagonal(steps, 0.0)
     exits = steps.sum()
     jump = _jump_probabilities(steps, law)
@@ -323,7 +392,7 @@ def _fit_states(counts, state, at_peak, silent=None):
     # chain leaves its states as often as was seen.
     sojourn = law / visits
     sojourn *= (observed_seconds / max(exits, 1.0)) * (law / sojourn).sum()
-    return model.TrafficModel(rates, jump, sojourn)
+    return model.TrafficModel(rates, jump, sojourn, regime_law)
 
 
 def _jump_probabilities(steps, law):

@@ -10,11 +10,13 @@ into its mass and its mean excess. Pure; immutable.
 Derivation: reference/model.rst, "Law of the sum".
 """
 
+import math
+
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['AtomLaw', 'GridLaw', 'TooManyAtoms']
+__all__ = ['AtomLaw', 'GridLaw', 'TooManyAtoms', 'tables_plus']
 
 #: Sums closer than this, relative to the capacity or the grid step, are the
 #: same sum: a sum of rates equal to the capacity is not above it, whatever
@@ -183,33 +185,44 @@ class GridLaw:
 
     @classmethod
     def of_sources(cls, capacity, step, values, masses, starts):
-        """Return the law, rounded up, of the sum of many rates at once.
+        """Return the laws, rounded up, of the sum of many rates at once.
 
         As adding them one by one with :meth:`plus`, but faster.
 
         :param values: (m,) rates of all sources, one source after the other
-        :param masses: (m,) their probabilities
+        :param masses: (g, m) their probabilities, in each of g regimes
         :param starts: (n,) where each source begins in these, increasing
+        :returns: list of g GridLaw
         """
-        law = cls(capacity, step)
         lowest = np.minimum.reduceat(values, starts)
-        law._base = float(lowest.sum())
+        base = float(lowest.sum())
         counts = np.diff(starts, append=values.size)
         cells = np.ceil((values - np.repeat(lowest, counts)) / step
                         - TOLERANCE)
         widest = np.maximum.reduceat(cells, starts)
-        means = step * np.add.reduceat(cells * masses, starts)
-        room = capacity - law._base
-        last = law._cell(capacity)
-        if last < 0:
-            law._masses = np.zeros(0)
-            law.overflow = 1.0
-            law.excess = float(means.sum()) - room
-            return law
-        held, overflow, excess = law._masses, 0.0, 0.0
         # Narrow laws first: the sums stay short for most of the work.
         order = np.argsort(widest, kind='stable')
         order = order[np.searchsorted(widest[order], 0.0, side='right'):]
+        found = []
+        for of_regime in masses:
+            law = cls(capacity, step)
+            law._base = base
+            means = step * np.add.reduceat(cells * of_regime, starts)
+            last = law._cell(capacity)
+            if last < 0:
+                law._masses = np.zeros(0)
+                law.overflow = 1.0
+                law.excess = float(means.sum()) - (capacity - base)
+            else:
+                law._add(last, cells, of_regime, starts, counts, widest,
+                         means, order)
+            found.append(law)
+        return found
+
+    def _add(self, last, cells, masses, starts, counts, widest, means, order):
+        """Add all sources in the given order to this law of nothing."""
+        room, step = self.capacity - self._base, self.step
+        held, overflow, excess = self._masses, 0.0, 0.0
         narrow = order[:np.searchsorted(
             widest[order], min(last, _DENSE_CELLS), side='right')]
         for kernel, mean in zip(
@@ -241,8 +254,7 @@ class GridLaw:
                 excess += float(over @ (
                     np.arange(last + 1, held.size) * step - room))
                 held = held[:last + 1]
-        law._masses, law.overflow, law.excess = held, overflow, excess
-        return law
+        self._masses, self.overflow, self.excess = held, overflow, excess
 
     def _cell(self, threshold):
         # Last cell whose sum is not above the threshold; -1 when none is.
@@ -292,6 +304,40 @@ class GridLaw:
         np.cumsum(tail[1:] * self.step, out=excess[1:])
         excess[1:] += excess[0]
         return tail, excess, phase
+
+
+def tables_plus(tail, excess, phase, step, values, masses):
+    """Return the look-up tables of a sum that has one more source.
+
+    Of each threshold the sum's table is looked up as much lower as the source
+    is at each of its levels: positive terms only, as everywhere here.
+
+    :param tail: (k, g) of :meth:`GridLaw.tables`, in each of g regimes; so is
+        ``excess``
+    :param phase: as there
+    :param step: width of a grid cell
+    :param values: (m,) rates of the source, in any order
+    :param masses: (g, m) their probabilities
+    :returns: (tail, excess, phase) of the same shapes
+    """
+    lowest = float(values.min())
+    # The lattice moves up by the lowest level; its points that are now above
+    # the capacity drop out.
+    position = phase - lowest / step
+    dropped = max(math.ceil(-position - TOLERANCE), 0)
+    end = len(tail) - 1
+    cells = np.ceil((values - lowest) / step - TOLERANCE)
+    # int64 of what is far beyond the table would overflow.
+    at = (np.arange(end + 1) + dropped)[:, None] + cells
+    inside = np.minimum(at, end).astype(np.int64)
+    masses = np.ascontiguousarray(np.transpose(masses))     # (m, g)
+    new_tail = np.einsum('kmg,mg->kg', tail[inside], masses)
+    # Below the table's end the sum is above any threshold.
+    below = np.maximum(at - end, 0.0) * step
+    new_excess = np.einsum('kmg,mg->kg', excess[inside] + below[..., None],
+                           masses)
+    return (np.minimum(new_tail, 1.0), new_excess,
+            max(position + dropped, 0.0))
 
 
 def _kernels(cells, masses, starts, counts, widest, sources):

@@ -14,8 +14,8 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'RateLaw', 'TrafficModel',
-           'dimension_weights']
+__all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'LAW_COLUMNS', 'REGIMES',
+           'REGIME_SHARES', 'RateLaw', 'TrafficModel', 'dimension_weights']
 
 #: What a capacity can be counted in: weights of (egress_kbps, ingress_kbps,
 #: kpps). 'bandwidth' counts both directions, as a software switch does.
@@ -26,10 +26,22 @@ DIMENSIONS = {
     'packets': (0.0, 0.0, 1.0),
 }
 
+#: The fleet as a whole is in one of these regimes, for these shares of time.
+#: Instances are independent of each other given the regime: what they have
+#: in common is that all carry more than usual while the fleet is busy.
+REGIMES = ('calm', 'busy')
+REGIME_SHARES = np.array([0.9, 0.1])
+REGIME_SHARES.flags.writeable = False
+
+#: Columns of a packed :class:`RateLaw`: a probability for each regime, then
+#: egress_kbps, ingress_kbps and kpps.
+LAW_COLUMNS = len(REGIMES) + 3
+
 #: Version of :meth:`TrafficModel.to_dict`.
 FORMAT_VERSION = 1
 
 _TOLERANCE = 1e-9
+_REGIME_TOLERANCE = 1e-6
 
 
 def dimension_weights(dimension):
@@ -59,8 +71,7 @@ class RateLaw:
     Kept packed, for a scheduler holds very many; immutable. Not validated: it
     is made by a TrafficModel or read back from one's record.
 
-    :ivar packed: bytes, n little-endian rows of four float64: probability,
-        egress_kbps, ingress_kbps, kpps
+    :ivar packed: bytes, n little-endian rows of :data:`LAW_COLUMNS` float64
     """
 
     __slots__ = ('packed',)
@@ -72,25 +83,38 @@ class RateLaw:
     def from_arrays(cls, probabilities, rates):
         """Pack a law.
 
-        :param probabilities: (n,) > 0, sum to 1
+        :param probabilities: (n,) >= 0, sum to 1: the same in every regime,
+            or (2, n), those of each regime
         :param rates: (n, 3) egress_kbps, ingress_kbps, kpps of each state
         """
-        return cls(np.column_stack([probabilities, rates])
-                   .astype('<f8').tobytes())
+        rates = np.asarray(rates, dtype=float)
+        packed = np.empty((len(rates), LAW_COLUMNS), dtype='<f8')
+        packed[:, :-3] = np.transpose(probabilities) if np.ndim(
+            probabilities) == 2 else np.reshape(probabilities, (-1, 1))
+        packed[:, -3:] = rates
+        return cls(packed.tobytes())
 
     @property
     def _rows(self):
-        return np.frombuffer(self.packed, '<f8').reshape(-1, 4)
+        return np.frombuffer(self.packed, '<f8').reshape(-1, LAW_COLUMNS)
+
+    @property
+    def by_regime(self):
+        """(2, n) probabilities of the states in each of the REGIMES."""
+        return self._rows[:, :-3].T
 
     @property
     def probabilities(self):
-        """(n,) > 0, sum to 1."""
-        return self._rows[:, 0]
+        """(n,) of all time, sum to 1."""
+        calm, busy = self._rows[:, :-3].T
+        if np.array_equal(calm, busy):
+            return calm
+        return REGIME_SHARES[0] * calm + REGIME_SHARES[1] * busy
 
     @property
     def rates(self):
         """(n, 3) egress_kbps, ingress_kbps, kpps of each state."""
-        return self._rows[:, 1:]
+        return self._rows[:, -3:]
 
     @property
     def packets_known(self):
@@ -101,8 +125,7 @@ class RateLaw:
     @property
     def mean(self):
         """(3,) long-run mean of egress_kbps, ingress_kbps and kpps."""
-        rows = self._rows
-        return rows[:, 0] @ rows[:, 1:]
+        return self.probabilities @ self.rates
 
     @property
     def peak(self):
@@ -146,15 +169,21 @@ class TrafficModel:
         The chain must have a single closed class of states (one long-run
         law); states left for good get probability 0.
     :param sojourn_seconds: (n,) mean time spent in each state, > 0
+    :param regime_law: (2, n) share of time in each state in each of the
+        :data:`REGIMES`, or None when it does not depend on that; weighted by
+        :data:`REGIME_SHARES` it is the stationary law within 1e-6
     :raises InvalidModel: naming the argument, the value and what was wanted
     """
 
     rates: np.ndarray
     jump: np.ndarray
     sojourn_seconds: np.ndarray
+    regime_law: np.ndarray = None
 
     def __post_init__(self):
-        for name in ('rates', 'jump', 'sojourn_seconds'):
+        for name in ('rates', 'jump', 'sojourn_seconds', 'regime_law'):
+            if name == 'regime_law' and self.regime_law is None:
+                continue
             try:
                 array = np.array(getattr(self, name), dtype=float)
             except (TypeError, ValueError, OverflowError):
@@ -184,13 +213,32 @@ class TrafficModel:
             _invalid('the diagonal of jump', self.jump.diagonal().tolist(),
                      'zero')
         sums = self.jump.sum(axis=1)
-        if n == 1:
-            return
-        if (abs(sums - 1) > _TOLERANCE).any():
+        if n > 1 and (abs(sums - 1) > _TOLERANCE).any():
             worst = int(np.argmax(abs(sums - 1)))
             _invalid(f'the sum of row {worst} of jump', sums[worst],
                      '1 within 1e-9')
         self._embedded  # noqa: B018, a chain without a single law is refused
+        if self.regime_law is not None:
+            self._require_regime_law()
+
+    def _require_regime_law(self):
+        law = self.regime_law
+        wanted = (len(REGIMES), len(self.rates))
+        if law.shape != wanted:
+            _invalid('the shape of regime_law', law.shape, wanted)
+        if (law < 0).any():
+            _invalid('the smallest of regime_law', law.min(), '>= 0')
+        for regime, total in zip(REGIMES, law.sum(axis=1)):
+            if abs(total - 1) > _TOLERANCE:
+                _invalid(f'the sum of regime_law while {regime}', total,
+                         '1 within 1e-9')
+        away = abs(REGIME_SHARES @ law - self.stationary)
+        never = (self.stationary == 0) & law.any(axis=0)
+        if away.max() > _REGIME_TOLERANCE or never.any():
+            worst = int(np.argmax(np.where(never, np.inf, away)))
+            _invalid(f'the share of time in state {worst} by regime_law',
+                     (REGIME_SHARES @ law)[worst],
+                     f'{self.stationary[worst]}, the stationary law')
 
     @classmethod
     def on_off(cls, egress_kbps=0.0, ingress_kbps=0.0, kpps=0.0, *,
@@ -262,8 +310,8 @@ class TrafficModel:
     def law(self):
         """The :class:`RateLaw` of the states that are visited."""
         visited = self.stationary > 0
-        return RateLaw.from_arrays(self.stationary[visited],
-                                   self.rates[visited])
+        law = self.stationary if self.regime_law is None else self.regime_law
+        return RateLaw.from_arrays(law[..., visited], self.rates[visited])
 
     @property
     def mean(self):
@@ -292,7 +340,7 @@ class TrafficModel:
             _invalid('packet_bytes', packet_bytes, '> 0')
         rates = self.rates.copy()
         rates[:, 2] = (rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
-        return TrafficModel(rates, self.jump, self.sojourn_seconds)
+        return dataclasses.replace(self, rates=rates)
 
     def levels(self, weights):
         """Return the law of one linear function of the rates.
@@ -301,9 +349,22 @@ class TrafficModel:
         :returns: (values, probabilities), both (m,), m <= n: distinct values
             in increasing order, probabilities > 0 that sum to 1
         """
+        values, masses = self.levels_by_regime(weights)
+        return values, (masses[0] if self.regime_law is None
+                        else REGIME_SHARES @ masses)
+
+    def levels_by_regime(self, weights):
+        """Return the laws of one linear function of the rates.
+
+        :param weights: (3,) >= 0, see :data:`DIMENSIONS`
+        :returns: (values, probabilities): (m,) as of :meth:`levels`, and
+            (2, m) in each of the :data:`REGIMES`, where some may be 0
+        """
         values, where = np.unique(self.law.values(weights),
                                   return_inverse=True)
-        return values, np.bincount(where, weights=self.law.probabilities)
+        return values, np.stack([
+            np.bincount(where, weights=masses)
+            for masses in self.law.by_regime])
 
     def __eq__(self, other):
         if not isinstance(other, TrafficModel):
@@ -311,19 +372,24 @@ class TrafficModel:
         return (np.array_equal(self.rates, other.rates)
                 and np.array_equal(self.jump, other.jump)
                 and np.array_equal(self.sojourn_seconds,
-                                   other.sojourn_seconds))
+                                   other.sojourn_seconds)
+                and np.array_equal(self.regime_law, other.regime_law))
 
     __hash__ = None
 
     def to_dict(self):
         """Return the model as plain lists and numbers, for JSON.
 
-        Keys: format_version, rates, jump, sojourn_seconds.
+        Keys: format_version, rates, jump, sojourn_seconds; regime_law when
+        there is one.
         """
-        return {'format_version': FORMAT_VERSION,
+        data = {'format_version': FORMAT_VERSION,
                 'rates': self.rates.tolist(),
                 'jump': self.jump.tolist(),
                 'sojourn_seconds': self.sojourn_seconds.tolist()}
+        if self.regime_law is not None:
+            data['regime_law'] = self.regime_law.tolist()
+        return data
 
     @classmethod
     def from_dict(cls, data):
@@ -333,8 +399,9 @@ class TrafficModel:
         """
         try:
             version = data['format_version']
-            arrays = (data['rates'], data['jump'], data['sojourn_seconds'])
-        except (KeyError, TypeError) as error:
+            arrays = (data['rates'], data['jump'], data['sojourn_seconds'],
+                      data.get('regime_law'))
+        except (AttributeError, KeyError, TypeError) as error:
             _invalid('its dictionary', f'without {error}',
                      'format_version, rates, jump and sojourn_seconds')
         if version != FORMAT_VERSION:

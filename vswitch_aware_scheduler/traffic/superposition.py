@@ -38,6 +38,10 @@ class Superposition:
     (a state by at most a cell, its lowest level not at all): an upper bound,
     certified by :meth:`bounds`.
 
+    Models whose law depends on the regime of the fleet are independent given
+    the regime: every figure is then that of each regime, weighted by the
+    regimes' shares of time.
+
     :param models: iterable of TrafficModel
     :param capacity: finite and > 0: kbit/s, or kilo-packets/s for 'packets'
     :param dimension: a key of :data:`model.DIMENSIONS`, or three weights >= 0
@@ -59,6 +63,14 @@ class Superposition:
         for position, one in enumerate(self.models):
             self._require_model(one, position)
         self._levels = [one.levels(self._weights) for one in self.models]
+        if all(one.regime_law is None for one in self.models):
+            self._regimes = ((1.0, self._levels),)
+        else:
+            both = [one.levels_by_regime(self._weights)
+                    for one in self.models]
+            self._regimes = tuple(
+                (share, [(values, masses[regime]) for values, masses in both])
+                for regime, share in enumerate(model.REGIME_SHARES.tolist()))
         # Narrow laws first: the sums stay short for most of the work.
         self._order = sorted(range(len(self._levels)),
                              key=lambda i: self._levels[i][0][-1])
@@ -113,14 +125,17 @@ class Superposition:
 
     @functools.cached_property
     def _laws(self):
-        return self._overlay(self._order, self._empty_laws)
+        """[(share of time, upper law, lower law)], one for each regime."""
+        return [(share, *self._overlay(self._order, self._empty_laws, levels))
+                for share, levels in self._regimes]
 
-    def _overlay(self, members, laws):
+    @staticmethod
+    def _overlay(members, laws, levels):
         upper, lower = laws
         exact = upper is lower
         for i in members:
-            upper = upper.plus(*self._levels[i])
-            lower = upper if exact else lower.plus(*self._levels[i])
+            upper = upper.plus(*levels[i])
+            lower = upper if exact else lower.plus(*levels[i])
         return upper, lower
 
     # Questions.
@@ -142,7 +157,8 @@ class Superposition:
         Exact, or the upper end of :meth:`bounds`. A sum within 1e-9 of the
         capacity counts as equal to it, and is not above it.
         """
-        return _probability(self._laws[0].overflow)
+        return _probability(math.fsum(
+            share * upper.overflow for share, upper, _ in self._laws))
 
     def bounds(self):
         """Return (low, high), a certified bracket of P(sum > capacity).
@@ -150,8 +166,9 @@ class Superposition:
         Up to the rounding of float64 both ends are the probability where the
         overlay is exact.
         """
-        upper, lower = self._laws
-        return _probability(lower.overflow), _probability(upper.overflow)
+        low = math.fsum(share * lower.overflow
+                        for share, _, lower in self._laws)
+        return _probability(low), self.overload_probability()
 
     def loss_fraction(self):
         """Return E[(sum - capacity)+] / E[sum], in [0, 1]; 0 without traffic.
@@ -160,8 +177,10 @@ class Superposition:
         """
         if self.mean == 0:
             return 0.0
+        excess = math.fsum(share * upper.excess
+                           for share, upper, _ in self._laws)
         # Of rates rounded up more may be lost than there is.
-        return _probability(min(self._laws[0].excess / self.mean, 1.0))
+        return _probability(min(excess / self.mean, 1.0))
 
     def overload_probability_with(self, candidate):
         """Return P(sum + candidate > capacity) without building a new law.
@@ -170,11 +189,17 @@ class Superposition:
         :returns: float; takes O(states of the candidate) look-ups
         """
         self._require_model(candidate, 'to add')
-        values, masses = candidate.levels(self._weights)
+        if candidate.regime_law is not None and len(self._regimes) == 1:
+            # Residents that are the same in every regime.
+            values, masses = candidate.levels(self._weights)
+            masses = [masses]
+        else:
+            values, masses = candidate.levels_by_regime(self._weights)
         # The candidate's levels are not rounded, and a tail of rates rounded
         # up is an upper bound at any threshold.
-        return _probability(masses @ self._laws[0].tail(
-            self.capacity - values))
+        return _probability(math.fsum(
+            share * float(of_regime @ upper.tail(self.capacity - values))
+            for of_regime, (share, upper, _) in zip(masses, self._laws)))
 
     def with_model(self, candidate):
         """Return the Superposition that has ``candidate`` as well."""
@@ -195,30 +220,36 @@ class Superposition:
         """Return how often the sum rises from within to above the capacity.
 
         Every upward jump of one source counts where the others leave it room
-        before and none after. Derivation: reference/model.rst, "Episodes".
+        before and none after; a source leaves its states as often in every
+        regime. Derivation: reference/model.rst, "Episodes".
         """
-        return math.fsum(self._episode_terms(
-            self._order, self._empty_laws[:1] * 2))
+        return math.fsum(
+            share * term for regime, (share, _) in enumerate(self._regimes)
+            for term in self._episode_terms(
+                self._order, self._empty_laws[:1] * 2, regime))
 
-    def _episode_terms(self, members, laws):
+    def _episode_terms(self, members, laws, regime):
         # The law of all but one, for each one: halve the members, overlay one
         # half, descend into the other. n log n overlays instead of n * n.
         if not members:
             return
         if len(members) == 1:
-            yield from self._crossings(members[0], laws[0])
+            yield from self._crossings(members[0], laws[0], regime)
             return
         middle = len(members) // 2
         for inside, outside in ((members[:middle], members[middle:]),
                                 (members[middle:], members[:middle])):
             yield from self._episode_terms(
-                inside, self._overlay(outside, laws))
+                inside, self._overlay(outside, laws,
+                                      self._regimes[regime][1]), regime)
 
-    def _crossings(self, i, others):
+    def _crossings(self, i, others, regime):
         one = self.models[i]
         visited = np.flatnonzero(one.stationary > 0)
         jump = one.jump[np.ix_(visited, visited)]
-        leave = (one.stationary / one.sojourn_seconds)[visited]
+        law = (one.stationary if one.regime_law is None
+               else one.regime_law[regime])
+        leave = (law / one.sojourn_seconds)[visited]
         # Rounded as in the sum, so that what is counted as overload is
         # entered as often as it is left.
         rates = others.rounded(one.rates[visited] @ self._weights)

@@ -76,7 +76,7 @@ class OursTestCase(MethodTestCase):
 
     def test_on_off_rates_in_round_numbers_give_the_binomial(self):
         # Capacity for 2 of n at once, each on 10 % of the time.
-        packer = self.pack('ours', [on_off(10, 10.0)] * 20, 20.0)
+        packer = self.pack('ours', [on_off(10, 10.0)] * 19, 20.0)
         n = len(packer.residents[0])
 
         def tail(count):
@@ -85,6 +85,16 @@ class OursTestCase(MethodTestCase):
         self.assertLessEqual(tail(n), 0.01)
         self.assertGreater(tail(n + 1), 0.01)
         self.assertAlmostEqual(tail(n), packer.predicted()[0], places=12)
+
+    def test_instances_that_burst_together_are_kept_apart(self):
+        # Enough of them to tell that it is no chance: 10 % of the time all.
+        packer = self.pack('ours', [on_off(10, 10.0)] * 20, 20.0)
+        self.assertEqual([2] * 10, [len(rows) for rows in packer.residents])
+        together = self.pack('ours', [on_off(10, 10.0)] * 20, 20.0, 0.11)
+        self.assertEqual([20], [len(rows) for rows in together.residents])
+        # Each regime has some samples of the law of all time beside its own.
+        self.assertTrue(0.09 < together.predicted()[0] < 0.11,
+                        together.predicted())
 
     def test_it_decides_as_the_exact_overlay_does(self):
         generator = np.random.default_rng(7)
@@ -98,7 +108,7 @@ class OursTestCase(MethodTestCase):
                 [models[row] for row in rows], 400.0,
                 'bandwidth').overload_probability()
             self.assertLessEqual(predicted, 0.02 * (1 + 1e-9))
-            # The table rounds up to 1/512 of the capacity per instance.
+            # The table rounds up to 1/256 of the capacity per instance.
             self.assertGreaterEqual(predicted * (1 + 1e-9), exact)
 
     def test_a_silent_instance_costs_nothing(self):
@@ -129,7 +139,7 @@ class OursTestCase(MethodTestCase):
 
         strict = methods.Admission('strict', Strict(
             estimate.fit_model, traces.DEFAULT_LAW))
-        rows = [on_off(10, 10.0)] * 20
+        rows = [on_off(10, 10.0)] * 19
         known = traces.known_of(rows)
         self.methods['strict'] = strict
         self.assertLess(self.sizes('strict', rows, 20.0, known=known)[0],

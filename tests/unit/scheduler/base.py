@@ -64,7 +64,7 @@ def changes(number, laws=None, **more):
     packed = snapshots._changes(number, {
         instance_uuid(one): 0 for one in laws or {}}, **more)
     for row, kbps in enumerate((laws or {}).values()):
-        packed.rates[row] = (kbps, 0.0, 0.0)
+        packed.law_rows[row, -3:] = (kbps, 0.0, 0.0)
     return packed
 
 

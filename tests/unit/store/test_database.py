@@ -43,7 +43,7 @@ class RoundTripTestCase(base.StoreTestCase):
         self.assertTrue(changes.complete)
         self.assertEqual([], changes.instance_uuids)
         self.assertEqual([0], changes.starts.tolist())
-        self.assertEqual((0, 3), changes.rates.shape)
+        self.assertEqual((0, 5), changes.law_rows.shape)
         self.assertEqual([], one.models())
 
     def test_what_is_written_is_read_again(self):
@@ -58,8 +58,8 @@ class RoundTripTestCase(base.StoreTestCase):
             {record.instance_uuid: (record.model.stationary.tolist(),
                                     record.model.rates.tolist())
              for record in records}, base.as_models(changes))
-        self.assertEqual(changes.starts[-1], changes.probabilities.size)
-        self.assertFalse(changes.rates.flags.writeable)
+        self.assertEqual(changes.starts[-1], len(changes.law_rows))
+        self.assertFalse(changes.law_rows.flags.writeable)
 
     def test_a_record_keeps_its_provenance(self):
         one = self.make_store()
@@ -306,7 +306,7 @@ class InterruptionTestCase(base.StoreTestCase):
                     number = changes.generation.number
                     if number > 1:
                         self.assertEqual({float(number - 1)},
-                                         set(changes.rates[:, 0].tolist()))
+                                         set(changes.law_rows[:, 2].tolist()))
                         seen.add(number)
             finally:
                 stop.set()

@@ -11,6 +11,7 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series
 
 PERIOD = 300.0
@@ -236,7 +237,7 @@ class TestBytes(EstimateTestCase):
 
     def test_bytes_of_another_kind_are_refused(self):
         data = _counted([5, 50, 5]).to_bytes()
-        for bad in (b'', b'x', b'\x02' + data[1:], data[:-1], data + b'0',
+        for bad in (b'', b'x', b'\x01' + data[1:], data[:-1], data + b'0',
                     data[:20]):
             with self.subTest(size=len(bad)):
                 self.assertRefused(
@@ -501,3 +502,74 @@ class TestFitOnOff(EstimateTestCase):
     def test_too_short_a_history_is_refused(self):
         self.assertRefused(exceptions.NotEnoughSamples, ('23', '24'),
                            estimate.fit_on_off, _counted([5] * 23))
+
+
+class TestRegimes(EstimateTestCase):
+
+    def _busy(self, pattern):
+        return regime.Regimes(0, np.array(pattern, dtype=np.int8))
+
+    def test_samples_are_counted_by_the_regime_of_their_time(self):
+        one = _series([5, 50, 5, 50, 5])
+        counts = estimate.count_transitions(
+            one, self._busy([0, 1, 1, -1]))
+        self.assertEqual([[1, 0], [1, 1]], counts.in_regime.tolist())
+        self.assertEqual([3, 2], counts.samples.tolist())
+        later = estimate.count_transitions(one).with_regimes(
+            estimate.SampleTrail.of(one), self._busy([0, 1, 1, -1]))
+        np.testing.assert_array_equal(counts.in_regime, later.in_regime)
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=50)
+    @hypothesis.given(_rows(least=2), st.floats(0, 1),
+                      st.lists(st.sampled_from([-1, 0, 1]), max_size=300))
+    def test_pieces_merge_age_and_pack_as_the_whole(self, rows, cut, busy):
+        whole = _series_of(rows)
+        cut = 1 + int(cut * (len(whole) - 2))
+        regimes = self._busy(busy)
+        wanted = estimate.count_transitions(whole, regimes)
+        merged = estimate.count_transitions(
+            _piece(whole, slice(0, cut)), regimes).merged(
+                estimate.count_transitions(
+                    _piece(whole, slice(cut, None)), regimes))
+        np.testing.assert_array_equal(wanted.in_regime, merged.in_regime)
+        again = estimate.TransitionCounts.from_bytes(
+            merged.aged(.5).to_bytes())
+        np.testing.assert_array_equal(.5 * wanted.in_regime, again.in_regime)
+
+    def test_where_no_regime_is_known_there_is_no_law_of_it(self):
+        counts = _counted([5, 50] * 20)
+        self.assertIsNone(estimate.law_by_regime(counts))
+        self.assertIsNone(estimate.fit_model(counts).regime_law)
+
+    def test_the_law_of_a_regime_is_the_observed_share_in_it(self):
+        # 900 calm samples, of which 90 are at 50; 100 busy ones, of which 80.
+        calm = [5] * 810 + [50] * 90
+        busy = [5] * 20 + [50] * 80
+        counts = estimate.count_transitions(
+            _series(calm + busy), self._busy([0] * 900 + [1] * 100))
+        fitted = estimate.fit_model(counts)
+        share = .17
+        m = estimate.REGIME_PRIOR_SAMPLES
+        high = np.array([(90 + m * share) / (900 + m),
+                         (80 + m * share) / (100 + m)])
+        of_high = fitted.rates[:, 0] > 10
+        np.testing.assert_allclose(
+            high, fitted.regime_law[:, of_high].sum(axis=1), rtol=1e-12)
+        np.testing.assert_allclose(
+            .9 * high[0] + .1 * high[1], fitted.stationary[of_high].sum(),
+            rtol=1e-9)
+
+    def test_busy_time_that_was_missed_is_weighed_as_it_should_be(self):
+        # Measured all of the calm and half of the busy time.
+        counts = estimate.count_transitions(
+            _series([5] * 900 + [50] * 50),
+            self._busy([0] * 900 + [1] * 50))
+        fitted = estimate.fit_model(counts)
+        busy = fitted.stationary[fitted.rates[:, 0] > 10].sum()
+        self.assertTrue(.08 < busy < .1, busy)
+
+    def test_a_regime_never_seen_has_the_law_of_all_time(self):
+        counts = estimate.count_transitions(
+            _series([5, 50] * 20), self._busy([0] * 40))
+        fitted = estimate.fit_model(counts)
+        np.testing.assert_allclose(*fitted.regime_law)

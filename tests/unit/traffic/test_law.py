@@ -49,10 +49,11 @@ def _built(start, sources):
 
 def _at_once(capacity, step, sources):
     sizes = [values.size for values, _ in sources]
-    return law.GridLaw.of_sources(
+    [one] = law.GridLaw.of_sources(
         capacity, step, np.concatenate([values for values, _ in sources]),
-        np.concatenate([masses for _, masses in sources]),
+        np.concatenate([masses for _, masses in sources])[None],
         np.cumsum(sizes) - sizes)
+    return one
 
 
 def _enumerated(sources):
@@ -334,6 +335,60 @@ class TestTables(LawTestCase):
         self.assertEqual(.75, phase)
         self.assertEqual([0, 0, 0, 0, 1, 1], tail.tolist())
         self.assertEqual([0, 0, 0, 0, 2, 4], excess.tolist())
+
+
+class TestTablesPlus(LawTestCase):
+
+    def _plus(self, first, rest, capacity, cells):
+        """Return tables grown one by one, and those of all at once."""
+        step = capacity / cells
+        tail, excess, phase = _built(
+            law.GridLaw(capacity, step), first).tables(cells)
+        tables = tail[:, None], excess[:, None], phase
+        for values, masses in rest:
+            tables = law.tables_plus(*tables, step, values, masses[None])
+        anew = _built(law.GridLaw(capacity, step), first + rest)
+        return tables, anew.tables(cells)
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=100)
+    @hypothesis.given(_real_sources(), st.integers(10, 3000),
+                      st.sampled_from([4, 50, 256]))
+    def test_they_are_the_tables_of_all(self, sources, capacity, cells):
+        half = len(sources) // 2
+        (tail, excess, phase), anew = self._plus(
+            sources[:half], sources[half:], float(capacity), cells)
+        # Where the capacity is all but on the lattice, rounding may put it
+        # on either side of a point.
+        hypothesis.assume(1e-6 < phase < 1 - 1e-6 and anew[0][0] < 1)
+        self.assertAlmostEqual(anew[2], phase, 6)
+        np.testing.assert_allclose(tail[:, 0], anew[0], rtol=1e-9,
+                                   atol=1e-15)
+        np.testing.assert_allclose(excess[:, 0], anew[1], rtol=1e-9,
+                                   atol=1e-9 * capacity)
+
+    def test_each_regime_has_its_own(self):
+        first = [(np.array([0., 3.]), np.array([.9, .1]))]
+        plus = np.array([1., 4., 9.])
+        masses = np.array([[.5, .3, .2], [.1, .1, .8]])
+        tail, excess, phase = law.GridLaw(8., 1.).plus(*first[0]).tables(8)
+        both = law.tables_plus(*(np.stack([one, one], axis=1)
+                                 for one in (tail, excess)), phase, 1., plus,
+                               masses)
+        for regime in range(2):
+            wanted = law.GridLaw(8., 1.).plus(*first[0]).plus(
+                plus, masses[regime]).tables(8)
+            np.testing.assert_allclose(both[0][:, regime], wanted[0],
+                                       rtol=1e-14)
+            np.testing.assert_allclose(both[1][:, regime], wanted[1],
+                                       rtol=1e-14)
+            self.assertEqual(wanted[2], both[2])
+
+    def test_a_base_above_the_capacity_overloads_for_ever(self):
+        (tail, excess, _), anew = self._plus(
+            [(np.array([3.]), np.ones(1))], [(np.array([9., 1e300]),
+                                              np.array([.5, .5]))], 8., 4)
+        self.assertEqual([1.0] * 6, tail[:, 0].tolist())
+        np.testing.assert_allclose(excess[:, 0], anew[1], rtol=1e-12)
 
 
 class TestRequireCapacity(unittest.TestCase):

@@ -301,6 +301,69 @@ class TestFigures(ModelTestCase):
         self.assertEqual([0, 2 + 2.5 + 12.5], values.tolist())
 
 
+class TestRegimes(ModelTestCase):
+
+    RATES = [[0, 0, 0], [10, 5, 1], [90, 5, 3]]
+    LAW = [[.7, .25, .05], [.1, .3, .6]]
+
+    def _model(self, law=LAW):
+        # Stationary law .64, .255, .105: visits alike, times to match.
+        return model.TrafficModel(
+            self.RATES, [[0, .5, .5], [.5, 0, .5], [.5, .5, 0]],
+            [640, 255, 105], law)
+
+    def test_the_law_is_kept_for_each_regime(self):
+        one = self._model()
+        np.testing.assert_allclose(self.LAW, one.law.by_regime, rtol=1e-15)
+        np.testing.assert_allclose(one.stationary, one.law.probabilities)
+        np.testing.assert_allclose([12, 1.8, .57], one.mean)
+        values, masses = one.levels((1, 0, 0))
+        self.assertEqual([0, 10, 90], values.tolist())
+        np.testing.assert_allclose([.64, .255, .105], masses)
+        values, masses = one.levels_by_regime((0, 1, 0))
+        self.assertEqual([0, 5], values.tolist())
+        np.testing.assert_allclose([[.7, .3], [.1, .9]], masses)
+
+    def test_without_one_both_regimes_have_the_law_of_all_time(self):
+        one = self._model(None)
+        np.testing.assert_array_equal([one.stationary] * 2,
+                                      one.law.by_regime)
+        np.testing.assert_array_equal(one.stationary, one.law.probabilities)
+        self.assertNotIn('regime_law', one.to_dict())
+
+    def test_it_is_kept_in_a_dictionary_and_with_packets(self):
+        one = self._model()
+        again = model.TrafficModel.from_dict(json.loads(json.dumps(
+            one.to_dict())))
+        self.assertEqual(one, again)
+        self.assertNotEqual(one, self._model(None))
+        silent = model.TrafficModel(
+            [[8, 0, 0], [0, 0, 0]], [[0, 1], [1, 0]], [1, 1],
+            [[.45, .55], [.95, .05]])
+        np.testing.assert_array_equal(
+            silent.regime_law, silent.with_packets(100).regime_law)
+
+    def test_one_that_is_not_the_stationary_law_is_refused(self):
+        for law, parts in (
+                ([[.7, .3]], ('shape', '(1, 2)', '(2, 3)')),
+                ([[.7, .25, .05], [.1, -.3, 1.2]], ('smallest', '-0.3')),
+                ([[.7, .25, .05], [.1, .3, .7]], ('busy', '1.1', '1 within')),
+                ([[.7, .25, .05], [.7, .25, .05]],
+                 ('state 0', '0.7', '0.64'))):
+            with self.subTest(law=law):
+                self.assertInvalid(('regime_law', *parts), self._model, law)
+
+    def test_a_state_that_is_never_visited_has_no_share_in_any(self):
+        rates, jump = [[9, 0, 0], [1, 0, 0]], [[0, 1], [0, 0]]
+        jump = [[0, 1, 0], [0, 0, 1], [0, 1, 0]]
+        rates = [[9, 0, 0], [1, 0, 0], [2, 0, 0]]
+        one = model.TrafficModel(rates, jump, [1, 1, 1],
+                                 [[0, .5, .5], [0, .5, .5]])
+        self.assertEqual((2, 2), one.law.by_regime.shape)
+        self.assertInvalid(('state 0',), model.TrafficModel, rates, jump,
+                           [1, 1, 1], [[1e-9, .5, .5 - 1e-9], [0, .5, .5]])
+
+
 class TestPackets(ModelTestCase):
 
     def test_bandwidth_without_packets_means_that_they_are_not_known(self):
@@ -345,7 +408,7 @@ class TestRateLaw(ModelTestCase):
         probabilities = np.array([1 / 3, 2 / 3])
         rates = np.array([[.1, .2, .3], [4e8, 5e-324, 0]])
         law = model.RateLaw.from_arrays(probabilities, rates)
-        self.assertEqual(64, len(law.packed))
+        self.assertEqual(80, len(law.packed))
         again = model.RateLaw(law.packed)
         np.testing.assert_array_equal(probabilities, again.probabilities)
         np.testing.assert_array_equal(rates, again.rates)

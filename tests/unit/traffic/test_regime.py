@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import unittest
+
+import numpy as np
+
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import regime
+from vswitch_aware_scheduler.traffic import series
+
+SLOT = regime.SLOT_SECONDS
+
+
+def _series(number, kbps, first_slot=0, period=SLOT):
+    kbps = np.asarray(kbps, dtype=float)
+    times = SLOT * first_slot + period * np.arange(kbps.size)
+    return series.RateSeries.from_samples(
+        f'vm-{number}', period, times, kbps, np.zeros(kbps.size))
+
+
+def _load(rows, **where):
+    load = regime.FleetLoad()
+    for number, row in enumerate(rows):
+        load.add(_series(number, row, **where))
+    return load
+
+
+class TestSlots(unittest.TestCase):
+
+    def test_a_slot_begins_at_a_whole_number_of_them(self):
+        self.assertEqual([-1, 0, 0, 1, 5_000_000],
+                         regime.slots_of([-1, 0, SLOT - .1, SLOT,
+                                          5e6 * SLOT + 10]).tolist())
+
+
+class TestFleetLoad(unittest.TestCase):
+
+    def _busy(self, load, slots):
+        return load.regimes().of_slots(slots).tolist()
+
+    def test_the_tenth_with_the_most_is_busy(self):
+        rows = np.full((20, 100), 10.0)
+        busy = [3, 14, 15, 50, 51, 52, 53, 77, 98, 99]
+        rows[:, busy] = 40.0
+        found = self._busy(_load(rows), np.arange(100))
+        self.assertEqual(busy, np.flatnonzero(found).tolist())
+        self.assertEqual(regime.BUSY_SHARE, np.mean(found))
+
+    def test_each_instance_counts_by_what_is_usual_for_it(self):
+        # One gigantic instance with bursts of its own, many small ones that
+        # burst together: sqrt keeps the one from being the fleet.
+        rows = np.full((41, 50), 100.0)
+        rows[0] = 1e4
+        rows[0, :5] = 4e4
+        rows[1:, 20:25] = 400.0
+        found = self._busy(_load(rows), np.arange(50))
+        self.assertEqual([20, 21, 22, 23, 24], np.flatnonzero(found).tolist())
+
+    def test_an_instance_counts_only_while_it_is_measured(self):
+        # Half of the fleet comes later: the sum doubles, the load does not.
+        load = _load(np.where(np.arange(100) % 10 == 4, 11.0, 10.0)
+                     * np.ones((20, 1)))
+        for number in range(20, 40):
+            load.add(_series(number, np.where(
+                np.arange(50) % 10 == 4, 11.0, 10.0), first_slot=50))
+        self.assertEqual(
+            list(range(4, 100, 10)),
+            np.flatnonzero(self._busy(load, np.arange(100))).tolist())
+
+    def test_pieces_are_as_good_as_the_whole(self):
+        generator = np.random.default_rng(3)
+        rows = generator.lognormal(3, 1, (25, 200))
+        whole, pieces = _load(rows), regime.FleetLoad()
+        for first, last in ((120, 200), (0, 50), (50, 120)):
+            for number, row in enumerate(rows):
+                pieces.add(_series(number, row[first:last], first),
+                           np.sqrt(row).mean())
+        slots = np.arange(-3, 203)
+        self.assertEqual(self._busy(whole, slots), self._busy(pieces, slots))
+
+    def test_slots_without_samples_are_not_known(self):
+        load = _load(np.ones((20, 10)), first_slot=1000)
+        for number in range(20):
+            load.add(_series(number, np.ones(10), 1020))
+        found = self._busy(load, [999, 1000, 1009, 1010, 1019, 1020, 1030])
+        self.assertEqual([-1, -1, -1, -1],
+                         [found[i] for i in (0, 3, 4, 6)])
+        self.assertNotIn(-1, [found[i] for i in (1, 2, 5)])
+
+    def test_of_few_instances_nothing_is_told(self):
+        rows = np.random.default_rng(4).lognormal(
+            3, 1, (regime.MIN_INSTANCES, 50))
+        self.assertEqual({-1}, set(self._busy(_load(rows[1:]),
+                                              np.arange(50))))
+        self.assertEqual({0, 1}, set(self._busy(_load(rows), np.arange(50))))
+
+    def test_a_fleet_without_traffic_or_samples_has_no_regimes(self):
+        self.assertEqual([-1, -1], self._busy(regime.FleetLoad(), [0, 1]))
+        self.assertEqual([-1, -1], self._busy(_load(np.zeros((30, 2))),
+                                              [0, 1]))
+        self.assertEqual([-1], self._busy(_load(np.zeros((30, 0))), [0]))
+
+    def test_shorter_and_longer_periods_are_taken_by_their_start(self):
+        load = _load(np.ones((20, 50)) * 10)
+        for number in range(20, 30):
+            load.add(_series(number, np.where(
+                (np.arange(250) >= 100) & (np.arange(250) < 125), 90.0, 10.0),
+                period=60.0))
+        self.assertEqual(
+            [20, 21, 22, 23, 24],
+            np.flatnonzero(self._busy(load, np.arange(50))).tolist())
+
+
+class TestShares(unittest.TestCase):
+
+    def test_they_are_those_of_the_laws(self):
+        self.assertEqual(1.0, model.REGIME_SHARES.sum())
+        self.assertEqual(.1, regime.BUSY_SHARE)
+        self.assertEqual(len(model.REGIMES), model.REGIME_SHARES.size)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""When the fleet as a whole is busy: what instances have in common.
+
+Office hours, backups and batches make many instances carry more at the same
+time, and a sum of independent models understates how often they meet.
+:class:`FleetLoad` adds up how much more than usual the instances carry, slot
+of time by slot of time; the :data:`BUSY_SHARE` of the slots with the most is
+the busy regime, and laws are kept for each regime. Pure.
+
+Derivation: reference/model.rst, "Regimes".
+"""
+
+import numpy as np
+
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['BUSY_SHARE', 'MIN_INSTANCES', 'SLOT_SECONDS', 'FleetLoad',
+           'Regimes', 'slots_of', 'usual_load']
+
+#: Regimes are told for slots of time of this length.
+SLOT_SECONDS = 300.0
+
+#: Share of the slots that are busy.
+BUSY_SHARE = float(model.REGIME_SHARES[model.REGIMES.index('busy')])
+
+#: What fewer instances have in common cannot be told from chance.
+MIN_INSTANCES = 20
+
+
+def slots_of(times):
+    """Return the int64 slot of each time in seconds UTC."""
+    return np.floor(np.asarray(times) / SLOT_SECONDS).astype(np.int64)
+
+
+def _load(rates):
+    # The root keeps the few largest instances from being the fleet.
+    return np.sqrt(rates[:, 0] + rates[:, 1])
+
+
+def usual_load(rates):
+    """Return the mean load of an instance.
+
+    :param rates: (n, 3) of a RateSeries
+    """
+    return float(_load(rates).mean()) if len(rates) else 0.0
+
+
+class Regimes:
+    """Which slots of time were busy.
+
+    :param first_slot: of ``busy``
+    :param busy: (n,) int8: 1 busy, 0 calm, -1 not known
+    """
+
+    def __init__(self, first_slot, busy):
+        self._first_slot = first_slot
+        self._busy = busy
+
+    def of_slots(self, slots):
+        """Return the (n,) regime of slots: its number, or -1."""
+        at = np.asarray(slots, dtype=np.int64) - self._first_slot
+        inside = (at >= 0) & (at < self._busy.size)
+        found = np.full(at.shape, -1, dtype=np.int8)
+        found[inside] = self._busy[at[inside]]
+        return found
+
+
+class FleetLoad:
+    """How much more than usual the fleet carries, slot by slot.
+
+    The load of an instance is the root of its bandwidth; that of the fleet is
+    the sum over the instances that were measured in a slot, over the sum of
+    what these carry on average.
+
+    :ivar instances: uuids of those whose series were added
+    """
+
+    def __init__(self):
+        self.instances = set()
+        self._first = 0
+        self._carried = np.zeros(0)
+        self._usual = np.zeros(0)
+
+    def add(self, series, usual=None):
+        """Add the samples of one instance.
+
+        :param series: RateSeries
+        :param usual: mean load of the instance, of a longer time than that of
+            the series; None: that of the series
+        """
+        if not len(series):
+            return
+        self.instances.add(series.instance_uuid)
+        slots = slots_of(series.times)
+        at = slots - self._reach(int(slots[0]), int(slots[-1]))
+        np.add.at(self._carried, at, _load(series.rates))
+        np.add.at(self._usual, at,
+                  usual_load(series.rates) if usual is None else usual)
+
+    def _reach(self, first, last):
+        """Make room for the slots from first to last; return the first."""
+        if not self._carried.size:
+            self._first = first
+        start = min(first, self._first)
+        end = max(last + 1, self._first + self._carried.size)
+        if end - start > self._carried.size:
+            for name in ('_carried', '_usual'):
+                old = getattr(self, name)
+                new = np.zeros(end - start)
+                new[self._first - start:self._first - start + old.size] = old
+                setattr(self, name, new)
+            self._first = start
+        return self._first
+
+    def regimes(self):
+        """Return the Regimes of all slots so far.
+
+        Nothing is known of slots without samples, and of none where the
+        fleet is of fewer than :data:`MIN_INSTANCES`.
+        """
+        busy = np.full(self._carried.size, -1, dtype=np.int8)
+        known = np.flatnonzero(self._usual > 0)
+        if len(self.instances) >= MIN_INSTANCES:
+            load = self._carried[known] / self._usual[known]
+            busiest = np.argsort(load, kind='stable')[
+                known.size - int(known.size * BUSY_SHARE + 0.5):]
+            busy[known] = 0
+            busy[known[busiest]] = 1
+        return Regimes(self._first, busy)
