@@ -75,6 +75,7 @@ class LoadTable:
         self._cells = cells
         self._hosts = {}         # host -> _Host
         self._slots = []         # slot -> _Host
+        self._slot_of = {}       # host -> slot
         self._units = {}         # (weights, packet bytes) -> unit number
         self._unit_keys = []
         # By slot and limit, LIMITS wide: what the vectorised path reads.
@@ -100,8 +101,11 @@ class LoadTable:
 
     def slot(self, host):
         """Return the slot of a host that was described, else None."""
-        entry = self._hosts.get(host)
-        return None if entry is None else entry.slot
+        return self._slot_of.get(host)
+
+    def slots_of(self, hosts):
+        """Return the list of :meth:`slot` of some hosts."""
+        return list(map(self._slot_of.get, hosts))
 
     def describe(self, host, policy, residents):
         """Set what a host can carry and who is on it.
@@ -116,6 +120,7 @@ class LoadTable:
             entry = _Host(host, len(self._slots))
             self._hosts[host] = entry
             self._slots.append(entry)
+            self._slot_of[host] = entry.slot
             self._grow(len(self._slots), 1)
         elif entry.policy is policy and _same(entry.residents, residents):
             return entry.slot

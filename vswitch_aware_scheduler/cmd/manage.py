@@ -26,6 +26,7 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
@@ -423,6 +424,8 @@ def _model_show(arguments, conf):
             'jump': model.jump.tolist(),
             'sojourn_seconds': model.sojourn_seconds.tolist(),
             'stationary': model.stationary.tolist(),
+            'regime_law': (None if model.regime_law is None else
+                           model.regime_law.tolist()),
             'mean': _by_rate(model.mean.tolist()),
             'peak': _by_rate(model.peak.tolist()),
             'packets_known': model.packets_known,
@@ -453,13 +456,18 @@ def _model_show(arguments, conf):
         ('Mean', rates(model.mean)), ('Peak', rates(model.peak))])
     states = range(len(model.rates))
     print('\nStates: rates, mean sojourn time, long-run share of time '
-          '(stationary law)')
+          '(stationary law)' if model.regime_law is None else
+          '(stationary law), also while the fleet is calm and busy')
+    laws = {'STATIONARY': model.stationary}
+    if model.regime_law is not None:
+        laws.update(zip(map(str.upper, traffic_model.REGIMES),
+                        model.regime_law))
     _print_table(
         ['STATE', 'EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS', 'SOJOURN_SECONDS',
-         'STATIONARY'],
+         *laws],
         [[i, *map(_number, model.rates[i]),
-          _number(model.sojourn_seconds[i]), f'{model.stationary[i]:.6f}']
-         for i in states])
+          _number(model.sojourn_seconds[i]),
+          *(f'{law[i]:.6f}' for law in laws.values())] for i in states])
     print('\nJump matrix: probability that a state (row) is followed by '
           'another (column)')
     _print_table(['STATE', *map(str, states)],

@@ -8,6 +8,7 @@ set lowers it.
 """
 
 import dataclasses
+import functools
 import reprlib
 
 from vswitch_aware_scheduler import exceptions
@@ -41,6 +42,8 @@ _QOS_COLUMNS = {
     'NET_PACKET_RATE_KILOPACKET_PER_SEC': 2,
 }
 
+_RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Demand:
@@ -68,8 +71,7 @@ def law_of_extra_specs(extra_specs):
         if key in extra_specs:
             numbers[key.partition(':')[2]] = _whole_number(
                 key, extra_specs[key])
-    rates = {name: numbers.get(name, 0)
-             for name in ('egress_kbps', 'ingress_kbps', 'kpps')}
+    rates = {name: numbers.get(name, 0) for name in _RATES}
     if not numbers:
         return None
     if not any(rates.values()):
@@ -79,13 +81,20 @@ def law_of_extra_specs(extra_specs):
             f'vswitch:kpps')
     on, off = numbers.get('on_seconds'), numbers.get('off_seconds')
     if on is None and off is None:
-        return model.TrafficModel.constant(**rates).law
+        return _law(**rates)
     if not on or not off:
         raise exceptions.InvalidOverride(
             f'flavor extra specs: vswitch:on_seconds is {on} and '
             f'vswitch:off_seconds is {off}, wanted both above 0, or neither')
-    return model.TrafficModel.on_off(
-        **rates, on_seconds=on, off_seconds=off).law
+    return _law(**rates, on_seconds=on, off_seconds=off)
+
+
+@functools.lru_cache(maxsize=1024)
+def _law(**numbers):
+    # The same for every request of a flavor.
+    if 'on_seconds' in numbers:
+        return model.TrafficModel.on_off(**numbers).law
+    return model.TrafficModel.constant(**numbers).law
 
 
 def _whole_number(key, text):
@@ -134,10 +143,9 @@ def demand_of(spec_obj, laws, default_law, report):
             return Demand(uuid, *found)
     guaranteed = _guaranteed_rates(spec_obj)
     if any(guaranteed):
-        return Demand(uuid, model.TrafficModel.constant(*guaranteed).law,
-                      'qos')
+        return Demand(uuid, _law(**dict(zip(_RATES, guaranteed))), 'qos')
     if default_law is None:
-        return Demand(uuid, model.TrafficModel.constant().law, 'unknown')
+        return Demand(uuid, _law(), 'unknown')
     return Demand(uuid, default_law, 'default')
 
 

@@ -8,6 +8,8 @@ it forks its workers.
 """
 
 import functools
+import itertools
+import operator
 import threading
 import time
 
@@ -50,6 +52,9 @@ _MOST_LOOK_UPS = 16
 _LOOK_UP_AGAIN_SECONDS = 0.5
 
 _NOTHING = model.TrafficModel.constant().law
+
+_HOST, _INSTANCES, _AGGREGATES = map(
+    operator.attrgetter, ('host', 'instances', 'aggregates'))
 
 
 class HealthLog:
@@ -133,6 +138,7 @@ class SchedulerState:
         self._table = admission.LoadTable()
         self._hosts = {}         # host -> _HostView
         self._metadata = {}      # id of an aggregate -> (it, its metadata)
+        self._metadata_kept = 0
         self._outdated = set()   # hosts to describe anew
         self._described = set()  # hosts described since the last adoption
         self._next_expiry = self._next_comparison = 0.0
@@ -180,12 +186,13 @@ class SchedulerState:
     def _judge(self, host_states, spec_obj):
         with self._lock:
             self._expire_claims()
-            self._observe(host_states)
+            hosts = self._observe(host_states)
             demand = self._demand(spec_obj)
-            slots = [self._table.slot(host_state.host)
-                     for host_state in host_states]
-            assessment = self._table.assess(slots, demand.law,
-                                            exclude=demand.instance_uuid)
+            uuid = demand.instance_uuid
+            assessment = self._table.assess(
+                self._table.slots_of(hosts), demand.law,
+                exclude=None if self._residency.host_of(uuid) is None
+                else uuid)
             self._recent.value = (spec_obj, demand.instance_uuid,
                                   self._table, self._table.version,
                                   host_states, assessment)
@@ -339,62 +346,79 @@ class SchedulerState:
             self._next_expiry = now + 1.0
 
     def _observe(self, host_states):
-        now = self._clock()
-        hosts, residency = self._hosts, self._residency
-        changed = self._outdated
-        compare = now >= self._next_comparison
-        if compare:
-            self._next_comparison = now + _COMPARE_SECONDS
-        checked = set()
-        for host_state in host_states:
-            host = host_state.host
-            instances = host_state.instances
-            view = hosts.get(host)
-            if view is None:
-                view = hosts[host] = _HostView()
-                changed.add(host)
-            if (compare or instances is not view.instances
-                    or len(instances) != view.count
-                    or next(reversed(instances), None) is not view.last):
-                listed = list(instances)
-                residency.observe(host, listed, now)
-                view.instances = instances
-                view.count = len(listed)
-                view.last = listed[-1] if listed else None
-            for aggregate in host_state.aggregates:
-                if id(aggregate) not in checked:
-                    checked.add(id(aggregate))
-                    self._check_metadata(aggregate)
-            if view.aggregates != host_state.aggregates:
-                view.aggregates = list(host_state.aggregates)
-                view.policy = None
-                changed.add(host)
-        changed |= residency.take_changed()
-        if changed:
-            for host_state in host_states:
-                if host_state.host in changed:
-                    self._describe(self._table, self._snapshot,
-                                   host_state.host)
-                    self._described.add(host_state.host)
-                    changed.discard(host_state.host)
-        self._outdated = changed
+        """Take in what Nova says of some hosts; return their names.
 
-    def _check_metadata(self, aggregate):
-        known = self._metadata.get(id(aggregate))
-        metadata = aggregate.metadata
-        if known is not None and known[0] is aggregate \
-                and known[1] == metadata:
-            return
-        # A new object is found by the hosts that list it. Only one that was
-        # changed in place needs them to be told.
-        if known is not None and known[0] is aggregate:
-            for host, view in self._hosts.items():
-                if aggregate in (view.aggregates or ()):
-                    view.policy = None
-                    self._outdated.add(host)
-        if len(self._metadata) > 4 * (len(self._hosts) + 100):
-            self._metadata.clear()
-        self._metadata[id(aggregate)] = (aggregate, dict(metadata))
+        Most requests change nothing: that has to be found out fast.
+        """
+        now = self._clock()
+        changed = self._outdated
+        for aggregate, metadata in list(self._metadata.values()):
+            if aggregate.metadata != metadata:
+                self._changed_in_place(aggregate)
+        hosts = list(map(_HOST, host_states))
+        views = list(map(self._hosts.get, hosts))
+        if None in views:
+            for host in hosts:
+                if host not in self._hosts:
+                    self._hosts[host] = _HostView()
+                    changed.add(host)
+            views = list(map(self._hosts.get, hosts))
+        listings = list(map(_INSTANCES, host_states))
+        counts = list(map(len, listings))
+        lasts = list(map(next, map(reversed, listings),
+                         itertools.repeat(None)))
+        if now >= self._next_comparison:
+            self._next_comparison = now + _COMPARE_SECONDS
+            new = range(len(hosts))
+        else:
+            new = [i for i, (instances, count, last, view)
+                   in enumerate(zip(listings, counts, lasts, views))
+                   if instances is not view.instances or count != view.count
+                   or last is not view.last]
+        for i in new:
+            listed = list(listings[i])
+            self._residency.observe(hosts[i], listed, now)
+            view = views[i]
+            view.instances = listings[i]
+            view.count = len(listed)
+            view.last = listed[-1] if listed else None
+        groups = list(map(_AGGREGATES, host_states))
+        if groups != list(map(_AGGREGATES, views)):
+            for host, view, found in zip(hosts, views, groups):
+                if view.aggregates != found:
+                    self._belongs_to(host, view, list(found))
+        changed |= self._residency.take_changed()
+        if changed:
+            for host in hosts:
+                if host in changed:
+                    self._describe(self._table, self._snapshot, host)
+                    self._described.add(host)
+                    changed.discard(host)
+        self._outdated = changed
+        return hosts
+
+    def _belongs_to(self, host, view, aggregates):
+        view.aggregates = aggregates
+        view.policy = None
+        self._outdated.add(host)
+        for aggregate in aggregates:
+            self._metadata[id(aggregate)] = (aggregate,
+                                             dict(aggregate.metadata))
+        if len(self._metadata) > 2 * self._metadata_kept + 100:
+            in_use = {id(one) for other in self._hosts.values()
+                      for one in other.aggregates or ()}
+            self._metadata = {key: known for key, known
+                              in self._metadata.items() if key in in_use}
+            self._metadata_kept = len(self._metadata)
+
+    def _changed_in_place(self, aggregate):
+        # A new object is found by the hosts that list it; of one that was
+        # changed they have to be told.
+        self._metadata[id(aggregate)] = (aggregate, dict(aggregate.metadata))
+        for host, view in self._hosts.items():
+            if any(one is aggregate for one in view.aggregates or ()):
+                view.policy = None
+                self._outdated.add(host)
 
     def _describe(self, table, snapshot, host):
         view = self._hosts[host]

@@ -19,6 +19,7 @@ from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
+from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.vswitch import profile
 
 SECRET = 'open-sesame'
@@ -334,6 +335,17 @@ class ModelCommandTestCase(ManageTestCase):
             tuple(found[name] for name in (
                 'name', 'source', 'samples', 'window_start', 'window_end',
                 'updated_at', 'format_version')))
+
+    def test_show_prints_the_law_of_each_regime(self):
+        uuid = base.instance_uuid(12)
+        self.make_store().write([store.StoredModel(uuid, traffic_model.TrafficModel(
+            [[0, 0, 0], [9, 0, 0]], [[0, 1], [1, 0]], [3, 1],
+            [[.8, .2], [.3, .7]]))])
+        self.assertEqual([[.8, .2], [.3, .7]],
+                         self.ask('model', 'show', uuid)['regime_law'])
+        output = self.run_command('model', 'show', uuid)[1]
+        self.assertRegex(output, 'STATIONARY +CALM +BUSY')
+        self.assertIn('0.250000  0.200000  0.700000', output)
 
     def test_show_prints_a_table_of_states_and_the_jump_matrix(self):
         status, output, _ = self.run_command('model', 'show',

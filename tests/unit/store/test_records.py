@@ -20,13 +20,13 @@ class PackedLawTestCase(unittest.TestCase):
             8, 4, 2, on_seconds=1, off_seconds=3))
         self.assertEqual(
             b'\x02' + struct.pack('<10d', .75, .75, 0, 0, 0,
-                                   .25, .25, 8, 4, 2), law)
+                                  .25, .25, 8, 4, 2), law)
         law = records.pack_law(model.TrafficModel(
             [[0, 0, 0], [8, 4, 2]], [[0, 1], [1, 0]], [3, 1],
             regime_law=[[.8, .2], [.3, .7]]))
         self.assertEqual(
             b'\x02' + struct.pack('<10d', .8, .3, 0, 0, 0,
-                                   .2, .7, 8, 4, 2), law)
+                                  .2, .7, 8, 4, 2), law)
 
     def test_states_that_are_never_visited_are_left_out(self):
         # State 0 is left for good.
