@@ -29,6 +29,9 @@ PROBABILITY = 'probability'
 #: Probabilities are compared with this relative tolerance: equality happens.
 _TOLERANCE = 1e-9
 
+#: More residents that change at once are no change but another host.
+_FEW = 4
+
 _REGIMES = len(model.REGIMES)
 _SHARES = model.REGIME_SHARES[:, None]
 
@@ -122,21 +125,17 @@ class LoadTable:
             self._slots.append(entry)
             self._slot_of[host] = entry.slot
             self._grow(len(self._slots), 1)
-        elif entry.policy is policy and _same(entry.residents, residents):
+        elif entry.policy is policy and entry.residents == residents:
             return entry.slot
         self.version += 1
-        self._fill(entry, policy, residents)
+        if entry.policy is not policy or not self._change(entry, residents):
+            self._fill(entry, policy, residents)
+        entry.residents = dict(residents)
         return entry.slot
 
     def _fill(self, entry, policy, residents):
         slot = entry.slot
-        added = None
-        if entry.policy is policy and len(residents) == len(
-                entry.residents) + 1:
-            added = _only_addition(entry.residents, residents)
-        entry.policy, entry.residents = policy, dict(residents)
-        if added is not None and self._add(slot, added):
-            return
+        entry.policy = policy
         profile = policy.profile
         self._free_rows.extend(
             row for row in self._row[slot].tolist() if row >= 0)
@@ -153,6 +152,7 @@ class LoadTable:
             policy.overload_probability * (1 + _TOLERANCE))
         entry.limits = len(limits)
         sources = _Sources(residents.values())
+        entry.not_whole = sources.not_whole()
         for position, (weights, capacity, vm_peak) in enumerate(limits):
             unit = self._unit_number(weights, profile.typical_packet_bytes)
             self._unit[slot, position] = unit
@@ -161,28 +161,54 @@ class LoadTable:
                 capacity, *sources.step(unit_key, capacity, self._cells),
                 *sources.mean_and_peak(unit_key), vm_peak)
 
-    def _add(self, slot, law):
-        """Count one resident more, if the grids can stay as they are."""
-        numbers, probabilities = self._numbers[slot], law.probabilities
-        new = []
-        for position in range(self._slots[slot].limits):
-            values = law.values(*self._unit_keys[self._unit[slot, position]])
+    def _change(self, entry, residents):
+        """Follow who came and went, where the grids can stay as they are.
+
+        :returns: whether they could
+        """
+        slot, known = entry.slot, entry.residents
+        gone = [law for _, law in known.items() - residents.items()]
+        new = [law for _, law in residents.items() - known.items()]
+        if len(gone) + len(new) > _FEW or not residents or not known:
+            return False
+        not_whole = entry.not_whole + sum(map(_not_whole, new)) - sum(
+            map(_not_whole, gone))
+        numbers, added = self._numbers[slot], []
+        for position in range(entry.limits):
+            unit = self._unit_keys[self._unit[slot, position]]
             common = int(numbers[position, _COMMON])
-            if common < 0 or common and _common(
-                    values - values.min(), common) != common:
+            # Without those that went there may be a lattice, with those that
+            # came a finer one.
+            if common < 0 or gone and not common and not not_whole:
                 return False
-            new.append(values)
-        for position, values in enumerate(new):
-            numbers[position, _MEAN] += values @ probabilities
-            numbers[position, _PEAK] += values.max()
+            values = [law.values(*unit) for law in new]
+            if common and any(_common(one - one.min(), common) != common
+                              for one in values):
+                return False
+            added.append((unit, values))
+        for position, (unit, values) in enumerate(added):
+            for law, one in zip(new, values):
+                numbers[position, _MEAN] += one @ law.probabilities
+                numbers[position, _PEAK] += one.max()
+            for law in gone:
+                one = law.values(*unit)
+                numbers[position, _MEAN] -= one @ law.probabilities
+                numbers[position, _PEAK] -= one.max()
             row = self._row[slot, position]
-            if row >= 0:
-                self._tails[row], self._excesses[row], self._phases[row] = \
-                    sum_law.tables_plus(
-                        self._tails[row], self._excesses[row],
-                        self._phases[row], numbers[position, _STEP], values,
+            if row >= 0 and gone:
+                self._free_rows.append(row)
+                self._row[slot, position] = _NO_ROW
+            elif row >= 0:
+                tables = (self._tails[row], self._excesses[row],
+                          self._phases[row])
+                for law, one in zip(new, values):
+                    tables = sum_law.tables_plus(
+                        *tables, numbers[position, _STEP], one,
                         law.by_regime)
-        self._rules[slot, _RESIDENTS] += 1
+                self._tails[row], self._excesses[row], self._phases[row] = \
+                    tables
+        self._rules[slot, _RESIDENTS] = len(residents)
+        entry.not_whole = not_whole
         return True
 
     def _unit_number(self, weights, packet_bytes):
@@ -406,7 +432,8 @@ class Assessment:
 class _Host:
     """One host of the table."""
 
-    __slots__ = ('host', 'slot', 'policy', 'residents', 'limits')
+    __slots__ = ('host', 'slot', 'policy', 'residents', 'limits',
+                 'not_whole')
 
     def __init__(self, host, slot):
         self.host = host
@@ -414,18 +441,20 @@ class _Host:
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
         self.limits = 0          # how many limits it has
+        self.not_whole = 0       # residents with rates that are not whole
 
 
 class _Sources:
     """The laws of many instances in one array."""
 
     def __init__(self, laws):
-        packed = [law.packed for law in laws]
-        rows = np.frombuffer(b''.join(packed), '<f8').reshape(
+        laws = list(laws)
+        rows = np.frombuffer(b''.join(laws), '<f8').reshape(
             -1, model.LAW_COLUMNS)
         self._by_regime, self._rates = rows[:, :-3].T, rows[:, -3:]
-        sizes = np.fromiter(map(len, packed), np.int64, len(packed))
+        sizes = np.fromiter(map(len, laws), np.int64, len(laws))
         sizes //= 8 * model.LAW_COLUMNS
+        self._sizes = sizes
         self._starts = np.cumsum(sizes) - sizes
         self._laws = laws
 
@@ -435,6 +464,14 @@ class _Sources:
             return self._rates @ np.array(weights)
         return np.concatenate([law.values(weights, packet_bytes)
                                for law in self._laws])
+
+    def not_whole(self):
+        """Return how many have rates that are not whole numbers."""
+        if not self._starts.size:
+            return 0
+        fractional = (self._rates != np.rint(self._rates)).any(axis=1)
+        return int(np.count_nonzero(
+            np.logical_or.reduceat(fractional, self._starts)))
 
     def mean_and_peak(self, unit):
         """Return the sum of the means and that of the peaks."""
@@ -455,8 +492,7 @@ class _Sources:
         if self._starts.size:
             values = self._values(unit)
             above = values - np.repeat(
-                np.minimum.reduceat(values, self._starts),
-                np.diff(self._starts, append=values.size))
+                np.minimum.reduceat(values, self._starts), self._sizes)
             if above.any():
                 common = _common(above)
                 if common * cells >= capacity:
@@ -474,6 +510,11 @@ class _Sources:
         laws = sum_law.GridLaw.of_sources(
             capacity, step, self._values(unit), masses, self._starts)
         return laws * (_REGIMES // len(laws))
+
+
+def _not_whole(law):
+    rates = law.rates
+    return bool((rates != np.rint(rates)).any())
 
 
 def _common(rates, common=0):
@@ -512,18 +553,3 @@ def _unit_text(weights):
     return {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
             (0.0, 1.0, 0.0): 'kbit/s of ingress',
             (0.0, 0.0, 1.0): 'kilo-packets/s'}.get(tuple(weights), 'units')
-
-
-def _same(known, residents):
-    if len(known) != len(residents):
-        return False
-    return all(known.get(uuid) == law for uuid, law in residents.items())
-
-
-def _only_addition(known, residents):
-    """Return the law of the one resident that is new, if that is all."""
-    new = [uuid for uuid in residents if uuid not in known]
-    if len(new) == 1 and all(residents.get(uuid) == law
-                             for uuid, law in known.items()):
-        return residents[new[0]]
-    return None

@@ -30,8 +30,8 @@ class Snapshot:
 
     def __init__(self, generation=None, laws=None, host_profiles=None):
         self.generation = generation
-        # As bytes, which the garbage collector need not look at: there may
-        # be a million.
+        # Laws are bytes, which the garbage collector need not look at: there
+        # may be a million.
         self._laws = {} if laws is None else laws
         self._host_profiles = {} if host_profiles is None else host_profiles
 
@@ -40,8 +40,11 @@ class Snapshot:
 
     def law(self, instance_uuid):
         """Return the RateLaw of an instance, or None without a model."""
-        packed = self._laws.get(instance_uuid)
-        return None if packed is None else model.RateLaw(packed)
+        return self._laws.get(instance_uuid)
+
+    def laws(self, instance_uuids):
+        """Return a list of :meth:`law` of some instances."""
+        return list(map(self._laws.get, instance_uuids))
 
     def host_profile(self, host):
         """Return the store's HostProfile of a host, or None."""
@@ -53,6 +56,7 @@ class Snapshot:
             laws, hosts = {}, {}
         else:
             laws, hosts = dict(self._laws), dict(self._host_profiles)
+        law = model.RateLaw
         for uuid in changes.removed:
             laws.pop(uuid, None)
         for host in changes.removed_hosts:
@@ -63,7 +67,7 @@ class Snapshot:
             packed = changes.law_rows[starts[0]:starts[-1]].tobytes()
             ends = ((starts - starts[0]) * _ROW_BYTES).tolist()
             for uuid, start, end in zip(uuids, ends, ends[1:]):
-                laws[uuid] = packed[start:end]
+                laws[uuid] = law(packed[start:end])
         hosts.update((entry.host, entry) for entry in changes.host_profiles)
         return Snapshot(changes.generation, laws, hosts)
 

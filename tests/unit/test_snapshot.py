@@ -42,7 +42,7 @@ def _changes(number, given=(), removed=(), hosts=(), removed_hosts=(),
     given = dict(given)
     laws = [_law(one) for one in given.values()]
     sizes = [law.probabilities.size for law in laws]
-    rows = np.frombuffer(b''.join(law.packed for law in laws))
+    rows = np.frombuffer(b''.join(laws))
     return store.Changes(
         _generation(number, **generation), complete, list(given),
         np.cumsum([0] + sizes),

@@ -9,6 +9,8 @@ no traffic; callers serialise access.
 
 import collections
 import dataclasses
+import itertools
+import operator
 
 from vswitch_aware_scheduler.traffic import model
 
@@ -222,8 +224,16 @@ class Residency:
 
     def residents(self, host):
         """Return the uuids of the instances that count on a host."""
-        residents = [uuid for uuid in self._listed.get(host, ())
-                     if self.host_of(uuid) == host]
+        listed = self._listed.get(host, ())
+        # Nearly always: listed here and nowhere else, and nothing claimed.
+        if all(map(operator.eq, map(self._hosts_of.get, listed),
+                   itertools.repeat(host))) and (
+                self._claims.keys().isdisjoint(listed)
+                and self._gone.keys().isdisjoint(listed)):
+            residents = list(listed)
+        else:
+            residents = [uuid for uuid in listed
+                         if self.host_of(uuid) == host]
         claimed = self._claimed_on.get(host)
         if claimed:
             present = set(residents)

@@ -428,17 +428,14 @@ class SchedulerState:
                 [(aggregate.name, aggregate.metadata)
                  for aggregate in view.aggregates], stored)
             view.stored = stored
-        table.describe(host, view.policy, {
-            uuid: self._law(snapshot, uuid, host)
-            for uuid in self._residency.residents(host)})
-
-    def _law(self, snapshot, instance_uuid, host):
-        law = snapshot.law(instance_uuid)
-        if law is None:
-            law = self._residency.assumed_law(instance_uuid, host)
-        if law is None:
-            law = self._unknown_law(snapshot) or _NOTHING
-        return law
+        uuids = self._residency.residents(host)
+        laws = snapshot.laws(uuids)
+        if None in laws:
+            unknown = self._unknown_law(snapshot) or _NOTHING
+            laws = [law if law is not None else
+                    self._residency.assumed_law(uuid, host) or unknown
+                    for uuid, law in zip(uuids, laws)]
+        table.describe(host, view.policy, dict(zip(uuids, laws)))
 
     def _unknown_law(self, snapshot):
         # Before any snapshot was read nothing is known of most instances:

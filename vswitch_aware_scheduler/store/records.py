@@ -18,7 +18,7 @@ from vswitch_aware_scheduler.traffic import series
 __all__ = ['Changes', 'Generation', 'HostProfile', 'ModelSummary',
            'StoredModel', 'pack_law', 'unpack_laws']
 
-#: First byte of a packed law; then the rows of RateLaw.packed.
+#: First byte of a packed law; then the rows of a RateLaw.
 _LAW_FORMAT = 2
 _LAW_ROW_BYTES = 8 * traffic_model.LAW_COLUMNS
 
@@ -167,7 +167,7 @@ class Changes:
     :ivar instance_uuids: list of n strings, in no order
     :ivar starts: (n + 1,) int64
     :ivar law_rows: (m, LAW_COLUMNS) float64, a row for each visited state, as
-        in :attr:`.RateLaw.packed`
+        in :class:`.RateLaw`
     :ivar removed: list of instance uuids that have no model any more
     :ivar host_profiles: list of :class:`HostProfile`
     :ivar removed_hosts: list of hosts that have no profile any more
@@ -192,7 +192,7 @@ def _check_text(value, limit, kind, owner, what,
 
 def pack_law(model):
     """Return the long-run law of a model as bytes: its visited states."""
-    return bytes([_LAW_FORMAT]) + model.law.packed
+    return bytes([_LAW_FORMAT]) + model.law
 
 
 def unpack_laws(names, laws):

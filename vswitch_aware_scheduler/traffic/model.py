@@ -65,19 +65,15 @@ def _invalid(what, seen, wanted):
         f'traffic model: {what} is {seen}, wanted {wanted}')
 
 
-class RateLaw:
+class RateLaw(bytes):
     """The long-run law of the rates of an instance: all that admission needs.
 
-    Kept packed, for a scheduler holds very many; immutable. Not validated: it
+    It is its own packed form, n little-endian rows of :data:`LAW_COLUMNS`
+    float64, for a scheduler holds and compares very many. Not validated: it
     is made by a TrafficModel or read back from one's record.
-
-    :ivar packed: bytes, n little-endian rows of :data:`LAW_COLUMNS` float64
     """
 
-    __slots__ = ('packed',)
-
-    def __init__(self, packed):
-        self.packed = packed
+    __slots__ = ()
 
     @classmethod
     def from_arrays(cls, probabilities, rates):
@@ -96,7 +92,7 @@ class RateLaw:
 
     @property
     def _rows(self):
-        return np.frombuffer(self.packed, '<f8').reshape(-1, LAW_COLUMNS)
+        return np.frombuffer(self, '<f8').reshape(-1, LAW_COLUMNS)
 
     @property
     def by_regime(self):
@@ -131,14 +127,6 @@ class RateLaw:
     def peak(self):
         """(3,) largest rate of any state, by column."""
         return self.rates.max(axis=0)
-
-    def __eq__(self, other):
-        if not isinstance(other, RateLaw):
-            return NotImplemented
-        return self.packed == other.packed
-
-    def __hash__(self):
-        return hash(self.packed)
 
     def values(self, weights, packet_bytes=None):
         """Return (n,) of one linear function of the rates, state by state.
