@@ -20,8 +20,8 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import regime
 
 __all__ = ['BINS_PER_DECADE', 'LEVEL_QUANTILES', 'MIN_SAMPLES', 'SampleTrail',
-           'TransitionCounts', 'count_transitions', 'fit_model', 'fit_on_off',
-           'law_by_regime', 'rate_bin']
+           'TransitionCounts', 'count_all', 'count_transitions', 'fit_model',
+           'fit_models', 'fit_on_off', 'law_by_regime', 'rate_bin']
 
 #: Bin 0 holds rates below 1 kbit/s; each further bin is 26 % wide.
 BINS_PER_DECADE = 10
@@ -34,6 +34,13 @@ MIN_SAMPLES = 24
 
 #: So many samples of the law of all time stand beside those of a regime.
 REGIME_PRIOR_SAMPLES = 10.0
+
+#: So many samples are counted at once; there are fewer bins than this.
+_COUNT_TOGETHER = 100_000
+_BINS = 1 << 16
+
+#: So many models are fitted at once.
+_FIT_TOGETHER = 1000
 
 _HEADER = struct.Struct('<BHIdddhh')
 _FORMAT = 2
@@ -133,18 +140,17 @@ class TransitionCounts:
             raise exceptions.InvalidSeries(
                 f'transition counts: samples start at {later.first_time}, '
                 f'wanted later than {self.last_time}, the last one counted')
-        bins = np.union1d(self.bins, later.bins)
-        m = bins.size
-        samples, totals = np.zeros(m), np.zeros((m, 3))
-        peaks, moves = np.zeros((m, 2)), np.zeros((m, m))
-        in_regime = np.zeros((len(model.REGIMES), m))
-        for part in (self, later):
-            at = np.searchsorted(bins, part.bins)
-            samples[at] += part.samples
-            totals[at] += part.totals
-            peaks[at] = np.maximum(peaks[at], part.peaks)
-            moves[np.ix_(at, at)] += part.moves
-            in_regime[:, at] += part.in_regime
+        bins = self.bins
+        at = np.searchsorted(bins, later.bins)
+        if at[-1] == bins.size or (bins[at] != later.bins).any():
+            bins = np.union1d(bins, later.bins)
+            at = np.searchsorted(bins, later.bins)
+        samples, totals, peaks, moves, in_regime = self._spread(bins)
+        samples[at] += later.samples
+        totals[at] += later.totals
+        peaks[at] = np.maximum(peaks[at], later.peaks)
+        moves[at[:, None], at] += later.moves
+        in_regime[:, at] += later.in_regime
         if later.first_time - self.last_time <= 1.5 * self.period_seconds:
             moves[np.searchsorted(bins, self.last_bin),
                   np.searchsorted(bins, later.first_bin)] += 1
@@ -152,6 +158,20 @@ class TransitionCounts:
             self.period_seconds, self.first_time, later.last_time,
             self.first_bin, later.last_bin, bins, samples, totals, peaks,
             moves, in_regime)
+
+    def _spread(self, bins):
+        """Return copies of the arrays, with a place for each of more bins."""
+        arrays = (self.samples, self.totals, self.peaks, self.moves,
+                  self.in_regime)
+        if bins is self.bins:
+            return [array.copy() for array in arrays]
+        m, at = bins.size, np.searchsorted(bins, self.bins)
+        samples, totals, peaks, moves, in_regime = (
+            np.zeros(shape) for shape in (
+                m, (m, 3), (m, 2), (m, m), (len(model.REGIMES), m)))
+        samples[at], totals[at], peaks[at] = arrays[:3]
+        moves[at[:, None], at], in_regime[:, at] = arrays[3:]
+        return samples, totals, peaks, moves, in_regime
 
     def to_bytes(self):
         """Return the counts packed, little-endian, with a format version."""
@@ -242,32 +262,82 @@ def count_transitions(series, regimes=None):
     :returns: TransitionCounts
     :raises NotEnoughSamples: when the series is empty
     """
-    if not len(series):
-        raise exceptions.NotEnoughSamples(
-            f'instance {series.instance_uuid}: no usable sample '
-            f'({series.refused.total} refused), wanted at least one')
-    bandwidth = series.rates[:, 0] + series.rates[:, 1]
+    [counts] = count_all([series], regimes)
+    if isinstance(counts, exceptions.NotEnoughSamples):
+        raise counts
+    return counts
+
+
+def count_all(series, regimes=None):
+    """Reduce many series to counts, as :func:`count_transitions` does.
+
+    :param series: list of RateSeries
+    :returns: list in the same order, TransitionCounts for each, or in its
+        place the NotEnoughSamples that tells why there are none
+    """
+    found = [None if len(one) else exceptions.NotEnoughSamples(
+        f'instance {one.instance_uuid}: no usable sample '
+        f'({one.refused.total} refused), wanted at least one')
+        for one in series]
+    some, samples = [], 0
+    for i, one in enumerate(series):
+        if len(one):
+            some.append(i)
+            samples += len(one)
+        if some and (samples >= _COUNT_TOGETHER or i == len(series) - 1):
+            for j, counts in zip(some, _count(
+                    [series[j] for j in some], regimes)):
+                found[j] = counts
+            some, samples = [], 0
+    return found
+
+
+def _count(series, regimes):
+    sizes = np.array([len(one) for one in series])
+    owner = np.repeat(np.arange(sizes.size), sizes)
+    times = np.concatenate([one.times for one in series])
+    rates = np.concatenate([one.rates for one in series])
+    bandwidth = rates[:, 0] + rates[:, 1]
     sample_bin = rate_bin(bandwidth)
-    bins, at = np.unique(sample_bin, return_inverse=True)
-    m = bins.size
-    peaks = np.zeros((m, 2))
-    np.maximum.at(peaks[:, 0], at, bandwidth)
-    np.maximum.at(peaks[:, 1], at, series.rates[:, 2])
-    follows = series.follows[1:]
-    steps = at[:-1][follows] * m + at[1:][follows]
-    counts = TransitionCounts(
-        period_seconds=float(series.period_seconds),
-        first_time=float(series.times[0]), last_time=float(series.times[-1]),
-        first_bin=int(sample_bin[0]), last_bin=int(sample_bin[-1]),
-        bins=bins, samples=np.bincount(at, minlength=m).astype(float),
-        totals=np.stack([np.bincount(at, weights=column, minlength=m)
-                         for column in series.rates.T], axis=1),
-        peaks=peaks,
-        moves=np.bincount(steps, minlength=m * m).reshape(m, m).astype(float),
-        in_regime=np.zeros((len(model.REGIMES), m)))
-    if regimes is None:
-        return counts
-    return counts.with_regimes(SampleTrail.of(series), regimes)
+    key, at, samples = np.unique(owner * _BINS + sample_bin,
+                                 return_inverse=True, return_counts=True)
+    bins = key % _BINS
+    first = np.searchsorted(key, np.arange(sizes.size) * _BINS)
+    m = np.diff(first, append=key.size)
+    order = np.argsort(at, kind='stable')
+    start = np.cumsum(samples) - samples
+    peaks = np.stack([np.maximum.reduceat(column[order], start)
+                      for column in (bandwidth, rates[:, 2])], axis=1)
+    totals = np.stack([np.bincount(at, weights=column, minlength=key.size)
+                       for column in rates.T], axis=1)
+    in_regime = np.zeros((len(model.REGIMES), key.size))
+    if regimes is not None:
+        found = regimes.of_slots(regime.slots_of(times))
+        for number, row in enumerate(in_regime):
+            row += np.bincount(at[found == number], minlength=key.size)
+    periods = np.array([one.period_seconds for one in series], dtype=float)
+    # The sample before is of the same series, and no gap is between.
+    follows = np.flatnonzero((owner[1:] == owner[:-1]) & (
+        np.diff(times) <= 1.5 * periods[owner[1:]]))
+    of = owner[follows]
+    ends = np.cumsum(m * m)
+    moves = np.bincount(
+        (ends - m * m)[of] + (at[follows] - first[of]) * m[of]
+        + at[follows + 1] - first[of], minlength=ends[-1]).astype(float)
+    samples = samples.astype(float)
+    begin = np.cumsum(sizes) - sizes
+    last = begin + sizes - 1
+    return [
+        TransitionCounts(
+            period, times[i], times[j], first_bin, last_bin,
+            bins[k:k + n].copy(), samples[k:k + n].copy(),
+            totals[k:k + n].copy(), peaks[k:k + n].copy(),
+            moves[end - n * n:end].reshape(n, n).copy(),
+            in_regime[:, k:k + n].copy())
+        for period, i, j, first_bin, last_bin, k, n, end in zip(
+            periods.tolist(), begin.tolist(), last.tolist(),
+            sample_bin[begin].tolist(), sample_bin[last].tolist(),
+            first.tolist(), m.tolist(), ends.tolist())]
 
 
 def law_by_regime(counts):
@@ -301,24 +371,46 @@ def fit_model(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES):
         traffic at all
     Derivation: reference/model.rst, "Estimation".
     """
-    _require_history(counts, min_samples)
+    [fitted] = fit_models([counts], quantiles, min_samples)
+    if isinstance(fitted, exceptions.NotEnoughSamples):
+        raise fitted
+    return fitted
+
+
+def fit_models(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES):
+    """Fit a model to each of many counts, as :func:`fit_model` does.
+
+    :param counts: list of TransitionCounts
+    :returns: list in the same order, a TrafficModel for each, or in its place
+        the NotEnoughSamples that tells why there is none
+    """
     quantiles = np.asarray(quantiles, dtype=float)
     if quantiles.ndim != 1 or not quantiles.size or quantiles[-1] != 1 \
             or (np.diff(quantiles) <= 0).any() or quantiles[0] <= 0:
         raise exceptions.InvalidModel(
             f'level quantiles are {quantiles.tolist()}, wanted increasing '
             f'numbers above 0, the last one 1')
-    below = np.cumsum(counts.samples) - counts.samples
-    band = np.searchsorted(quantiles[:-1],
-                           below / counts.total_samples * (1 + 1e-12),
-                           side='right')
-    _, state = np.unique(band, return_inverse=True)
-    return _fit_states(counts, state, at_peak=True,
-                       by_regime=law_by_regime(counts))
+    found = [_lack_of_history(one, min_samples) for one in counts]
+    enough = [i for i, lack in enumerate(found) if lack is None]
+    for first in range(0, len(enough), _FIT_TOGETHER):
+        chosen = enough[first:first + _FIT_TOGETHER]
+        some = [counts[i] for i in chosen]
+        sizes = np.array([one.bins.size for one in some])
+        samples = np.concatenate([one.samples for one in some])
+        starts = np.cumsum(sizes) - sizes
+        totals = np.add.reduceat(samples, starts)
+        below = np.concatenate([np.cumsum(one.samples) for one in some]) \
+            - samples
+        band = np.searchsorted(
+            quantiles[:-1], below / np.repeat(totals, sizes) * (1 + 1e-12),
+            side='right')
+        for i, fitted in zip(chosen, _fit_states(some, band, at_peak=True)):
+            found[i] = fitted
+    return found
 
 
 def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
-    """Fit the on/off model of equation 1.
+    """Fit the on/off model of equation 1, which knows no regimes.
 
     On is a bandwidth of at least ``threshold`` times its 99th percentile;
     the rate while on is the mean of those samples.
@@ -331,83 +423,145 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
     if not 0 <= threshold <= 1:
         raise exceptions.InvalidModel(
             f'threshold of on is {threshold}, wanted 0..1')
-    _require_history(counts, min_samples)
+    lack = _lack_of_history(counts, min_samples)
+    if lack is not None:
+        raise lack
     share = np.cumsum(counts.samples) / counts.total_samples
     p99 = counts.peaks[np.searchsorted(share, 0.99), 0]
     # Bins are compared by their largest sample, so one state can be empty
     # only when no sample is below the threshold.
     on = (counts.peaks[:, 0] >= threshold * p99) & (counts.peaks[:, 0] > 0)
-    _, state = np.unique(on, return_inverse=True)
-    return _fit_states(counts, state, at_peak=False,
-                       silent=None if on.all() else 0)
+    # What is off carries nothing.
+    told = dataclasses.replace(
+        counts, totals=np.where(on[:, None], counts.totals, 0.0),
+        in_regime=np.zeros_like(counts.in_regime))
+    [fitted] = _fit_states([told], on.astype(np.int64), at_peak=False)
+    return fitted
 
 
-def _require_history(counts, min_samples):
+def _lack_of_history(counts, min_samples):
+    """Return the NotEnoughSamples that counts deserve, or None."""
     seen = counts.total_samples
     if seen < min_samples:
-        raise exceptions.NotEnoughSamples(
+        return exceptions.NotEnoughSamples(
             f'history of {seen:g} samples is too short, wanted at least '
             f'{min_samples}')
     if not counts.peaks[:, 0].any():
-        raise exceptions.NotEnoughSamples(
+        return exceptions.NotEnoughSamples(
             f'no traffic in {seen:g} samples: nothing to learn from, wanted '
             f'at least one sample above zero')
+    return None
 
 
-def _fit_states(counts, state, at_peak, silent=None, by_regime=None):
-    """Return the model that has the given state for each bin.
+def _fit_states(counts, band, at_peak):
+    """Return the models that have a state for each band of bins.
 
-    :param state: (m,) state of each bin, 0..n-1, every one used
-    :param at_peak: a state carries the largest rate of its bins, else the mean
-    :param silent: a state that carries nothing, or None
-    :param by_regime: (2, m) law of the bins in each regime, or None
+    Everything is done for all models at once: arrays of all bins of all
+    counts, one after the other, then of all states, then padded to the most
+    states of any.
+
+    :param counts: list of V TransitionCounts
+    :param band: (bins of all,) int64, not decreasing within one of them
+    :param at_peak: a state carries the largest rate of its bins, else the
+        mean
     """
-    n = int(state.max()) + 1
-    members = np.zeros((n, state.size))
-    members[state, np.arange(state.size)] = 1.0
-    samples = members @ counts.samples
-    rates = (members @ counts.totals) / samples[:, None]
+    sizes = np.array([one.bins.size for one in counts])
+    first_bin = np.cumsum(sizes) - sizes
+    begins = np.diff(band, prepend=-1) != 0
+    begins[first_bin] = True
+    at = np.flatnonzero(begins)              # first bin of each state
+    state_of_bin = np.cumsum(begins) - 1
+    first_state = state_of_bin[first_bin]
+    n = np.diff(first_state, append=at.size)
+    owner = np.repeat(np.arange(n.size), n)  # of each state
+
+    def gathered(name):
+        return np.add.reduceat(np.concatenate(
+            [getattr(one, name) for one in counts]), at)
+
+    samples = gathered('samples')
+    rates = gathered('totals') / samples[:, None]
     if at_peak:
-        bandwidth, packets = np.where(
-            members[:, :, None] > 0, counts.peaks, 0.0).max(axis=1).T
+        bandwidth, packets = np.maximum.reduceat(np.concatenate(
+            [one.peaks for one in counts]), at).T
         mean = rates[:, 0] + rates[:, 1]
-        raised = np.divide(bandwidth, mean, out=np.ones(n), where=mean > 0)
+        raised = np.divide(bandwidth, mean, out=np.ones(at.size),
+                           where=mean > 0)
         rates[:, :2] *= raised[:, None]
         rates[:, 2] = packets
-    if silent is not None:
-        rates[silent] = 0.0
-    regime_law = None if by_regime is None else by_regime @ members.T
-    law = (samples / samples.sum() if regime_law is None
-           else model.REGIME_SHARES @ regime_law)
-    steps = members @ counts.moves @ members.T
-    observed_seconds = max(steps.sum(), 1.0) * counts.period_seconds
-    if n == 1:
-        return model.TrafficModel(rates, [[0.0]], [observed_seconds],
-                                  regime_law)
-    np.fill_diagonal(steps, 0.0)
-    exits = steps.sum()
-    jump = _jump_probabilities(steps, law)
-    visits = model.TrafficModel(rates, jump, np.ones(n)).stationary
+    of_all = samples / np.add.reduceat(samples, first_state)[owner]
+    told = np.add.reduceat(np.concatenate(
+        [one.in_regime for one in counts], axis=1), at, axis=1)
+    by_regime = told + REGIME_PRIOR_SAMPLES * of_all
+    by_regime /= np.add.reduceat(by_regime, first_state, axis=1)[:, owner]
+    knows = np.add.reduceat(told.sum(axis=0), first_state) > 0
+    law = np.where(knows[owner], model.REGIME_SHARES @ by_regime, of_all)
+    # Padded: (V, most states).
+    place = np.arange(at.size) - first_state[owner]
+    padded = np.zeros((n.size, int(n.max())))
+    padded[owner, place] = law
+    steps = _steps(counts, sizes, state_of_bin - first_state[
+        np.repeat(np.arange(n.size), sizes)], padded.shape[1])
+    period = np.array([one.period_seconds for one in counts])
+    observed = np.maximum(steps.sum(axis=(1, 2)), 1.0) * period
+    steps *= 1 - np.eye(padded.shape[1])
+    exits = np.maximum(steps.sum(axis=(1, 2)), 1.0)
+    jump = _jump_probabilities(steps, padded)
+    visits = model.visits(jump)
     # The sojourn times that give the observed law, on the scale at which the
     # chain leaves its states as often as was seen.
-    sojourn = law / visits
-    sojourn *= (observed_seconds / max(exits, 1.0)) * (law / sojourn).sum()
-    return model.TrafficModel(rates, jump, sojourn, regime_law)
+    sojourn = np.divide(padded, visits, out=np.zeros_like(padded),
+                        where=padded > 0)
+    sojourn *= (observed / exits * visits.sum(axis=1))[:, None]
+    fitted = []
+    for i, (start, count) in enumerate(zip(first_state.tolist(),
+                                           n.tolist())):
+        states = slice(start, start + count)
+        fitted.append(model.TrafficModel.of_fit(
+            rates[states], jump[i, :count, :count],
+            sojourn[i, :count] if count > 1 else observed[i:i + 1],
+            by_regime[:, states] if knows[i] else None, law[states]))
+    return fitted
+
+
+def _steps(counts, sizes, state, most):
+    """Return (V, most, most) how often which state followed which.
+
+    :param state: (bins of all,) number of its state, from 0 for each count
+    """
+    moves = np.concatenate([one.moves.ravel() for one in counts])
+    first_bin = np.cumsum(sizes) - sizes
+    ends = np.cumsum(sizes * sizes)
+    seen = np.flatnonzero(moves)
+    owner = np.searchsorted(ends, seen, side='right')
+    row, column = np.divmod(seen - (ends - sizes * sizes)[owner],
+                            sizes[owner])
+    start = first_bin[owner]
+    return np.bincount(
+        (owner * most + state[start + row]) * most + state[start + column],
+        weights=moves[seen], minlength=sizes.size * most * most,
+    ).reshape(-1, most, most).astype(float)
 
 
 def _jump_probabilities(steps, law):
-    """Return row-stochastic (n, n) of the counted steps between states.
+    """Return row-stochastic (V, n, n) of the counted steps between states.
 
     Where the steps do not connect all states (a record that ends in a state
     seen nowhere else, steps hidden by gaps), each row gets one step more,
     spread as the long-run law.
+
+    :param steps: (V, n, n), zero diagonals
+    :param law: (V, n), 0 beyond the states of a model
     """
-    n = law.size
-    reach = (steps > 0) | np.eye(n, dtype=bool)
+    n = law.shape[1]
+    there = law > 0
+    both = there[:, :, None] & there[:, None, :]
+    reach = ((steps > 0) | np.eye(n, dtype=bool)).astype(np.float32)
     for _ in range(n.bit_length()):
-        reach = (reach.astype(np.int64) @ reach.astype(np.int64)) > 0
-    if not reach.all():
-        spread = np.tile(law, (n, 1))
-        np.fill_diagonal(spread, 0.0)
-        steps = steps + spread / spread.sum(axis=1, keepdims=True)
-    return steps / steps.sum(axis=1, keepdims=True)
+        reach = np.minimum(reach @ reach, 1)
+    apart = ((reach == 0) & both).any(axis=(1, 2))
+    spread = both[apart] * law[apart][:, None, :] * (1 - np.eye(n))
+    spread /= np.maximum(spread.sum(axis=2, keepdims=True), 1e-300)
+    steps[apart] += spread
+    exits = steps.sum(axis=2, keepdims=True)
+    return steps / np.where(exits > 0, exits, 1.0)

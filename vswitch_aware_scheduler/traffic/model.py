@@ -15,7 +15,8 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 
 __all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'LAW_COLUMNS', 'REGIMES',
-           'REGIME_SHARES', 'RateLaw', 'TrafficModel', 'dimension_weights']
+           'REGIME_SHARES', 'RateLaw', 'TrafficModel', 'dimension_weights',
+           'visits']
 
 #: What a capacity can be counted in: weights of (egress_kbps, ingress_kbps,
 #: kpps). 'bandwidth' counts both directions, as a software switch does.
@@ -63,6 +64,28 @@ def dimension_weights(dimension):
 def _invalid(what, seen, wanted):
     raise exceptions.InvalidModel(
         f'traffic model: {what} is {seen}, wanted {wanted}')
+
+
+def visits(jump):
+    """Return how often the states of embedded chains are visited.
+
+    By state reduction (Grassmann, Taksar and Heyman), which subtracts nothing
+    and so keeps the relative accuracy of every entry.
+
+    :param jump: (V, n, n) of chains that reach every state from every other;
+        one of fewer states has rows and columns of zeros behind them
+    :returns: (V, n) stationary laws of these, 0 where there is no state
+    """
+    a = np.array(jump)
+    n = a.shape[1]
+    for k in range(n - 1, 0, -1):
+        exits = a[:, k, :k].sum(axis=1)
+        a[:, :k, k] /= np.where(exits > 0, exits, 1.0)[:, None]
+        a[:, :k, :k] += a[:, :k, k, None] * a[:, k, None, :k]
+    law = np.ones(a.shape[:2])
+    for k in range(1, n):
+        law[:, k] = (law[:, :k] * a[:, :k, k]).sum(axis=1)
+    return law / law.sum(axis=1, keepdims=True)
 
 
 class RateLaw(bytes):
@@ -229,6 +252,26 @@ class TrafficModel:
                      f'{self.stationary[worst]}, the stationary law')
 
     @classmethod
+    def of_fit(cls, rates, jump, sojourn_seconds, regime_law, stationary):
+        """Return the model of arrays that are known to be as they must be.
+
+        Checks and computes nothing, for estimation makes very many.
+
+        :param stationary: (n,) long-run law, which is the others' consequence
+        """
+        self = object.__new__(cls)
+        # Past the dataclass, which is frozen.
+        for name, array in (
+                ('rates', rates), ('jump', jump),
+                ('sojourn_seconds', sojourn_seconds),
+                ('regime_law', regime_law), ('stationary', stationary)):
+            if array is not None:
+                array = array.copy()
+                array.flags.writeable = False
+            self.__dict__[name] = array
+        return self
+
+    @classmethod
     def on_off(cls, egress_kbps=0.0, ingress_kbps=0.0, kpps=0.0, *,
                on_seconds, off_seconds):
         """Return the two-state model of equation 1.
@@ -251,9 +294,7 @@ class TrafficModel:
     @functools.cached_property
     def _embedded(self):
         # Stationary law of the embedded chain: which states are visited how
-        # often, by state reduction (Grassmann, Taksar and Heyman), which
-        # subtracts nothing and so keeps the relative accuracy of every
-        # entry. Transient states are taken out first: they get exactly 0.
+        # often. Transient states are taken out first: they get exactly 0.
         n = self.rates.shape[0]
         if n == 1:
             return np.ones(1)
@@ -266,17 +307,10 @@ class TrafficModel:
         if not reach[np.ix_(members, members)].all():
             _invalid('jump', 'a chain with several closed classes of states',
                      'a chain with one, so that the long-run law is unique')
-        a = self.jump[np.ix_(members, members)].copy()
-        m = members.size
-        for k in range(m - 1, 0, -1):
-            a[:k, k] /= a[k, :k].sum()
-            a[:k, :k] += np.outer(a[:k, k], a[k, :k])
-        law = np.ones(m)
-        for k in range(1, m):
-            law[k] = law[:k] @ a[:k, k]
-        visits = np.zeros(n)
-        visits[members] = law / law.sum()
-        return visits
+        law = visits(self.jump[np.ix_(members, members)][None])[0]
+        law_of_all = np.zeros(n)
+        law_of_all[members] = law
+        return law_of_all
 
     @functools.cached_property
     def stationary(self):

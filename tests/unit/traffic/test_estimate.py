@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import unittest
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
@@ -573,3 +574,69 @@ class TestRegimes(EstimateTestCase):
             _series([5, 50] * 20), self._busy([0] * 40))
         fitted = estimate.fit_model(counts)
         np.testing.assert_allclose(*fitted.regime_law)
+
+
+class TestTogether(EstimateTestCase):
+    """Many at once are what each would be by itself."""
+
+    def _all(self, generator, count=60):
+        found = []
+        for i in range(count):
+            n = int(generator.choice([0, 5, 30, 60, 300]))
+            times = PERIOD * np.cumsum(generator.choice([1, 1, 1, 4], n))
+            found.append(series.RateSeries(
+                f'vm-{i}', PERIOD, times,
+                generator.lognormal(3, 2, (n, 3)).round(
+                    int(generator.integers(-2, 3))) * (i % 7 != 3)))
+        return found
+
+    def test_counts_are(self):
+        for together in (1, 500, 10 ** 6):
+            generator = np.random.default_rng(5)
+            many = self._all(generator)
+            regimes = regime.Regimes(3, generator.integers(
+                -1, 2, 500).astype(np.int8))
+            with mock.patch.object(estimate, '_COUNT_TOGETHER', together):
+                counted = estimate.count_all(many, regimes)
+            for one, counts in zip(many, counted):
+                if not len(one):
+                    self.assertIsInstance(counts,
+                                          exceptions.NotEnoughSamples)
+                    self.assertIn(one.instance_uuid, str(counts))
+                    continue
+                self.assertEqual(
+                    estimate.count_transitions(one, regimes).to_bytes(),
+                    counts.to_bytes())
+
+    def test_models_are(self):
+        generator = np.random.default_rng(6)
+        many = self._all(generator)
+        regimes = regime.Regimes(3, generator.integers(
+            -1, 2, 300).astype(np.int8))
+        counts = [one for one in estimate.count_all(many, regimes)
+                  if hasattr(one, 'bins')]
+        for together in (1, 7, 1000):
+            with mock.patch.object(estimate, '_FIT_TOGETHER', together):
+                fitted = estimate.fit_models(counts)
+            states = set()
+            for one, found in zip(counts, fitted):
+                try:
+                    wanted = estimate.fit_model(one)
+                except exceptions.NotEnoughSamples as error:
+                    self.assertEqual(str(error), str(found))
+                    continue
+                states.add(len(found.rates))
+                np.testing.assert_array_equal(wanted.rates, found.rates)
+                np.testing.assert_allclose(wanted.jump, found.jump,
+                                           rtol=1e-12)
+                np.testing.assert_allclose(
+                    wanted.sojourn_seconds, found.sojourn_seconds, rtol=1e-12)
+                # And what was not checked on the way is as it must be.
+                checked = model.TrafficModel.from_dict(found.to_dict())
+                np.testing.assert_allclose(
+                    checked.stationary, found.stationary, rtol=1e-9)
+            self.assertGreater(len(states), 2)
+
+    def test_none_is_none(self):
+        self.assertEqual([], estimate.count_all([]))
+        self.assertEqual([], estimate.fit_models([]))

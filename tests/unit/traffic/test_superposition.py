@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import numpy as np
 
 from tests.unit.traffic import exact
+from tests.unit.traffic import fluid
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import superposition
@@ -774,3 +775,32 @@ class TestRegimes(OverlayTestCase):
             self.assertAlmostEqual(
                 getattr(Overlay(plain, 60, 'egress'), figure)(),
                 getattr(Overlay(told, 60, 'egress'), figure)(), 10)
+
+
+class TestAgainstTheFluidQueue(OverlayTestCase):
+    """Anick, Mitra and Sondhi's queue, whose limit is no buffer at all."""
+
+    CASES = ((5, 30.0, 300.0, 1.5), (10, 4.0, 6.0, 6.5),
+             (20, 10.0, 90.0, 5.25), (40, 1.0, 3.0, 15.5))
+
+    def _ours(self, count, on, off, capacity):
+        return Overlay([model.TrafficModel.on_off(
+            1.0, on_seconds=on, off_seconds=off)] * count, capacity)
+
+    def test_the_loss_without_a_buffer_is_the_limit(self):
+        for case in self.CASES:
+            with self.subTest(case=case):
+                wanted = self._ours(*case).loss_fraction()
+                away = [fluid.loss_fraction(*case, buffer) / wanted - 1
+                        for buffer in (1e-4, 1e-5, 1e-6)]
+                # Linear in the buffer, so ten times nearer with a tenth.
+                for more, less in zip(away, away[1:]):
+                    self.assertAlmostEqual(10, more / less, delta=.2)
+                self.assertLess(abs(away[-1]), 1e-4)
+
+    def test_a_buffer_loses_less_and_the_larger_the_less(self):
+        for case in self.CASES:
+            losses = [self._ours(*case).loss_fraction()] + [
+                fluid.loss_fraction(*case, buffer)
+                for buffer in (.01, .1, 1.0, 5.0)]
+            self.assertEqual(sorted(losses, reverse=True), losses)
