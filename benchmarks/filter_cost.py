@@ -93,6 +93,14 @@ def change(states, share, generator):
         instances[uuidutils.generate_uuid()] = instances.pop(gone)
 
 
+def add(states, share, generator):
+    """Put one instance more on a share of the hosts."""
+    for i in generator.choice(len(states), max(1, int(share * len(states))),
+                              replace=False):
+        instances = states[i].instances
+        instances[uuidutils.generate_uuid()] = next(iter(instances.values()))
+
+
 def timed(function):
     """Return milliseconds of one call."""
     start = time.perf_counter()
@@ -113,7 +121,8 @@ def measure(hosts, instances, rounds, seed):
         number = num_instances_filter.NumInstancesFilter()
         first = timed(lambda: list(ours.filter_all(states, spec)))
         found = {name: [] for name in (
-            'filter_ms', 'filter_changed_ms', 'weigher_ms', 'both_ms',
+            'filter_ms', 'filter_added_ms', 'filter_changed_ms',
+            'weigher_ms', 'both_ms',
             'compute_capabilities_ms', 'num_instances_ms')}
         passed = list(ours.filter_all(states, spec))
         for _ in range(rounds):
@@ -127,6 +136,9 @@ def measure(hosts, instances, rounds, seed):
                 lambda: list(capabilities.filter_all(states, spec))))
             found['num_instances_ms'].append(timed(
                 lambda: list(number.filter_all(states, spec))))
+            add(states, .05, generator)
+            found['filter_added_ms'].append(timed(
+                lambda: list(ours.filter_all(states, spec))))
             change(states, .05, generator)
             found['filter_changed_ms'].append(timed(
                 lambda: list(ours.filter_all(states, spec))))

@@ -128,10 +128,36 @@ class LoadTable:
         elif entry.policy is policy and entry.residents == residents:
             return entry.slot
         self.version += 1
-        if entry.policy is not policy or not self._change(entry, residents):
+        known = entry.residents
+        if entry.policy is not policy or not self._change(
+                entry, [law for _, law in residents.items() - known.items()],
+                [law for _, law in known.items() - residents.items()]):
             self._fill(entry, policy, residents)
         entry.residents = dict(residents)
         return entry.slot
+
+    def change(self, host, came, went):
+        """Set who has come to a host and who has gone since it was described.
+
+        :param came: mapping of instance uuid to RateLaw
+        :param went: instance uuids
+        :returns: whether that could be done; if not, :meth:`describe` it
+        """
+        entry = self._hosts.get(host)
+        if entry is None:
+            return False
+        residents = entry.residents
+        if not residents.keys().isdisjoint(came) or not all(
+                uuid in residents for uuid in went):
+            return False
+        if not self._change(entry, list(came.values()),
+                            [residents[uuid] for uuid in went]):
+            return False
+        self.version += 1
+        for uuid in went:
+            del residents[uuid]
+        residents.update(came)
+        return True
 
     def _fill(self, entry, policy, residents):
         slot = entry.slot
@@ -161,15 +187,17 @@ class LoadTable:
                 capacity, *sources.step(unit_key, capacity, self._cells),
                 *sources.mean_and_peak(unit_key), vm_peak)
 
-    def _change(self, entry, residents):
+    def _change(self, entry, new, gone):
         """Follow who came and went, where the grids can stay as they are.
 
+        :param new: list of RateLaw
+        :param gone: list of RateLaw
         :returns: whether they could
         """
-        slot, known = entry.slot, entry.residents
-        gone = [law for _, law in known.items() - residents.items()]
-        new = [law for _, law in residents.items() - known.items()]
-        if len(gone) + len(new) > _FEW or not residents or not known:
+        slot = entry.slot
+        residents = len(entry.residents) + len(new) - len(gone)
+        if len(gone) + len(new) > _FEW or not residents \
+                or len(gone) == len(entry.residents):
             return False
         not_whole = entry.not_whole + sum(map(_not_whole, new)) - sum(
             map(_not_whole, gone))
@@ -207,7 +235,7 @@ class LoadTable:
                         law.by_regime)
                 self._tails[row], self._excesses[row], self._phases[row] = \
                     tables
-        self._rules[slot, _RESIDENTS] = len(residents)
+        self._rules[slot, _RESIDENTS] = residents
         entry.not_whole = not_whole
         return True
 

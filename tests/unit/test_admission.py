@@ -811,3 +811,63 @@ class TestRegimes(AdmissionTestCase):
                   + F(1, 10) * exact.binomial_tail(10, F(17, 20), 6))
         self.assertAlmostEqual(1.0, seen.overload_probability[0]
                                / float(wanted), 9)
+
+
+class TestChange(AdmissionTestCase):
+    """Who comes and goes leads where describing the host anew leads."""
+
+    def assertAnew(self, policy, residents, candidate):
+        slot = self.table.slot('host')
+        seen = self.table.assess([slot], candidate.law)
+        wanted = self.one(policy, residents, candidate,
+                          table=admission.LoadTable())
+        for name in ('overload_probability', 'loss_fraction', 'utilisation'):
+            np.testing.assert_allclose(
+                getattr(seen, name), getattr(wanted, name), rtol=1e-9,
+                atol=1e-13)
+        self.assertEqual(wanted.reason.tolist(), seen.reason.tolist())
+
+    def test_a_random_walk_of_learned_laws(self):
+        rng = np.random.default_rng(95)
+        pool = _random_models(rng, 60)
+        policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0,
+                         packet_rate_kpps=120.0)
+        residents = _named(one.law for one in pool[:20])
+        self.table.describe('host', policy, residents)
+        followed = 0
+        for step in range(60):
+            came = {f'new-{step}': pool[int(rng.integers(60))].law} \
+                if rng.random() < .6 else {}
+            went = [str(rng.choice(sorted(residents)))] \
+                if rng.random() < .5 else []
+            version = self.table.version
+            if self.table.change('host', came, went):
+                followed += bool(came or went)
+                self.assertGreater(self.table.version, version)
+            else:
+                self.table.describe('host', policy, {
+                    **{uuid: law for uuid, law in residents.items()
+                       if uuid not in went}, **came})
+            residents = {uuid: law for uuid, law in residents.items()
+                         if uuid not in went} | came
+            self.assertAnew(policy, residents, pool[step])
+        self.assertGreater(followed, 30)
+
+    def test_a_lattice_that_comes_back_is_found(self):
+        # Nine in round numbers and one that is not: exact once it has gone.
+        policy = _policy(saturation_kbps=6000.0)
+        residents = _named([_on_off(1000).law] * 9)
+        odd = {'odd': _on_off(333.3).law}
+        self.table.describe('host', policy, {**residents, **odd})
+        self.assertFalse(self.table.change('host', {}, ['odd']))
+        self.table.describe('host', policy, residents)
+        self.assertAnew(policy, residents, _on_off(1000))
+
+    def test_what_does_not_fit_what_is_known_is_not_followed(self):
+        law = _on_off(127.7).law
+        self.assertFalse(self.table.change('host', {'a': law}, []))
+        self.table.describe('host', _policy(), {'a': law, 'b': law})
+        for came, went in (({'a': law}, []), ({}, ['c']),
+                           ({}, ['a', 'b']), ({'c': law}, ['d'])):
+            self.assertFalse(self.table.change('host', came, went))
+        self.assertAnew(_policy(), {'a': law, 'b': law}, _on_off(900))

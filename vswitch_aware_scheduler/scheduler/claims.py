@@ -54,6 +54,7 @@ class Residency:
         self._claims = {}        # uuid -> Claim, oldest first
         self._claimed_on = collections.defaultdict(dict)  # host -> {uuid: 1}
         self._changed = set()    # hosts whose residents may have changed
+        self._steps = {}         # host -> [(who came, who went)] since then
         #: Counts the doubts that turned out to be right.
         self.version = 0
         self._gone = {}          # uuid -> until when what lists it is wrong
@@ -70,21 +71,36 @@ class Residency:
         known = self._listed.get(host)
         if known == listed:
             return
-        before = set(known or ())
-        after = set(listed)
         self._listed[host] = listed
-        self._changed.add(host)
-        for uuid in before - after:
+        if known is not None and listed[:len(known)] == known:
+            came, went = listed[len(known):], ()
+        else:
+            before, after = set(known or ()), set(listed)
+            came, went = after - before, before - after
+        if known is None or not self._simple(host, came, went):
+            self._changed.add(host)
+        else:
+            self._steps.setdefault(host, []).append((came, went))
+        for uuid in went:
             self._leave(uuid, host)
             claim = self._claims.get(uuid)
             if claim is not None and claim.relisted and claim.host == host:
                 claim.expires = min(claim.expires, now + RELIST_SECONDS)
-        for uuid in after - before:
+        for uuid in came:
             self._arrive(uuid, host)
             claim = self._claims.get(uuid)
             if claim is not None and claim.host == host:
                 # The host reports it: the listing takes over.
                 self._drop(claim)
+
+    def _simple(self, host, came, went):
+        """Return whether these are of this host alone, and not claimed."""
+        return (self._claims.keys().isdisjoint(came)
+                and self._gone.keys().isdisjoint(came)
+                and self._hosts_of.keys().isdisjoint(came)
+                and all(self._hosts_of.get(uuid) == host
+                        and uuid not in self._claims
+                        and uuid not in self._gone for uuid in went))
 
     def listed(self, host):
         """Return what was last observed for a host, or None."""
@@ -220,7 +236,20 @@ class Residency:
     def take_changed(self):
         """Return the hosts whose residents may have changed since asked."""
         changed, self._changed = self._changed, set()
+        changed.update(self._steps)
+        self._steps = {}
         return changed
+
+    def take_steps(self):
+        """Return what came and went since asked, where that is all.
+
+        :returns: {host: [(uuids that came, uuids that went)]}; of these hosts
+            :meth:`take_changed` does not tell any more
+        """
+        steps, self._steps = self._steps, {}
+        for host in self._changed.intersection(steps):
+            del steps[host]
+        return steps
 
     def residents(self, host):
         """Return the uuids of the instances that count on a host."""

@@ -387,6 +387,10 @@ class SchedulerState:
             for host, view, found in zip(hosts, views, groups):
                 if view.aggregates != found:
                     self._belongs_to(host, view, list(found))
+        for host, steps in self._residency.take_steps().items():
+            if host in changed or len(steps) > 1 \
+                    or not self._step(host, *steps[0]):
+                changed.add(host)
         changed |= self._residency.take_changed()
         if changed:
             for host in hosts:
@@ -420,6 +424,13 @@ class SchedulerState:
                 view.policy = None
                 self._outdated.add(host)
 
+    def _step(self, host, came, went):
+        """Follow who came to a host and went; return whether that was all."""
+        self._described.add(host)
+        return self._table.change(
+            host, dict(zip(came, self._laws(self._snapshot, host, came))),
+            went)
+
     def _describe(self, table, snapshot, host):
         view = self._hosts[host]
         stored = snapshot.host_profile(host)
@@ -429,13 +440,18 @@ class SchedulerState:
                  for aggregate in view.aggregates], stored)
             view.stored = stored
         uuids = self._residency.residents(host)
+        table.describe(host, view.policy, dict(zip(
+            uuids, self._laws(snapshot, host, uuids))))
+
+    def _laws(self, snapshot, host, uuids):
+        """Return a list of the laws that some residents of a host have."""
         laws = snapshot.laws(uuids)
         if None in laws:
             unknown = self._unknown_law(snapshot) or _NOTHING
             laws = [law if law is not None else
                     self._residency.assumed_law(uuid, host) or unknown
                     for uuid, law in zip(uuids, laws)]
-        table.describe(host, view.policy, dict(zip(uuids, laws)))
+        return laws
 
     def _unknown_law(self, snapshot):
         # Before any snapshot was read nothing is known of most instances:

@@ -70,6 +70,27 @@ class TestListings(ResidencyTestCase):
         self.assertIsNone(self.residency.listed('a'))
         self.assertIsNone(self.residency.host_of('x'))
 
+    def test_who_comes_and_goes_is_told_where_that_is_all(self):
+        residency = self.residency
+        residency.observe('a', ['1', '2'], 0)
+        self.assertEqual({}, residency.take_steps())
+        residency.take_changed()
+        residency.observe('a', ['1', '2', '3'], 0)
+        residency.observe('a', ['1', '3'], 0)
+        [(came, went), (none, two)] = residency.take_steps()['a']
+        self.assertEqual((['3'], [], [], ['2']),
+                         (list(came), list(went), list(none), list(two)))
+        self.assertEqual(set(), residency.take_changed())
+        # Those of whom there is another word are not all there is to tell.
+        residency.observe('b', ['9'], 0)
+        residency.claim('4', 'a', None, 100, 0)
+        residency.take_changed()
+        for host, listed in (('a', ['1', '3', '4']), ('b', ['9', '3']),
+                             ('a', ['1', '4'])):
+            residency.observe(host, listed, 0)
+            self.assertEqual({}, residency.take_steps())
+            self.assertIn(host, residency.take_changed())
+
     def test_changed_hosts_are_told_once(self):
         self.list(a='x', b='')
         self.assertEqual({'a', 'b'}, self.residency.take_changed())
@@ -431,7 +452,16 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
 
     @stateful.invariant()
     def hosts_that_changed_are_told(self):
+        steps = self.residency.take_steps()
         changed = self.residency.take_changed()
+        for host, came_and_went in steps.items():
+            assert host not in changed
+            followed = set(self.before.get(host, []))
+            for came, went in came_and_went:
+                assert followed.isdisjoint(came)
+                assert followed.issuperset(went)
+                followed = (followed | set(came)) - set(went)
+            self.before[host] = sorted(followed)
         for host in HOSTS:
             residents = sorted(self.residency.residents(host))
             if residents != self.before.get(host, []):
