@@ -163,6 +163,14 @@ function _vswitch_multi_remove {
     fi
 }
 
+# _vswitch_empty_section FILE SECTION: remove all options of a section that
+# we have made. Only local.conf adds to one of this package.
+function _vswitch_empty_section {
+    if [[ "$(_vswitch_noted "$1" "$2" made_section)" == "yes" ]]; then
+        sed -i -e "/^\[$2\]/,/^\[.*\]/ { /^\[/! { /./ d } }" "$1"
+    fi
+}
+
 # _vswitch_drop_section FILE SECTION: remove the header of a section that we
 # have made, and the empty line before it, unless something is left in it.
 function _vswitch_drop_section {
@@ -326,6 +334,7 @@ function cleanup_vswitch {
             weight_classes "$VSWITCH_WEIGHER"
         _vswitch_unset "$NOVA_CONF" vswitch_scheduler store_url
         _vswitch_unset "$NOVA_CONF" vswitch_scheduler default_switch_profile
+        _vswitch_empty_section "$NOVA_CONF" vswitch_scheduler
         _vswitch_drop_section "$NOVA_CONF" vswitch_scheduler
         _vswitch_drop_section "$NOVA_CONF" filter_scheduler
     fi

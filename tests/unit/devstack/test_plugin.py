@@ -413,6 +413,14 @@ class CleanTest(PhasesTestCase):
         self.assertEqual(['nova.scheduler.weights.all_weighers',
                           'late.Weigher'], found.weight_classes)
 
+    def test_clean_takes_back_what_local_conf_has_set_for_this_package(self):
+        self.run_phases('stack,post-config')
+        self.nova_conf.write_text(self.nova_conf.read_text().replace(
+            '[vswitch_scheduler]\n',
+            '[vswitch_scheduler]\noverload_probability = 0.1\n'))
+        self.run_phases('clean')
+        self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
+
     def test_clean_keeps_files_of_the_operator(self):
         self.run_phases('stack,post-config')
         own = self.our_conf.parent / 'switch_profiles.yaml'
