@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write what is installed beside this interpreter as a constraints file.
 
-Usage: pin_constraints.py FILE
+Usage: pin_constraints.py FILE [ENVIRONMENT]
+
+ENVIRONMENT is the only tox environment that installs these; all others if it
+is not given.
 """
 
 import pathlib
@@ -11,12 +14,12 @@ import subprocess
 import sys
 
 _HEADER = """\
-# Every package that any tox environment installs, with the version tested.
-# Made on Python {python} by "tox -e pin"; never edited by hand.
+# Every package that {whose} installs, with the version tested.
+# Made on Python {python} by "tox -e {command}"; never edited by hand.
 """
 
 
-def main(target):
+def main(target, environment=None):
     frozen = subprocess.run(
         [sys.executable, '-m', 'pip', 'freeze', '--all',
          '--exclude-editable', '--exclude', 'pip', '--exclude', 'wheel'],
@@ -30,10 +33,15 @@ def main(target):
         return 1
     python = '.'.join(platform.python_version_tuple()[:2])
     pathlib.Path(target).write_text(
-        _HEADER.format(python=python) + '\n'.join(pins) + '\n')
+        _HEADER.format(
+            whose=('any tox environment' if environment is None
+                   else f'tox environment {environment}'),
+            command='pin' if environment is None else f'pin-{environment}',
+            python=python)
+        + '\n'.join(pins) + '\n')
     print(f'{target}: {len(pins)} packages')
     return 0
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(*sys.argv[1:]))

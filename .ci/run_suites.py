@@ -36,6 +36,8 @@ def main(arguments):
     results.mkdir(parents=True)
 
     stestr = ['stestr', '--repo-url', str(results)]
+    # stestr cannot even list tests without one.
+    subprocess.run(stestr + ['init'], stdin=subprocess.DEVNULL, check=True)
     selectors = [word for word in filters if not word.startswith('-')]
     if selectors:
         suites = [suite for suite in suites

@@ -1,0 +1,503 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The DevStack plugin, phase by phase.
+
+Where DEVSTACK_DIR names a checkout of DevStack its own functions run the
+plugin, else the small ones of standin.sh. Only what would change the machine
+is replaced: sudo, systemctl and pip.
+"""
+
+import getpass
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+
+from nova import conf as nova_conf
+from nova.conf import scheduler as nova_scheduler_conf
+from nova.scheduler import filters as nova_filters
+from nova.scheduler import weights as nova_weights
+from oslo_config import cfg
+
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.scheduler import filters
+from vswitch_aware_scheduler.scheduler import weights
+from vswitch_aware_scheduler import store
+
+HERE = pathlib.Path(__file__).parent
+PROJECT = HERE.parents[2]
+STANDIN = HERE / 'standin.sh'
+DEVSTACK_DIR = os.environ.get('DEVSTACK_DIR')
+FUNCTIONS = (pathlib.Path(DEVSTACK_DIR) / 'functions' if DEVSTACK_DIR
+             else STANDIN)
+
+OUR_FILTER = 'vswitch_aware_scheduler.scheduler.filters.VSwitchFilter'
+OUR_WEIGHER = 'vswitch_aware_scheduler.scheduler.weights.VSwitchWeigher'
+
+# The options that matter here, as DevStack's lib/nova leaves them.
+NOVA_CONF = '''
+[DEFAULT]
+debug = True
+
+[filter_scheduler]
+track_instance_changes = False
+enabled_filters = ComputeFilter,ImagePropertiesFilter,SameHostFilter
+
+[scheduler]
+workers = 2
+'''
+# Another plugin, and an operator, were there first.
+SHARED_NOVA_CONF = '''\
+[filter_scheduler]
+# of our own
+available_filters=nova.scheduler.filters.compute_filter.ComputeFilter
+enabled_filters=ComputeFilter, IoOpsFilter
+available_filters = nova.scheduler.filters.io_ops_filter.IoOpsFilter
+weight_classes = nova.scheduler.weights.ram.RAMWeigher
+
+[vswitch_scheduler]
+overload_probability = 0.05
+default_switch_profile = ovs-flat
+[zvm]
+'''
+EMPTY_NOVA_CONF = '''\
+[DEFAULT]
+debug = True
+'''
+
+_SYSTEMCTL = '''\
+#!/bin/bash
+echo "$*" >>"$SYSTEMCTL_LOG"
+case $1 in
+    is-enabled) [[ -e $SYSTEMCTL_LOG.$2 ]] ;;
+    enable) touch "$SYSTEMCTL_LOG.$2" ;;
+    disable) rm "$SYSTEMCTL_LOG.$2" ;;
+esac
+'''
+
+
+class PhasesTestCase(unittest.TestCase):
+
+    functions = FUNCTIONS
+
+    def setUp(self):
+        root = tempfile.TemporaryDirectory()
+        self.addCleanup(root.cleanup)
+        self.root = pathlib.Path(root.name)
+        self.nova_conf = self.root / 'etc/nova/nova.conf'
+        self.nova_cpu_conf = self.root / 'etc/nova/nova-cpu.conf'
+        self.tempest_conf = self.root / 'tempest/etc/tempest.conf'
+        self.our_conf = self.root / 'etc/vswitch/vswitch.conf'
+        self.state = self.root / 'data/vswitch_aware_scheduler'
+        self.units = self.root / 'units'
+        for path in (self.nova_conf, self.tempest_conf, self.units / 'x',
+                     self.root / 'data/x'):
+            path.parent.mkdir(parents=True)
+        self.nova_conf.write_text(NOVA_CONF)
+        self._command('bin/sudo', '#!/bin/bash\n'
+                      'while [[ $1 == -* || $1 == *=* ]]; do shift; done\n'
+                      'exec "$@"\n')
+        self._command('bin/systemctl', _SYSTEMCTL)
+        self._command('venv/bin/pip', '#!/bin/bash\n'
+                      'echo "$*" >>"$PIP_LOG"\n')
+        self._command('venv/bin/vswitch-manage', textwrap.dedent(f'''\
+            #!{sys.executable}
+            import sys
+            from vswitch_aware_scheduler.cmd import manage
+            sys.exit(manage.main())
+            '''))
+        # DevStack takes a source tree out of the list of versions first.
+        self._command('requirements/.venv/bin/edit-constraints',
+                      '#!/bin/bash\n')
+        self.environment = {
+            'PATH': f'{self.root}/bin:{os.environ["PATH"]}',
+            'HOME': str(self.root), 'LANG': 'C.UTF-8',
+            'FUNCTIONS': str(self.functions), 'PLUGIN_DIR': str(PROJECT),
+            'TOP_DIR': str(self.functions.parent),
+            'STACK_USER': getpass.getuser(),
+            'DEST': str(self.root), 'DATA_DIR': str(self.root / 'data'),
+            'DEVSTACK_VENV': str(self.root / 'venv'), 'GLOBAL_VENV': 'True',
+            'PYTHON': sys.executable, 'PIP_LOG': str(self.root / 'pip.log'),
+            'PYTHONPATH': os.pathsep.join(sys.path),
+            'REQUIREMENTS_DIR': str(self.root / 'requirements'),
+            # Else DevStack asks the machine which packages it has.
+            'os_PACKAGE': 'deb',
+            'SYSTEMCTL': f'{self.root}/bin/systemctl',
+            'SYSTEMCTL_LOG': str(self.root / 'systemctl.log'),
+            'SYSTEMD_DIR': str(self.units), 'KILL_PATH': '/bin/kill',
+            'ENABLED_SERVICES': 'n-api,n-cpu,n-sch',
+            'NOVA_CONF': str(self.nova_conf),
+            'NOVA_CPU_CONF': str(self.nova_cpu_conf),
+            'TEMPEST_CONFIG': str(self.tempest_conf),
+            'VSWITCH_CONF_DIR': str(self.our_conf.parent),
+            'ENABLE_DEBUG_LOG_LEVEL': 'True', 'LOG_COLOR': 'False',
+        }
+
+    def _command(self, name, text):
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def run_phases(self, *phases, status=0, **environment):
+        """Run phases in one shell; return all that they print."""
+        done = subprocess.run(
+            ['bash', str(HERE / 'phases.sh'), *phases],
+            env={**self.environment, **environment},
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, check=False)
+        self.assertEqual(status, done.returncode, done.stdout)
+        return done.stdout
+
+    def read(self, path):
+        """Return the options of nova's scheduler and ours of a file."""
+        conf = cfg.ConfigOpts()
+        nova_scheduler_conf.register_opts(conf)
+        options.register_opts(conf)
+        conf([], default_config_files=[str(path)], default_config_dirs=[])
+        return conf
+
+    def lines(self, name):
+        path = self.root / name
+        return path.read_text().splitlines() if path.exists() else []
+
+
+class InstallTest(PhasesTestCase):
+
+    def test_the_package_is_installed_in_place_beside_nova(self):
+        self.run_phases('stack,pre-install', 'stack,install')
+        line, = self.lines('pip.log')
+        self.assertEqual('install', line.split()[0])
+        self.assertTrue(line.endswith(f'-e {PROJECT}'), line)
+
+    def test_a_node_with_computes_only_gets_nothing(self):
+        said = self.run_phases(
+            'stack,pre-install', 'stack,install', 'stack,post-config',
+            'stack,extra', 'stack,test-config', 'unstack',
+            ENABLED_SERVICES='n-cpu')
+        self.assertEqual([], self.lines('pip.log'))
+        self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
+        self.assertFalse(self.our_conf.parent.exists())
+        self.assertNotIn('vswitch-modeler', said)
+
+    def test_a_store_that_cannot_be_meant_is_refused_at_once(self):
+        said = self.run_phases('stack,pre-install', status=1,
+                               VSWITCH_STORE='mysql')
+        self.assertIn("VSWITCH_STORE is 'mysql', wanted sqlite", said)
+
+    def test_an_older_python_is_refused_at_once(self):
+        self._command('bin/old-python', '#!/bin/bash\n'
+                      '[[ $1 == --version ]] && echo "Python 3.10.9"\n')
+        said = self.run_phases('stack,pre-install', status=1,
+                               PYTHON=str(self.root / 'bin/old-python'))
+        self.assertIn('needs Python 3.11 or newer, found Python 3.10.9', said)
+
+
+class ConfigurationTest(PhasesTestCase):
+
+    def _configure(self, text, **environment):
+        self.nova_conf.write_text(text)
+        self.run_phases('stack,post-config', **environment)
+        return self.read(self.nova_conf)
+
+    def test_nova_finds_the_filter_and_the_weigher(self):
+        found = self._configure(NOVA_CONF).filter_scheduler
+        classes = nova_filters.HostFilterHandler().get_matching_classes(
+            found.available_filters)
+        self.assertLessEqual(set(found.enabled_filters),
+                             {one.__name__ for one in classes})
+        self.assertIn(filters.VSwitchFilter, classes)
+        self.assertEqual('VSwitchFilter', found.enabled_filters[-1])
+        self.assertIn(
+            weights.VSwitchWeigher,
+            nova_weights.HostWeightHandler().get_matching_classes(
+                found.weight_classes))
+
+    def test_what_nova_has_by_default_is_kept(self):
+        found = self._configure(EMPTY_NOVA_CONF).filter_scheduler
+        conf = cfg.ConfigOpts()
+        nova_scheduler_conf.register_opts(conf)
+        conf([], default_config_files=[], default_config_dirs=[])
+        default = conf.filter_scheduler
+        self.assertEqual(default.available_filters + [OUR_FILTER],
+                         found.available_filters)
+        self.assertEqual(default.enabled_filters + ['VSwitchFilter'],
+                         found.enabled_filters)
+        self.assertEqual(default.weight_classes + [OUR_WEIGHER],
+                         found.weight_classes)
+
+    def test_what_others_have_added_is_kept(self):
+        found = self._configure(SHARED_NOVA_CONF)
+        self.assertEqual(
+            {'nova.scheduler.filters.compute_filter.ComputeFilter',
+             'nova.scheduler.filters.io_ops_filter.IoOpsFilter', OUR_FILTER},
+            set(found.filter_scheduler.available_filters))
+        self.assertEqual(3, len(found.filter_scheduler.available_filters))
+        self.assertEqual(['ComputeFilter', 'IoOpsFilter', 'VSwitchFilter'],
+                         found.filter_scheduler.enabled_filters)
+        self.assertEqual(
+            ['nova.scheduler.weights.ram.RAMWeigher', OUR_WEIGHER],
+            found.filter_scheduler.weight_classes)
+        self.assertEqual(0.05, found.vswitch_scheduler.overload_probability)
+
+    def test_the_rest_of_the_file_is_left_alone(self):
+        self._configure(NOVA_CONF)
+        self.assertEqual([], [
+            line for line in NOVA_CONF.splitlines()
+            if not line.startswith('enabled_filters')
+            and line not in self.nova_conf.read_text().splitlines()])
+
+    def test_the_scheduler_and_the_commands_read_one_store(self):
+        url = f'sqlite:///{self.state}/vswitch.sqlite'
+        for conf in (self._configure(NOVA_CONF), self.read(self.our_conf)):
+            self.assertEqual(url, conf.vswitch_scheduler.store_url)
+        # Made, and empty.
+        self.assertEqual(0, store.Store(url).generation().number)
+        self.assertEqual(0o600, self.our_conf.stat().st_mode & 0o777)
+
+    def test_a_host_has_a_switch_profile(self):
+        for wanted, environment in (
+                ('ovs-vxlan', {}),
+                ('ovs-flat', {'VSWITCH_DEFAULT_SWITCH_PROFILE': 'ovs-flat'}),
+                (None, {'VSWITCH_DEFAULT_SWITCH_PROFILE': 'none'})):
+            with self.subTest(wanted=wanted):
+                found = self._configure(NOVA_CONF, **environment)
+                self.assertEqual(
+                    wanted, found.vswitch_scheduler.default_switch_profile)
+
+    def test_the_store_can_be_on_the_server_of_devstack(self):
+        self.nova_conf.write_text(NOVA_CONF)
+        said = self.run_phases('stack,post-config', VSWITCH_STORE='database')
+        self.assertIn('recreated vswitch', said)
+        url = f'sqlite:///{self.root}/data/vswitch.sqlite'
+        self.assertEqual(
+            f'{url}?timeout=7&cache=private',
+            self.read(self.nova_conf).vswitch_scheduler.store_url)
+        self.assertEqual(0, store.Store(url).generation().number)
+        self.assertFalse(self.state.exists())
+
+    def test_the_store_can_be_anywhere(self):
+        url = f'sqlite:///{self.root}/elsewhere.sqlite'
+        found = self._configure(NOVA_CONF, VSWITCH_STORE=url)
+        self.assertEqual(url, found.vswitch_scheduler.store_url)
+        self.assertEqual(0, store.Store(url).generation().number)
+
+    def test_a_second_run_changes_nothing(self):
+        for text in (NOVA_CONF, SHARED_NOVA_CONF, EMPTY_NOVA_CONF):
+            with self.subTest(text=text):
+                self._configure(text)
+                after = [path.read_text() for path in (
+                    self.nova_conf, self.our_conf)]
+                self.run_phases('stack,post-config')
+                self.assertEqual(after, [path.read_text() for path in (
+                    self.nova_conf, self.our_conf)])
+
+    def test_stacking_again_keeps_what_the_store_has(self):
+        url = f'sqlite:///{self.state}/vswitch.sqlite'
+        self._configure(NOVA_CONF)
+        store.Store(url).write()
+        self._configure(NOVA_CONF)
+        self.assertEqual(1, store.Store(url).generation().number)
+
+    def test_tempest_may_rely_on_the_filter(self):
+        for before, after in (
+                ('ComputeFilter,SameHostFilter',
+                 'ComputeFilter,SameHostFilter,VSwitchFilter'),
+                ('all', 'all')):
+            self.tempest_conf.write_text(
+                '[compute-feature-enabled]\n'
+                f'scheduler_enabled_filters = {before}\n')
+            for _ in range(2):
+                self.run_phases('stack,test-config')
+                self.assertEqual(
+                    '[compute-feature-enabled]\n'
+                    f'scheduler_enabled_filters = {after}\n',
+                    self.tempest_conf.read_text())
+
+    def test_tempest_takes_every_filter_where_it_is_told_none(self):
+        self.tempest_conf.write_text('[compute-feature-enabled]\n')
+        self.run_phases('stack,test-config')
+        self.assertEqual('[compute-feature-enabled]\n',
+                         self.tempest_conf.read_text())
+
+
+class ServiceTest(PhasesTestCase):
+
+    UNIT = 'devstack@vswitch-modeler.service'
+
+    def _install_modeler(self):
+        self._command('venv/bin/vswitch-modeler', '#!/bin/bash\n')
+
+    def test_the_modeler_runs_as_a_service_until_unstack(self):
+        self._install_modeler()
+        said = self.run_phases('stack,post-config', 'stack,extra')
+        self.assertIn('ENABLED_SERVICES=n-api,n-cpu,n-sch,vswitch-modeler',
+                      said)
+        self.assertIn(
+            f'ExecStart = {self.root}/venv/bin/vswitch-modeler --config-file '
+            f'{self.our_conf}', (self.units / self.UNIT).read_text())
+        self.assertIn(f'start {self.UNIT}', self.lines('systemctl.log'))
+        self.run_phases('unstack')
+        self.assertEqual([f'stop {self.UNIT}', f'disable {self.UNIT}'],
+                         self.lines('systemctl.log')[-2:])
+        self.run_phases('unstack')
+        self.assertEqual(f'is-enabled {self.UNIT}',
+                         self.lines('systemctl.log')[-1])
+
+    def test_a_missing_modeler_is_told_and_stops_nothing(self):
+        said = self.run_phases('stack,post-config', 'stack,extra')
+        self.assertIn(f'no modeler: {self.root}/venv/bin/vswitch-modeler is '
+                      f'missing', said)
+        self.assertEqual([], self.lines('systemctl.log'))
+
+    def test_the_modeler_can_be_switched_off(self):
+        self._install_modeler()
+        said = self.run_phases('stack,post-config', 'stack,extra',
+                               DISABLED_SERVICES='vswitch-modeler')
+        self.assertNotIn('no modeler', said)
+        self.assertEqual([], self.lines('systemctl.log'))
+
+    def test_the_computes_do_not_get_the_url_of_the_store(self):
+        self.run_phases('stack,post-config')
+        # As lib/nova does before it starts nova-compute.
+        shutil.copy(self.nova_conf, self.nova_cpu_conf)
+        self.run_phases('stack,extra')
+        self.assertNotIn('store_url', self.nova_cpu_conf.read_text())
+        self.assertIn('store_url', self.nova_conf.read_text())
+
+
+class CleanTest(PhasesTestCase):
+
+    ALL = ('stack,pre-install', 'stack,install', 'stack,post-config',
+           'stack,extra', 'stack,test-config')
+
+    def test_clean_restores_the_files_byte_for_byte(self):
+        tempest = ('[compute-feature-enabled]\n'
+                   'scheduler_enabled_filters = ComputeFilter\n')
+        for text in (NOVA_CONF, SHARED_NOVA_CONF, EMPTY_NOVA_CONF):
+            with self.subTest(text=text):
+                self.nova_conf.write_text(text)
+                self.tempest_conf.write_text(tempest)
+                self.run_phases(*self.ALL, 'stack,post-config')
+                self.assertNotEqual(text, self.nova_conf.read_text())
+                self.run_phases('unstack', 'clean')
+                self.assertEqual(text, self.nova_conf.read_text())
+                self.assertEqual(tempest, self.tempest_conf.read_text())
+                self.assertFalse(self.our_conf.parent.exists())
+                self.assertFalse(self.state.exists())
+
+    def test_clean_keeps_what_others_have_added_since(self):
+        self.run_phases('stack,post-config')
+        text = self.nova_conf.read_text()
+        text = text.replace(',VSwitchFilter\n',
+                            ',VSwitchFilter,LateFilter\n')
+        text = text.replace(OUR_WEIGHER, OUR_WEIGHER + ',late.Weigher')
+        text = text.replace(f'available_filters = {OUR_FILTER}\n',
+                            f'available_filters = {OUR_FILTER}\n'
+                            f'available_filters = late.LateFilter\n')
+        self.nova_conf.write_text(text + '\n[late]\noption = 1\n')
+        self.run_phases('clean')
+        text = self.nova_conf.read_text()
+        self.assertNotIn('VSwitch', text)
+        self.assertNotIn('vswitch', text)
+        self.assertIn('\n\n[late]\noption = 1\n', text)
+        found = self.read(self.nova_conf).filter_scheduler
+        self.assertEqual(['nova.scheduler.filters.all_filters',
+                          'late.LateFilter'], found.available_filters)
+        self.assertEqual(['ComputeFilter', 'ImagePropertiesFilter',
+                          'SameHostFilter', 'LateFilter'],
+                         found.enabled_filters)
+        self.assertEqual(['nova.scheduler.weights.all_weighers',
+                          'late.Weigher'], found.weight_classes)
+
+    def test_clean_takes_back_what_local_conf_has_set_for_this_package(self):
+        self.run_phases('stack,post-config')
+        self.nova_conf.write_text(self.nova_conf.read_text().replace(
+            '[vswitch_scheduler]\n',
+            '[vswitch_scheduler]\noverload_probability = 0.1\n'))
+        self.run_phases('clean')
+        self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
+
+    def test_clean_keeps_files_of_the_operator(self):
+        self.run_phases('stack,post-config')
+        own = self.our_conf.parent / 'switch_profiles.yaml'
+        own.write_text('{}\n')
+        self.run_phases('clean')
+        self.assertEqual([own], list(self.our_conf.parent.iterdir()))
+
+    def test_clean_of_what_was_never_stacked_changes_nothing(self):
+        for text in (NOVA_CONF, SHARED_NOVA_CONF):
+            self.nova_conf.write_text(text)
+            self.run_phases('unstack', 'clean')
+            self.assertEqual(text, self.nova_conf.read_text())
+
+    def test_clean_works_when_the_files_are_gone(self):
+        self.run_phases('stack,post-config')
+        self.nova_conf.unlink()
+        self.run_phases('clean')
+        self.run_phases('clean')
+        self.assertFalse(self.nova_conf.exists())
+        self.assertFalse(self.our_conf.parent.exists())
+
+
+@unittest.skipUnless(DEVSTACK_DIR, 'DEVSTACK_DIR names no DevStack')
+class StandInTest(PhasesTestCase):
+    """The stand-in changes files as DevStack's functions do."""
+
+    CALLS = '''
+        iniset FILE new option value
+        iniset FILE filter_scheduler enabled_filters 'A,B?x=1&y=\\\\2'
+        iniset FILE filter_scheduler more 1
+        iniadd_literal FILE filter_scheduler available_filters c.C
+        iniget_multiline FILE filter_scheduler available_filters
+        iniget_multiline FILE filter_scheduler nothing
+        iniset_multiline FILE filter_scheduler weight_classes x.X y.Y
+        iniset_multiline FILE newer multi a.A b.B
+        iniget FILE filter_scheduler enabled_filters
+        iniget FILE filter_scheduler nothing
+        iniget FILE nowhere nothing
+        ini_has_option FILE filter_scheduler more && echo yes
+        ini_has_option FILE zvm more || echo no
+        inidelete FILE filter_scheduler available_filters
+        inidelete FILE vswitch_scheduler overload_probability
+        '''
+
+    def test_both_do_the_same_to_a_file(self):
+        said, text = [], []
+        for functions in (FUNCTIONS, STANDIN):
+            said.append([])
+            text.append([])
+            for before in (NOVA_CONF, SHARED_NOVA_CONF, EMPTY_NOVA_CONF):
+                self.nova_conf.write_text(before)
+                for call in self.CALLS.strip().splitlines():
+                    call = call.strip().replace('FILE', '"$NOVA_CONF"')
+                    said[-1].append(subprocess.run(
+                        ['bash', '-c', f'. "$FUNCTIONS"; {call}'],
+                        env={**self.environment,
+                             'FUNCTIONS': str(functions)},
+                        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                        text=True, check=False).stdout.strip())
+                    text[-1].append((call, self.nova_conf.read_text()))
+        self.assertEqual(*said)
+        for real, stand_in in zip(*text):
+            self.assertEqual(real, stand_in)
+
+
+class NovaDefaultsTest(unittest.TestCase):
+
+    def test_the_options_that_the_plugin_asks_nova_for_exist(self):
+        # The plugin asks the nova that it is installed beside; this is the
+        # kind of each option that its shell functions count on.
+        kinds = {option.name: type(option) for option
+                 in nova_scheduler_conf.filter_scheduler_opts}
+        self.assertIs(cfg.MultiStrOpt, kinds['available_filters'])
+        self.assertIs(cfg.ListOpt, kinds['enabled_filters'])
+        self.assertIs(cfg.ListOpt, kinds['weight_classes'])
+        self.assertIsInstance(nova_conf.CONF, cfg.ConfigOpts)
+
+
+if __name__ == '__main__':
+    unittest.main()
