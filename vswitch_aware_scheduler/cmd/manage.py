@@ -503,25 +503,36 @@ def _profile_show(arguments, conf):
     stated = item.to_dict()
     limits = [{'name': limit.name, 'weights': list(limit.weights),
                'capacity': limit.capacity} for limit in item.limits()]
+    saturation = item.saturation_kbps_at()
+    cpu_mhz = saturation and item.cpu_mhz(saturation)
     if arguments.json:
-        _print_json({**stated, 'limits': limits})
+        _print_json({**stated, 'limits': limits,
+                     'cpu_mhz_at_saturation': cpu_mhz})
         return 0
     sources = stated.pop('sources', {})
     for key, value in stated.items():
         if isinstance(value, dict):
-            value = ', '.join(f'{size:g}: {rate:.15g}'
-                              for size, rate in value.items())
+            value = ', '.join(
+                f'{_plain(name)}: {_plain(one)}'
+                for name, one in value.items())
         elif isinstance(value, float):
             value = f'{value:.15g}'
         print(f'{key}: {value}')
         if key in sources:
             print(f'    source: {sources[key]}')
+    if cpu_mhz is not None:
+        print(f'\nCPU that switching takes at the saturation of '
+              f'{saturation:.0f} kbit/s: {cpu_mhz:.0f} MHz')
     print('\nLimits on the sum of all instances: weights of egress kbit/s, '
           'ingress kbit/s and kpps')
     _print_table(['LIMIT', 'EGRESS', 'INGRESS', 'PACKETS', 'CAPACITY'], [
         [limit['name'], *(f'{weight:g}' for weight in limit['weights']),
          f'{limit["capacity"]:.15g}'] for limit in limits])
     return 0
+
+
+def _plain(value):
+    return f'{value:.15g}' if isinstance(value, float) else str(value)
 
 
 def _profile_validate(arguments, _conf):

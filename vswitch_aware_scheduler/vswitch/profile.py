@@ -43,6 +43,8 @@ _RATES = {'saturation_kbps': 'kbit/s',
           'vm_peak_kbps': 'kbit/s',
           'typical_packet_bytes': 'bytes'}
 _COUNTS = ('max_tunnels', 'max_virtual_functions')
+_CPU = {'cpu_idle_mhz': 'MHz', 'cpu_mhz_per_kpps': 'MHz for a kilo-packet/s',
+        'cpu_mhz_per_mbps': 'MHz for a Mbit/s'}
 _TABLE = 'saturation_by_packet_bytes'
 
 #: Keys of aggregate metadata (behind ``vswitch:``) that override a number. A
@@ -65,6 +67,10 @@ def _number(key, value):
         if real and isinstance(value, numbers.Integral) and 0 <= value <= 1e15:
             return int(value)
         raise ValueError('a whole number >= 0')
+    if key in _CPU:
+        if real and 0 <= value <= 1e15:
+            return float(value)
+        raise ValueError(f'a number >= 0 (to 1e15), {_CPU[key]}')
     # The bounds keep every quotient of two numbers finite; NaN is outside.
     if real and 1e-6 <= value <= 1e15:
         return float(value)
@@ -172,8 +178,14 @@ class SwitchProfile:
     :param typical_packet_bytes: packet size assumed where packets are unknown
     :param saturation_by_packet_bytes: {bytes: kbps}, in place of
         ``saturation_kbps``; kept in increasing order
+    :param cpu_idle_mhz: CPU that the switch takes without traffic
+    :param cpu_mhz_per_kpps: CPU that it takes for a kilo-packet/s, beside
+    :param cpu_mhz_per_mbps: what it takes for a Mbit/s; these three limit
+        nothing, see :meth:`cpu_mhz`
     :param sources: {key of a stated number: where it is from}; an estimate's
         text starts with 'estimate:'
+    :param provenance: {word: text or number}: on what machine, with which
+        versions and how the figures were measured; for information
     :raises InvalidProfile: naming the profile, the key, the value seen and
         what was wanted
     """
@@ -192,7 +204,11 @@ class SwitchProfile:
     typical_packet_bytes: float = DEFAULT_PACKET_BYTES
     saturation_by_packet_bytes: dict | None = dataclasses.field(
         default=None, hash=False)
+    cpu_idle_mhz: float | None = None
+    cpu_mhz_per_kpps: float | None = None
+    cpu_mhz_per_mbps: float | None = None
     sources: dict = dataclasses.field(default_factory=dict, hash=False)
+    provenance: dict = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self):
         for key in ('name', 'switch'):
@@ -206,7 +222,7 @@ class SwitchProfile:
                            ('saturation_dimension', SATURATION_DIMENSIONS)):
             if getattr(self, key) not in known:
                 self._refuse(key, _one_of(getattr(self, key), known))
-        for key in OVERRIDABLE_KEYS:
+        for key in (*OVERRIDABLE_KEYS, *_CPU):
             value = getattr(self, key)
             if value is None and key != 'typical_packet_bytes':
                 continue
@@ -226,6 +242,7 @@ class SwitchProfile:
                      'at least one of ' + ', '.join(
                          key for key in (*OVERRIDABLE_KEYS, _TABLE)
                          if key not in stated))
+        stated.extend(key for key in _CPU if getattr(self, key) is not None)
         if not isinstance(self.sources, dict):
             self._refuse('sources', 'a mapping of keys to text')
         for key, text in self.sources.items():
@@ -235,6 +252,7 @@ class SwitchProfile:
             if not isinstance(text, str) or not text.strip():
                 _invalid(self.name, f'sources: {key}', text, 'text')
         object.__setattr__(self, 'sources', dict(self.sources))
+        object.__setattr__(self, 'provenance', self._checked_provenance())
 
     def _refuse(self, key, wanted):
         _invalid(self.name, key, getattr(self, key), wanted)
@@ -261,6 +279,18 @@ class SwitchProfile:
             except ValueError as wanted:
                 _invalid(self.name, f'{_TABLE}: {size}', rate, wanted)
         return dict(sorted(checked.items()))
+
+    def _checked_provenance(self):
+        if not isinstance(self.provenance, dict):
+            self._refuse('provenance', 'a mapping of words to text or numbers')
+        for key, value in self.provenance.items():
+            if not isinstance(key, str) or not _WORD.fullmatch(key):
+                _invalid(self.name, 'a key of provenance', key,
+                         'text of letters, digits, "_", "." and "-"')
+            if not isinstance(value, (str, int, float)) or value != value:
+                _invalid(self.name, f'provenance: {key}', value,
+                         'text or a number')
+        return dict(self.provenance)
 
     def _size(self, packet_bytes):
         if packet_bytes is None:
@@ -338,6 +368,23 @@ class SwitchProfile:
             most[dimension] = min(most[dimension], capacity)
         return min(most['bandwidth'], most['egress'] + most['ingress'],
                    most['packets'] * 8.0 * size)
+
+    def cpu_mhz(self, rate_kbps, packet_bytes=None):
+        """Return the CPU that switching takes at a rate, from all the VMs.
+
+        :param rate_kbps: egress and ingress together
+        :param packet_bytes: size of all packets, > 0;
+            ``typical_packet_bytes`` when None
+        :returns: MHz, or None when the profile does not state it
+        :raises InvalidProfile: when ``packet_bytes`` is not a number > 0
+        Derivation: reference/capacity.rst, "CPU".
+        """
+        size = self._size(packet_bytes)
+        if self.cpu_mhz_per_kpps is None and self.cpu_mhz_per_mbps is None:
+            return None
+        return ((self.cpu_idle_mhz or 0.0)
+                + (self.cpu_mhz_per_kpps or 0.0) * rate_kbps / (8.0 * size)
+                + (self.cpu_mhz_per_mbps or 0.0) * rate_kbps / 1e3)
 
     @property
     def max_instances(self):

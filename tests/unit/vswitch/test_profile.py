@@ -705,3 +705,50 @@ class TestOwnFile(ProfileTestCase):
         else:
             self.assertTrue(all(isinstance(own, profile.SwitchProfile)
                                 for own in found.values()))
+
+
+class TestCpu(unittest.TestCase):
+
+    def test_cpu_is_linear_in_packets_and_bandwidth(self):
+        one = profile.SwitchProfile(
+            'x', saturation_kbps=1e6, cpu_idle_mhz=100, cpu_mhz_per_kpps=.5,
+            cpu_mhz_per_mbps=.1)
+        # 1 Gbit/s of 1250 bytes are 100 kilo-packets/s.
+        self.assertAlmostEqual(100 + 50 + 100, one.cpu_mhz(1e6, 1250))
+        self.assertAlmostEqual(100, one.cpu_mhz(0))
+        self.assertAlmostEqual(
+            100 + .5 * 1e6 / 12000 + 100, one.cpu_mhz(1e6))
+
+    def test_a_profile_that_does_not_state_it_says_so(self):
+        self.assertIsNone(profile.SwitchProfile(
+            'x', saturation_kbps=1e6, cpu_idle_mhz=5).cpu_mhz(1e6))
+
+    def test_cpu_alone_is_no_limit(self):
+        with self.assertRaisesRegex(exceptions.InvalidProfile,
+                                    'list of its limits is'):
+            profile.SwitchProfile('x', cpu_mhz_per_kpps=1)
+
+    def test_a_bad_number_is_told(self):
+        with self.assertRaisesRegex(
+                exceptions.InvalidProfile,
+                'cpu_mhz_per_kpps is -1, wanted a number >= 0'):
+            profile.SwitchProfile('x', saturation_kbps=1, cpu_mhz_per_kpps=-1)
+
+
+class TestProvenance(unittest.TestCase):
+
+    def test_it_is_kept_and_written(self):
+        where = {'kernel': '6.1', 'repeats': 3, 'spread': .04}
+        one = profile.SwitchProfile('x', saturation_kbps=1, provenance=where)
+        self.assertEqual(where, one.to_dict()['provenance'])
+        self.assertEqual(one, profile.SwitchProfile.from_dict(one.to_dict()))
+
+    def test_what_is_no_word_or_no_value_is_told(self):
+        for given, words in (
+                ('x', "provenance is 'x', wanted a mapping"),
+                ({'a b': 1}, "key of provenance is 'a b', wanted text"),
+                ({'nic': [1]}, r'provenance: nic is \[1\], wanted text or'),
+                ({'spread': float('nan')}, 'provenance: spread is nan')):
+            with self.assertRaisesRegex(exceptions.InvalidProfile, words):
+                profile.SwitchProfile('x', saturation_kbps=1,
+                                      provenance=given)
