@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine that a calibration runs on: commands, CPU, what it is.
+
+Knows processes and /proc; knows nothing of networks. Every command has a time
+limit and ends in a result or in a CalibrationError.
+"""
+
+import dataclasses
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import time
+
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['CpuReading', 'CpuUse', 'facts', 'need_program', 'read_cpu', 'run']
+
+#: Debian's and its relatives' package of each program that is needed.
+PACKAGES = {'ip': 'iproute2', 'iperf3': 'iperf3', 'ethtool': 'ethtool',
+            'ping': 'iputils-ping', 'ssh': 'openssh-client',
+            'ovs-vsctl': 'openvswitch-switch',
+            'ovs-vswitchd': 'openvswitch-switch',
+            'ovsdb-server': 'openvswitch-switch',
+            'ovsdb-tool': 'openvswitch-switch'}
+# Where distributions keep what only root runs.
+_PATH = os.pathsep.join([os.environ.get('PATH', os.defpath),
+                         '/usr/sbin', '/sbin', '/usr/local/sbin'])
+_KERNEL_THREAD = 0x00200000
+
+
+def find_program(name):
+    """Return the path of a program, or None."""
+    return shutil.which(name, path=_PATH)
+
+
+def need_program(name):
+    """Return the path of a program.
+
+    :raises CalibrationError: naming the package that has it
+    """
+    found = find_program(name)
+    if found is None:
+        raise exceptions.CalibrationError(
+            f'program {name} is not installed, wanted it on the path: '
+            f'install the package {PACKAGES.get(name, name)}')
+    return found
+
+
+def run(argv, timeout_seconds=30.0, check=True):
+    """Run a command and return its CompletedProcess, output as text.
+
+    :raises CalibrationError: when it cannot run, takes too long or, with
+        ``check``, fails
+    """
+    argv = [need_program(argv[0]), *map(str, argv[1:])]
+    words = ' '.join([os.path.basename(argv[0]), *argv[1:]])
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors='replace', timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        raise exceptions.CalibrationError(
+            f'command "{words}" has not ended after {timeout_seconds:g} s'
+        ) from None
+    except OSError as error:
+        raise exceptions.CalibrationError(
+            f'command "{words}" cannot run: {error}') from error
+    if check and done.returncode:
+        said = ' '.join((done.stderr or done.stdout).split())
+        raise exceptions.CalibrationError(
+            f'command "{words}" ended with status {done.returncode}, wanted '
+            f'0: {said[-300:] or "it said nothing"}')
+    return done
+
+
+# --- CPU --------------------------------------------------------------------
+
+@dataclasses.dataclass(frozen=True)
+class CpuReading:
+    """CPU seconds since boot: of whom and for what."""
+
+    clock: float
+    busy: float
+    softirq: float
+    steal: float
+    ours: float
+    others: float
+    switches: float
+    cores: int
+
+
+@dataclasses.dataclass(frozen=True)
+class CpuUse:
+    """What the CPUs did between two readings.
+
+    :ivar busy_cores: cores at work on average, for anything
+    :ivar switch_cores: of these, in the kernel's network code (softirq) and
+        in the daemons of the switch
+    :ivar others_share: 0..1 of all cores that other processes and other
+        machines (steal) took
+    """
+
+    seconds: float
+    busy_cores: float
+    switch_cores: float
+    others_share: float
+
+    @classmethod
+    def between(cls, first, last):
+        seconds = max(last.clock - first.clock, 1e-9)
+        others = max(last.others - first.others, 0.0) \
+            + max(last.steal - first.steal, 0.0)
+        return cls(
+            seconds,
+            max(last.busy - first.busy, 0.0) / seconds,
+            (max(last.softirq - first.softirq, 0.0)
+             + max(last.switches - first.switches, 0.0)) / seconds,
+            min(others / (seconds * last.cores), 1.0))
+
+
+def read_cpu(root=None, switches=(), proc='/proc', clock=time.monotonic):
+    """Return a CpuReading.
+
+    A process's time includes that of its children that have ended, so that
+    those that come and go between two readings are not missed.
+
+    :param root: pid of the process that counts as ours, with its children;
+        None: this one
+    :param switches: pids of the daemons of the switch
+    """
+    root = os.getpid() if root is None else root
+    tick = os.sysconf('SC_CLK_TCK')
+    with open(f'{proc}/stat') as file:
+        lines = file.read().splitlines()
+    # user nice system idle iowait irq softirq steal ...
+    total = [int(word) / tick for word in lines[0].split()[1:]]
+    cores = sum(line.startswith('cpu') for line in lines) - 1
+    parents, seconds = {}, {}
+    for name in os.listdir(proc):
+        if not name.isdigit():
+            continue
+        try:
+            text = pathlib.Path(proc, name, 'stat').read_text(
+                errors='replace')
+        except OSError:
+            continue
+        # The name, in brackets, may hold spaces and brackets.
+        fields = text.rpartition(')')[2].split()
+        if int(fields[6]) & _KERNEL_THREAD:
+            continue
+        pid = int(name)
+        parents[pid] = int(fields[1])
+        seconds[pid] = sum(map(int, fields[11:15])) / tick
+    ours = 0.0
+    for pid in seconds:
+        ancestor = pid
+        while ancestor not in (root, 0) and ancestor in parents:
+            ancestor = parents[ancestor]
+        if ancestor == root:
+            ours += seconds[pid]
+    return CpuReading(
+        clock(), total[0] + total[1] + total[2] + total[5] + total[6],
+        total[6], total[7] if len(total) > 7 else 0.0, ours,
+        sum(seconds.values()) - ours,
+        sum(seconds.get(pid, 0.0) for pid in switches), max(cores, 1))
+
+
+def mhz():
+    """Return the clock of a core in MHz, or None where nobody tells."""
+    try:
+        text = pathlib.Path('/proc/cpuinfo').read_text()
+    except OSError:
+        return None
+    found = [float(line.partition(':')[2]) for line in text.splitlines()
+             if line.startswith('cpu MHz')]
+    return sum(found) / len(found) if found else None
+
+
+def facts():
+    """Return what this machine is: {word: text or number}."""
+    found = {'kernel': platform.release(), 'architecture': platform.machine(),
+             'cpu_cores': os.cpu_count() or 1}
+    try:
+        text = pathlib.Path('/proc/cpuinfo').read_text()
+    except OSError:
+        text = ''
+    for line in text.splitlines():
+        if line.startswith('model name'):
+            found['cpu'] = line.partition(':')[2].strip()
+            break
+    clock = mhz()
+    if clock:
+        found['cpu_mhz'] = round(clock, 1)
+    return found
