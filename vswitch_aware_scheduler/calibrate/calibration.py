@@ -8,6 +8,7 @@ measured and says where senders are. Reads the clock of the CPU readings only.
 import abc
 import dataclasses
 import json
+import math
 import statistics
 import time
 
@@ -21,7 +22,7 @@ from vswitch_aware_scheduler.vswitch import profile
 __all__ = ['Calibration', 'Journal', 'Place', 'figures', 'make_profile',
            'verdict']
 
-#: A rung with no more loss than this is not overloaded.
+#: A rung of a ladder with no more loss than this is not overloaded.
 LITTLE_LOSS = .01
 #: Spread between builds up to which a cell counts as reproduced.
 TOLERANCE = .10
@@ -83,6 +84,7 @@ class Sample:
     rtt_ms: float | None = None
     seconds: float | None = None
     busy_cores: float | None = None
+    our_cores: float | None = None
     switch_cores: float | None = None
     others_share: float | None = None
     kept: bool = True
@@ -223,16 +225,25 @@ class Calibration:
     def _ladder(self, repeat, cell):
         """Return the samples of a ladder: all they can, then less.
 
-        An overloaded switch may deliver less than one that is offered less;
-        below the first rung without loss there is nothing to gain.
+        An overloaded switch may deliver less than one that is offered less,
+        so the peak is looked for between the most that passes without loss
+        and the least that does not.
         """
         samples = self._tries(repeat, cell, None)
-        top = samples[-1]
-        last = top
-        for share in plans.LADDER:
-            if last.sent_kbps is None or last.loss <= LITTLE_LOSS:
+        last, free, lossy = samples[-1], None, None
+        for _ in range(plans.MOST_RUNGS - 1):
+            if last.sent_kbps is None:
                 break
-            found = self._tries(repeat, cell, top.sent_kbps * share)
+            offered = last.offered_kbps or last.sent_kbps
+            if last.loss <= LITTLE_LOSS:
+                free = max(offered, free or 0.0)
+            else:
+                lossy = min(offered, lossy or math.inf)
+            if lossy is None or free and lossy <= free * plans.RUNG:
+                break
+            following = (math.sqrt(free * lossy) if free else min(
+                last.received_kbps * plans.RUNG, lossy / plans.RUNG))
+            found = self._tries(repeat, cell, following)
             samples += found
             last = found[-1]
         return samples
@@ -259,7 +270,7 @@ class Calibration:
         except exceptions.CalibrationError as error:
             made |= {'kept': False, 'reason': str(error)}
         use = machine.CpuUse.between(before, self._place.read_cpu())
-        made |= {'busy_cores': use.busy_cores,
+        made |= {'busy_cores': use.busy_cores, 'our_cores': use.our_cores,
                  'switch_cores': use.switch_cores,
                  'others_share': use.others_share}
         if 'reason' not in made and use.others_share > self._max_busy:
@@ -307,6 +318,8 @@ def figures(samples):
 
     The figure of a build is the peak of its ladder; that of a cell is the
     median of its builds, and ``spread`` is (highest - lowest) / median.
+    ``cpu_us_per_packet`` is the CPU of senders, switches and receivers for a
+    packet that arrived; other processes change it little.
     """
     by_cell = {}
     for sample in samples:
@@ -336,7 +349,10 @@ def figures(samples):
                         for one in build if one.offered_kbps is None]
                 entry['loss_unlimited'] = (statistics.median(most) if most
                                            else None)
-            for name in ('busy_cores', 'switch_cores'):
+                entry['cpu_us_per_packet'] = statistics.median(
+                    1e3 * one.our_cores / one.packet_rate_kpps
+                    for one in peaks)
+            for name in ('busy_cores', 'our_cores', 'switch_cores'):
                 entry[name] = statistics.median(
                     getattr(one, name) for one in peaks)
         entry['spread'] = ((max(values) - min(values))
@@ -376,12 +392,13 @@ def cross_cells(entries):
 
 def measurements(entries, encapsulation, mhz=None):
     """Return the Measurements of the size-pairs matrix."""
-    return [capacity.Measurement(
-        entry['packet_bytes'], entry['saturation_kbps'], entry['pairs'],
-        encapsulation=encapsulation,
-        cpu_mhz=(entry['switch_cores'] * mhz
-                 if mhz and entry['switch_cores'] > 0 else None))
-        for entry in cross_cells(entries)]
+    rows = []
+    for entry in cross_cells(entries):
+        cpu_mhz = entry['switch_cores'] * mhz if mhz else 0.0
+        rows.append(capacity.Measurement(
+            entry['packet_bytes'], entry['saturation_kbps'], entry['pairs'],
+            encapsulation=encapsulation, cpu_mhz=cpu_mhz or None))
+    return rows
 
 
 def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,

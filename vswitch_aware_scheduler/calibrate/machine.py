@@ -96,6 +96,8 @@ class CpuUse:
     """What the CPUs did between two readings.
 
     :ivar busy_cores: cores at work on average, for anything
+    :ivar our_cores: of these, not for other processes: senders, receivers
+        and all that the kernel did for them
     :ivar switch_cores: of these, in the kernel's network code (softirq) and
         in the daemons of the switch
     :ivar others_share: 0..1 of all cores that other processes and other
@@ -104,20 +106,21 @@ class CpuUse:
 
     seconds: float
     busy_cores: float
+    our_cores: float
     switch_cores: float
     others_share: float
 
     @classmethod
     def between(cls, first, last):
         seconds = max(last.clock - first.clock, 1e-9)
-        others = max(last.others - first.others, 0.0) \
-            + max(last.steal - first.steal, 0.0)
+        others = max(last.others - first.others, 0.0)
+        busy = max(last.busy - first.busy, 0.0)
+        stolen = max(last.steal - first.steal, 0.0)
         return cls(
-            seconds,
-            max(last.busy - first.busy, 0.0) / seconds,
+            seconds, busy / seconds, max(busy - others, 0.0) / seconds,
             (max(last.softirq - first.softirq, 0.0)
              + max(last.switches - first.switches, 0.0)) / seconds,
-            min(others / (seconds * last.cores), 1.0))
+            min((others + stolen) / (seconds * last.cores), 1.0))
 
 
 def read_cpu(root=None, switches=(), proc='/proc', clock=time.monotonic):

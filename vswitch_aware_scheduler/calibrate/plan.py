@@ -16,9 +16,9 @@ SIZES = (88, 250, 512, 1000, 1500, 4000, 8000)
 PAIRS = (1, 2, 4, 8)
 QUICK_SIZES = (88, 512, 1500)
 QUICK_PAIRS = (1, 2, 4)
-#: What is offered on the lower rungs of a ladder, as shares of the most that
-#: senders send.
-LADDER = (.85, .7, .55, .4, .3)
+#: Ratio of two rates of a ladder, and how many a ladder has at most.
+RUNG = 1.2
+MOST_RUNGS = 7
 #: iperf3 needs as much beside the test itself, measured here.
 OVERHEAD_SECONDS = .6
 BUILD_SECONDS = 4.0

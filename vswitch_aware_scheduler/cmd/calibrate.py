@@ -348,8 +348,8 @@ def _answer(arguments, plan, samples, where, missing):
         'figures': [
             {key: entry[key] for key in (
                 'packet_bytes', 'pairs', 'packet_rate_kpps',
-                'saturation_kbps', 'loss_at_peak', 'loss_unlimited',
-                'builds', 'spread')}
+                'saturation_kbps', 'cpu_us_per_packet', 'loss_at_peak',
+                'loss_unlimited', 'builds', 'spread')}
             for entry in calibration.cross_cells(entries)],
         'other_figures': [entry for entry in entries
                           if entry not in calibration.cross_cells(entries)],
