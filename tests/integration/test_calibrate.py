@@ -16,6 +16,7 @@ import time
 import unittest
 
 from vswitch_aware_scheduler.calibrate import machine
+from vswitch_aware_scheduler.calibrate import namespaces
 from vswitch_aware_scheduler.vswitch import profile
 
 COMMAND = [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.calibrate']
@@ -143,6 +144,90 @@ class TestCalibrate(unittest.TestCase):
         self.assertEqual(1, done.returncode)
         self.assertIn(f'going on as process {process.pid}', done.stderr)
         self.assertEqual(there, _namespaces() & there)
+
+
+class TestRemote(unittest.TestCase):
+    """Two machines, which are namespaces with an SSH server each."""
+
+    def setUp(self):
+        super().setUp()
+        if os.geteuid() != 0:
+            self.skipTest('not root: no network namespaces')
+        for program in ('ip', 'iperf3', 'ssh', 'sshd', 'ssh-keygen'):
+            if machine.find_program(program) is None:
+                self.skipTest(f'{program} is not installed')
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.root = pathlib.Path(directory.name)
+        self.run_of = self.enterContext(namespaces.Run(
+            ['a', 'b'], self.root / 'state'))
+        for short in ('a', 'b'):
+            self.run_of.add(short)
+        self.run_of.ip('a', 'link', 'add', 'v0', 'type', 'veth', 'peer',
+                       'name', 'v0', 'netns', self.run_of.name('b'))
+        for short, address in (('a', '198.18.0.1/30'),
+                               ('b', '198.18.0.2/30')):
+            self.run_of.ip(short, 'address', 'add', address, 'dev', 'v0')
+            self.run_of.ip(short, 'link', 'set', 'v0', 'up')
+        for name in ('host', 'user'):
+            machine.run(['ssh-keygen', '-q', '-t', 'ed25519', '-N', '', '-f',
+                         self.root / name])
+        pathlib.Path('/run/sshd').mkdir(mode=0o755, exist_ok=True)
+        (self.root / 'sshd_config').write_text('\n'.join([
+            'Port 2222', f'HostKey {self.root}/host', 'UsePAM no',
+            f'AuthorizedKeysFile {self.root}/user.pub', 'StrictModes no',
+            'PermitRootLogin prohibit-password', 'PidFile none', '']))
+        for short in ('a', 'b'):
+            self.run_of.start(short, 'sshd', '-D', '-f',
+                              self.root / 'sshd_config')
+        self._await_login()
+
+    def _options(self):
+        return ['Port=2222', f'IdentityFile={self.root}/user',
+                'StrictHostKeyChecking=no', 'LogLevel=ERROR',
+                f'UserKnownHostsFile={self.root}/known']
+
+    def _await_login(self):
+        words = [word for option in self._options()
+                 for word in ('-o', option)]
+        for _ in range(30):
+            done = self.run_of.run('a', 'ssh', '-o', 'BatchMode=yes', *words,
+                                   'root@198.18.0.2', 'true', check=False)
+            if not done.returncode:
+                return
+            time.sleep(.2)
+        self.skipTest(f'root cannot log in by key: {done.stderr.strip()}')
+
+    def _remote(self, *words):
+        options = [word for option in self._options()
+                   for word in ('--ssh-option', option)]
+        return self.run_of.run(
+            'a', sys.executable, *COMMAND[1:], 'remote', '--sender',
+            'root@198.18.0.1', '--receiver', 'root@198.18.0.2', *SMALL,
+            *options, *words, timeout_seconds=200, check=False)
+
+    def test_two_machines_are_measured_over_their_link(self):
+        output = self.root / 'p.yaml'
+        done = self._remote('--sizes', '512', '--json', '--output',
+                            str(output))
+        self.assertEqual(0, done.returncode, done.stderr)
+        answer = json.loads(done.stdout)
+        found, = profile.load_profiles(output).values()
+        self.assertEqual({(512, 1), (512, 2)}, {
+            (line['packet_bytes'], line['pairs'])
+            for line in answer['figures']})
+        self.assertEqual(('v0', 1500), (found.provenance['nic'],
+                                        found.provenance['mtu']))
+        left = machine.run(['ip', 'netns', 'pids', self.run_of.name('b')])
+        names = {pathlib.Path('/proc', pid, 'comm').read_text().strip()
+                 for pid in left.stdout.split()}
+        self.assertNotIn('iperf3', names)
+
+    def test_packets_that_do_not_fit_the_link_are_refused(self):
+        done = self._remote('--sizes', '9000')
+        self.assertEqual(1, done.returncode)
+        self.assertIn('packet size is 9000, wanted at most the MTU 1500 of '
+                      'v0 on root@198.18.0.1', done.stderr)
 
 
 if __name__ == '__main__':

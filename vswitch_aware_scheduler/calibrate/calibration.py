@@ -34,6 +34,8 @@ class Place(abc.ABC):
 
     #: pids on this machine of the daemons of the switch
     daemons = ()
+    #: where receivers can be, see plan.Cell
+    placements = plans.PLACEMENTS
 
     @abc.abstractmethod
     def build(self):
@@ -55,8 +57,12 @@ class Place(abc.ABC):
         """Start the servers anew after a test that failed."""
 
     def read_cpu(self):
-        """Return a CpuReading."""
+        """Return the CPU times so far, for :meth:`cpu_use`."""
         return machine.read_cpu(switches=self.daemons)
+
+    def cpu_use(self, first, last):
+        """Return the CpuUse between two readings."""
+        return machine.CpuUse.between(first, last)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -191,7 +197,7 @@ class Calibration:
     def run(self):
         """Take all samples and return them, kept and rejected."""
         plan, journal = self._plan, self._journal
-        cells = plan.cells(self._can_ping)
+        cells = plan.cells(self._can_ping, self._place.placements)
         todo = [(repeat, cell) for repeat in range(1, plan.repeats + 1)
                 for cell in cells if (repeat, cell.key) not in journal.done]
         planned = sum(plan.cell_seconds(cell) for _, cell in todo)
@@ -269,7 +275,7 @@ class Calibration:
             made |= self._test(cell, offered_kbps)
         except exceptions.CalibrationError as error:
             made |= {'kept': False, 'reason': str(error)}
-        use = machine.CpuUse.between(before, self._place.read_cpu())
+        use = self._place.cpu_use(before, self._place.read_cpu())
         made |= {'busy_cores': use.busy_cores, 'our_cores': use.our_cores,
                  'switch_cores': use.switch_cores,
                  'others_share': use.others_share}
@@ -402,11 +408,12 @@ def measurements(entries, encapsulation, mhz=None):
 
 
 def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
-                 description=''):
+                 description='', line_kbps=None):
     """Return the SwitchProfile of the figures.
 
     :param where: {word: text or number}, its provenance
     :param mhz: clock of a core, for the CPU that switching takes
+    :param line_kbps: rate of the line that was measured over, or None
     :raises CalibrationError: when no size was measured between the hosts
     """
     cells = cross_cells(entries)
@@ -438,6 +445,9 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
     if one and one[0] < table[typical]:
         stated['vm_peak_kbps'] = round(one[0], 1)
     sources = dict.fromkeys(stated, source)
+    if line_kbps:
+        stated['line_rate_kbps'] = float(line_kbps)
+        sources['line_rate_kbps'] = f'speed that {where["nic"]} tells'
     rows = [row for row in measurements(entries, encapsulation, mhz)
             if row.cpu_mhz is not None]
     if rows:

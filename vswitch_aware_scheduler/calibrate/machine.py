@@ -12,6 +12,7 @@ import platform
 import shutil
 import subprocess
 import time
+import typing
 
 from vswitch_aware_scheduler import exceptions
 
@@ -134,13 +135,9 @@ def read_cpu(root=None, switches=(), proc='/proc', clock=time.monotonic):
     :param switches: pids of the daemons of the switch
     """
     root = os.getpid() if root is None else root
-    tick = os.sysconf('SC_CLK_TCK')
     with open(f'{proc}/stat') as file:
-        lines = file.read().splitlines()
-    # user nice system idle iowait irq softirq steal ...
-    total = [int(word) / tick for word in lines[0].split()[1:]]
-    cores = sum(line.startswith('cpu') for line in lines) - 1
-    parents, seconds = {}, {}
+        totals = file.read()
+    processes = {}
     for name in os.listdir(proc):
         if not name.isdigit():
             continue
@@ -149,25 +146,71 @@ def read_cpu(root=None, switches=(), proc='/proc', clock=time.monotonic):
                 errors='replace')
         except OSError:
             continue
-        # The name, in brackets, may hold spaces and brackets.
-        fields = text.rpartition(')')[2].split()
-        if int(fields[6]) & _KERNEL_THREAD:
-            continue
-        pid = int(name)
-        parents[pid] = int(fields[1])
-        seconds[pid] = sum(map(int, fields[11:15])) / tick
-    ours = 0.0
-    for pid in seconds:
+        processes |= _process(text)
+    ours = set()
+    for pid in processes:
         ancestor = pid
-        while ancestor not in (root, 0) and ancestor in parents:
-            ancestor = parents[ancestor]
+        while ancestor not in (root, 0) and ancestor in processes:
+            ancestor = processes[ancestor].parent
         if ancestor == root:
-            ours += seconds[pid]
+            ours.add(pid)
+    return _reading(clock(), totals, processes, ours, switches)
+
+
+class _Process(typing.NamedTuple):
+    name: str
+    parent: int
+    seconds: float
+
+
+def _process(text):
+    """Return {pid: _Process} of a stat file; none for a kernel's thread."""
+    # The name, in brackets, may hold spaces and brackets.
+    before, _, after = text.rpartition(')')
+    pid, _, name = before.partition(' (')
+    fields = after.split()
+    if len(fields) < 15 or int(fields[6]) & _KERNEL_THREAD:
+        return {}
+    return {int(pid): _Process(name, int(fields[1]), sum(
+        map(int, fields[11:15])) / os.sysconf('SC_CLK_TCK'))}
+
+
+def _reading(clock, totals, processes, ours, switches):
+    lines = totals.splitlines()
+    # user nice system idle iowait irq softirq steal ...
+    total = [int(word) / os.sysconf('SC_CLK_TCK')
+             for word in lines[0].split()[1:]]
+    cores = sum(line.startswith('cpu') for line in lines) - 1
+    own = sum(processes[pid].seconds for pid in ours)
     return CpuReading(
-        clock(), total[0] + total[1] + total[2] + total[5] + total[6],
-        total[6], total[7] if len(total) > 7 else 0.0, ours,
-        sum(seconds.values()) - ours,
-        sum(seconds.get(pid, 0.0) for pid in switches), max(cores, 1))
+        clock, total[0] + total[1] + total[2] + total[5] + total[6],
+        total[6], total[7] if len(total) > 7 else 0.0, own,
+        sum(one.seconds for one in processes.values()) - own,
+        sum(processes[pid].seconds for pid in switches if pid in processes),
+        max(cores, 1))
+
+
+def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
+    """Return the CpuReading of another machine.
+
+    :param text: of its /proc/stat, two empty lines, and the stat files of
+        its processes
+    :param ours: names of the programs that count as ours
+    """
+    totals, _, rest = text.partition('\n\n\n')
+    processes = {}
+    try:
+        for line in rest.splitlines():
+            if line.strip():
+                processes |= _process(line)
+        return _reading(
+            clock(), totals, processes,
+            {pid for pid, one in processes.items() if one.name in ours},
+            [pid for pid, one in processes.items() if one.name in switches])
+    except (ValueError, IndexError):
+        raise exceptions.CalibrationError(
+            f'/proc/stat is {totals[:60]!r}, wanted the CPU times of Linux'
+        ) from None
 
 
 def mhz():

@@ -16,13 +16,14 @@ SIZES = (88, 250, 512, 1000, 1500, 4000, 8000)
 PAIRS = (1, 2, 4, 8)
 QUICK_SIZES = (88, 512, 1500)
 QUICK_PAIRS = (1, 2, 4)
+#: Where the receiver is: on the other host, on the same, or there are many.
+PLACEMENTS = ('cross', 'same', 'many')
 #: Ratio of two rates of a ladder, and how many a ladder has at most.
 RUNG = 1.2
 MOST_RUNGS = 7
 #: iperf3 needs as much beside the test itself, measured here.
 OVERHEAD_SECONDS = .6
-BUILD_SECONDS = 4.0
-_TYPICAL_RUNGS = 3
+_TYPICAL_RUNGS = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +100,7 @@ class Plan:
 
     @property
     def mtu(self):
+        """The MTU that all of it needs."""
         return max(*self.sizes, 1500)
 
     @property
@@ -107,7 +109,7 @@ class Plan:
         return max((size for size in self.sizes if size <= 1500),
                    default=self.sizes[0])
 
-    def cells(self, can_ping=True):
+    def cells(self, can_ping=True, placements=PLACEMENTS):
         """Return every Cell of one repeat, in order."""
         found = [Cell('udp', 'cross', size, pairs)
                  for pairs in self.pairs for size in self.sizes]
@@ -120,7 +122,7 @@ class Plan:
                       Cell('tcp', 'many', None, self.receivers)]
         if can_ping:
             found += [Cell('rtt', 'cross'), Cell('rtt', 'same')]
-        return found
+        return [cell for cell in found if cell.placement in placements]
 
     def cell_seconds(self, cell):
         """Return about how long a cell takes."""
@@ -128,11 +130,6 @@ class Plan:
             return 1.5
         rungs = _TYPICAL_RUNGS if cell.kind == 'udp' else 1
         return rungs * (self.seconds + OVERHEAD_SECONDS)
-
-    def total_seconds(self, can_ping=True):
-        """Return about how long all repeats take."""
-        return self.repeats * (
-            BUILD_SECONDS + sum(map(self.cell_seconds, self.cells(can_ping))))
 
     def to_dict(self):
         return {**dataclasses.asdict(self), 'sizes': list(self.sizes),

@@ -28,6 +28,7 @@ from vswitch_aware_scheduler.calibrate import local
 from vswitch_aware_scheduler.calibrate import machine
 from vswitch_aware_scheduler.calibrate import namespaces
 from vswitch_aware_scheduler.calibrate import plan as plans
+from vswitch_aware_scheduler.calibrate import remote
 from vswitch_aware_scheduler.calibrate import topology as topologies
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import capacity
@@ -93,6 +94,28 @@ def _parser():
     one.add_argument('--no-offload', action='store_true',
                      help='VMs send complete frames: no segmentation or '
                           'checksum by the NIC')
+    _add_plan(one)
+    _add_output(one)
+
+    one = add('remote', _remote, 'measure between machines, over SSH')
+    one.add_argument('--sender', action='append', required=True,
+                     metavar='USER@HOST',
+                     help='machine that sends; may be given several times')
+    one.add_argument('--receiver', action='append', required=True,
+                     metavar='USER@HOST[=ADDRESS]',
+                     help='machine that receives, and the address at which '
+                          'it does when SSH uses another; may be given '
+                          'several times')
+    one.add_argument('--ssh-option', action='append', default=[],
+                     metavar='OPTION',
+                     help='for ssh -o, as Port=2222; may be given several '
+                          'times')
+    one.add_argument('--switch', default='unspecified', metavar='WORD',
+                     help='family of the switch, for the profile')
+    one.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
+                     default='none',
+                     help='of the network that is measured, for the profile '
+                          '(default: none)')
     _add_plan(one)
     _add_output(one)
 
@@ -268,14 +291,26 @@ def _check(arguments):
 
 
 def _where(tool, topology):
-    where = {'date': datetime.datetime.now(datetime.timezone.utc).strftime(
-        '%Y-%m-%dT%H:%M:%SZ'), 'tool': tool, **machine.facts(),
-        'switch_version': topology.version(),
-        'iperf_version': iperf.version(), 'nic': 'veth',
-        'mtu': topology.mtu,
-        'offloads': ('segmentation and checksum of veth'
-                     if topology.offload else 'none')}
-    return where
+    return {'date': _now(), 'tool': tool, **machine.facts(),
+            'switch_version': topology.version(),
+            'iperf_version': iperf.version(), 'nic': 'veth',
+            'mtu': topology.mtu,
+            'offloads': ('segmentation and checksum of veth'
+                         if topology.offload else 'none')}
+
+
+def _now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime(
+        '%Y-%m-%dT%H:%M:%SZ')
+
+
+def _check_output(arguments):
+    """Raise when the profile could not be written in the end."""
+    if arguments.output and not os.access(
+            os.path.dirname(os.path.abspath(arguments.output)), os.W_OK):
+        raise exceptions.InvalidInput(
+            f'output is {arguments.output!r}, wanted a file in a folder that '
+            f'can be written')
 
 
 def _local(arguments):
@@ -286,11 +321,7 @@ def _local(arguments):
         f'calibrated-{arguments.switch}-{arguments.encapsulation}'
     # A name that no profile can have is told before the work is done.
     switch_profile.SwitchProfile(name, line_rate_kbps=1)
-    if arguments.output and not os.access(
-            os.path.dirname(os.path.abspath(arguments.output)), os.W_OK):
-        raise exceptions.InvalidInput(
-            f'output is {arguments.output!r}, wanted a file in a folder that '
-            f'can be written')
+    _check_output(arguments)
     can_ping = machine.find_program('ping') is not None
     missing = [] if can_ping else [
         'round trip times: the program ping is not installed, install the '
@@ -318,23 +349,68 @@ def _local(arguments):
             samples = calibration.Calibration(
                 local.LocalPlace(topology, plan), plan, arguments.max_busy,
                 arguments.retries, journal, can_ping, progress).run()
+    return _conclude(
+        arguments, plan, samples, where, missing, name,
+        topologies.FAMILIES[arguments.switch], machine.mhz(),
+        f'{arguments.switch} of this machine, encapsulation '
+        f'{arguments.encapsulation}, measured in network namespaces with UDP '
+        f'of one to {max(plan.pairs)} senders in one direction, counted for '
+        f'both together. Senders, receivers and the switches of both hosts '
+        f'shared its CPUs, so a host of its own carries more.')
+
+
+def _remote(arguments):
+    plan = _plan(arguments)
+    machine.need_program('ssh')
+    name = arguments.name or f'calibrated-remote-{arguments.encapsulation}'
+    switch_profile.SwitchProfile(name, switch=arguments.switch,
+                                 line_rate_kbps=1)
+    _check_output(arguments)
+    place = remote.RemotePlace(
+        [remote.Host.parse(text) for text in arguments.sender],
+        [remote.Host.parse(text) for text in arguments.receiver], plan,
+        [word for option in arguments.ssh_option
+         for word in ('-o', option)])
+    place.check()
+    link = place.link()
+    can_ping = place.can_ping()
+    missing = ['same host: between machines there is none']
+    if not can_ping:
+        missing.append('round trip times: the program ping is not installed '
+                       'on the first sender')
+    where = {'date': _now(), 'tool': f'{PROG} remote', **link,
+             'senders': len(arguments.sender),
+             'receivers': len(arguments.receiver)}
+    journal = calibration.Journal(arguments.journal, {
+        'sender': arguments.sender, 'receiver': arguments.receiver,
+        'encapsulation': arguments.encapsulation,
+        'max_busy': arguments.max_busy, 'ping': can_ping,
+        'plan': plan.to_dict(),
+        **{key: link.get(key) for key in ('nic', 'mtu', 'kernel')}})
+    with _progress() as progress:
+        samples = calibration.Calibration(
+            place, plan, arguments.max_busy, arguments.retries, journal,
+            can_ping, progress).run()
+    return _conclude(
+        arguments, plan, samples, where, missing, name, arguments.switch,
+        link.get('cpu_mhz'),
+        'Measured between machines with UDP in one direction, counted for '
+        'both together. CPU is that of senders and receivers together.',
+        link['speed_mbps'] * 1000)
+
+
+def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
+              description, line_kbps=None):
     answer = _answer(arguments, plan, samples, where, missing)
     try:
         found = calibration.make_profile(
-            calibration.figures(samples), plan, name,
-            topologies.FAMILIES[arguments.switch], arguments.encapsulation,
-            where, machine.mhz(),
-            f'{arguments.switch} of this machine, encapsulation '
-            f'{arguments.encapsulation}, measured in network namespaces with '
-            f'UDP of one to {max(plan.pairs)} senders in one direction, '
-            f'counted for both together. Senders, receivers and the switches '
-            f'of both hosts shared its CPUs, so a host of its own carries '
-            f'more.')
-    except exceptions.CalibrationError as error:
+            calibration.figures(samples), plan, name, switch,
+            arguments.encapsulation, where, mhz, description, line_kbps)
+    except exceptions.CalibrationError:
         # The samples tell why: they are printed all the same.
         if arguments.json:
             _print_json(answer)
-        raise error
+        raise
     return _finish(arguments, answer, found)
 
 
