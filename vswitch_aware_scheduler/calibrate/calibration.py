@@ -238,7 +238,8 @@ class Calibration:
         samples = self._tries(repeat, cell, None)
         last, free, lossy = samples[-1], None, None
         for _ in range(plans.MOST_RUNGS - 1):
-            if last.sent_kbps is None:
+            # Rejected so often: more rungs would be so too.
+            if not last.kept:
                 break
             offered = last.offered_kbps or last.sent_kbps
             if last.loss <= LITTLE_LOSS:

@@ -326,8 +326,6 @@ def _local(arguments):
     missing = [] if can_ping else [
         'round trip times: the program ping is not installed, install the '
         'package iputils-ping']
-    for text in missing:
-        _say(f'cannot measure {text}')
     with namespaces.Run(topologies.names(plan.vms),
                         _state_dir(arguments)) as run:
         reason = topologies.cannot(run, arguments.switch,
@@ -417,6 +415,12 @@ def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
 def _answer(arguments, plan, samples, where, missing):
     entries = calibration.figures(samples)
     rows = calibration.measurements(entries, arguments.encapsulation)
+    without = sorted({str(sample.cell) for sample in samples}
+                     - {str(_cell_of(entry)) for entry in entries})
+    missing = missing + [f'{cell}: every sample was rejected'
+                         for cell in without]
+    for text in missing:
+        _say(f'not measured: {text}')
     answer = {
         'switch': arguments.switch, 'encapsulation': arguments.encapsulation,
         'machine': where, 'plan': plan.to_dict(), 'cannot': missing,
@@ -438,6 +442,11 @@ def _answer(arguments, plan, samples, where, missing):
         answer['capacity'] = capacity.fit_capacity(rows).to_dict()
         answer['contradictions'] = capacity.contradictions(rows, .10)
     return answer
+
+
+def _cell_of(entry):
+    return plans.Cell(*(entry[field.name]
+                        for field in dataclasses.fields(plans.Cell)))
 
 
 def _finish(arguments, answer, found):
@@ -462,11 +471,9 @@ def _finish(arguments, answer, found):
               f'{"-" if loss is None else format(loss, ".1%"):>6} '
               f'{"-" if spread is None else format(spread, ".1%"):>7}')
     for entry in answer.get('other_figures', ()):
-        cell = plans.Cell(*(entry[field.name] for field
-                            in dataclasses.fields(plans.Cell)))
         value = (f'{entry["rtt_ms"]:.3f} ms' if entry['kind'] == 'rtt'
                  else f'{entry["saturation_kbps"]:.0f} kbit/s')
-        print(f'{cell}: {value}')
+        print(f'{_cell_of(entry)}: {value}')
     print(f'\nPacket rate {found.packet_rate_kpps:.1f} kpps, saturation '
           f'{found.saturation_kbps_at():.0f} kbit/s in packets of '
           f'{found.typical_packet_bytes:g} bytes')

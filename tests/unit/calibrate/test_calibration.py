@@ -156,6 +156,8 @@ class TestSamples(unittest.TestCase):
         switch = Switch(others=.9)
         samples = run(switch, SMALL, retries=1)
         self.assertFalse(any(one.kept for one in samples))
+        # Each cell is tried twice, without climbing its ladder.
+        self.assertEqual(2 * len(SMALL.cells()), len(samples))
         with self.assertRaisesRegex(
                 exceptions.CalibrationError,
                 'no sample between the hosts was kept, wanted .*--max-busy'):
