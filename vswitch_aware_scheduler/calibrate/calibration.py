@@ -27,6 +27,9 @@ LITTLE_LOSS = .01
 #: Spread between builds up to which a cell counts as reproduced.
 TOLERANCE = .10
 _RETRY_SECONDS = .5
+# When costs of packets and bytes are put into a profile.
+_LEAST_FREEDOM = 3
+_MOST_DEVIATION = .15
 
 
 class Place(abc.ABC):
@@ -408,6 +411,20 @@ def measurements(entries, encapsulation, mhz=None):
     return rows
 
 
+def _switch_cost(entries, encapsulation):
+    """Return the PacketCost of the switch and the deviation of its fit.
+
+    None where the figures do not determine it, or do not follow it.
+    """
+    model = capacity.fit_capacity(measurements(entries, encapsulation))
+    cost = model.switch
+    if cost is None or model.freedom < _LEAST_FREEDOM \
+            or model.deviation > _MOST_DEVIATION \
+            or cost.packet_us[encapsulation] + cost.byte_ns <= 0:
+        return None, model.deviation
+    return cost, model.deviation
+
+
 def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
                  description='', line_kbps=None):
     """Return the SwitchProfile of the figures.
@@ -446,6 +463,15 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
     if one and one[0] < table[typical]:
         stated['vm_peak_kbps'] = round(one[0], 1)
     sources = dict.fromkeys(stated, source)
+    cost, deviation = _switch_cost(entries, encapsulation)
+    if cost is not None:
+        # The time that packets and bytes take is one limit on both.
+        stated |= {'packet_cost_us': round(cost.packet_us[encapsulation], 6),
+                   'byte_cost_ns': round(cost.byte_ns, 6)}
+        sources |= dict.fromkeys(
+            ('packet_cost_us', 'byte_cost_ns'),
+            f'least squares on the figures of all sizes and pairs, '
+            f'deviation {deviation:.1%}')
     if line_kbps:
         stated['line_rate_kbps'] = float(line_kbps)
         sources['line_rate_kbps'] = f'speed that {where["nic"]} tells'

@@ -45,6 +45,9 @@ _RATES = {'saturation_kbps': 'kbit/s',
 _COUNTS = ('max_tunnels', 'max_virtual_functions')
 _CPU = {'cpu_idle_mhz': 'MHz', 'cpu_mhz_per_kpps': 'MHz for a kilo-packet/s',
         'cpu_mhz_per_mbps': 'MHz for a Mbit/s'}
+_COSTS = {'packet_cost_us': 'microseconds a packet',
+          'byte_cost_ns': 'nanoseconds a byte'}
+_AT_LEAST_ZERO = {**_CPU, **_COSTS}
 _TABLE = 'saturation_by_packet_bytes'
 
 #: Keys of aggregate metadata (behind ``vswitch:``) that override a number. A
@@ -67,10 +70,11 @@ def _number(key, value):
         if real and isinstance(value, numbers.Integral) and 0 <= value <= 1e15:
             return int(value)
         raise ValueError('a whole number >= 0')
-    if key in _CPU:
-        if real and 0 <= value <= 1e15:
+    if key in _AT_LEAST_ZERO:
+        if real and (value == 0 or 1e-9 <= value <= 1e15):
             return float(value)
-        raise ValueError(f'a number >= 0 (to 1e15), {_CPU[key]}')
+        raise ValueError(f'0 or a number of 1e-9 to 1e15, '
+                         f'{_AT_LEAST_ZERO[key]}')
     # The bounds keep every quotient of two numbers finite; NaN is outside.
     if real and 1e-6 <= value <= 1e15:
         return float(value)
@@ -137,8 +141,8 @@ def _invalid(name, what, seen, wanted):
 class Limit:
     """One linear limit: the sum of weights times rates is <= capacity.
 
-    :param name: 'saturation', 'line_rate_egress', 'line_rate_ingress' or
-        'packet_rate'
+    :param name: 'saturation', 'line_rate_egress', 'line_rate_ingress',
+        'packet_rate' or 'switching'
     :param weights: what a kbit/s of egress, a kbit/s of ingress and a
         kilo-packet/s count
     :param capacity: in the unit of the weighted sum
@@ -168,6 +172,9 @@ class SwitchProfile:
         ``saturation_dimension``, whatever the packet size
     :param saturation_dimension: one of :data:`SATURATION_DIMENSIONS`;
         'bandwidth' counts egress and ingress together
+    :param packet_cost_us: time that the switch spends on a packet, and
+    :param byte_cost_ns: on each byte of it, both directions: together they
+        fill a second in every second at most
     :param packet_rate_kpps: the most packets, both directions together
     :param line_rate_kbps: the most bandwidth in each direction
     :param vm_peak_kbps: the largest peak of one VM that this switch can carry
@@ -204,6 +211,8 @@ class SwitchProfile:
     typical_packet_bytes: float = DEFAULT_PACKET_BYTES
     saturation_by_packet_bytes: dict | None = dataclasses.field(
         default=None, hash=False)
+    packet_cost_us: float | None = None
+    byte_cost_ns: float | None = None
     cpu_idle_mhz: float | None = None
     cpu_mhz_per_kpps: float | None = None
     cpu_mhz_per_mbps: float | None = None
@@ -222,7 +231,7 @@ class SwitchProfile:
                            ('saturation_dimension', SATURATION_DIMENSIONS)):
             if getattr(self, key) not in known:
                 self._refuse(key, _one_of(getattr(self, key), known))
-        for key in (*OVERRIDABLE_KEYS, *_CPU):
+        for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO):
             value = getattr(self, key)
             if value is None and key != 'typical_packet_bytes':
                 continue
@@ -235,13 +244,16 @@ class SwitchProfile:
             if self.saturation_kbps is not None:
                 self._refuse('saturation_kbps', f'nothing beside {_TABLE}: '
                              'state one of the two')
-        stated = [key for key in (*OVERRIDABLE_KEYS, _TABLE)
-                  if getattr(self, key) is not None]
+        limits = (*OVERRIDABLE_KEYS, _TABLE, *_COSTS)
+        stated = [key for key in limits if getattr(self, key) is not None]
         if stated == ['typical_packet_bytes']:
             _invalid(self.name, 'the list of its limits', [],
                      'at least one of ' + ', '.join(
-                         key for key in (*OVERRIDABLE_KEYS, _TABLE)
-                         if key not in stated))
+                         key for key in limits if key not in stated))
+        if set(_COSTS) & set(stated) and not (
+                self.packet_cost_us or self.byte_cost_ns):
+            self._refuse('packet_cost_us', 'a number > 0, or byte_cost_ns '
+                         'to be one: packets that cost nothing are no limit')
         stated.extend(key for key in _CPU if getattr(self, key) is not None)
         if not isinstance(self.sources, dict):
             self._refuse('sources', 'a mapping of keys to text')
@@ -310,13 +322,28 @@ class SwitchProfile:
         and b >= 0. The table never promises more than the line carries:
         twice ``line_rate_kbps`` where both directions count.
 
+        Costs of packets and bytes give :math:`1 / (a + b x)` packets a
+        second; where a profile states both, the smaller counts.
+
         :param packet_bytes: > 0; ``typical_packet_bytes`` when None
         :returns: kbit/s in ``saturation_dimension``, or None when the profile
-            states no saturation
+            states no saturation and no costs
         :raises InvalidProfile: when ``packet_bytes`` is not a number > 0
         Derivation: configuration/profiles.rst, "Capacity by packet size".
         """
         size = self._size(packet_bytes)
+        found = [rate for rate in (self._saturation(size), self._cost(size))
+                 if rate is not None]
+        return min(found, default=None)
+
+    def _cost(self, size):
+        """Return what the costs of packets allow in kbit/s, or None."""
+        if self.packet_cost_us is None and self.byte_cost_ns is None:
+            return None
+        return 8e3 * size / ((self.packet_cost_us or 0.0)
+                             + (self.byte_cost_ns or 0.0) * size / 1e3)
+
+    def _saturation(self, size):
         if self.saturation_by_packet_bytes is None:
             return self.saturation_kbps
         sizes = np.array(list(self.saturation_by_packet_bytes))
@@ -334,7 +361,7 @@ class SwitchProfile:
         line = self.line_rate_kbps
         return [found for found in (
             ('saturation', self.saturation_dimension,
-             self.saturation_kbps_at(packet_bytes)),
+             self._saturation(self._size(packet_bytes))),
             ('line_rate_egress', 'egress', line),
             ('line_rate_ingress', 'ingress', line),
             ('packet_rate', 'packets', self.packet_rate_kpps),
@@ -349,8 +376,15 @@ class SwitchProfile:
 
         :returns: tuple of :class:`Limit`, empty when the profile has none
         """
-        return tuple(Limit(name, model.DIMENSIONS[dimension], capacity)
-                     for name, dimension, capacity in self._capacities(None))
+        found = [Limit(name, model.DIMENSIONS[dimension], capacity)
+                 for name, dimension, capacity in self._capacities(None)]
+        if self._cost(1.0) is not None:
+            # Share of each second that a kbit/s (125 bytes) and a
+            # kilo-packet/s take of the switch.
+            kbit = (self.byte_cost_ns or 0.0) * 125e-9
+            packets = (self.packet_cost_us or 0.0) * 1e-3
+            found.append(Limit('switching', (kbit, kbit, packets), 1.0))
+        return tuple(found)
 
     def bandwidth_kbps(self, packet_bytes=None):
         """Return the most egress and ingress together that all limits allow.
@@ -366,8 +400,10 @@ class SwitchProfile:
         most = dict.fromkeys(model.DIMENSIONS, math.inf)
         for _, dimension, capacity in self._capacities(size):
             most[dimension] = min(most[dimension], capacity)
+        costs = self._cost(size)
         return min(most['bandwidth'], most['egress'] + most['ingress'],
-                   most['packets'] * 8.0 * size)
+                   most['packets'] * 8.0 * size,
+                   math.inf if costs is None else costs)
 
     def cpu_mhz(self, rate_kbps, packet_bytes=None):
         """Return the CPU that switching takes at a rate, from all the VMs.
@@ -415,13 +451,13 @@ class SwitchProfile:
             changes, {key: f'override: {where}' for key in changes})
 
     def _changed(self, changes, sources):
-        # A saturation that is stated anew replaces the other form of it, and
-        # a number that is changed loses the source it had.
+        # A saturation that is stated anew replaces the other forms of it,
+        # and a number that is changed loses the source it had.
         changes = dict(changes)
-        forms = ('saturation_kbps', _TABLE)
-        for stated, other in (forms, forms[::-1]):
-            if changes.get(stated) is not None:
-                changes.setdefault(other, None)
+        forms = ('saturation_kbps', _TABLE, *_COSTS)
+        if any(changes.get(form) is not None for form in forms):
+            for form in forms:
+                changes.setdefault(form, None)
         kept = {key: text for key, text in self.sources.items()
                 if key not in changes}
         return dataclasses.replace(self, **changes,

@@ -333,6 +333,20 @@ class TestProfile(unittest.TestCase):
             self.assertEqual({'measured': found},
                              profile.load_profiles(path, {}))
 
+    def test_costs_are_stated_where_the_figures_tell_them(self):
+        plan = plans.Plan(sizes=(88, 250, 512, 1000, 1500), pairs=(1, 2, 4),
+                          seconds=1, repeats=1, receivers=0)
+        found = self._make(run(Switch(kpps=100.0, sender_kpps=60.0), plan),
+                           plan)
+        # 100 kpps are 10 us each; a ladder ends within a rung of the peak.
+        self.assertGreaterEqual(found.packet_cost_us, 10 * .999)
+        self.assertLessEqual(found.packet_cost_us, 10 * plans.RUNG)
+        self.assertLess(found.byte_cost_ns * 1.5, 1)
+        self.assertIn('switching', [limit.name for limit in found.limits()])
+        # Two sizes and two numbers of pairs leave nothing to judge by.
+        self.assertIsNone(self._make(run(Switch(
+            kpps=100.0, sender_kpps=60.0), SMALL)).packet_cost_us)
+
     def test_where_one_sender_fills_the_switch_there_is_no_peak(self):
         found = self._make(run(Switch(kpps=100.0, sender_kpps=99.0), SMALL))
         self.assertIsNone(found.vm_peak_kbps)
