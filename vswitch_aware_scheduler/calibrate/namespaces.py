@@ -54,23 +54,24 @@ class Run:
     def __init__(self, names, state_dir=DEFAULT_STATE_DIR):
         self.id = secrets.token_hex(3)
         self.directory = pathlib.Path(state_dir)
-        self.state_file = self.directory / f'{self.id}.json'
+        self.state_file = self.directory / f'{PREFIX}-{self.id}.json'
         #: For sockets and databases of daemons.
-        self.work = self.directory / self.id
+        self.work = self.state_file.with_suffix('')
         self._names = {short: f'{PREFIX}-{self.id}-{short}'
                        for short in names}
         self._processes = []
 
     def __enter__(self):
         try:
-            self.work.mkdir(parents=True, mode=0o700)
+            self.directory.mkdir(parents=True, exist_ok=True)
             # Whole or not at all: a run killed here has made nothing yet.
-            draft = self.work / 'state'
+            draft = self.state_file.with_suffix('.draft')
             draft.write_text(json.dumps({
                 'run': self.id, 'pid': os.getpid(),
                 'started': _started(os.getpid()),
                 'namespaces': sorted(self._names.values())}))
             draft.rename(self.state_file)
+            self.work.mkdir(mode=0o700)
         except OSError as error:
             raise exceptions.CalibrationError(
                 f'state directory {self.directory}: it cannot be written '
@@ -168,7 +169,8 @@ def remove_leftovers(state_dir=DEFAULT_STATE_DIR):
         would measure each other
     """
     removed = []
-    for path in sorted(pathlib.Path(state_dir).glob('*.json')):
+    directory = pathlib.Path(state_dir)
+    for path in sorted(directory.glob(f'{PREFIX}-*.json')):
         try:
             state = json.loads(path.read_text())
             run, pid, started, names = (
@@ -188,8 +190,7 @@ def remove_leftovers(state_dir=DEFAULT_STATE_DIR):
         _remove(own)
         _forget(path)
         removed.append(run)
-    # A run that was killed before it had a state file has a directory only.
-    for path in pathlib.Path(state_dir).glob('??????'):
-        if path.is_dir() and not path.with_suffix('.json').exists():
-            shutil.rmtree(path, ignore_errors=True)
+    # Of runs that were killed before they had a state file.
+    for path in directory.glob(f'{PREFIX}-*.draft'):
+        path.unlink(missing_ok=True)
     return removed

@@ -59,9 +59,9 @@ class TestLeftovers(base.NamespacesTestCase):
         names = [f'vswcal-{run}-h1'] if names is None else names
         for name in names:
             (self.there / name).touch()
-        (self.state / run).mkdir(exist_ok=True)
-        (self.state / run / 'h1.db').touch()
-        path = self.state / f'{run}.json'
+        (self.state / f'vswcal-{run}').mkdir(exist_ok=True)
+        (self.state / f'vswcal-{run}' / 'h1.db').touch()
+        path = self.state / f'vswcal-{run}.json'
         path.write_text(json.dumps({
             'run': run, 'pid': pid, 'started': started,
             'namespaces': names, **others}))
@@ -104,15 +104,24 @@ class TestLeftovers(base.NamespacesTestCase):
         self.assertEqual([], self.namespaces())
 
     def test_a_run_that_was_killed_at_its_very_start_leaves_no_trace(self):
-        (self.state / 'aabbcc').mkdir(parents=True)
-        (self.state / 'aabbcc' / 'state').write_text('{"run"')
+        self.state.mkdir()
+        (self.state / 'vswcal-aabbcc.draft').write_text('{"run"')
         self.assertEqual([], namespaces.remove_leftovers(self.state))
         self.assertEqual([], list(self.state.iterdir()))
 
-    def test_a_file_of_somebody_else_is_told_and_stays(self):
+    def test_what_else_is_in_the_directory_stays(self):
+        self._left()
+        for name in ('aabbcc', 'vswcal-aabbcc'):
+            (self.state / name).mkdir()
+        (self.state / 'other.json').write_text('{}')
+        namespaces.remove_leftovers(self.state)
+        self.assertEqual(['aabbcc', 'other.json', 'vswcal-aabbcc'], sorted(
+            path.name for path in self.state.iterdir()))
+
+    def test_a_state_file_that_is_none_is_told_and_stays(self):
         self.state.mkdir()
         for text in ('{}', 'x', '[1]'):
-            path = self.state / 'other.json'
+            path = self.state / 'vswcal-other.json'
             path.write_text(text)
             with self.assertRaisesRegex(exceptions.CalibrationError,
                                         'other.json: it is not one of this'):

@@ -70,7 +70,7 @@ class TestCalibrate(base.NamespacesTestCase):
         self._root()
         self.state.mkdir()
         (self.there / 'vswcal-0a1b2c-h1').touch()
-        (self.state / '0a1b2c.json').write_text(json.dumps({
+        (self.state / 'vswcal-0a1b2c.json').write_text(json.dumps({
             'run': '0a1b2c', 'pid': os.getpid(), 'started': 1,
             'namespaces': ['vswcal-0a1b2c-h1']}))
         status, output, errors = self.run_command('clean', '--json')
