@@ -23,10 +23,14 @@ from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
            'OVERRIDABLE_KEYS', 'SATURATION_DIMENSIONS', 'SwitchProfile',
-           'catalogue', 'load_profiles', 'most_cautious', 'override_number',
-           'profiles']
+           'TUNNEL_UNITS', 'catalogue', 'load_profiles', 'most_cautious',
+           'override_number', 'profiles']
 
 ENCAPSULATIONS = ('none', 'vxlan', 'gre', 'geneve')
+
+#: What ``max_tunnels`` can count: VMs, their interfaces, distinct networks
+#: (VNIs) or the remote VTEPs that the host has to know.
+TUNNEL_UNITS = ('instances', 'interfaces', 'networks', 'vteps')
 
 #: What saturation can be counted in: the dimensions that are bandwidth.
 SATURATION_DIMENSIONS = tuple(sorted(
@@ -179,7 +183,8 @@ class SwitchProfile:
     :param line_rate_kbps: the most bandwidth in each direction
     :param vm_peak_kbps: the largest peak of one VM that this switch can carry
         at all, in ``saturation_dimension`` (first test of seed 000, figure 9)
-    :param max_tunnels: how many VMs it serves with tunnels; 0 serves none
+    :param max_tunnels: how many tunnels it serves; 0 serves none
+    :param tunnel_unit: what is one tunnel, one of :data:`TUNNEL_UNITS`
     :param max_virtual_functions: how many VMs get a virtual function, one
         each; 0 serves none
     :param typical_packet_bytes: packet size assumed where packets are unknown
@@ -207,6 +212,7 @@ class SwitchProfile:
     line_rate_kbps: float | None = None
     vm_peak_kbps: float | None = None
     max_tunnels: int | None = None
+    tunnel_unit: str = TUNNEL_UNITS[0]
     max_virtual_functions: int | None = None
     typical_packet_bytes: float = DEFAULT_PACKET_BYTES
     saturation_by_packet_bytes: dict | None = dataclasses.field(
@@ -228,7 +234,8 @@ class SwitchProfile:
         if not isinstance(self.description, str):
             self._refuse('description', 'text')
         for key, known in (('encapsulation', ENCAPSULATIONS),
-                           ('saturation_dimension', SATURATION_DIMENSIONS)):
+                           ('saturation_dimension', SATURATION_DIMENSIONS),
+                           ('tunnel_unit', TUNNEL_UNITS)):
             if getattr(self, key) not in known:
                 self._refuse(key, _one_of(getattr(self, key), known))
         for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO):
@@ -424,9 +431,15 @@ class SwitchProfile:
 
     @property
     def max_instances(self):
-        """The smallest count and the key that states it, or None."""
+        """The smallest count and the key that states it, or None.
+
+        Tunnels bound the number of VMs only where each VM has one at least:
+        networks and VTEPs are shared, see :mod:`.tunnels`.
+        """
         counts = [MaxInstances(getattr(self, key), key) for key in _COUNTS
-                  if getattr(self, key) is not None]
+                  if getattr(self, key) is not None
+                  and (key != 'max_tunnels' or self.tunnel_unit
+                       in ('instances', 'interfaces'))]
         return min(counts, default=None)
 
     def overridden(self, mapping, where):
@@ -467,7 +480,8 @@ class SwitchProfile:
         """Return what the profile states as plain values, for JSON or YAML."""
         return {key: dict(value) if isinstance(value, dict) else value
                 for key in _KEYS
-                if (value := getattr(self, key)) not in (None, {}, '')}
+                if (value := getattr(self, key)) not in (None, {}, '')
+                and (key, value) != ('tunnel_unit', TUNNEL_UNITS[0])}
 
     @classmethod
     def from_dict(cls, data):
