@@ -11,6 +11,7 @@
     │   └── InvalidOverride      aggregate metadata or extra specs
     ├── NotEnoughSamples         too short a history to fit a model
     ├── TelemetryError           a driver could not answer
+    ├── CalibrationError         a measurement could not be made
     └── StoreError               the store cannot be read or written
         ├── StoreMissing         there is no store at that URL
         └── StoreVersionError    its schema or a record has another version
@@ -49,6 +50,10 @@ class NotEnoughSamples(VSwitchError):
 
 class TelemetryError(VSwitchError):
     """A telemetry driver could not deliver what was asked."""
+
+
+class CalibrationError(VSwitchError):
+    """What a switch carries could not be measured."""
 
 
 class StoreError(VSwitchError):

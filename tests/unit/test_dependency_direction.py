@@ -22,7 +22,8 @@ _VSWITCH = _TRAFFIC | {'vswitch'}
 _STORE = _VSWITCH | {'store'}
 _SNAPSHOT = _STORE | {'telemetry', 'snapshot'}
 _ADMISSION = _SNAPSHOT | {'admission'}
-_SERVICES = _ADMISSION | {'modeler', 'evaluate', 'report', 'conf', 'cmd'}
+_SERVICES = _ADMISSION | {'calibrate', 'modeler', 'evaluate', 'report', 'conf',
+                          'cmd'}
 
 # What each top-level module or package may import from the others.
 MAY_IMPORT = {
@@ -31,6 +32,7 @@ MAY_IMPORT = {
     'traffic': _TRAFFIC,
     'vswitch': _VSWITCH,
     'telemetry': _VSWITCH,
+    'calibrate': _VSWITCH | {'calibrate'},
     'store': _VSWITCH,
     'snapshot': _SNAPSHOT,
     'admission': _ADMISSION,

@@ -19,6 +19,7 @@ import traceback
 from oslo_config import cfg
 import tqdm
 
+from vswitch_aware_scheduler.cmd import capacity
 from vswitch_aware_scheduler.cmd import evaluate
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -135,6 +136,13 @@ def _parser():
     validate = add(profile, 'validate', _profile_validate,
                    'check a file of switch profiles')
     validate.add_argument('file', metavar='FILE')
+
+    costs = group('capacity', 'fit what a packet costs a switch')
+    capacity.add_fit_arguments(add(
+        costs, 'fit', _capacity_fit, 'fit a table of measured rates'))
+    capacity.add_reproduce_arguments(add(
+        costs, 'reproduce', _capacity_reproduce,
+        'predict published figures from the rest of their tables'))
     return top
 
 
@@ -517,25 +525,36 @@ def _profile_show(arguments, conf):
     stated = item.to_dict()
     limits = [{'name': limit.name, 'weights': list(limit.weights),
                'capacity': limit.capacity} for limit in item.limits()]
+    saturation = item.saturation_kbps_at()
+    cpu_mhz = saturation and item.cpu_mhz(saturation)
     if arguments.json:
-        _print_json({**stated, 'limits': limits})
+        _print_json({**stated, 'limits': limits,
+                     'cpu_mhz_at_saturation': cpu_mhz})
         return 0
     sources = stated.pop('sources', {})
     for key, value in stated.items():
         if isinstance(value, dict):
-            value = ', '.join(f'{size:g}: {rate:.15g}'
-                              for size, rate in value.items())
+            value = ', '.join(
+                f'{_plain(name)}: {_plain(one)}'
+                for name, one in value.items())
         elif isinstance(value, float):
             value = f'{value:.15g}'
         print(f'{key}: {value}')
         if key in sources:
             print(f'    source: {sources[key]}')
+    if cpu_mhz is not None:
+        print(f'\nCPU that switching takes at the saturation of '
+              f'{saturation:.0f} kbit/s: {cpu_mhz:.0f} MHz')
     print('\nLimits on the sum of all instances: weights of egress kbit/s, '
           'ingress kbit/s and kpps')
     _print_table(['LIMIT', 'EGRESS', 'INGRESS', 'PACKETS', 'CAPACITY'], [
         [limit['name'], *(f'{weight:g}' for weight in limit['weights']),
          f'{limit["capacity"]:.15g}'] for limit in limits])
     return 0
+
+
+def _plain(value):
+    return f'{value:.15g}' if isinstance(value, float) else str(value)
 
 
 def _profile_validate(arguments, _conf):
@@ -546,6 +565,46 @@ def _profile_validate(arguments, _conf):
         print(f'{arguments.file} is valid: {len(found)} profiles: '
               f'{", ".join(found)}')
     return 0
+
+
+def _capacity_fit(arguments, _conf):
+    answer = capacity.fit(arguments)
+    if arguments.json:
+        _print_json(answer)
+        return 0
+    _print_tables(capacity.fit_tables(answer))
+    print(f'\nRelative deviation of a row: '
+          f'{answer["model"]["deviation"]:.1%}')
+    if answer['median_error'] is not None:
+        print(f'Median error of what was left out: '
+              f'{answer["median_error"]:.1%}')
+    _print_remarks('The table contradicts itself', answer['contradictions'])
+    return 0
+
+
+def _capacity_reproduce(arguments, _conf):
+    answer = capacity.reproduce(arguments)
+    if arguments.json:
+        _print_json(answer)
+        return 0
+    _print_tables(capacity.reproduce_tables(answer))
+    for table in answer['tables']:
+        _print_remarks(f'{table["table"]} contradicts itself, or the model',
+                       table['contradictions'] + table['remarks'])
+    return 0
+
+
+def _print_tables(tables):
+    for number, (title, header, rows) in enumerate(tables):
+        print(('\n' if number else '') + title)
+        _print_table(header, rows)
+
+
+def _print_remarks(title, sentences):
+    if sentences:
+        print(f'\n{title}:')
+        for sentence in sentences:
+            print(f'- {sentence}')
 
 
 def main(argv=None):

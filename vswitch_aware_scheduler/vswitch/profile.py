@@ -23,10 +23,14 @@ from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
            'OVERRIDABLE_KEYS', 'SATURATION_DIMENSIONS', 'SwitchProfile',
-           'catalogue', 'load_profiles', 'most_cautious', 'override_number',
-           'profiles']
+           'TUNNEL_UNITS', 'catalogue', 'load_profiles', 'most_cautious',
+           'override_number', 'profiles']
 
 ENCAPSULATIONS = ('none', 'vxlan', 'gre', 'geneve')
+
+#: What ``max_tunnels`` can count: VMs, their interfaces, distinct networks
+#: (VNIs) or the remote VTEPs that the host has to know.
+TUNNEL_UNITS = ('instances', 'interfaces', 'networks', 'vteps')
 
 #: What saturation can be counted in: the dimensions that are bandwidth.
 SATURATION_DIMENSIONS = tuple(sorted(
@@ -43,6 +47,11 @@ _RATES = {'saturation_kbps': 'kbit/s',
           'vm_peak_kbps': 'kbit/s',
           'typical_packet_bytes': 'bytes'}
 _COUNTS = ('max_tunnels', 'max_virtual_functions')
+_CPU = {'cpu_idle_mhz': 'MHz', 'cpu_mhz_per_kpps': 'MHz for a kilo-packet/s',
+        'cpu_mhz_per_mbps': 'MHz for a Mbit/s'}
+_COSTS = {'packet_cost_us': 'microseconds a packet',
+          'byte_cost_ns': 'nanoseconds a byte'}
+_AT_LEAST_ZERO = {**_CPU, **_COSTS}
 _TABLE = 'saturation_by_packet_bytes'
 
 #: Keys of aggregate metadata (behind ``vswitch:``) that override a number. A
@@ -65,6 +74,11 @@ def _number(key, value):
         if real and isinstance(value, numbers.Integral) and 0 <= value <= 1e15:
             return int(value)
         raise ValueError('a whole number >= 0')
+    if key in _AT_LEAST_ZERO:
+        if real and (value == 0 or 1e-9 <= value <= 1e15):
+            return float(value)
+        raise ValueError(f'0 or a number of 1e-9 to 1e15, '
+                         f'{_AT_LEAST_ZERO[key]}')
     # The bounds keep every quotient of two numbers finite; NaN is outside.
     if real and 1e-6 <= value <= 1e15:
         return float(value)
@@ -131,8 +145,8 @@ def _invalid(name, what, seen, wanted):
 class Limit:
     """One linear limit: the sum of weights times rates is <= capacity.
 
-    :param name: 'saturation', 'line_rate_egress', 'line_rate_ingress' or
-        'packet_rate'
+    :param name: 'saturation', 'line_rate_egress', 'line_rate_ingress',
+        'packet_rate' or 'switching'
     :param weights: what a kbit/s of egress, a kbit/s of ingress and a
         kilo-packet/s count
     :param capacity: in the unit of the weighted sum
@@ -162,18 +176,28 @@ class SwitchProfile:
         ``saturation_dimension``, whatever the packet size
     :param saturation_dimension: one of :data:`SATURATION_DIMENSIONS`;
         'bandwidth' counts egress and ingress together
+    :param packet_cost_us: time that the switch spends on a packet, and
+    :param byte_cost_ns: on each byte of it, both directions: together they
+        fill a second in every second at most
     :param packet_rate_kpps: the most packets, both directions together
     :param line_rate_kbps: the most bandwidth in each direction
     :param vm_peak_kbps: the largest peak of one VM that this switch can carry
         at all, in ``saturation_dimension`` (first test of seed 000, figure 9)
-    :param max_tunnels: how many VMs it serves with tunnels; 0 serves none
+    :param max_tunnels: how many tunnels it serves; 0 serves none
+    :param tunnel_unit: what is one tunnel, one of :data:`TUNNEL_UNITS`
     :param max_virtual_functions: how many VMs get a virtual function, one
         each; 0 serves none
     :param typical_packet_bytes: packet size assumed where packets are unknown
     :param saturation_by_packet_bytes: {bytes: kbps}, in place of
         ``saturation_kbps``; kept in increasing order
+    :param cpu_idle_mhz: CPU that the switch takes without traffic
+    :param cpu_mhz_per_kpps: CPU that it takes for a kilo-packet/s, beside
+    :param cpu_mhz_per_mbps: what it takes for a Mbit/s; these three limit
+        nothing, see :meth:`cpu_mhz`
     :param sources: {key of a stated number: where it is from}; an estimate's
         text starts with 'estimate:'
+    :param provenance: {word: text or number}: on what machine, with which
+        versions and how the figures were measured; for information
     :raises InvalidProfile: naming the profile, the key, the value seen and
         what was wanted
     """
@@ -188,11 +212,18 @@ class SwitchProfile:
     line_rate_kbps: float | None = None
     vm_peak_kbps: float | None = None
     max_tunnels: int | None = None
+    tunnel_unit: str = TUNNEL_UNITS[0]
     max_virtual_functions: int | None = None
     typical_packet_bytes: float = DEFAULT_PACKET_BYTES
     saturation_by_packet_bytes: dict | None = dataclasses.field(
         default=None, hash=False)
+    packet_cost_us: float | None = None
+    byte_cost_ns: float | None = None
+    cpu_idle_mhz: float | None = None
+    cpu_mhz_per_kpps: float | None = None
+    cpu_mhz_per_mbps: float | None = None
     sources: dict = dataclasses.field(default_factory=dict, hash=False)
+    provenance: dict = dataclasses.field(default_factory=dict, hash=False)
 
     def __post_init__(self):
         for key in ('name', 'switch'):
@@ -203,10 +234,11 @@ class SwitchProfile:
         if not isinstance(self.description, str):
             self._refuse('description', 'text')
         for key, known in (('encapsulation', ENCAPSULATIONS),
-                           ('saturation_dimension', SATURATION_DIMENSIONS)):
+                           ('saturation_dimension', SATURATION_DIMENSIONS),
+                           ('tunnel_unit', TUNNEL_UNITS)):
             if getattr(self, key) not in known:
                 self._refuse(key, _one_of(getattr(self, key), known))
-        for key in OVERRIDABLE_KEYS:
+        for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO):
             value = getattr(self, key)
             if value is None and key != 'typical_packet_bytes':
                 continue
@@ -219,13 +251,17 @@ class SwitchProfile:
             if self.saturation_kbps is not None:
                 self._refuse('saturation_kbps', f'nothing beside {_TABLE}: '
                              'state one of the two')
-        stated = [key for key in (*OVERRIDABLE_KEYS, _TABLE)
-                  if getattr(self, key) is not None]
+        limits = (*OVERRIDABLE_KEYS, _TABLE, *_COSTS)
+        stated = [key for key in limits if getattr(self, key) is not None]
         if stated == ['typical_packet_bytes']:
             _invalid(self.name, 'the list of its limits', [],
                      'at least one of ' + ', '.join(
-                         key for key in (*OVERRIDABLE_KEYS, _TABLE)
-                         if key not in stated))
+                         key for key in limits if key not in stated))
+        if set(_COSTS) & set(stated) and not (
+                self.packet_cost_us or self.byte_cost_ns):
+            self._refuse('packet_cost_us', 'a number > 0, or byte_cost_ns '
+                         'to be one: packets that cost nothing are no limit')
+        stated.extend(key for key in _CPU if getattr(self, key) is not None)
         if not isinstance(self.sources, dict):
             self._refuse('sources', 'a mapping of keys to text')
         for key, text in self.sources.items():
@@ -235,6 +271,7 @@ class SwitchProfile:
             if not isinstance(text, str) or not text.strip():
                 _invalid(self.name, f'sources: {key}', text, 'text')
         object.__setattr__(self, 'sources', dict(self.sources))
+        object.__setattr__(self, 'provenance', self._checked_provenance())
 
     def _refuse(self, key, wanted):
         _invalid(self.name, key, getattr(self, key), wanted)
@@ -262,6 +299,18 @@ class SwitchProfile:
                 _invalid(self.name, f'{_TABLE}: {size}', rate, wanted)
         return dict(sorted(checked.items()))
 
+    def _checked_provenance(self):
+        if not isinstance(self.provenance, dict):
+            self._refuse('provenance', 'a mapping of words to text or numbers')
+        for key, value in self.provenance.items():
+            if not isinstance(key, str) or not _WORD.fullmatch(key):
+                _invalid(self.name, 'a key of provenance', key,
+                         'text of letters, digits, "_", "." and "-"')
+            if not isinstance(value, (str, int, float)) or value != value:
+                _invalid(self.name, f'provenance: {key}', value,
+                         'text or a number')
+        return dict(self.provenance)
+
     def _size(self, packet_bytes):
         if packet_bytes is None:
             return self.typical_packet_bytes
@@ -280,13 +329,28 @@ class SwitchProfile:
         and b >= 0. The table never promises more than the line carries:
         twice ``line_rate_kbps`` where both directions count.
 
+        Costs of packets and bytes give :math:`1 / (a + b x)` packets a
+        second; where a profile states both, the smaller counts.
+
         :param packet_bytes: > 0; ``typical_packet_bytes`` when None
         :returns: kbit/s in ``saturation_dimension``, or None when the profile
-            states no saturation
+            states no saturation and no costs
         :raises InvalidProfile: when ``packet_bytes`` is not a number > 0
         Derivation: configuration/profiles.rst, "Capacity by packet size".
         """
         size = self._size(packet_bytes)
+        found = [rate for rate in (self._saturation(size), self._cost(size))
+                 if rate is not None]
+        return min(found, default=None)
+
+    def _cost(self, size):
+        """Return what the costs of packets allow in kbit/s, or None."""
+        if self.packet_cost_us is None and self.byte_cost_ns is None:
+            return None
+        return 8e3 * size / ((self.packet_cost_us or 0.0)
+                             + (self.byte_cost_ns or 0.0) * size / 1e3)
+
+    def _saturation(self, size):
         if self.saturation_by_packet_bytes is None:
             return self.saturation_kbps
         sizes = np.array(list(self.saturation_by_packet_bytes))
@@ -304,7 +368,7 @@ class SwitchProfile:
         line = self.line_rate_kbps
         return [found for found in (
             ('saturation', self.saturation_dimension,
-             self.saturation_kbps_at(packet_bytes)),
+             self._saturation(self._size(packet_bytes))),
             ('line_rate_egress', 'egress', line),
             ('line_rate_ingress', 'ingress', line),
             ('packet_rate', 'packets', self.packet_rate_kpps),
@@ -319,8 +383,15 @@ class SwitchProfile:
 
         :returns: tuple of :class:`Limit`, empty when the profile has none
         """
-        return tuple(Limit(name, model.DIMENSIONS[dimension], capacity)
-                     for name, dimension, capacity in self._capacities(None))
+        found = [Limit(name, model.DIMENSIONS[dimension], capacity)
+                 for name, dimension, capacity in self._capacities(None)]
+        if self._cost(1.0) is not None:
+            # Share of each second that a kbit/s (125 bytes) and a
+            # kilo-packet/s take of the switch.
+            kbit = (self.byte_cost_ns or 0.0) * 125e-9
+            packets = (self.packet_cost_us or 0.0) * 1e-3
+            found.append(Limit('switching', (kbit, kbit, packets), 1.0))
+        return tuple(found)
 
     def bandwidth_kbps(self, packet_bytes=None):
         """Return the most egress and ingress together that all limits allow.
@@ -336,14 +407,39 @@ class SwitchProfile:
         most = dict.fromkeys(model.DIMENSIONS, math.inf)
         for _, dimension, capacity in self._capacities(size):
             most[dimension] = min(most[dimension], capacity)
+        costs = self._cost(size)
         return min(most['bandwidth'], most['egress'] + most['ingress'],
-                   most['packets'] * 8.0 * size)
+                   most['packets'] * 8.0 * size,
+                   math.inf if costs is None else costs)
+
+    def cpu_mhz(self, rate_kbps, packet_bytes=None):
+        """Return the CPU that switching takes at a rate, from all the VMs.
+
+        :param rate_kbps: egress and ingress together
+        :param packet_bytes: size of all packets, > 0;
+            ``typical_packet_bytes`` when None
+        :returns: MHz, or None when the profile does not state it
+        :raises InvalidProfile: when ``packet_bytes`` is not a number > 0
+        Derivation: reference/capacity.rst, "CPU".
+        """
+        size = self._size(packet_bytes)
+        if self.cpu_mhz_per_kpps is None and self.cpu_mhz_per_mbps is None:
+            return None
+        return ((self.cpu_idle_mhz or 0.0)
+                + (self.cpu_mhz_per_kpps or 0.0) * rate_kbps / (8.0 * size)
+                + (self.cpu_mhz_per_mbps or 0.0) * rate_kbps / 1e3)
 
     @property
     def max_instances(self):
-        """The smallest count and the key that states it, or None."""
+        """The smallest count and the key that states it, or None.
+
+        Tunnels bound the number of VMs only where each VM has one at least:
+        networks and VTEPs are shared, see :mod:`.tunnels`.
+        """
         counts = [MaxInstances(getattr(self, key), key) for key in _COUNTS
-                  if getattr(self, key) is not None]
+                  if getattr(self, key) is not None
+                  and (key != 'max_tunnels' or self.tunnel_unit
+                       in ('instances', 'interfaces'))]
         return min(counts, default=None)
 
     def overridden(self, mapping, where):
@@ -368,13 +464,13 @@ class SwitchProfile:
             changes, {key: f'override: {where}' for key in changes})
 
     def _changed(self, changes, sources):
-        # A saturation that is stated anew replaces the other form of it, and
-        # a number that is changed loses the source it had.
+        # A saturation that is stated anew replaces the other forms of it,
+        # and a number that is changed loses the source it had.
         changes = dict(changes)
-        forms = ('saturation_kbps', _TABLE)
-        for stated, other in (forms, forms[::-1]):
-            if changes.get(stated) is not None:
-                changes.setdefault(other, None)
+        forms = ('saturation_kbps', _TABLE, *_COSTS)
+        if any(changes.get(form) is not None for form in forms):
+            for form in forms:
+                changes.setdefault(form, None)
         kept = {key: text for key, text in self.sources.items()
                 if key not in changes}
         return dataclasses.replace(self, **changes,
@@ -384,7 +480,8 @@ class SwitchProfile:
         """Return what the profile states as plain values, for JSON or YAML."""
         return {key: dict(value) if isinstance(value, dict) else value
                 for key in _KEYS
-                if (value := getattr(self, key)) not in (None, {}, '')}
+                if (value := getattr(self, key)) not in (None, {}, '')
+                and (key, value) != ('tunnel_unit', TUNNEL_UNITS[0])}
 
     @classmethod
     def from_dict(cls, data):

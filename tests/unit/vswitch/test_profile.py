@@ -705,3 +705,110 @@ class TestOwnFile(ProfileTestCase):
         else:
             self.assertTrue(all(isinstance(own, profile.SwitchProfile)
                                 for own in found.values()))
+
+
+class TestCpu(unittest.TestCase):
+
+    def test_cpu_is_linear_in_packets_and_bandwidth(self):
+        one = profile.SwitchProfile(
+            'x', saturation_kbps=1e6, cpu_idle_mhz=100, cpu_mhz_per_kpps=.5,
+            cpu_mhz_per_mbps=.1)
+        # 1 Gbit/s of 1250 bytes are 100 kilo-packets/s.
+        self.assertAlmostEqual(100 + 50 + 100, one.cpu_mhz(1e6, 1250))
+        self.assertAlmostEqual(100, one.cpu_mhz(0))
+        self.assertAlmostEqual(
+            100 + .5 * 1e6 / 12000 + 100, one.cpu_mhz(1e6))
+
+    def test_a_profile_that_does_not_state_it_says_so(self):
+        self.assertIsNone(profile.SwitchProfile(
+            'x', saturation_kbps=1e6, cpu_idle_mhz=5).cpu_mhz(1e6))
+
+    def test_cpu_alone_is_no_limit(self):
+        with self.assertRaisesRegex(exceptions.InvalidProfile,
+                                    'list of its limits is'):
+            profile.SwitchProfile('x', cpu_mhz_per_kpps=1)
+
+    def test_a_bad_number_is_told(self):
+        with self.assertRaisesRegex(
+                exceptions.InvalidProfile,
+                'cpu_mhz_per_kpps is -1, wanted 0 or a number'):
+            profile.SwitchProfile('x', saturation_kbps=1, cpu_mhz_per_kpps=-1)
+
+
+class TestProvenance(unittest.TestCase):
+
+    def test_it_is_kept_and_written(self):
+        where = {'kernel': '6.1', 'repeats': 3, 'spread': .04}
+        one = profile.SwitchProfile('x', saturation_kbps=1, provenance=where)
+        self.assertEqual(where, one.to_dict()['provenance'])
+        self.assertEqual(one, profile.SwitchProfile.from_dict(one.to_dict()))
+
+    def test_what_is_no_word_or_no_value_is_told(self):
+        for given, words in (
+                ('x', "provenance is 'x', wanted a mapping"),
+                ({'a b': 1}, "key of provenance is 'a b', wanted text"),
+                ({'nic': [1]}, r'provenance: nic is \[1\], wanted text or'),
+                ({'spread': float('nan')}, 'provenance: spread is nan')):
+            with self.assertRaisesRegex(exceptions.InvalidProfile, words):
+                profile.SwitchProfile('x', saturation_kbps=1,
+                                      provenance=given)
+
+
+class TestCosts(unittest.TestCase):
+
+    def _profile(self, **changes):
+        return profile.SwitchProfile('x', **{
+            'packet_cost_us': 2.0, 'byte_cost_ns': .5, **changes})
+
+    def test_packets_and_bytes_fill_a_second_together(self):
+        limit, = self._profile().limits()
+        self.assertEqual(('switching', 1.0), (limit.name, limit.capacity))
+        egress, ingress, packets = limit.weights
+        # 100 kpps take 0.2 s; 100 Mbyte/s in either direction 0.05 s.
+        self.assertAlmostEqual(.2, 100 * packets)
+        self.assertAlmostEqual(.05, 800e3 * egress)
+        self.assertEqual(egress, ingress)
+
+    def test_saturation_follows_from_the_size(self):
+        one = self._profile()
+        for size in (88, 512, 1500, 9000):
+            rate = one.saturation_kbps_at(size)
+            # What saturates fills the limit, in packets of that size.
+            limit, = one.limits()
+            self.assertAlmostEqual(
+                1.0, rate * limit.weights[0]
+                + rate / (8 * size) * limit.weights[2])
+            self.assertAlmostEqual(rate, one.bandwidth_kbps(size))
+
+    def test_beside_a_saturation_the_smaller_counts(self):
+        one = self._profile(saturation_kbps=1e6)
+        self.assertEqual(1e6, one.saturation_kbps_at(9000))
+        self.assertLess(one.saturation_kbps_at(88), 1e6)
+        self.assertEqual(['saturation', 'switching'],
+                         [limit.name for limit in one.limits()])
+
+    def test_an_override_of_saturation_takes_the_place_of_costs(self):
+        one = self._profile().overridden({'saturation_kbps': 9e9}, 'here')
+        self.assertIsNone(one.packet_cost_us)
+        self.assertEqual(9e9, one.saturation_kbps_at(88))
+
+    def test_costs_that_limit_nothing_are_refused(self):
+        for changes, words in (
+                ({'packet_cost_us': 0, 'byte_cost_ns': 0},
+                 'packet_cost_us is 0.0, wanted a number > 0, or byte_cost'),
+                ({'packet_cost_us': -1}, 'packet_cost_us is -1, wanted 0 or'),
+                ({'byte_cost_ns': 1e-12}, 'byte_cost_ns is 1e-12, wanted')):
+            with self.assertRaisesRegex(exceptions.InvalidProfile, words):
+                self._profile(**changes)
+
+    def test_small_packets_and_large_ones_are_counted_for_their_cost(self):
+        # 90 kpps each of 88 bytes and of 1500 bytes: 2 us for each packet
+        # and .5 ns for each of their bytes.
+        limit, = self._profile().limits()
+
+        def used(kpps, size):
+            return limit.weights[2] * kpps + \
+                limit.weights[0] * kpps * 8 * size
+
+        self.assertAlmostEqual(.36 + .0675 + .00396,
+                               used(90, 88) + used(90, 1500))

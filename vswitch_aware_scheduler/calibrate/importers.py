@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results measured elsewhere: iperf3's JSON and VSPERF's CSV.
+
+Knows their formats; reads a file only when it is given its path.
+"""
+
+import csv
+import datetime
+import io
+import re
+
+from vswitch_aware_scheduler.calibrate import iperf
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import profile
+
+__all__ = ['FORMATS', 'load', 'make_profile', 'parse_iperf3', 'parse_vsperf']
+
+#: What frames have more than their IP packets: header and frame check.
+_FRAME_BYTES = 18
+
+
+def parse_iperf3(text, place, encapsulation=None, pairs=None):
+    """Return the Measurement in the JSON of ``iperf3 -J`` with UDP.
+
+    A TCP test says nothing of the size of its packets and is refused.
+    """
+    rates = iperf.parse(text, place)
+    if rates.packets is None:
+        raise exceptions.CalibrationError(
+            f'{place}: it is a test of TCP, whose packet sizes are not in '
+            f'it, wanted one of UDP (iperf3 -u)')
+    if rates.received_kbps <= 0:
+        raise exceptions.CalibrationError(
+            f'{place}: {rates.lost} of {rates.packets} packets were lost, '
+            f'wanted some that arrived')
+    size = rates.received_kbps / (8 * rates.received_kpps)
+    return [capacity.Measurement(round(size, 3), rates.received_kbps,
+                                 pairs or 1,
+                                 encapsulation=encapsulation or 'none')]
+
+
+def parse_vsperf(text, place, encapsulation=None, pairs=None):
+    """Return the Measurements in a result CSV of OPNFV VSPERF.
+
+    Throughput tests write ``throughput_rx_fps`` by ``packet_size``, the size
+    of a frame; ``tunnel_type`` is there for overlay tests. The frames per
+    second are those that came through, of all ports together.
+    """
+    reader = csv.DictReader(io.StringIO(text, newline=''))
+    header = [(name or '').strip() for name in reader.fieldnames or []]
+    for name in ('packet_size', 'throughput_rx_fps'):
+        if name not in header:
+            raise exceptions.CalibrationError(
+                f'{place}: the header is {",".join(header)[:120]!r}, wanted '
+                f'the columns packet_size and throughput_rx_fps of a VSPERF '
+                f'throughput test')
+    reader.fieldnames = header
+    found = []
+    for row in reader:
+        where = f'{place}: line {reader.line_num}'
+        size = _number(row, 'packet_size', where)
+        rate = _number(row, 'throughput_rx_fps', where)
+        if size <= _FRAME_BYTES or rate <= 0:
+            raise exceptions.CalibrationError(
+                f'{where}: packet_size is {size:g} and throughput_rx_fps '
+                f'{rate:g}, wanted frames of more than {_FRAME_BYTES} bytes '
+                f'and a rate above 0')
+        tunnel = (row.get('tunnel_type') or '').strip().lower()
+        name = encapsulation or tunnel or 'none'
+        packet = size - _FRAME_BYTES
+        try:
+            found.append(capacity.Measurement(
+                packet, rate * 8 * packet / 1e3, pairs or 1,
+                encapsulation=name))
+        except exceptions.InvalidModel as error:
+            raise exceptions.CalibrationError(f'{where}: {error}') from None
+    if not found:
+        raise exceptions.CalibrationError(
+            f'{place}: it has 0 rows below the header, wanted 1 or more')
+    return found
+
+
+def _number(row, name, where):
+    cell = (row.get(name) or '').strip()
+    if not re.fullmatch(r'\d+(\.\d*)?([eE][-+]?\d+)?', cell):
+        raise exceptions.CalibrationError(
+            f'{where}: {name} is {cell!r}, wanted a number > 0')
+    return float(cell)
+
+
+FORMATS = {'iperf3': parse_iperf3, 'vsperf': parse_vsperf}
+
+
+def load(form, path, encapsulation=None, pairs=None):
+    """Return the Measurements of a file.
+
+    :param form: a key of :data:`FORMATS`
+    :raises CalibrationError: naming the file, the value seen and that wanted
+    """
+    if pairs is not None and pairs < 1:
+        raise exceptions.InvalidInput(
+            f'pairs are {pairs}, wanted a whole number >= 1')
+    place = f'file {path}'
+    try:
+        with open(path, encoding='utf-8-sig', newline='') as file:
+            text = file.read()
+    except (OSError, ValueError) as error:
+        raise exceptions.CalibrationError(
+            f'{place}: it cannot be read ('
+            f'{getattr(error, "strerror", None) or error}), wanted results '
+            f'of {form}') from error
+    return FORMATS[form](text, place, encapsulation, pairs)
+
+
+def make_profile(rows, name, switch, tool, files):
+    """Return the SwitchProfile of imported Measurements.
+
+    :raises CalibrationError: when they have several encapsulations
+    """
+    kinds = sorted({row.encapsulation for row in rows})
+    if len(kinds) > 1:
+        raise exceptions.CalibrationError(
+            f'the files have the encapsulations {", ".join(kinds)}, wanted '
+            f'one: a profile is of one')
+    table = {}
+    for row in rows:
+        size = float(row.packet_bytes)
+        table[size] = max(table.get(size, 0.0), row.rate_kbps)
+    typical = max((size for size in table if size <= 1500),
+                  default=min(table))
+    stated = {
+        'saturation_by_packet_bytes': {
+            size: round(rate, 3) for size, rate in sorted(table.items())},
+        'packet_rate_kpps': round(max(row.kpps for row in rows), 6),
+        'typical_packet_bytes': typical}
+    source = f'{tool}: {", ".join(files)}'
+    return profile.SwitchProfile(
+        name, switch=switch, encapsulation=kinds[0],
+        description='Measured elsewhere and imported; counted for both '
+                    'directions together.',
+        sources=dict.fromkeys(stated, source), provenance={
+            'tool': tool, 'files': ', '.join(files),
+            'imported': datetime.datetime.now(
+                datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')},
+        **stated)

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""iperf3: its command lines, its JSON, and several of them at once.
+
+Where its clients and servers run is up to whoever calls: an endpoint turns a
+command into the one that runs it there.
+"""
+
+import dataclasses
+import json
+import subprocess
+import time
+
+from vswitch_aware_scheduler.calibrate import machine
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['Client', 'Rates', 'UDP_HEADERS', 'measure', 'parse', 'server']
+
+#: Bytes of IPv4 and UDP, and of IPv4 and TCP with timestamps.
+UDP_HEADERS = 28
+TCP_HEADERS = 52
+#: The smallest datagram that iperf3's counters fit into.
+SMALLEST_PAYLOAD = 16
+_BUFFER = '1M'
+_GRACE_SECONDS = 15.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Client:
+    """One sender.
+
+    :param argv: a function that turns a list of words into the command that
+        runs them at its place
+    :param address: of the receiver
+    :param port: of the receiver
+    """
+
+    argv: object
+    address: str
+    port: int = 5201
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+    """What one or more clients sent and what arrived.
+
+    Rates of UDP count IP packets, those of TCP what the program got.
+
+    :ivar packets: that were sent; None for TCP
+    """
+
+    seconds: float
+    sent_kbps: float
+    received_kbps: float
+    packets: int | None = None
+    lost: int | None = None
+    retransmits: int | None = None
+
+    @property
+    def loss(self):
+        if not self.packets:
+            return None
+        return min(max(self.lost / self.packets, 0.0), 1.0)
+
+    @property
+    def received_kpps(self):
+        if self.packets is None:
+            return None
+        return (self.packets - self.lost) / self.seconds / 1e3
+
+
+def server(port=5201, options=()):
+    """Return the words of a server; one test at a time, again and again."""
+    return ['iperf3', '-s', '-p', str(port), *options]
+
+
+def _words(client, protocol, seconds, payload, kbps, streams):
+    words = ['iperf3', '-c', client.address, '-p', str(client.port), '-J',
+             '-i', '0', '-t', str(seconds), '-P', str(streams)]
+    if protocol == 'udp':
+        # 0 is as fast as it goes.
+        words += ['-u', '-l', str(payload), '-w', _BUFFER, '-b',
+                  str(round(kbps * 1e3 / streams)) if kbps else '0']
+    return words
+
+
+def parse(text, place='iperf3'):
+    """Return the Rates in the JSON of one client.
+
+    :raises CalibrationError: when iperf3 failed, or it is no such JSON
+    """
+    try:
+        data = json.loads(text)
+        error, end = data.get('error'), data.get('end') or {}
+    except (ValueError, AttributeError):
+        raise exceptions.CalibrationError(
+            f'{place}: it gave {" ".join(text.split())[:120]!r}, wanted the '
+            f'JSON of iperf3 -J') from None
+    if error:
+        raise exceptions.CalibrationError(f'{place}: {error}')
+    try:
+        udp = data['start']['test_start']['protocol'].upper() == 'UDP'
+        if udp:
+            return _udp(end)
+        sent, received = end['sum_sent'], end['sum_received']
+        return Rates(received['seconds'], sent['bits_per_second'] / 1e3,
+                     received['bits_per_second'] / 1e3,
+                     retransmits=sent.get('retransmits'))
+    except (KeyError, TypeError, ZeroDivisionError, AttributeError) as error:
+        raise exceptions.CalibrationError(
+            f'{place}: its JSON lacks {error}, wanted the result of a test '
+            f'that ended') from None
+
+
+def _udp(end):
+    total = end['sum']
+    packets, lost = int(total['packets']), int(total['lost_packets'])
+    seconds = float(end.get('sum_sent', total)['seconds'])
+    sent_bytes = end.get('sum_sent', total)['bytes']
+    if not packets:
+        raise KeyError('packets')
+    bits = 8 * (sent_bytes / packets + UDP_HEADERS)
+    return Rates(seconds, packets * bits / seconds / 1e3,
+                 (packets - lost) * bits / seconds / 1e3, packets, lost)
+
+
+def measure(clients, protocol, seconds, payload=None, kbps=None, streams=1,
+            popen=subprocess.Popen):
+    """Run clients side by side and return the Rates of each.
+
+    :param payload: bytes in a datagram
+    :param kbps: payload that each client offers; None or 0: all it can
+    :raises CalibrationError: when any of them fails
+    """
+    processes = []
+    found = []
+    try:
+        for client in clients:
+            processes.append(popen(
+                client.argv(_words(client, protocol, seconds, payload, kbps,
+                                   streams)),
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE, text=True, errors='replace'))
+        deadline = time.monotonic() + seconds + _GRACE_SECONDS
+        for client, process in zip(clients, processes):
+            place = f'iperf3 to {client.address}'
+            try:
+                output, said = process.communicate(
+                    timeout=max(deadline - time.monotonic(), .1))
+            except subprocess.TimeoutExpired:
+                raise exceptions.CalibrationError(
+                    f'{place}: it has not ended {_GRACE_SECONDS:g} s after '
+                    f'the {seconds} s it was to run') from None
+            found.append(parse(output or said, place))
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+    return found
+
+
+def together(rates):
+    """Return the Rates of several clients as one."""
+    def total(name):
+        values = [getattr(one, name) for one in rates]
+        return None if None in values else sum(values)
+
+    return Rates(max(one.seconds for one in rates), total('sent_kbps'),
+                 total('received_kbps'), total('packets'), total('lost'),
+                 total('retransmits'))
+
+
+def version():
+    """Return name and version of iperf3."""
+    return machine.run(['iperf3', '--version']).stdout.split('(')[0].strip()

@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine that a calibration runs on: commands, CPU, what it is.
+
+Knows processes and /proc; knows nothing of networks. Every command has a time
+limit and ends in a result or in a CalibrationError.
+"""
+
+import dataclasses
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import time
+import typing
+
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['CpuReading', 'CpuUse', 'facts', 'need_program', 'read_cpu', 'run']
+
+#: Debian's and its relatives' package of each program that is needed.
+PACKAGES = {'ip': 'iproute2', 'iperf3': 'iperf3', 'ethtool': 'ethtool',
+            'ping': 'iputils-ping', 'ssh': 'openssh-client',
+            'ovs-vsctl': 'openvswitch-switch',
+            'ovs-vswitchd': 'openvswitch-switch',
+            'ovsdb-server': 'openvswitch-switch',
+            'ovsdb-tool': 'openvswitch-switch'}
+# Where distributions keep what only root runs.
+_PATH = os.pathsep.join([os.environ.get('PATH', os.defpath),
+                         '/usr/sbin', '/sbin', '/usr/local/sbin'])
+_KERNEL_THREAD = 0x00200000
+
+
+def find_program(name):
+    """Return the path of a program, or None."""
+    return shutil.which(name, path=_PATH)
+
+
+def need_program(name):
+    """Return the path of a program.
+
+    :raises CalibrationError: naming the package that has it
+    """
+    found = find_program(name)
+    if found is None:
+        raise exceptions.CalibrationError(
+            f'program {name} is not installed, wanted it on the path: '
+            f'install the package {PACKAGES.get(name, name)}')
+    return found
+
+
+def run(argv, timeout_seconds=30.0, check=True):
+    """Run a command and return its CompletedProcess, output as text.
+
+    :raises CalibrationError: when it cannot run, takes too long or, with
+        ``check``, fails
+    """
+    argv = [need_program(argv[0]), *map(str, argv[1:])]
+    words = ' '.join([os.path.basename(argv[0]), *argv[1:]])
+    try:
+        done = subprocess.run(
+            argv, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors='replace', timeout=timeout_seconds)
+    except subprocess.TimeoutExpired:
+        raise exceptions.CalibrationError(
+            f'command "{words}" has not ended after {timeout_seconds:g} s'
+        ) from None
+    except OSError as error:
+        raise exceptions.CalibrationError(
+            f'command "{words}" cannot run: {error}') from error
+    if check and done.returncode:
+        said = ' '.join((done.stderr or done.stdout).split())
+        raise exceptions.CalibrationError(
+            f'command "{words}" ended with status {done.returncode}, wanted '
+            f'0: {said[-300:] or "it said nothing"}')
+    return done
+
+
+# --- CPU --------------------------------------------------------------------
+
+@dataclasses.dataclass(frozen=True)
+class CpuReading:
+    """CPU seconds since boot: of whom and for what."""
+
+    clock: float
+    busy: float
+    softirq: float
+    steal: float
+    ours: float
+    others: float
+    switches: float
+    cores: int
+
+
+@dataclasses.dataclass(frozen=True)
+class CpuUse:
+    """What the CPUs did between two readings.
+
+    :ivar busy_cores: cores at work on average, for anything
+    :ivar our_cores: of these, not for other processes: senders, receivers
+        and all that the kernel did for them
+    :ivar switch_cores: of these, in the kernel's network code (softirq) and
+        in the daemons of the switch
+    :ivar others_share: 0..1 of all cores that other processes and other
+        machines (steal) took
+    """
+
+    seconds: float
+    busy_cores: float
+    our_cores: float
+    switch_cores: float
+    others_share: float
+
+    @classmethod
+    def between(cls, first, last):
+        seconds = max(last.clock - first.clock, 1e-9)
+        others = max(last.others - first.others, 0.0)
+        busy = max(last.busy - first.busy, 0.0)
+        stolen = max(last.steal - first.steal, 0.0)
+        return cls(
+            seconds, busy / seconds, max(busy - others, 0.0) / seconds,
+            (max(last.softirq - first.softirq, 0.0)
+             + max(last.switches - first.switches, 0.0)) / seconds,
+            min((others + stolen) / (seconds * last.cores), 1.0))
+
+
+def read_cpu(root=None, switches=(), proc='/proc', clock=time.monotonic):
+    """Return a CpuReading.
+
+    A process's time includes that of its children that have ended, so that
+    those that come and go between two readings are not missed.
+
+    :param root: pid of the process that counts as ours, with its children;
+        None: this one
+    :param switches: pids of the daemons of the switch
+    """
+    root = os.getpid() if root is None else root
+    with open(f'{proc}/stat') as file:
+        totals = file.read()
+    processes = {}
+    for name in os.listdir(proc):
+        if not name.isdigit():
+            continue
+        try:
+            text = pathlib.Path(proc, name, 'stat').read_text(
+                errors='replace')
+        except OSError:
+            continue
+        processes |= _process(text)
+    ours = set()
+    for pid in processes:
+        ancestor = pid
+        while ancestor not in (root, 0) and ancestor in processes:
+            ancestor = processes[ancestor].parent
+        if ancestor == root:
+            ours.add(pid)
+    return _reading(clock(), totals, processes, ours, switches)
+
+
+class _Process(typing.NamedTuple):
+    name: str
+    parent: int
+    seconds: float
+
+
+def _process(text):
+    """Return {pid: _Process} of a stat file; none for a kernel's thread."""
+    # The name, in brackets, may hold spaces and brackets.
+    before, _, after = text.rpartition(')')
+    pid, _, name = before.partition(' (')
+    fields = after.split()
+    if len(fields) < 15 or int(fields[6]) & _KERNEL_THREAD:
+        return {}
+    return {int(pid): _Process(name, int(fields[1]), sum(
+        map(int, fields[11:15])) / os.sysconf('SC_CLK_TCK'))}
+
+
+def _reading(clock, totals, processes, ours, switches):
+    lines = totals.splitlines()
+    # user nice system idle iowait irq softirq steal ...
+    total = [int(word) / os.sysconf('SC_CLK_TCK')
+             for word in lines[0].split()[1:]]
+    cores = sum(line.startswith('cpu') for line in lines) - 1
+    own = sum(processes[pid].seconds for pid in ours)
+    return CpuReading(
+        clock, total[0] + total[1] + total[2] + total[5] + total[6],
+        total[6], total[7] if len(total) > 7 else 0.0, own,
+        sum(one.seconds for one in processes.values()) - own,
+        sum(processes[pid].seconds for pid in switches if pid in processes),
+        max(cores, 1))
+
+
+def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
+    """Return the CpuReading of another machine.
+
+    :param text: of its /proc/stat, two empty lines, and the stat files of
+        its processes
+    :param ours: names of the programs that count as ours
+    """
+    totals, _, rest = text.partition('\n\n\n')
+    processes = {}
+    try:
+        for line in rest.splitlines():
+            if line.strip():
+                processes |= _process(line)
+        return _reading(
+            clock(), totals, processes,
+            {pid for pid, one in processes.items() if one.name in ours},
+            [pid for pid, one in processes.items() if one.name in switches])
+    except (ValueError, IndexError):
+        raise exceptions.CalibrationError(
+            f'/proc/stat is {totals[:60]!r}, wanted the CPU times of Linux'
+        ) from None
+
+
+def mhz():
+    """Return the clock of a core in MHz, or None where nobody tells."""
+    try:
+        text = pathlib.Path('/proc/cpuinfo').read_text()
+    except OSError:
+        return None
+    found = [float(line.partition(':')[2]) for line in text.splitlines()
+             if line.startswith('cpu MHz')]
+    return sum(found) / len(found) if found else None
+
+
+def facts():
+    """Return what this machine is: {word: text or number}."""
+    found = {'kernel': platform.release(), 'architecture': platform.machine(),
+             'cpu_cores': os.cpu_count() or 1}
+    try:
+        text = pathlib.Path('/proc/cpuinfo').read_text()
+    except OSError:
+        text = ''
+    for line in text.splitlines():
+        if line.startswith('model name'):
+            found['cpu'] = line.partition(':')[2].strip()
+            break
+    clock = mhz()
+    if clock:
+        found['cpu_mhz'] = round(clock, 1)
+    return found

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Network namespaces of one run, and what an interrupted run left behind.
+
+All that a run makes is in namespaces whose names carry its id, so removing
+those removes every interface. What a run is going to make is written to a
+state file first: a later run removes what the file names, and only that.
+"""
+
+import json
+import os
+import pathlib
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import time
+
+from vswitch_aware_scheduler.calibrate import machine
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['DEFAULT_STATE_DIR', 'Run', 'remove_leftovers']
+
+DEFAULT_STATE_DIR = '/run/vswitch-calibrate'
+PREFIX = 'vswcal'
+_NAME = re.compile(PREFIX + r'-([0-9a-f]{6})-[a-z0-9]{1,12}')
+
+
+def _started(pid):
+    """Return when a process started, in ticks since boot, or None."""
+    try:
+        text = pathlib.Path(f'/proc/{pid}/stat').read_text(errors='replace')
+    except OSError:
+        return None
+    fields = text.rpartition(')')[2].split()
+    return None if fields[0] == 'Z' else int(fields[19])
+
+
+def existing():
+    """Return the names of this machine's network namespaces."""
+    listed = machine.run(['ip', 'netns', 'list']).stdout
+    return [line.split()[0] for line in listed.splitlines() if line.split()]
+
+
+class Run:
+    """One run: its id, its state file and the namespaces it may make.
+
+    Use it as a context: whatever ends it, what it made is removed.
+
+    :param names: short names of all namespaces that it is going to make
+    :param state_dir: where state files are
+    """
+
+    def __init__(self, names, state_dir=DEFAULT_STATE_DIR):
+        self.id = secrets.token_hex(3)
+        self.directory = pathlib.Path(state_dir)
+        self.state_file = self.directory / f'{PREFIX}-{self.id}.json'
+        #: For sockets and databases of daemons.
+        self.work = self.state_file.with_suffix('')
+        self._names = {short: f'{PREFIX}-{self.id}-{short}'
+                       for short in names}
+        self._processes = []
+
+    def __enter__(self):
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            # Whole or not at all: a run killed here has made nothing yet.
+            draft = self.state_file.with_suffix('.draft')
+            draft.write_text(json.dumps({
+                'run': self.id, 'pid': os.getpid(),
+                'started': _started(os.getpid()),
+                'namespaces': sorted(self._names.values())}))
+            draft.rename(self.state_file)
+            self.work.mkdir(mode=0o700)
+        except OSError as error:
+            raise exceptions.CalibrationError(
+                f'state directory {self.directory}: it cannot be written '
+                f'({error.strerror}), wanted one that --state-dir names'
+            ) from error
+        return self
+
+    def __exit__(self, *_):
+        self.clear()
+        _forget(self.state_file)
+
+    def name(self, short):
+        """Return the full name of a namespace."""
+        return self._names[short]
+
+    def add(self, short):
+        """Make one of the namespaces; loopback is up."""
+        machine.run(['ip', 'netns', 'add', self.name(short)])
+        self.ip(short, 'link', 'set', 'lo', 'up')
+
+    def ip(self, short, *words):
+        """Run ``ip`` in a namespace."""
+        return machine.run(['ip', '-n', self.name(short), *words])
+
+    def argv(self, short, *words):
+        """Return the command that runs another one in a namespace."""
+        return [machine.need_program('ip'), 'netns', 'exec',
+                self.name(short), *map(str, words)]
+
+    def run(self, short, *words, **options):
+        """Run a command in a namespace."""
+        machine.need_program(words[0])
+        return machine.run(['ip', 'netns', 'exec', self.name(short), *words],
+                           **options)
+
+    def start(self, short, *words, **options):
+        """Start a process in a namespace; it ends with the run."""
+        words = [machine.need_program(words[0]), *words[1:]]
+        process = subprocess.Popen(
+            self.argv(short, *words),
+            **{'stdin': subprocess.DEVNULL, 'stdout': subprocess.DEVNULL,
+               'stderr': subprocess.DEVNULL, **options})
+        self._processes.append(process)
+        return process
+
+    def clear(self):
+        """End the processes and remove the namespaces that are there."""
+        for process in self._processes:
+            if process.poll() is None:
+                process.terminate()
+        for process in self._processes:
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._processes = []
+        _remove(self._names.values())
+        for entry in self.work.iterdir() if self.work.exists() else ():
+            entry.unlink(missing_ok=True)
+
+
+def _remove(names):
+    """Remove namespaces, and end the processes that are in them first."""
+    there = set(existing())
+    for name in names:
+        if name not in there:
+            continue
+        for kind in (signal.SIGTERM, signal.SIGKILL):
+            pids = machine.run(['ip', 'netns', 'pids', name],
+                               check=False).stdout.split()
+            for pid in map(int, pids):
+                if pid != os.getpid():
+                    try:
+                        os.kill(pid, kind)
+                    except ProcessLookupError:
+                        pass
+            if not pids:
+                break
+            time.sleep(.2)
+        machine.run(['ip', 'netns', 'delete', name])
+
+
+def _forget(state_file):
+    shutil.rmtree(state_file.with_suffix(''), ignore_errors=True)
+    state_file.unlink(missing_ok=True)
+
+
+def remove_leftovers(state_dir=DEFAULT_STATE_DIR):
+    """Remove what interrupted runs left, and return their ids.
+
+    Only what a state file names, under names that carry its run's id.
+
+    :raises CalibrationError: when a run is still going on: two at a time
+        would measure each other
+    """
+    removed = []
+    directory = pathlib.Path(state_dir)
+    for path in sorted(directory.glob(f'{PREFIX}-*.json')):
+        try:
+            state = json.loads(path.read_text())
+            run, pid, started, names = (
+                state[key] for key in ('run', 'pid', 'started', 'namespaces'))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise exceptions.CalibrationError(
+                f'state file {path}: it is not one of this command '
+                f'({type(error).__name__}), wanted it removed by hand'
+            ) from None
+        if started is not None and _started(pid) == started:
+            raise exceptions.CalibrationError(
+                f'run {run} is going on as process {pid}, wanted one at a '
+                f'time: two would measure each other')
+        own = [name for name in names
+               if (match := _NAME.fullmatch(str(name)))
+               and match.group(1) == run]
+        _remove(own)
+        _forget(path)
+        removed.append(run)
+    # Of runs that were killed before they had a state file.
+    for path in directory.glob(f'{PREFIX}-*.draft'):
+        path.unlink(missing_ok=True)
+    return removed

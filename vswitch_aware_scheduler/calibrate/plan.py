@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a calibration measures, in which order and for how long.
+
+Pure: values in, values out.
+"""
+
+import dataclasses
+
+from vswitch_aware_scheduler.calibrate import iperf
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['Cell', 'Plan', 'SIZES', 'PAIRS']
+
+#: Packet sizes and numbers of pairs of paper 001, thinned out.
+SIZES = (88, 250, 512, 1000, 1500, 4000, 8000)
+PAIRS = (1, 2, 4, 8)
+QUICK_SIZES = (88, 512, 1500)
+QUICK_PAIRS = (1, 2, 4)
+#: Where the receiver is: on the other host, on the same, or there are many.
+PLACEMENTS = ('cross', 'same', 'many')
+#: Ratio of two rates of a ladder, and how many a ladder has at most.
+RUNG = 1.2
+MOST_RUNGS = 7
+#: iperf3 needs as much beside the test itself, measured here.
+OVERHEAD_SECONDS = .6
+_TYPICAL_RUNGS = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """One thing to measure.
+
+    :param kind: 'udp', 'tcp' or 'rtt'
+    :param placement: 'cross': sender and receiver on different hosts;
+        'same': on one; 'many': one sender, several receivers on the other
+    :param pairs: senders, or receivers of 'many'
+    """
+
+    kind: str
+    placement: str = 'cross'
+    packet_bytes: int | None = None
+    pairs: int = 1
+    streams: int = 1
+
+    @property
+    def key(self):
+        return '/'.join(str(value) for value in dataclasses.astuple(self))
+
+    def __str__(self):
+        words = [self.kind.upper()]
+        if self.packet_bytes:
+            words.append(f'{self.packet_bytes} bytes')
+        if self.kind == 'tcp':
+            words.append(f'{self.streams} streams')
+        words.append({'cross': f'{self.pairs} pairs', 'same': 'same host',
+                      'many': f'one to {self.pairs}'}[self.placement])
+        return ', '.join(words)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The matrix of a calibration.
+
+    :param sizes: bytes of IP packets
+    :param pairs: numbers of pairs
+    :param seconds: of one sample, whole
+    :param repeats: how often the topology is built and measured
+    :param receivers: of one to many; 0 leaves that out
+    """
+
+    sizes: tuple = SIZES
+    pairs: tuple = PAIRS
+    seconds: int = 5
+    repeats: int = 3
+    receivers: int = 3
+
+    def __post_init__(self):
+        least = iperf.SMALLEST_PAYLOAD + iperf.UDP_HEADERS
+        for name, values, low, high in (
+                ('packet size', self.sizes, least, 65000),
+                ('number of pairs', self.pairs, 1, 64),
+                ('seconds', [self.seconds], 1, 3600),
+                ('repeats', [self.repeats], 1, 1000),
+                ('receivers', [self.receivers], 0, 64)):
+            if not values:
+                raise exceptions.InvalidInput(
+                    f'there is no {name}, wanted one or more')
+            for value in values:
+                if not low <= value <= high:
+                    raise exceptions.InvalidInput(
+                        f'{name} is {value}, wanted {low} to {high}')
+        for name in ('sizes', 'pairs'):
+            object.__setattr__(self, name,
+                               tuple(sorted(set(getattr(self, name)))))
+
+    @property
+    def vms(self):
+        """VMs on each host."""
+        return max(*self.pairs, self.receivers, 2)
+
+    @property
+    def mtu(self):
+        """The MTU that all of it needs."""
+        return max(*self.sizes, 1500)
+
+    @property
+    def typical_packet_bytes(self):
+        """The largest size that standard Ethernet carries, or the least."""
+        return max((size for size in self.sizes if size <= 1500),
+                   default=self.sizes[0])
+
+    def cells(self, can_ping=True, placements=PLACEMENTS):
+        """Return every Cell of one repeat, in order."""
+        found = [Cell('udp', 'cross', size, pairs)
+                 for pairs in self.pairs for size in self.sizes]
+        found.append(Cell('udp', 'same', self.typical_packet_bytes))
+        found += [Cell('tcp', placement, None, 1, streams)
+                  for placement in ('cross', 'same') for streams in (1, 4)]
+        if self.receivers:
+            found += [Cell('udp', 'many', self.typical_packet_bytes,
+                           self.receivers),
+                      Cell('tcp', 'many', None, self.receivers)]
+        if can_ping:
+            found += [Cell('rtt', 'cross'), Cell('rtt', 'same')]
+        return [cell for cell in found if cell.placement in placements]
+
+    def cell_seconds(self, cell):
+        """Return about how long a cell takes."""
+        if cell.kind == 'rtt':
+            return 1.5
+        rungs = _TYPICAL_RUNGS if cell.kind == 'udp' else 1
+        return rungs * (self.seconds + OVERHEAD_SECONDS)
+
+    def to_dict(self):
+        return {**dataclasses.asdict(self), 'sizes': list(self.sizes),
+                'pairs': list(self.pairs)}

@@ -1,0 +1,547 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-calibrate: measure what the switch of a machine carries.
+
+Reads arguments, calls the package, prints the answer. The manual:
+cli/vswitch-calibrate.rst.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import datetime
+import json
+import logging
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import traceback
+
+import tqdm
+import yaml
+
+from vswitch_aware_scheduler.calibrate import calibration
+from vswitch_aware_scheduler.calibrate import importers
+from vswitch_aware_scheduler.calibrate import iperf
+from vswitch_aware_scheduler.calibrate import local
+from vswitch_aware_scheduler.calibrate import machine
+from vswitch_aware_scheduler.calibrate import namespaces
+from vswitch_aware_scheduler.calibrate import plan as plans
+from vswitch_aware_scheduler.calibrate import remote
+from vswitch_aware_scheduler.calibrate import topology as topologies
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['main']
+
+PROG = 'vswitch-calibrate'
+
+
+# Arguments
+
+def _whole_numbers(text):
+    try:
+        return tuple(int(word) for word in text.split(','))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no list of whole numbers, wanted as 88,512,1500'
+        ) from None
+
+
+def _percent(text):
+    try:
+        value = float(text.removesuffix('%'))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 100:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no share, wanted 0 to 100, per cent')
+    return value / 100
+
+
+def _parser():
+    common = argparse.ArgumentParser(
+        add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument('--json', action='store_true',
+                        help='print JSON for a machine to read')
+    common.add_argument('--debug', action='store_true',
+                        help='show the traceback of an error')
+    common.add_argument('--state-dir', metavar='DIR',
+                        help=f'where runs write down what they make '
+                             f'(default: {namespaces.DEFAULT_STATE_DIR})')
+    top = argparse.ArgumentParser(
+        prog=PROG, parents=[common],
+        description='Measure what the virtual switch of this machine carries '
+                    'and write a switch profile.')
+    commands = top.add_subparsers(metavar='COMMAND', required=True)
+
+    def add(name, function, summary):
+        parser = commands.add_parser(name, parents=[common], help=summary,
+                                     description=summary.capitalize() + '.')
+        parser.set_defaults(function=function)
+        return parser
+
+    one = add('local', _local,
+              'measure in network namespaces of this machine')
+    one.add_argument('--switch', choices=topologies.SWITCHES,
+                     default='linuxbridge',
+                     help='which switch (default: linuxbridge)')
+    one.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
+                     default='none',
+                     help='of the tunnel between the hosts (default: none)')
+    one.add_argument('--no-offload', action='store_true',
+                     help='VMs send complete frames: no segmentation or '
+                          'checksum by the NIC')
+    _add_plan(one)
+    _add_output(one)
+
+    one = add('remote', _remote, 'measure between machines, over SSH')
+    one.add_argument('--sender', action='append', required=True,
+                     metavar='USER@HOST',
+                     help='machine that sends; may be given several times')
+    one.add_argument('--receiver', action='append', required=True,
+                     metavar='USER@HOST[=ADDRESS]',
+                     help='machine that receives, and the address at which '
+                          'it does when SSH uses another; may be given '
+                          'several times')
+    one.add_argument('--ssh-option', action='append', default=[],
+                     metavar='OPTION',
+                     help='for ssh -o, as Port=2222; may be given several '
+                          'times')
+    one.add_argument('--switch', default='unspecified', metavar='WORD',
+                     help='family of the switch, for the profile')
+    one.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
+                     default='none',
+                     help='of the network that is measured, for the profile '
+                          '(default: none)')
+    _add_plan(one)
+    _add_output(one)
+
+    add('check', _check, 'say which switches and tunnels this machine can '
+        'make')
+    add('clean', _clean, 'remove what interrupted runs left behind')
+
+    other = add('import', _import, 'make a profile of results measured '
+                'elsewhere')
+    other.add_argument('--format', choices=sorted(importers.FORMATS),
+                       required=True, help='of the files')
+    other.add_argument('--switch', default='unspecified', metavar='WORD',
+                       help='family of the switch, for the profile')
+    other.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
+                       help='where the files do not say')
+    other.add_argument('--pairs', type=int, metavar='N',
+                       help='senders, where the files do not say (default: '
+                            '1)')
+    other.add_argument('file', nargs='+', metavar='FILE')
+    _add_output(other)
+    return top
+
+
+def _add_plan(parser):
+    parser.add_argument('--quick', action='store_true',
+                        help='a minute: few sizes and pairs, one build, '
+                             'samples of one second')
+    parser.add_argument('--sizes', type=_whole_numbers, metavar='N,...',
+                        help='sizes of IP packets in bytes (default: '
+                             + ','.join(map(str, plans.SIZES)) + ')')
+    parser.add_argument('--pairs', type=_whole_numbers, metavar='N,...',
+                        help='numbers of senders, each with its receiver '
+                             '(default: ' + ','.join(map(str, plans.PAIRS))
+                             + ')')
+    parser.add_argument('--seconds', type=int, metavar='N',
+                        help='of one sample (default: 5)')
+    parser.add_argument('--repeats', type=int, metavar='N',
+                        help='build everything so often anew (default: 3)')
+    parser.add_argument('--receivers', type=int, metavar='N',
+                        help='of one to many; 0: leave it out (default: 3)')
+    parser.add_argument('--max-busy', type=_percent, default=.25,
+                        metavar='PERCENT',
+                        help='reject a sample when other processes or '
+                             'machines took more of the CPUs (default: 25)')
+    parser.add_argument('--retries', type=int, default=3, metavar='N',
+                        help='take a rejected sample again so often '
+                             '(default: 3)')
+    parser.add_argument('--journal', metavar='PATH',
+                        help='keep samples there, and go on from it after an '
+                             'interruption')
+
+
+def _add_output(parser):
+    parser.add_argument('--output', metavar='PATH',
+                        help='write the profile there, YAML')
+    parser.add_argument('--name', metavar='WORD',
+                        help='of the profile')
+
+
+def _plan(arguments):
+    quick = arguments.quick
+    defaults = {'sizes': plans.QUICK_SIZES if quick else plans.SIZES,
+                'pairs': plans.QUICK_PAIRS if quick else plans.PAIRS,
+                'seconds': 1 if quick else 5, 'repeats': 1 if quick else 3,
+                'receivers': 3}
+    if not 0 <= arguments.retries <= 100:
+        raise exceptions.InvalidInput(
+            f'retries are {arguments.retries}, wanted 0 to 100')
+    return plans.Plan(**{
+        name: value if getattr(arguments, name) is None
+        else getattr(arguments, name) for name, value in defaults.items()})
+
+
+# Output
+
+def _say(text):
+    print(f'{PROG}: {text}', file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def _progress():
+    """Give a callback (text, share done, seconds left)."""
+    if not sys.stderr.isatty():
+        def tell(text, share, left):
+            _say(f'{share:4.0%}, {_duration(left)} left: {text}')
+        yield tell
+        return
+    with tqdm.tqdm(total=100, file=sys.stderr, leave=False,
+                   bar_format='{percentage:3.0f}%|{bar:20}| {desc}') as bar:
+        def show(text, share, left):
+            bar.set_description_str(f'{_duration(left)} left, {text}')
+            bar.update(100 * share - bar.n)
+        yield show
+
+
+def _duration(seconds):
+    minutes, rest = divmod(round(max(seconds, 0)), 60)
+    return f'{minutes} min {rest} s' if minutes else f'{rest} s'
+
+
+def _print_json(data):
+    print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def _write_profile(path, found):
+    """Write a profile; other profiles that are in the file are not lost."""
+    path = pathlib.Path(path)
+    if path.exists():
+        others = set(switch_profile.load_profiles(path)) - {found.name}
+        if others:
+            raise exceptions.InvalidInput(
+                f'file {path} has other profiles ({", ".join(others)}), '
+                f'wanted a new file, or one with {found.name} alone')
+    entry = found.to_dict()
+    del entry['name']
+    text = (f'# Written by {PROG}; see provenance.\n'
+            + yaml.safe_dump({found.name: entry}, sort_keys=False,
+                             allow_unicode=True))
+    with tempfile.NamedTemporaryFile(
+            'w', dir=path.parent, prefix=path.name, delete=False,
+            encoding='utf-8') as file:
+        file.write(text)
+    os.chmod(file.name, 0o644)
+    os.replace(file.name, path)
+
+
+# Sub-commands: each takes the arguments, prints its answer and returns the
+# exit status.
+
+def _state_dir(arguments):
+    return arguments.state_dir or namespaces.DEFAULT_STATE_DIR
+
+
+def _remove_leftovers(arguments):
+    removed = namespaces.remove_leftovers(_state_dir(arguments))
+    for run in removed:
+        _say(f'removed what the interrupted run {run} left behind')
+    return removed
+
+
+def _clean(arguments):
+    local.check()
+    removed = _remove_leftovers(arguments)
+    if arguments.json:
+        _print_json({'removed_runs': removed})
+    elif not removed:
+        print('Nothing was left behind.')
+    return 0
+
+
+def _check(arguments):
+    local.check()
+    _remove_leftovers(arguments)
+    answer = []
+    with namespaces.Run(['probe'], _state_dir(arguments)) as run:
+        for switch in topologies.SWITCHES:
+            for encapsulation in topologies.ENCAPSULATIONS:
+                try:
+                    reason = topologies.cannot(run, switch, encapsulation)
+                except exceptions.CalibrationError as error:
+                    reason = str(error)
+                answer.append({'switch': switch,
+                               'encapsulation': encapsulation,
+                               'possible': reason is None,
+                               'reason': reason})
+    if arguments.json:
+        _print_json({'machine': machine.facts(), 'topologies': answer})
+        return 0
+    for line in answer:
+        print(f'{line["switch"]:12} {line["encapsulation"]:8} '
+              f'{"yes" if line["possible"] else "no: " + line["reason"]}')
+    return 0
+
+
+def _where(tool, topology):
+    return {'date': _now(), 'tool': tool, **machine.facts(),
+            'switch_version': topology.version(),
+            'iperf_version': iperf.version(), 'nic': 'veth',
+            'mtu': topology.mtu,
+            'offloads': ('segmentation and checksum of veth'
+                         if topology.offload else 'none')}
+
+
+def _now():
+    return datetime.datetime.now(datetime.timezone.utc).strftime(
+        '%Y-%m-%dT%H:%M:%SZ')
+
+
+def _check_output(arguments):
+    """Raise when the profile could not be written in the end."""
+    if arguments.output and not os.access(
+            os.path.dirname(os.path.abspath(arguments.output)), os.W_OK):
+        raise exceptions.InvalidInput(
+            f'output is {arguments.output!r}, wanted a file in a folder that '
+            f'can be written')
+
+
+def _local(arguments):
+    plan = _plan(arguments)
+    local.check()
+    _remove_leftovers(arguments)
+    name = arguments.name or \
+        f'calibrated-{arguments.switch}-{arguments.encapsulation}'
+    # A name that no profile can have is told before the work is done.
+    switch_profile.SwitchProfile(name, line_rate_kbps=1)
+    _check_output(arguments)
+    can_ping = machine.find_program('ping') is not None
+    missing = [] if can_ping else [
+        'round trip times: the program ping is not installed, install the '
+        'package iputils-ping']
+    with namespaces.Run(topologies.names(plan.vms),
+                        _state_dir(arguments)) as run:
+        reason = topologies.cannot(run, arguments.switch,
+                                   arguments.encapsulation)
+        if reason:
+            raise exceptions.CalibrationError(reason)
+        topology = topologies.Topology(
+            run, arguments.switch, arguments.encapsulation, plan.vms,
+            plan.mtu, not arguments.no_offload)
+        where = _where(f'{PROG} local', topology)
+        journal = calibration.Journal(arguments.journal, {
+            'switch': arguments.switch,
+            'encapsulation': arguments.encapsulation,
+            'offload': topology.offload, 'max_busy': arguments.max_busy,
+            'ping': can_ping, 'plan': plan.to_dict(),
+            **{key: where[key] for key in (
+                'kernel', 'cpu_cores', 'switch_version', 'iperf_version')}})
+        with _progress() as progress:
+            samples = calibration.Calibration(
+                local.LocalPlace(topology, plan), plan, arguments.max_busy,
+                arguments.retries, journal, can_ping, progress).run()
+    return _conclude(
+        arguments, plan, samples, where, missing, name,
+        topologies.FAMILIES[arguments.switch], machine.mhz(),
+        f'{arguments.switch} of this machine, encapsulation '
+        f'{arguments.encapsulation}, measured in network namespaces with UDP '
+        f'of one to {max(plan.pairs)} senders in one direction, counted for '
+        f'both together. Senders, receivers and the switches of both hosts '
+        f'shared its CPUs, so a host of its own carries more.')
+
+
+def _remote(arguments):
+    plan = _plan(arguments)
+    machine.need_program('ssh')
+    name = arguments.name or f'calibrated-remote-{arguments.encapsulation}'
+    switch_profile.SwitchProfile(name, switch=arguments.switch,
+                                 line_rate_kbps=1)
+    _check_output(arguments)
+    place = remote.RemotePlace(
+        [remote.Host.parse(text) for text in arguments.sender],
+        [remote.Host.parse(text) for text in arguments.receiver], plan,
+        [word for option in arguments.ssh_option
+         for word in ('-o', option)])
+    place.check()
+    link = place.link()
+    can_ping = place.can_ping()
+    missing = ['same host: between machines there is none']
+    if not can_ping:
+        missing.append('round trip times: the program ping is not installed '
+                       'on the first sender')
+    where = {'date': _now(), 'tool': f'{PROG} remote', **link,
+             'senders': len(arguments.sender),
+             'receivers': len(arguments.receiver)}
+    journal = calibration.Journal(arguments.journal, {
+        'sender': arguments.sender, 'receiver': arguments.receiver,
+        'encapsulation': arguments.encapsulation,
+        'max_busy': arguments.max_busy, 'ping': can_ping,
+        'plan': plan.to_dict(),
+        **{key: link.get(key) for key in ('nic', 'mtu', 'kernel')}})
+    with _progress() as progress:
+        samples = calibration.Calibration(
+            place, plan, arguments.max_busy, arguments.retries, journal,
+            can_ping, progress).run()
+    return _conclude(
+        arguments, plan, samples, where, missing, name, arguments.switch,
+        link.get('cpu_mhz'),
+        'Measured between machines with UDP in one direction, counted for '
+        'both together. CPU is that of senders and receivers together.',
+        link['speed_mbps'] * 1000)
+
+
+def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
+              description, line_kbps=None):
+    answer = _answer(arguments, plan, samples, where, missing)
+    try:
+        found = calibration.make_profile(
+            calibration.figures(samples), plan, name, switch,
+            arguments.encapsulation, where, mhz, description, line_kbps)
+    except exceptions.CalibrationError:
+        # The samples tell why: they are printed all the same.
+        if arguments.json:
+            _print_json(answer)
+        raise
+    return _finish(arguments, answer, found)
+
+
+def _answer(arguments, plan, samples, where, missing):
+    entries = calibration.figures(samples)
+    rows = calibration.measurements(entries, arguments.encapsulation)
+    without = sorted({str(sample.cell) for sample in samples}
+                     - {str(_cell_of(entry)) for entry in entries})
+    missing = missing + [f'{cell}: every sample was rejected'
+                         for cell in without]
+    for text in missing:
+        _say(f'not measured: {text}')
+    answer = {
+        'switch': arguments.switch, 'encapsulation': arguments.encapsulation,
+        'machine': where, 'plan': plan.to_dict(), 'cannot': missing,
+        'packet_rate_kpps': None, 'saturation_kbps': None,
+        'figures': [
+            {key: entry[key] for key in (
+                'packet_bytes', 'pairs', 'packet_rate_kpps',
+                'saturation_kbps', 'cpu_us_per_packet', 'loss_at_peak',
+                'loss_unlimited', 'builds', 'spread')}
+            for entry in calibration.cross_cells(entries)],
+        'other_figures': [entry for entry in entries
+                          if entry not in calibration.cross_cells(entries)],
+        'capacity': None, 'contradictions': [],
+        'reproducibility': calibration.verdict(entries),
+        'kept': sum(sample.kept for sample in samples),
+        'rejected': sum(not sample.kept for sample in samples),
+        'samples': [dataclasses.asdict(sample) for sample in samples]}
+    if rows:
+        answer['capacity'] = capacity.fit_capacity(rows).to_dict()
+        answer['contradictions'] = capacity.contradictions(rows, .10)
+    return answer
+
+
+def _cell_of(entry):
+    return plans.Cell(*(entry[field.name]
+                        for field in dataclasses.fields(plans.Cell)))
+
+
+def _finish(arguments, answer, found):
+    """Put the profile into the answer, write it and print."""
+    answer['profile'] = found.to_dict()
+    answer['packet_rate_kpps'] = found.packet_rate_kpps
+    answer['saturation_kbps'] = found.saturation_kbps_at()
+    if arguments.output:
+        _write_profile(arguments.output, found)
+        _say(f'wrote profile {found.name} to {arguments.output}')
+    if arguments.json:
+        _print_json(answer)
+        return 0
+    print(f'{"BYTES":>6} {"PAIRS":>5} {"KPPS":>10} {"KBPS":>12} '
+          f'{"LOSS":>6} {"SPREAD":>7}')
+    for line in answer['figures']:
+        spread = line.get('spread')
+        loss = line.get('loss_at_peak')
+        print(f'{line["packet_bytes"]:6g} {line["pairs"]:5} '
+              f'{line["packet_rate_kpps"]:10.2f} '
+              f'{line["saturation_kbps"]:12.0f} '
+              f'{"-" if loss is None else format(loss, ".1%"):>6} '
+              f'{"-" if spread is None else format(spread, ".1%"):>7}')
+    for entry in answer.get('other_figures', ()):
+        value = (f'{entry["rtt_ms"]:.3f} ms' if entry['kind'] == 'rtt'
+                 else f'{entry["saturation_kbps"]:.0f} kbit/s')
+        print(f'{_cell_of(entry)}: {value}')
+    print(f'\nPacket rate {found.packet_rate_kpps:.1f} kpps, saturation '
+          f'{found.saturation_kbps_at():.0f} kbit/s in packets of '
+          f'{found.typical_packet_bytes:g} bytes')
+    if 'rejected' in answer:
+        print(f'Samples: {answer["kept"]} kept, {answer["rejected"]} '
+              f'rejected. Reproducible: '
+              f'{answer["reproducibility"]["words"]}')
+    for text in answer['contradictions']:
+        print(f'It contradicts itself: {text}')
+    return 0
+
+
+def _import(arguments):
+    rows = []
+    for path in arguments.file:
+        rows += importers.load(arguments.format, path,
+                               arguments.encapsulation, arguments.pairs)
+    found = importers.make_profile(
+        rows, arguments.name or f'imported-{arguments.format}',
+        arguments.switch, f'{PROG} import, {arguments.format}',
+        [os.path.basename(path) for path in arguments.file])
+    answer = {
+        'figures': [{
+            'packet_bytes': row.packet_bytes, 'pairs': row.pairs,
+            'encapsulation': row.encapsulation, 'packet_rate_kpps': row.kpps,
+            'saturation_kbps': row.rate_kbps} for row in rows],
+        'capacity': capacity.fit_capacity(rows).to_dict(),
+        'contradictions': capacity.contradictions(rows, .10)}
+    return _finish(arguments, answer, found)
+
+
+def _interrupt(number, _frame):
+    raise SystemExit(128 + number)
+
+
+def main(argv=None):
+    """Run the command.
+
+    :param argv: arguments without the program's name, None: the process's
+    :returns: exit status: 0 done, 1 an error, which is told on stderr; a
+        wrong command line exits with 2 by SystemExit
+    """
+    arguments = _parser().parse_args(argv, argparse.Namespace(
+        json=False, debug=False, state_dir=None))
+    logging.getLogger().addHandler(logging.NullHandler())
+    before = {}
+    with contextlib.suppress(ValueError):   # not in the main thread
+        for kind in (signal.SIGTERM, signal.SIGHUP):
+            before[kind] = signal.signal(kind, _interrupt)
+    try:
+        status = arguments.function(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        _say('interrupted')
+        return 1
+    except (exceptions.VSwitchError, ValueError, OSError) as error:
+        if arguments.debug:
+            traceback.print_exc()
+        _say(' '.join(str(error).split()))
+        return 1
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sub-commands ``vswitch-manage capacity``: arguments and answers."""
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import measurements
+from vswitch_aware_scheduler.vswitch import published
+
+__all__ = ['add_fit_arguments', 'add_reproduce_arguments', 'fit',
+           'fit_tables', 'reproduce', 'reproduce_tables']
+
+
+def add_fit_arguments(parser):
+    """Add the arguments of ``capacity fit`` to its parser."""
+    parser.add_argument('file', metavar='FILE',
+                        help='CSV with the columns packet_bytes and '
+                             'rate_kbps, and optionally pairs, flows, '
+                             'encapsulation and cpu_mhz')
+    parser.add_argument('--line-kbps', metavar='C', type=float,
+                        help='rate of the line, where it was a limit')
+    parser.add_argument('--framing-bytes', metavar='N', type=float,
+                        default=capacity.ETHERNET_FRAMING_BYTES,
+                        help='what the line adds to a packet (default: '
+                             '%(default)s, Ethernet around IP packets)')
+    parser.add_argument('--unit-bytes', metavar='N', type=float, default=0.0,
+                        help='with segmentation offload: the bytes that are '
+                             'handled as one packet (default: 0, none)')
+    parser.add_argument('--confidence', metavar='P', type=float, default=.95,
+                        help='of the limits that are printed (default: 0.95)')
+
+
+def add_reproduce_arguments(parser):
+    """Add the arguments of ``capacity reproduce`` to its parser."""
+    parser.add_argument('table', metavar='TABLE', nargs='*',
+                        help='only these tables (default: all)')
+
+
+def fit(arguments):
+    """Fit a table, and return the answer as plain data."""
+    if not 0 < arguments.confidence < 1:
+        raise exceptions.InvalidInput(
+            f'confidence is {arguments.confidence:g}, wanted a number '
+            f'between 0 and 1')
+    rows = measurements.load_csv(arguments.file)
+    options = {'line_kbps': arguments.line_kbps,
+               'framing_bytes': arguments.framing_bytes,
+               'unit_bytes': arguments.unit_bytes}
+    model = capacity.fit_capacity(rows, **options)
+    left_out = capacity.leave_one_out(rows, **options)
+    lines = []
+    for row, one in zip(rows, left_out):
+        place = (row.packet_bytes, row.pairs, row.flows, row.encapsulation)
+        low, high = model.interval_kbps(*place, arguments.confidence)
+        lines.append({
+            'packet_bytes': row.packet_bytes, 'pairs': row.pairs,
+            'flows': row.flows, 'encapsulation': row.encapsulation,
+            'measured_kbps': row.rate_kbps,
+            'fitted_kbps': model.rate_kbps(*place), 'low_kbps': low,
+            'high_kbps': high, 'limited_by': model.limiting(*place),
+            'left_out_kbps': one.predicted, 'left_out_error': one.error})
+    answer = {'file': arguments.file, 'confidence': arguments.confidence,
+              'model': model.to_dict(), 'rows': lines,
+              'median_error': capacity.median_error(left_out),
+              'contradictions': capacity.contradictions(rows), 'cpu': None}
+    if any(row.cpu_mhz is not None for row in rows):
+        cost = capacity.fit_cpu(rows)
+        answer['cpu'] = {'mhz_per_kpps': cost.mhz_per_kpps,
+                         'mhz_per_mbps': cost.mhz_per_mbps,
+                         'deviation': cost.deviation}
+    return answer
+
+
+def fit_tables(answer):
+    """Yield (title, header, rows) of a fit for a person."""
+    rows = []
+    for level in ('flow', 'sender', 'switch'):
+        cost = answer['model'][level]
+        if cost is None:
+            continue
+        for name, value in cost['packet_us'].items():
+            rows.append([level, name, 'us a packet', f'{value:.4g}',
+                         *map(_cell, cost['packet_us_limits'][name])])
+        rows.append([level, '-', 'ns a byte', f'{cost["byte_ns"]:.4g}',
+                     *map(_cell, cost['byte_ns_limits'])])
+    yield ('Costs, with limits of 95 % confidence',
+           ['LEVEL', 'ENCAPSULATION', 'COST', 'VALUE', 'LOW', 'HIGH'], rows)
+    yield (f'Rates in kbit/s, with limits of {answer["confidence"]:.0%}; '
+           f'LEFT_OUT is what the other packet sizes predict',
+           ['BYTES', 'PAIRS', 'FLOWS', 'ENCAPSULATION', 'MEASURED', 'FITTED',
+            'LOW', 'HIGH', 'LIMITED_BY', 'LEFT_OUT', 'ERROR'],
+           [[f'{row["packet_bytes"]:g}', row['pairs'], row['flows'],
+             row['encapsulation'], f'{row["measured_kbps"]:.0f}',
+             f'{row["fitted_kbps"]:.0f}', f'{row["low_kbps"]:.0f}',
+             _cell(row['high_kbps'], '.0f'), row['limited_by'],
+             _cell(row['left_out_kbps'], '.0f'),
+             _cell(row['left_out_error'], '+.1%')]
+            for row in answer['rows']])
+
+
+def _cell(value, form='.4g'):
+    return '-' if value is None else format(value, form)
+
+
+def reproduce(arguments):
+    """Predict published figures, and return the answer as plain data."""
+    known = published.tables()
+    for name in arguments.table:
+        if name not in known:
+            raise exceptions.InvalidInput(
+                f'table is {name!r}, wanted one of {", ".join(known)}')
+    return {'tables': [
+        published.reproduce(table) for name, table in known.items()
+        if name in arguments.table or not arguments.table]}
+
+
+def reproduce_tables(answer):
+    """Yield (title, header, rows) of the answer for a person."""
+    for table in answer['tables']:
+        title = f'{table["table"]}: {table["source"]}'
+        lines = [[line['left_out'], f'{line["packet_bytes"]:g}',
+                  line['pairs'], line['flows'], f'{line["measured"]:.4g}',
+                  _cell(line['predicted']), line['unit'],
+                  _cell(line['error'], '+.1%')]
+                 for line in table['rates'] + table['cpu']]
+        lines += [['-', f'{line["packet_bytes"]:g}', line['pairs'],
+                   line['flows'], f'{line["low"]:.4g} to {line["high"]:.4g}',
+                   f'{line["predicted"]:.4g}', 'kbit/s',
+                   'within' if line['within'] else 'OUTSIDE']
+                  for line in table['statements']]
+        yield (title, ['LEFT_OUT', 'BYTES', 'PAIRS', 'FLOWS', 'MEASURED',
+                       'PREDICTED', 'UNIT', 'ERROR'], lines)
+    yield ('Median absolute error of what was left out',
+           ['TABLE', 'LEFT_OUT', 'MEDIAN'],
+           [[table['table'], key, _cell(value, '.1%')]
+            for table in answer['tables']
+            for key, value in table['median_errors'].items()])

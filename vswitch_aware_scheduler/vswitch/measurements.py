@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables of measured rates in files.
+
+Knows the project's own CSV; reads a file only when it is given its path.
+"""
+
+import csv
+import io
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import capacity
+
+__all__ = ['COLUMNS', 'load_csv', 'parse_csv']
+
+#: Columns of the CSV; the first two must be there. Others are left aside.
+COLUMNS = ('packet_bytes', 'rate_kbps', 'pairs', 'flows', 'encapsulation',
+           'cpu_mhz')
+_WHOLE = ('pairs', 'flows')
+
+
+def load_csv(path):
+    """Return the Measurements of a CSV file.
+
+    :raises InvalidModel: naming the file, the line, the column, the value
+        seen and the value wanted
+    """
+    try:
+        with open(path, encoding='utf-8-sig', newline='') as file:
+            text = file.read()
+    except (OSError, ValueError) as error:
+        raise exceptions.InvalidModel(
+            f'table {path}: it cannot be read ('
+            f'{getattr(error, "strerror", None) or error}), wanted a CSV file '
+            f'with the columns {", ".join(COLUMNS[:2])}') from error
+    return parse_csv(text, f'table {path}')
+
+
+def parse_csv(text, place):
+    """Return the Measurements of CSV text; lines with # are comments."""
+    reader = csv.DictReader(
+        line if not line.lstrip().startswith('#') else '\n'
+        for line in io.StringIO(text, newline=''))
+    header = [(name or '').strip() for name in reader.fieldnames or []]
+    missing = [name for name in COLUMNS[:2] if name not in header]
+    if missing:
+        raise exceptions.InvalidModel(
+            f'{place}: the header is {",".join(header)[:80]!r}, wanted the '
+            f'columns {", ".join(COLUMNS[:2])} and optionally '
+            f'{", ".join(COLUMNS[2:])}')
+    reader.fieldnames = header
+    found = []
+    for row in reader:
+        values = {}
+        for name in COLUMNS:
+            cell = (row.get(name) or '').strip()
+            if cell:
+                values[name] = _cell(name, cell, f'{place}: line '
+                                     f'{reader.line_num}')
+        try:
+            found.append(capacity.Measurement(**values))
+        except (exceptions.InvalidModel, TypeError) as error:
+            lacking = [name for name in COLUMNS[:2] if name not in values]
+            text = str(error) if not lacking else (
+                f'{lacking[0]} is empty, wanted a number > 0')
+            raise exceptions.InvalidModel(
+                f'{place}: line {reader.line_num}: {text}') from None
+    if not found:
+        raise exceptions.InvalidModel(
+            f'{place}: it has 0 rows below the header, wanted 1 or more')
+    return found
+
+
+def _cell(name, cell, place):
+    if name == 'encapsulation':
+        return cell.lower()
+    try:
+        return int(cell) if name in _WHOLE else float(cell)
+    except ValueError:
+        raise exceptions.InvalidModel(
+            f'{place}: {name} is {cell!r}, wanted '
+            f'{"a whole number" if name in _WHOLE else "a number"}'
+        ) from None

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Published tables, and how well the capacity model reproduces them.
+
+Knows how ``published.yaml`` is written; reads nothing else, and prints
+nothing. Derivation: reference/capacity.rst, "Published tables".
+"""
+
+import dataclasses
+from importlib import resources
+
+import yaml
+
+from vswitch_aware_scheduler.vswitch import capacity
+
+__all__ = ['Table', 'Statement', 'reproduce', 'tables']
+
+
+@dataclasses.dataclass(frozen=True)
+class Statement:
+    """What a document says in words: a rate within limits.
+
+    :ivar payload_bytes: how many bytes of a packet its rates count
+    """
+
+    packet_bytes: float
+    pairs: int
+    flows: int
+    low_kbps: float
+    high_kbps: float
+    words: str
+    payload_bytes: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """One table of a document.
+
+    :ivar leave_out: attributes of a Measurement by which rows are predicted
+        from the others
+    :ivar options: for :func:`capacity.fit_capacity`
+    :ivar fit_line: False where the rows are the limit of packets at the very
+        size at which the line gets full: the fit then leaves the line out
+    :ivar cpu: {what: (idle MHz, MHz by row, whether senders are in it)}
+    """
+
+    name: str
+    source: str
+    measurements: tuple
+    leave_out: tuple
+    statements: tuple
+    remarks: tuple
+    options: dict
+    fit_line: bool
+    cpu: dict
+
+
+def tables():
+    """Return every Table, by name."""
+    content = resources.files(__package__).joinpath(
+        'published.yaml').read_bytes()
+    return {name: _table(name, entry)
+            for name, entry in yaml.safe_load(content).items()}
+
+
+def _table(name, entry):
+    rows = []
+    for (pairs, flows), column in zip(entry.get('settings', [[1, 1]]),
+                                      entry.get('columns', [])):
+        rows.extend(
+            capacity.Measurement(size, gbps * 1e6, pairs, flows)
+            for size, gbps in zip(entry['sizes'], column))
+    for size, pairs, flows, gbps in entry.get('rows', []):
+        rows.append(capacity.Measurement(size, gbps * 1e6, pairs, flows))
+    statements = tuple(
+        Statement(size, pairs, flows, low * 1e6, high * 1e6, words,
+                  rest[0] if rest else size)
+        for size, pairs, flows, low, high, words, *rest
+        in entry.get('statements', []))
+    return Table(
+        name, entry['source'], tuple(rows), tuple(entry.get('leave_out', ())),
+        statements, tuple(entry.get('remarks', ())),
+        {'line_kbps': entry['line_gbps'] * 1e6,
+         'framing_bytes': entry.get('framing_bytes',
+                                    capacity.ETHERNET_FRAMING_BYTES)},
+        entry.get('fit_line', True),
+        {what: (one['idle_mhz'], tuple(one['mhz']), one['senders'])
+         for what, one in entry.get('cpu', {}).items()})
+
+
+def reproduce(table):
+    """Return measured, predicted and error of each figure, as plain data.
+
+    :returns: dict: ``rates`` and ``cpu`` hold one entry for each figure and
+        way of leaving out, ``median_errors`` a number for each way,
+        ``statements`` whether the model stays within the document's words,
+        ``contradictions`` and ``remarks`` sentences, ``model`` the fit to all
+    """
+    rows = table.measurements
+    answer = {'table': table.name, 'source': table.source, 'rates': [],
+              'cpu': [], 'median_errors': {}, 'statements': [],
+              'contradictions': capacity.contradictions(rows),
+              'remarks': list(table.remarks), 'model': None}
+    for key in table.leave_out:
+        found = capacity.leave_one_out(rows, key, **table.options)
+        answer['rates'].extend(_line(key, one) for one in found)
+        answer['median_errors'][key] = capacity.median_error(found)
+    for what, (idle_mhz, mhz, senders) in table.cpu.items():
+        found = _leave_out_cpu(
+            [dataclasses.replace(row, cpu_mhz=one)
+             for row, one in zip(rows, mhz)], idle_mhz, senders)
+        answer['cpu'].extend(_line(what, one) for one in found)
+        answer['median_errors'][what] = capacity.median_error(found)
+    if rows:
+        options = dict(table.options)
+        if not table.fit_line:
+            options['line_kbps'] = None
+        model = dataclasses.replace(
+            capacity.fit_capacity(rows, **options),
+            line_kbps=table.options['line_kbps'])
+        answer['model'] = model.to_dict()
+    else:
+        # Nothing but words: the line alone.
+        model = capacity.CapacityModel(None, None, None, **table.options)
+    for one in table.statements:
+        rate = model.rate_kbps(one.packet_bytes, one.pairs, one.flows) \
+            * one.payload_bytes / one.packet_bytes
+        # The words round: a thousandth is no matter.
+        slack = 1e-3
+        answer['statements'].append({
+            'packet_bytes': one.packet_bytes, 'pairs': one.pairs,
+            'flows': one.flows, 'low': one.low_kbps, 'high': one.high_kbps,
+            'predicted': rate, 'words': one.words,
+            'within': one.low_kbps * (1 - slack) <= rate
+            <= one.high_kbps * (1 + slack)})
+    return answer
+
+
+def _line(key, one):
+    row = one.measurement
+    return {'left_out': key, 'packet_bytes': row.packet_bytes,
+            'pairs': row.pairs, 'flows': row.flows, 'measured': one.measured,
+            'predicted': one.predicted, 'unit': one.unit, 'error': one.error}
+
+
+def _leave_out_cpu(rows, idle_mhz, senders):
+    found = []
+    for row in rows:
+        cost = capacity.fit_cpu(
+            [other for other in rows if other is not row], idle_mhz,
+            senders)
+        found.append(capacity.Prediction(
+            row, row.cpu_mhz,
+            cost.mhz(row.rate_kbps, row.packet_bytes, row.pairs), 'MHz'))
+    return found
