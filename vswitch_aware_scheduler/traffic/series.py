@@ -28,7 +28,10 @@ class Refused:
     ``missing``: the source had no value (NaN) for it; ``negative``: a rate
     below zero; ``reset``: a counter went backwards; ``absurd``: infinite, or
     above :data:`MAX_RATE_KBPS` or :data:`MAX_RATE_KPPS`; ``duplicate``: a
-    second sample for the same time.
+    second sample for the same time; ``gap``: two readings of a counter are
+    too far apart to tell the rate between them; ``migration``: the readings
+    come from counters of two hosts; ``too_old``: from before the time from
+    which on a driver is to trust its source.
     """
 
     missing: int = 0
@@ -36,6 +39,9 @@ class Refused:
     reset: int = 0
     absurd: int = 0
     duplicate: int = 0
+    gap: int = 0
+    migration: int = 0
+    too_old: int = 0
 
     @property
     def total(self):
@@ -199,5 +205,5 @@ class RateSeries:
         series = cls.from_samples(instance_uuid, period_seconds,
                                   times[:-1][keep], *rates[keep].T)
         refused = series.refused + Refused(reset=int(reset.sum()),
-                                           missing=int(gap.sum()))
+                                           gap=int(gap.sum()))
         return dataclasses.replace(series, refused=refused)

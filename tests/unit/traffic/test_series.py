@@ -208,7 +208,7 @@ class TestFromCounters(SeriesTestCase):
     def test_readings_too_far_apart_leave_a_gap_not_an_average(self):
         one = _counters([0, 10, 26, 36, 51], [0, 1, 2, 3, 4])
         self.assertEqual([0, 26, 36], one.times.tolist())
-        self.assertEqual(series.Refused(missing=1), one.refused)
+        self.assertEqual(series.Refused(gap=1), one.refused)
 
     def test_a_reset_across_a_gap_counts_as_a_reset(self):
         one = _counters([0, 100], [5, 1])
@@ -253,8 +253,10 @@ class TestFromCounters(SeriesTestCase):
 class TestRefused(unittest.TestCase):
 
     def test_counts_add_up_by_reason(self):
-        first = series.Refused(1, 2, 3, 4, 5)
-        self.assertEqual(series.Refused(2, 4, 6, 8, 10), first + first)
-        self.assertEqual(15, first.total)
+        first = series.Refused(1, 2, 3, 4, 5, 6, 7, 8)
+        self.assertEqual(series.Refused(2, 4, 6, 8, 10, 12, 14, 16),
+                         first + first)
+        self.assertEqual(36, first.total)
         self.assertEqual({'missing': 1, 'negative': 2, 'reset': 3,
-                          'absurd': 4, 'duplicate': 5}, first.to_dict())
+                          'absurd': 4, 'duplicate': 5, 'gap': 6,
+                          'migration': 7, 'too_old': 8}, first.to_dict())
