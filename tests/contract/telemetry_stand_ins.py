@@ -1,0 +1,417 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stand-ins, at the wire, for the servers that drivers ask.
+
+Each answers the part of an API that a driver uses, in the form that the real
+server was seen to answer in; ``tests/integration`` runs the same suite
+against the real ones. Faults can be put before the answers.
+"""
+
+import contextlib
+import datetime
+import http.server
+import json
+import re
+import threading
+import time
+import urllib.parse
+import uuid
+
+import fixtures
+import numpy as np
+
+from tests.contract import telemetry_counters
+
+
+class StandIn(fixtures.Fixture):
+    """An HTTP server on the loopback interface.
+
+    :ivar faults: what happens to the next requests, one each: None for
+        nothing, or a callable that takes the handler and the answer
+    :ivar requests: (method, path, parameters, body) of all requests
+    """
+
+    def _setUp(self):
+        self.faults = []
+        self.requests = []
+        stand_in = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = 'HTTP/1.1'
+
+            def do_GET(self):
+                stand_in._handle(self)
+
+            do_POST = do_GET
+
+            def log_message(self, *_):
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(
+            ('127.0.0.1', 0), Handler)
+        self._server.daemon_threads = True
+        self.port = self._server.server_address[1]
+        self.url = f'http://127.0.0.1:{self.port}'
+        thread = threading.Thread(
+            target=self._server.serve_forever, args=(.02,), daemon=True)
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self._server.server_close)
+        self.addCleanup(self._server.shutdown)
+
+    def _handle(self, handler):
+        length = int(handler.headers.get('Content-Length') or 0)
+        body = handler.rfile.read(length)
+        path, _, query = handler.path.partition('?')
+        parameters = urllib.parse.parse_qs(query, keep_blank_values=True)
+        if handler.headers.get('Content-Type', '').startswith(
+                'application/x-www-form-urlencoded'):
+            parameters.update(urllib.parse.parse_qs(body.decode()))
+            body = b''
+        self.requests.append((handler.command, path, parameters, body))
+        status, answer = self.answer(
+            handler.command, path, parameters,
+            json.loads(body) if body else None)
+        fault = self.faults.pop(0) if self.faults else None
+        with contextlib.suppress(ConnectionError):
+            if fault is None:
+                send(handler, status, json.dumps(answer).encode())
+            else:
+                fault(handler, status, answer)
+
+    def answer(self, method, path, parameters, body):
+        raise NotImplementedError
+
+
+# Faults
+
+def send(handler, status, body, headers=(), length=None):
+    handler.send_response(status)
+    handler.send_header('Content-Type', 'application/json')
+    handler.send_header('Content-Length',
+                        str(len(body) if length is None else length))
+    for name, value in headers:
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def status(code, body=b'no', headers=()):
+    def fault(handler, _status, _answer):
+        send(handler, code, body, headers)
+    return fault
+
+
+def body(content):
+    """Answer with other content, and success."""
+    def fault(handler, _status, _answer):
+        send(handler, 200, content)
+    return fault
+
+
+def changed(change):
+    """Answer with what a function makes of the answer."""
+    def fault(handler, code, answer):
+        send(handler, code, json.dumps(change(answer)).encode())
+    return fault
+
+
+def cut(handler, code, answer):
+    """Break off in the middle of the answer."""
+    content = json.dumps(answer).encode()
+    send(handler, code, content[:len(content) // 2], length=len(content))
+    handler.close_connection = True
+
+
+def closed(handler, _status, _answer):
+    """Close the connection without an answer."""
+    handler.close_connection = True
+
+
+def silent(seconds):
+    """Say nothing for so long."""
+    def fault(handler, _status, _answer):
+        time.sleep(seconds)
+        handler.close_connection = True
+    return fault
+
+
+def dripping(seconds):
+    """Send a byte now and then, for so long."""
+    def fault(handler, code, answer):
+        content = json.dumps(answer).encode()
+        handler.send_response(code)
+        handler.send_header('Content-Length', str(len(content)))
+        handler.end_headers()
+        end = time.monotonic() + seconds
+        for byte in content:
+            handler.wfile.write(bytes([byte]))
+            handler.wfile.flush()
+            time.sleep(.02)
+            if time.monotonic() > end:
+                break
+        handler.close_connection = True
+    return fault
+
+
+def _iso(seconds):
+    return datetime.datetime.fromtimestamp(
+        seconds, datetime.timezone.utc).isoformat()
+
+
+def _seconds(text):
+    moment = datetime.datetime.fromisoformat(text)
+    return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
+
+
+class Gnocchi(StandIn):
+    """Gnocchi 4.7, of interfaces that Ceilometer publishes."""
+
+    def __init__(self, interfaces, methods=('mean', 'rate:mean'),
+                 granularity=300, max_limit=1000):
+        super().__init__()
+        self.max_limit = max_limit
+        self.granularity = granularity
+        #: {resource id: Interface}, and what of it a test may change.
+        self.interfaces = {}
+        self.methods = {}
+        self.metrics = {}
+        for one in interfaces:
+            resource = str(uuid.uuid5(uuid.NAMESPACE_URL, one.resource))
+            self.interfaces[resource] = one
+            self.methods[resource] = list(methods)
+            self.metrics[resource] = {
+                name: str(uuid.uuid5(uuid.UUID(resource), name))
+                for name in telemetry_counters.METRICS}
+
+    def answer(self, method, path, parameters, body):
+        if path == '/v1/search/resource/instance_network_interface':
+            return 200, self._page(parameters, [
+                self._resource(resource) for resource in self.interfaces
+                if self._matches(body, resource)])
+        if path == '/v1/metric':
+            return 200, self._page(parameters, [
+                metric for resource in self.interfaces
+                for metric in self._metrics(resource)
+                if metric['name'] in parameters['name']])
+        match = re.fullmatch(
+            '/v1/resource/instance_network_interface/(.*)/metric', path)
+        if match:
+            if match[1] not in self.interfaces:
+                return 404, 'Resource does not exist'
+            return 200, self._metrics(match[1])
+        if path == '/v1/aggregates':
+            return self._aggregates(parameters, body)
+        return 404, 'not found'
+
+    def _page(self, parameters, items):
+        items = sorted(items, key=lambda item: item['id'])
+        if 'marker' in parameters:
+            items = [item for item in items
+                     if item['id'] > parameters['marker'][0]]
+        return items[:min(int(parameters['limit'][0]), self.max_limit)]
+
+    def _matches(self, search, resource):
+        (operator, condition), = search.items()
+        (attribute, value), = condition.items()
+        told = {'id': resource, 'instance_id':
+                self.interfaces[resource].instance_uuid}[attribute]
+        return told in value if operator == 'in' else told != value
+
+    def _resource(self, resource):
+        one = self.interfaces[resource]
+        return {'id': resource, 'type': 'instance_network_interface',
+                'original_resource_id': one.resource, 'name': one.tap,
+                'instance_id': one.instance_uuid, 'project_id': None,
+                'ended_at': None, 'metrics': self.metrics[resource]}
+
+    def _metrics(self, resource):
+        minutes = self.granularity // 60
+        return [{'id': id_, 'name': name, 'resource_id': resource,
+                 'archive_policy': {
+                     'name': 'policy', 'back_window': 0,
+                     'definition': [{'granularity': f'0:{minutes:02}:00',
+                                     'timespan': '30 days, 0:00:00',
+                                     'points': 8640}],
+                     'aggregation_methods': self.methods[resource]}}
+                for name, id_ in self.metrics[resource].items()]
+
+    def _aggregates(self, parameters, body):
+        step = int(parameters['granularity'][0])
+        if step != self.granularity:
+            return 400, 'Granularities are missing'
+        start = _seconds(parameters['start'][0]) \
+            if 'start' in parameters else -np.inf
+        stop = _seconds(parameters['stop'][0])
+        groups = {}
+        for resource in body['search']['in']['id']:
+            if resource not in self.interfaces:
+                continue
+            one = self.interfaces[resource]
+            told = groups.setdefault(one.instance_uuid, {}).setdefault(
+                resource, {})
+            for name, method in body['operations'][1:]:
+                if name not in self.metrics[resource]:
+                    continue
+                if method not in self.methods[resource]:
+                    return 404, 'Metrics with unknown aggregation'
+                told[name] = {method: [
+                    [_iso(time), float(step), value] for time, value
+                    in self._points(one, name, method, step)
+                    if start <= time < stop]}
+        if not groups:
+            return 404, "Metric ['network.outgoing.bytes'] does not exist"
+        return 200, [{'group': {'instance_id': instance},
+                      'measures': {'measures': measures}}
+                     for instance, measures in groups.items()]
+
+    @staticmethod
+    def _points(one, name, method, step):
+        values = one.counters[:, telemetry_counters.METRICS.index(name)]
+        times = one.times
+        if method.startswith('rate:'):
+            times, values = times[1:], np.diff(values)
+        points = {}
+        for at, value in zip(times.tolist(), values.tolist()):
+            points.setdefault(at // step * step, []).append(value)
+        pick = {'mean': np.mean, 'rate:mean': np.mean, 'max': max,
+                'min': min, 'last': lambda values: values[-1]}[method]
+        return [(at, float(pick(values))) for at, values in points.items()]
+
+
+def ceilometer_series(interfaces):
+    """Return [(name, labels, times, values)] as Ceilometer exports them."""
+    return [('ceilometer_' + metric.replace('.', '_'),
+             {'resource': one.resource, 'vm_instance': 'host-1',
+              'instance': 'compute-1:9101', 'job': 'ceilometer'},
+             one.times, one.counters[:, column])
+            for column, metric in enumerate(telemetry_counters.METRICS)
+            for one in interfaces]
+
+
+def libvirt_series(interfaces, exporter='inovex'):
+    """Return [(name, labels, times, values)] as libvirt exporters do."""
+    name, label = {
+        'inovex': ('libvirt_domain_openstack_info', 'instance_id'),
+        'tinkoff': ('libvirt_domain_info_meta', 'uuid')}[exporter]
+    where = {'instance': 'compute-1:9177', 'job': 'libvirt'}
+    found = [(f'libvirt_domain_interface_stats_{what}_total',
+              {'domain': one.domain, 'target_device': one.tap, **where},
+              one.times, one.counters[:, column])
+             for column, what in enumerate((
+                 'transmit_bytes', 'receive_bytes', 'transmit_packets',
+                 'receive_packets'))
+             for one in interfaces]
+    return found + [
+        (name, {'domain': one.domain, label: one.instance_uuid, **where},
+         one.times, np.ones(len(one.times)))
+        for one in interfaces if not one.device]
+
+
+class Prometheus(StandIn):
+    """The HTTP API of Prometheus, of series that are given."""
+
+    def __init__(self, series, max_samples=50000000):
+        super().__init__()
+        self.series = series
+        self.max_samples = max_samples
+        self.warnings = []
+
+    def answer(self, method, path, parameters, body):
+        if path == '/api/v1/series':
+            found = self._found(parameters['match[]'][0],
+                                float(parameters['start'][0]),
+                                float(parameters['end'][0]))
+            return 200, self._success([labels for labels, _, _ in found])
+        if path == '/api/v1/query':
+            match = re.fullmatch(r'(.*)\[(\d+)ms\]',
+                                 parameters['query'][0], re.DOTALL)
+            end = float(parameters['time'][0])
+            found = self._found(match[1], end - int(match[2]) / 1000, end)
+            if sum(len(times) for _, times, _ in found) > self.max_samples:
+                return 422, {
+                    'status': 'error', 'errorType': 'execution',
+                    'error': 'query processing would load too many samples '
+                             'into memory in query execution'}
+            return 200, self._success({'resultType': 'matrix', 'result': [
+                {'metric': labels, 'values': [
+                    [time, repr(value)] for time, value
+                    in zip(times.tolist(), values.tolist())]}
+                for labels, times, values in found]})
+        return 404, {'status': 'error'}
+
+    def _success(self, data):
+        answer = {'status': 'success', 'data': data}
+        if self.warnings:
+            answer['warnings'] = self.warnings
+        return answer
+
+    def _found(self, selector, start, end):
+        name, _, rest = selector.partition('{')
+        matchers = re.findall(r'(\w+)(=~|=)"((?:[^"\\]|\\.)*)"', rest)
+        found = []
+        for metric, labels, times, values in self.series:
+            if metric != name:
+                continue
+            for label, operator, value in matchers:
+                value = re.sub(r'\\(.)', r'\1', value)
+                pattern = value if operator == '=~' else re.escape(value)
+                if not re.fullmatch(pattern, labels.get(label, '')):
+                    break
+            else:
+                inside = (times >= start) & (times <= end)
+                if inside.any():
+                    found.append(({'__name__': metric, **labels},
+                                  times[inside], values[inside]))
+        return found
+
+
+class Ceilometer(StandIn):
+    """Statistics of the Ceilometer v2 API, as 8.1 answers them."""
+
+    def __init__(self, interfaces):
+        super().__init__()
+        self.interfaces = interfaces
+
+    def answer(self, method, path, parameters, body):
+        match = re.fullmatch('/v2/meters/(.*).rate/statistics', path)
+        if not match:
+            return 404, {'error_message': 'not found'}
+        column = telemetry_counters.METRICS.index(match[1])
+        asked = {(field, operator): value for field, operator, value in zip(
+            parameters['q.field'], parameters['q.op'],
+            parameters['q.value'])}
+        start = _seconds(asked.get(('timestamp', 'ge'), '1970-01-01'))
+        end = _seconds(asked.get(('timestamp', 'lt'), '2100-01-01'))
+        answer = []
+        for one in self.interfaces:
+            if asked.get(('resource_id', 'eq'), one.resource) != one.resource:
+                continue
+            times, values = one.rate_times, one.rates[:, column]
+            inside = (times >= start) & (times < end) & ~np.isnan(values)
+            times, values = times[inside], values[inside]
+            if 'groupby' in parameters and times.size:
+                answer.append(self._statistics(
+                    times, values, None, 0, {'resource_id': one.resource}))
+            if 'period' in parameters:
+                step = int(parameters['period'][0])
+                numbers = (times - start) // step
+                for number in np.unique(numbers):
+                    mine = numbers == number
+                    answer.append(self._statistics(
+                        times[mine], values[mine], start + number * step,
+                        step, None))
+        return 200, answer
+
+    @staticmethod
+    def _statistics(times, values, start, period, groupby):
+        def stamp(seconds):
+            return _iso(seconds)[:-6]
+
+        start = times[0] if start is None else start
+        return {'count': len(times), 'avg': float(values.mean()),
+                'min': float(values.min()), 'max': float(values.max()),
+                'sum': float(values.sum()), 'unit': 'B/s', 'period': period,
+                'groupby': groupby, 'period_start': stamp(start),
+                'period_end': stamp(start + period),
+                'duration_start': stamp(times[0]),
+                'duration_end': stamp(times[-1])}

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import testtools
+
+from tests.contract import telemetry_counters
+from tests.contract import telemetry_services
+from tests.contract import telemetry_stand_ins
+
+
+class RateTest(telemetry_services.GnocchiContract, testtools.TestCase):
+
+    methods = ('mean', 'rate:mean')
+    #: The first increment follows nothing that is known.
+    before = 1
+
+    def driver(self, traffic):
+        interfaces = telemetry_counters.interfaces(traffic, self.before)
+        server = self.useFixture(
+            telemetry_stand_ins.Gnocchi(interfaces, self.methods))
+        return self.make(server.url, traffic)
+
+
+class LastTest(RateTest):
+
+    methods = ('last', 'mean')
+    before = 0
+
+
+class MeanTest(RateTest):
+
+    methods = ('mean',)
+    before = 0
+
+
+class PagesTest(RateTest):
+    """Pages shorter than those asked for, and small requests."""
+
+    def driver(self, traffic):
+        interfaces = telemetry_counters.interfaces(traffic, self.before)
+        server = self.useFixture(telemetry_stand_ins.Gnocchi(
+            interfaces, self.methods, max_limit=2))
+        return self.make(server.url, traffic, points_per_request=1)

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telemetry from the Ceilometer v2 API, which left OpenStack in Queens.
+
+Knows the statistics of the meters ``network.outgoing.bytes.rate``,
+``network.incoming.bytes.rate`` and the same of packets, through
+python-ceilometerclient 2.9, its last release. Those are rates already, which
+Ceilometer worked out of two samples; there is nothing to be known of the
+counters behind them. Knows nothing of what becomes of the rates.
+
+The API can select one resource or all of them, no list of some: an interface
+is asked for by itself, with all its periods in one answer.
+"""
+
+import datetime
+import math
+import re
+import time
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.telemetry import base
+from vswitch_aware_scheduler.telemetry import interfaces
+from vswitch_aware_scheduler.telemetry import service
+
+__all__ = ['CeilometerDriver']
+
+_BYTES = ('network.outgoing.bytes.rate', 'network.incoming.bytes.rate')
+_PACKETS = ('network.outgoing.packets.rate', 'network.incoming.packets.rate')
+
+# Ceilometer names an interface <domain>-<instance uuid>-<device>.
+_RESOURCE = re.compile(
+    r'(.*?)-?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})'
+    r'-.+', re.IGNORECASE | re.DOTALL)
+
+#: Most periods asked for at once.
+_MAX_PERIODS = 20000
+
+
+class CeilometerDriver(service.ServiceDriver):
+    """Telemetry from a Ceilometer API server, asked anew on every call."""
+
+    NAME = 'ceilometer'
+    SERVICE_TYPE = 'metering'
+
+    def __init__(self, access, period_seconds=600, settle_seconds=120,
+                 max_age_seconds=2592000, clock=time.time, sleep=time.sleep):
+        """Remember the options; open nothing.
+
+        :param access: :class:`.service.Access`, or a mapping of its
+            arguments
+        :param period_seconds: of the statistics, and sampling period to
+            deliver; no shorter than that in which Ceilometer polls, which
+            was 600 s by default
+        :param settle_seconds: how long after their end periods are not read
+        :param max_age_seconds: how far back instances are looked for and
+            samples are used
+        :raises InvalidInput: when an option has no usable value
+        """
+        super().__init__(access, period_seconds, settle_seconds,
+                         max_age_seconds, clock, sleep)
+        if self._period_seconds != int(self._period_seconds):
+            raise exceptions.InvalidInput(
+                f'period_seconds of telemetry driver ceilometer is '
+                f'{self._period_seconds}, wanted a whole number')
+        if self._max_age_seconds is None:
+            raise exceptions.InvalidInput(
+                'max_age_seconds of telemetry driver ceilometer is None, '
+                'wanted a number from 0')
+
+    def instances(self):
+        """Return the instances that have had samples since the oldest time.
+
+        :raises TelemetryError: when Ceilometer cannot be asked
+        """
+        with self._opened() as client:
+            found = self._known(client, None)
+        return [base.Instance(uuid, links[0].domain or uuid)
+                for uuid, links in found]
+
+    def _opened(self):
+        return _CeilometerClient(self._access, self.source,
+                                 self.SERVICE_TYPE, sleep=self._sleep)
+
+    def _series(self, start, end, instances, progress):
+        if instances is not None and not instances:
+            progress(0, 0)
+            return
+        with self._opened() as client:
+            found = self._known(client, instances)
+            progress(0, len(found))
+            first, last, oldest = self._bounds(start, end)
+            first = max(first, math.floor(oldest / self._period_seconds), 0)
+            # There is nothing to close a period here: it has its rate when
+            # it is over.
+            last += end == math.inf
+            begin = max(0, first - interfaces.GRACE_PERIODS)
+            for done, (uuid, links) in enumerate(found, 1):
+                parts = [self._part(client, link, begin, last)
+                         for link in links] if first < last else []
+                yield interfaces.instance_series(
+                    uuid, self._period_seconds, start,
+                    min(end, last * self._period_seconds), parts, oldest)
+                progress(done, len(found))
+
+    def _known(self, client, wanted):
+        """Return [(instance uuid, [_Interface])] in the order of uuids."""
+        since = self._clock() - self._max_age_seconds
+        links = {}
+        for meter in (*_BYTES, *_PACKETS):
+            for resource in client.resources(meter, since):
+                match = _RESOURCE.fullmatch(resource)
+                uuid = base.normalised_uuid(match[2]) if match else None
+                if uuid and (wanted is None or uuid in wanted):
+                    links.setdefault(resource, _Interface(
+                        resource, uuid, match[1])).meters.add(meter)
+        found = {}
+        for resource in sorted(links):
+            link = links[resource]
+            # Packets alone are no traffic to be known; of a direction that
+            # is not told, nothing is known either.
+            if link.meters & set(_BYTES):
+                found.setdefault(link.instance_uuid, []).append(link)
+        return sorted(found.items())
+
+    def _part(self, client, link, first, last):
+        """Return the :class:`.interfaces.Part` of an interface."""
+        meters = list(_BYTES)
+        if set(_PACKETS) <= link.meters:
+            meters += _PACKETS
+        told = []
+        for meter in meters:
+            values = {}
+            if meter in link.meters:
+                for low in range(first, last, _MAX_PERIODS):
+                    values.update(client.statistics(
+                        meter, link.resource, self._period_seconds, low,
+                        min(low + _MAX_PERIODS, last)))
+            told.append(values)
+        periods = np.array(sorted(set().union(*told)), dtype=np.int64)
+        columns = [np.array([values.get(period, math.nan)
+                             for period in periods.tolist()])
+                   for values in told]
+        rates = np.zeros((periods.size, 3))
+        rates[:, 0] = columns[0] * interfaces.KBPS_PER_BYTE
+        rates[:, 1] = columns[1] * interfaces.KBPS_PER_BYTE
+        if len(columns) == 4:
+            rates[:, 2] = (columns[2] + columns[3]) \
+                * interfaces.KPPS_PER_PACKET
+        return interfaces.from_rates(periods, rates)
+
+
+class _Interface:
+    """A network interface of an instance, as Ceilometer knows it."""
+
+    def __init__(self, resource, instance_uuid, domain):
+        self.resource = resource
+        self.instance_uuid = instance_uuid
+        self.domain = domain
+        self.meters = set()
+
+
+class _CeilometerClient(service.Client):
+    """Requests of the API, through ceilometerclient."""
+
+    def __enter__(self):
+        try:
+            from ceilometerclient import client as ceilometer_client
+            from ceilometerclient import exc as client_exceptions
+            from ceilometerclient.v2 import statistics
+        except ImportError as error:
+            raise exceptions.TelemetryError(
+                f'telemetry {self._source}: ceilometerclient cannot be '
+                f'imported ({error}), wanted the extra "ceilometer" of this '
+                f'package') from error
+        super().__enter__()
+        options = self.adapter_options()
+        self._statistics = statistics.StatisticsManager(
+            ceilometer_client.SessionClient(self.session, **options))
+        self.no_connection += (client_exceptions.CommunicationError,)
+        return self
+
+    def resources(self, meter, since):
+        """Return the ids of the resources with samples since a time."""
+        return self._ask(
+            f'resources of meter {meter}', meter,
+            [_query('timestamp', 'ge', service.iso_time(since))],
+            lambda item: _text(item.groupby['resource_id']),
+            groupby=['resource_id'])
+
+    def statistics(self, meter, resource, period_seconds, first, last):
+        """Return {period: mean rate}; periods without a sample are absent."""
+        def check(item):
+            moment = datetime.datetime.fromisoformat(item.period_start)
+            seconds = moment.replace(tzinfo=datetime.timezone.utc).timestamp()
+            period = round(seconds / period_seconds)
+            if not first <= period < last \
+                    or abs(period * period_seconds - seconds) > 1:
+                raise ValueError(f'period_start is {item.period_start!r}')
+            value = float(item.avg)
+            if not math.isfinite(value):
+                value = math.nan
+            return period, value
+
+        return dict(self._ask(
+            f'statistics of meter {meter} of {resource}', meter,
+            [_query('resource_id', 'eq', resource),
+             _query('timestamp', 'ge',
+                    service.iso_time(first * period_seconds)),
+             _query('timestamp', 'lt',
+                    service.iso_time(last * period_seconds))],
+            check, period=int(period_seconds)))
+
+    def _ask(self, what, meter, query, check, **arguments):
+        def once():
+            answer = self._statistics.list(meter, q=query, **arguments)
+            try:
+                return [check(item) for item in answer]
+            except (LookupError, TypeError, ValueError,
+                    AttributeError) as error:
+                raise service.Passing(
+                    f'an answer that makes no sense '
+                    f'({type(error).__name__}: {error})') from error
+
+        return self.attempt(what, 'statistics of Ceilometer', once)
+
+
+def _query(field, operator, value):
+    return {'field': field, 'op': operator, 'value': value}
+
+
+def _text(value):
+    if not isinstance(value, str) or not value:
+        raise TypeError(f'{value!r} is no text')
+    return value

@@ -1,0 +1,507 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telemetry from Gnocchi, where Ceilometer publishes what it polls.
+
+Knows the API of Gnocchi 4, through gnocchiclient: resources of the type
+``instance_network_interface`` with the metrics ``network.outgoing.bytes``,
+``network.incoming.bytes`` and the same of packets, which are counters that
+only rise. Knows nothing of what becomes of the rates.
+
+Gnocchi keeps points of a *granularity* and, of each, what the *archive
+policy* of the metric aggregates. ``rate:mean`` is the mean rise between two
+measures, not a rate: it is divided by the time between two measures. Where
+the policy has no ``rate:mean``, the differences of the counter itself are
+taken. Many interfaces are asked for in one request, their sum over the
+interfaces of an instance is made here (:mod:`.interfaces` says why).
+"""
+
+import logging as python_logging
+import math
+import re
+import time
+
+import numpy as np
+from oslo_log import log as logging
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.telemetry import base
+from vswitch_aware_scheduler.telemetry import interfaces
+from vswitch_aware_scheduler.telemetry import service
+
+__all__ = ['AGGREGATIONS', 'GnocchiDriver']
+
+LOG = logging.getLogger(__name__)
+
+#: What may be read of a counter, the best first.
+AGGREGATIONS = ('rate:mean', 'last', 'max', 'mean', 'min')
+
+_BYTES = ('network.outgoing.bytes', 'network.incoming.bytes')
+_PACKETS = ('network.outgoing.packets', 'network.incoming.packets')
+
+_PAGE = 1000
+#: Most pages of one listing: 10 million resources.
+_MAX_PAGES = 10000
+
+#: Instances wanted up to which only their resources are listed.
+_FEW = 200
+
+#: Longest stretch read at a time, in points of one metric.
+_MAX_POINTS_OF_METRIC = 20000
+
+
+class GnocchiDriver(service.ServiceDriver):
+    """Telemetry from a Gnocchi server, asked anew on every call."""
+
+    NAME = 'gnocchi'
+    SERVICE_TYPE = 'metric'
+
+    def __init__(self, access, period_seconds=300, interval_seconds=None,
+                 aggregation='auto', settle_seconds=120,
+                 max_age_seconds=None, points_per_request=200000,
+                 resource_type='instance_network_interface',
+                 clock=time.time, sleep=time.sleep):
+        """Remember the options; open nothing.
+
+        :param access: :class:`.service.Access`, or a mapping of its
+            arguments
+        :param period_seconds: granularity to read, and sampling period to
+            deliver
+        :param interval_seconds: time between two measures of a metric, by
+            which ``rate:mean`` is divided; None: ``period_seconds``
+        :param aggregation: one of :data:`AGGREGATIONS`, or 'auto': for each
+            interface the first that its archive policies have
+        :param settle_seconds: how long after their end points may still
+            change
+        :param max_age_seconds: samples older than that are refused, None:
+            none are
+        :param points_per_request: about how many points to ask for at once
+        :param resource_type: of interfaces
+        :raises InvalidInput: when an option has no usable value
+        """
+        super().__init__(access, period_seconds, settle_seconds,
+                         max_age_seconds, clock, sleep)
+        if interval_seconds is None:
+            interval_seconds = self._period_seconds
+        if not 0 < interval_seconds <= self._period_seconds:
+            raise exceptions.InvalidInput(
+                f'interval_seconds of telemetry driver gnocchi is '
+                f'{interval_seconds!r}, wanted a number above 0 and at most '
+                f'the period of {self._period_seconds:g}')
+        if aggregation not in ('auto', *AGGREGATIONS):
+            raise exceptions.InvalidInput(
+                f'aggregation of telemetry driver gnocchi is '
+                f'{aggregation!r}, wanted auto or one of '
+                f'{", ".join(AGGREGATIONS)}')
+        if not isinstance(points_per_request, int) or points_per_request < 1:
+            raise exceptions.InvalidInput(
+                f'points_per_request of telemetry driver gnocchi is '
+                f'{points_per_request!r}, wanted an integer above 0')
+        self._interval_seconds = interval_seconds
+        self._aggregation = aggregation
+        self._points_per_request = points_per_request
+        self._resource_type = resource_type
+
+    def instances(self):
+        """Return the instances that have interfaces in Gnocchi.
+
+        :raises TelemetryError: when Gnocchi cannot be asked
+        """
+        with self._opened() as client:
+            found = self._resources(client, None)
+        return [base.Instance(
+            uuid, links[0].domain, {'project_id': links[0].project_id}
+            if links[0].project_id else {}) for uuid, links in found]
+
+    def _opened(self):
+        return _GnocchiClient(self._access, self.source, self.SERVICE_TYPE,
+                              sleep=self._sleep)
+
+    def _series(self, start, end, instances, progress):
+        with self._opened() as client:
+            found = self._resources(client, instances)
+            progress(0, len(found))
+            self._learn_policies(client, found)
+            _, last, oldest = self._bounds(start, end)
+            first = self._first(found, start)
+            done = 0
+            for shard in self._shards(found, first, last):
+                answers = self._read(client, shard, first, last)
+                for uuid, links in shard:
+                    asked = [link for link in links if link.aggregation]
+                    parts = [self._part(link, answers[link.id])
+                             for link in asked if link.id in answers]
+                    yield interfaces.instance_series(
+                        uuid, self._period_seconds, start,
+                        min(end, last * self._period_seconds), parts, oldest,
+                        complete=len(parts) == len(asked))
+                    done += 1
+                    progress(done, len(found))
+
+    # What there is
+
+    def _resources(self, client, wanted):
+        """Return [(instance uuid, [_Interface])] in the order of uuids."""
+        few = wanted is not None and len(wanted) <= _FEW
+        if wanted is not None and not wanted:
+            return []
+        # A list of one type: Gnocchi takes no bare "true" as a search.
+        search = {'in': {'instance_id': sorted(wanted)}} if few \
+            else {'!=': {'instance_id': None}}
+        found = {}
+        for item in client.pages(
+                'list of interfaces',
+                f'v1/search/resource/{self._resource_type}', search,
+                _Interface.from_answer):
+            if wanted is None or item.instance_uuid in wanted:
+                found.setdefault(item.instance_uuid, []).append(item)
+        for links in found.values():
+            links.sort(key=lambda link: link.id)
+        return sorted(found.items())
+
+    def _learn_policies(self, client, found):
+        """Set what can be read of each interface."""
+        links = [link for _, links in found for link in links]
+        if len(found) <= _FEW:
+            metrics = (metric for link in links for metric in client.metrics(
+                f'metrics of interface {link.id}',
+                f'v1/resource/{self._resource_type}/{link.id}/metric'))
+        else:
+            metrics = (metric for name in (*_BYTES, *_PACKETS)
+                       for metric in client.pages(
+                           f'list of metrics {name}', 'v1/metric', None,
+                           _Metric.from_answer, {'name': name}))
+        policies = {metric.id: metric for metric in metrics}
+        coarse, methods, usable = {}, set(), 0
+        for link in links:
+            names = [name for name in (*_BYTES, *_PACKETS)
+                     if link.metrics.get(name) in policies]
+            if not set(_BYTES) <= set(names):
+                continue
+            # Packets count where both directions are counted.
+            link.names = names if len(names) == 4 else list(_BYTES)
+            mine = [policies[link.metrics[name]] for name in link.names]
+            if not all(self._period_seconds in metric.granularities
+                       for metric in mine):
+                for metric in mine:
+                    coarse[metric.policy] = metric.granularities
+                continue
+            shared = set.intersection(
+                *(set(metric.methods) for metric in mine))
+            methods |= shared
+            for method in AGGREGATIONS if self._aggregation == 'auto' \
+                    else (self._aggregation,):
+                if method in shared:
+                    link.aggregation = method
+                    link.points = max(
+                        metric.granularities[self._period_seconds]
+                        for metric in mine)
+                    usable += 1
+                    break
+        if usable == len(links):
+            return
+        told = []
+        if coarse:
+            told.append('archive policies without that granularity: '
+                        + '; '.join(
+                            f'{name} has '
+                            f'{", ".join(f"{g:g}" for g in sorted(having))}'
+                            for name, having in sorted(coarse.items())))
+        told.append(f'aggregations seen: '
+                    f'{", ".join(sorted(methods)) or "none"}')
+        seen = (f'{len(links) - usable} of {len(links)} interfaces have no '
+                f'{self._aggregation} aggregation of bytes at granularity '
+                f'{self._period_seconds:g} s ({"; ".join(told)})')
+        wanted = ('a granularity and an aggregation that the archive '
+                  'policies have')
+        if not usable:
+            raise exceptions.TelemetryError(
+                f'telemetry {self.source}: {seen}, wanted {wanted}')
+        LOG.warning('Telemetry %s: %s, wanted %s; they have no samples',
+                    self.source, seen, wanted)
+
+    # What was measured
+
+    def _first(self, found, start):
+        """Return the first period to ask for, None: what is the first.
+
+        It is early enough to tell what the first period wanted follows.
+        """
+        if start > -math.inf:
+            return max(0, math.ceil(start / self._period_seconds)
+                       - interfaces.GRACE_PERIODS - 1)
+        points = max((link.points for _, links in found for link in links),
+                     default=0)
+        if points <= _MAX_POINTS_OF_METRIC:
+            return None
+        return max(0, math.floor(
+            self._clock() / self._period_seconds) - points)
+
+    def _shards(self, found, first, last):
+        """Cut the list of instances into what one request may ask for."""
+        shard, size = [], 0
+        for uuid, links in found:
+            more = 0
+            for link in links:
+                if link.aggregation:
+                    points = link.points if first is None \
+                        else min(link.points, last + 1 - first)
+                    more += len(link.names) * max(1, points)
+            if shard and size + more > self._points_per_request:
+                yield shard
+                shard, size = [], 0
+            shard.append((uuid, links))
+            size += more
+        if shard:
+            yield shard
+
+    def _read(self, client, shard, first, last):
+        """Return {interface id: {metric name: (periods, values)}}."""
+        groups = {}
+        for _, links in shard:
+            for link in links:
+                if link.aggregation:
+                    groups.setdefault(
+                        (link.aggregation, tuple(link.names)),
+                        []).append(link.id)
+        # One more point closes the last period.
+        end = last + 1
+        if first is not None and end <= first + interfaces.GRACE_PERIODS + 1:
+            nothing = np.empty(0, np.int64), np.empty(0)
+            return {link.id: dict.fromkeys(link.names, nothing)
+                    for _, links in shard for link in links}
+        cuts = [first] if first is None else list(
+            range(first, end, _MAX_POINTS_OF_METRIC))
+        found = {}
+        for (aggregation, names), ids in sorted(groups.items()):
+            for low, high in zip(cuts, [*cuts[1:], end]):
+                answer = client.measures(
+                    self._resource_type, ids, names, aggregation,
+                    self._period_seconds, low, high)
+                for link, metrics in answer.items():
+                    pieces = found.setdefault(link, {})
+                    for name, piece in metrics.items():
+                        pieces.setdefault(name, []).append(piece)
+        # One that was listed a moment ago and has gone in between is not
+        # answered for, wholly or for a part of the time.
+        return {link: {name: tuple(map(np.concatenate, zip(*pieces)))
+                       for name, pieces in metrics.items()}
+                for link, metrics in found.items()
+                if all(len(pieces) == len(cuts)
+                       for pieces in metrics.values())}
+
+    def _part(self, link, answer):
+        """Return the :class:`.interfaces.Part` of an interface."""
+        columns = [(periods, periods * self._period_seconds, values)
+                   for periods, values in (answer[name]
+                                           for name in link.names)]
+        readings = interfaces.together(columns)
+        if link.aggregation == 'rate:mean':
+            return interfaces.from_increments(
+                readings.periods, readings.counters, self._interval_seconds)
+        return interfaces.from_counters([readings])
+
+
+class _Interface:
+    """A network interface of an instance, as Gnocchi knows it."""
+
+    def __init__(self, id_, instance_uuid, domain, project_id, metrics):
+        self.id = id_
+        self.instance_uuid = instance_uuid
+        self.domain = domain
+        self.project_id = project_id
+        self.metrics = metrics
+        self.names = []
+        self.aggregation = None
+        #: How many points of a metric there can be.
+        self.points = 0
+
+    @classmethod
+    def from_answer(cls, item):
+        uuid = base.normalised_uuid(item['instance_id'])
+        if uuid is None:
+            raise ValueError(f'instance_id is {item["instance_id"]!r}')
+        # Ceilometer names an interface <domain>-<instance uuid>-<device>.
+        domain = item['original_resource_id'].partition('-' + uuid)[0]
+        return cls(_text(item['id']), uuid, domain or uuid,
+                   item.get('project_id'),
+                   {_text(name): _text(id_)
+                    for name, id_ in item['metrics'].items()})
+
+
+class _Metric:
+    """The archive policy of a metric."""
+
+    def __init__(self, id_, policy, granularities, methods):
+        self.id = id_
+        self.policy = policy
+        self.granularities = granularities
+        self.methods = methods
+
+    @classmethod
+    def from_answer(cls, item):
+        policy = item['archive_policy']
+        return cls(_text(item['id']), _text(policy['name']),
+                   {_granularity(one['granularity']): int(one['points'])
+                    for one in policy['definition']},
+                   [_text(one) for one in policy['aggregation_methods']])
+
+
+def _text(value):
+    if not isinstance(value, str) or not value:
+        raise TypeError(f'{value!r} is no text')
+    return value
+
+
+def _granularity(value):
+    """Return seconds of a number or of text such as 1 day, 0:05:00."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    match = re.fullmatch(
+        r'(?:(\d+) days?, )?(\d+):(\d\d):(\d\d(?:\.\d+)?)', value)
+    if match is None:
+        raise ValueError(f'granularity is {value!r}')
+    days, hours, minutes, seconds = match.groups()
+    return (int(days or 0) * 86400 + int(hours) * 3600 + int(minutes) * 60
+            + float(seconds))
+
+
+class _GnocchiClient(service.Client):
+    """Requests of the API, through gnocchiclient's own HTTP client."""
+
+    def __enter__(self):
+        try:
+            from gnocchiclient import exceptions as client_exceptions
+            from gnocchiclient.v1 import client as gnocchi_client
+        except ImportError as error:
+            raise exceptions.TelemetryError(
+                f'telemetry {self._source}: gnocchiclient cannot be imported '
+                f'({error}), wanted the extra "gnocchi" of this '
+                f'package') from error
+        # It logs requests as they are, at level debug.
+        python_logging.getLogger('gnocchiclient').setLevel(
+            python_logging.WARNING)
+        super().__enter__()
+        options = self.adapter_options()
+        self.adapter = gnocchi_client.Client(
+            session=self.session, adapter_options=options).api
+        self.no_connection += (client_exceptions.ConnectionFailure,
+                               client_exceptions.ConnectionTimeout,
+                               client_exceptions.UnknownConnectionError)
+        return self
+
+    def pages(self, what, path, search, read, parameters=None):
+        """Yield what all pages of a listing hold.
+
+        :param search: of a POST, or None for a GET
+        :param read: makes a value of one item of the answer
+        """
+        marker, seen = None, set()
+        for _ in range(_MAX_PAGES):
+            asked = {**(parameters or {}), 'limit': _PAGE, 'sort': 'id:asc'}
+            if marker is not None:
+                asked['marker'] = marker
+
+            def check(answer):
+                if not isinstance(answer, list):
+                    raise TypeError(f'{type(answer).__name__} for a list')
+                return [read(item) for item in answer]
+
+            arguments = {'params': asked}
+            if search is not None:
+                arguments['json'] = search
+            items, _ = self.json(
+                what, 'GET' if search is None else 'POST', path,
+                'a list of Gnocchi', check, **arguments)
+            new = [item for item in items if item.id not in seen]
+            yield from new
+            # The server may give fewer than asked for: only an empty page
+            # is surely the end.
+            if not items:
+                return
+            if not new:
+                raise exceptions.TelemetryError(
+                    f'telemetry {self._source}: {what}: seen a page again '
+                    f'(marker {marker}), wanted the next one')
+            marker = items[-1].id
+            seen.update(item.id for item in new)
+        raise exceptions.TelemetryError(
+            f'telemetry {self._source}: {what}: seen more than {_MAX_PAGES} '
+            f'pages, wanted fewer')
+
+    def metrics(self, what, path):
+        """Return the metrics of a resource; none if it has gone."""
+        try:
+            answer, _ = self.json(
+                what, 'GET', path, 'a list of metrics',
+                lambda answer: [_Metric.from_answer(item)
+                                for item in answer])
+        except service.Refusal as refusal:
+            if refusal.status != 404:
+                raise
+            return []
+        return answer
+
+    def measures(self, resource_type, ids, names, aggregation, granularity,
+                 first, last):
+        """Return {interface id: {metric name: (periods, values)}}.
+
+        :param first: first period, None: whatever is the first
+        :param last: first period no longer wanted
+        """
+        def check(answer):
+            if not isinstance(answer, list):
+                raise TypeError(f'{type(answer).__name__} for a list of '
+                                f'groups')
+            found = {}
+            for group in answer:
+                for link, metrics in group['measures']['measures'].items():
+                    if link not in wanted:
+                        raise ValueError(f'resource {link} was not asked for')
+                    found[link] = {
+                        name: _points(metrics[name][aggregation], granularity)
+                        for name in names}
+            return found
+
+        wanted = set(ids)
+        parameters = {'groupby': 'instance_id',
+                      'granularity': f'{granularity:.15g}',
+                      'stop': service.iso_time(last * granularity)}
+        if first is not None:
+            parameters['start'] = service.iso_time(first * granularity)
+        try:
+            answer, _ = self.json(
+                f'measures of {len(ids)} interfaces', 'POST',
+                'v1/aggregates', 'measures of Gnocchi', check,
+                params=parameters,
+                json={'operations': ['metric', *([name, aggregation]
+                                                 for name in names)],
+                      'search': {'in': {'id': list(ids)}},
+                      'resource_type': resource_type})
+        except service.Refusal as refusal:
+            # Gnocchi's way to say that none of them is there any more.
+            if refusal.status == 404 and 'does not exist' in refusal.body:
+                return {}
+            raise
+        return answer
+
+
+def _points(points, granularity):
+    """Return (periods, values) of what Gnocchi tells of a metric."""
+    if not points:
+        return np.empty(0, np.int64), np.empty(0)
+    stamps, granularities, values = zip(*points)
+    if set(granularities) != {granularity}:
+        raise ValueError(f'granularity is {granularities[0]!r}, wanted '
+                         f'{granularity!r}')
+    if not all(stamp.endswith('+00:00') for stamp in stamps):
+        raise ValueError(f'time is {stamps[0]!r}, wanted one in UTC')
+    times = np.array([stamp[:-6] for stamp in stamps], 'datetime64[us]')
+    seconds = times.astype(np.int64) / 1e6
+    low, high = service.TIME_RANGE
+    if not ((seconds >= low) & (seconds < high)).all():
+        raise ValueError(f'time is {stamps[0]!r}, wanted one of this age')
+    values = np.array(values, dtype=float)
+    told = np.isfinite(values)
+    periods = np.floor(seconds / granularity + 1e-9).astype(np.int64)[told]
+    if (np.diff(periods) <= 0).any():
+        raise ValueError('times out of order')
+    return periods, values[told]

@@ -1,0 +1,494 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Telemetry from Prometheus, or what answers its HTTP API, as Aetos does.
+
+Knows the endpoints ``/api/v1/series`` and ``/api/v1/query``, and the names
+that the usual exporters give to the counters of interfaces. Knows nothing of
+what becomes of the rates.
+
+Samples are read as they were scraped, with their own times, by range
+selectors such as ``metric{...}[6h]``. A range *query* would answer for each
+step with the last sample of up to five minutes before: a scrape that failed
+would look like a counter that stood still, and no answer like no traffic.
+"""
+
+import dataclasses
+import math
+import re
+import time
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.telemetry import base
+from vswitch_aware_scheduler.telemetry import interfaces
+from vswitch_aware_scheduler.telemetry import service
+
+__all__ = ['EXPORTERS', 'Names', 'PrometheusDriver']
+
+_SELECTOR = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)?(\{.*\})?', re.DOTALL)
+_LABEL = re.compile(r'[a-zA-Z_][a-zA-Z0-9_]*')
+_UUID = re.compile(r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-'
+                   r'[0-9a-f]{12}', re.IGNORECASE)
+
+#: Longest selector in the URL of a GET, and in the body of a POST.
+_GET_CHARACTERS = 3000
+_POST_CHARACTERS = 100000
+
+#: A series has a sample at least that often, until an answer tells how
+#: often it has one.
+_FIRST_GUESS_SECONDS = 10.0
+
+#: What Prometheus says of a query that is too large for it.
+_TOO_MUCH = re.compile(r'too many samples|maximum resolution|exceeded maximum'
+                       r'|too large|max.samples', re.IGNORECASE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Names:
+    """What an exporter calls the counters, and how it labels them.
+
+    :ivar egress_query: selector of the series of bytes that instances sent
+    :ivar ingress_query: the same of bytes received
+    :ivar egress_packets_query: of packets sent, or '' to count none
+    :ivar ingress_packets_query: of packets received, or ''
+    :ivar select_label: label by whose values series are asked for
+    :ivar instance_label: label that holds the uuid of the instance,
+        possibly within other text
+    :ivar interface_labels: labels that tell apart the interfaces of an
+        instance
+    :ivar host_labels: labels that differ between the hosts that an instance
+        has been on; those that a series has not are left out
+    :ivar identity_query: '' if ``instance_label`` is a label of the counters
+        themselves, else a selector of series that have it
+    :ivar identity_labels: labels by which those and the counters are matched
+    :raises InvalidInput: when one of them is not usable
+    """
+
+    egress_query: str
+    ingress_query: str
+    egress_packets_query: str
+    ingress_packets_query: str
+    select_label: str
+    instance_label: str
+    interface_labels: tuple
+    host_labels: tuple
+    identity_query: str = ''
+    identity_labels: tuple = ()
+
+    def __post_init__(self):
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if item.name.endswith('_query'):
+                optional = 'packets' in item.name or 'identity' in item.name
+                self._check_selector(item.name, value, optional)
+            elif item.name.endswith('_labels'):
+                labels = value.split(',') if isinstance(value, str) else value
+                labels = tuple(label.strip() for label in labels)
+                object.__setattr__(self, item.name, labels)
+                for label in labels:
+                    self._check_label(item.name, label)
+            else:
+                self._check_label(item.name, value)
+        if bool(self.egress_packets_query) != bool(self.ingress_packets_query):
+            raise exceptions.InvalidInput(
+                f'egress_packets_query of telemetry driver prometheus is '
+                f'{self.egress_packets_query!r} and ingress_packets_query '
+                f'{self.ingress_packets_query!r}, wanted both or none')
+        if self.identity_query and not self.identity_labels:
+            raise exceptions.InvalidInput(
+                'identity_labels of telemetry driver prometheus is empty, '
+                'wanted the labels that identity_query is matched by')
+
+    @staticmethod
+    def _check_selector(name, value, optional):
+        if isinstance(value, str) and (value or optional) \
+                and _SELECTOR.fullmatch(value):
+            return
+        raise exceptions.InvalidInput(
+            f'{name} of telemetry driver prometheus is {value!r}, wanted a '
+            f'selector of series such as name or name{{label="value"}}')
+
+    @staticmethod
+    def _check_label(name, value):
+        if not isinstance(value, str) or not _LABEL.fullmatch(value):
+            raise exceptions.InvalidInput(
+                f'{name} of telemetry driver prometheus is {value!r}, '
+                f'wanted the name of a label')
+
+    @property
+    def queries(self):
+        """The selectors of all counters: bytes and, if wanted, packets."""
+        return tuple(filter(None, (
+            self.egress_query, self.ingress_query,
+            self.egress_packets_query, self.ingress_packets_query)))
+
+
+_LIBVIRT = Names(
+    'libvirt_domain_interface_stats_transmit_bytes_total',
+    'libvirt_domain_interface_stats_receive_bytes_total',
+    'libvirt_domain_interface_stats_transmit_packets_total',
+    'libvirt_domain_interface_stats_receive_packets_total',
+    'domain', 'instance_id', ('target_device',), ('instance',),
+    'libvirt_domain_openstack_info', ('domain', 'instance'))
+
+#: Names of exporters; the manual tells where they were read.
+EXPORTERS = {
+    # The exporter of Ceilometer's polling agent, and sg-core.
+    'ceilometer': Names(
+        'ceilometer_network_outgoing_bytes',
+        'ceilometer_network_incoming_bytes',
+        'ceilometer_network_outgoing_packets',
+        'ceilometer_network_incoming_packets',
+        'resource', 'resource', ('resource',), ('vm_instance', 'instance')),
+    'libvirt-inovex': _LIBVIRT,
+    'libvirt-tinkoff': dataclasses.replace(
+        _LIBVIRT, instance_label='uuid',
+        identity_query='libvirt_domain_info_meta'),
+}
+
+
+class PrometheusDriver(service.ServiceDriver):
+    """Telemetry from a Prometheus server, asked anew on every call."""
+
+    NAME = 'prometheus'
+    SERVICE_TYPE = 'metric-storage'
+
+    def __init__(self, access, period_seconds=300, names=None,
+                 exporter='ceilometer', settle_seconds=60,
+                 max_age_seconds=2592000, samples_per_request=100000,
+                 clock=time.time, sleep=time.sleep):
+        """Remember the options; open nothing.
+
+        :param access: :class:`.service.Access`, or a mapping of its
+            arguments
+        :param period_seconds: sampling period to deliver; no shorter than
+            that in which the counters are polled
+        :param names: mapping of arguments of :class:`Names` that take the
+            place of those of the exporter
+        :param exporter: one of :data:`EXPORTERS`
+        :param settle_seconds: how long after their end periods are not read
+        :param max_age_seconds: how far back instances are looked for and
+            samples are used
+        :param samples_per_request: about how many samples to ask for at once
+        :raises InvalidInput: when an option has no usable value
+        """
+        super().__init__(access, period_seconds, settle_seconds,
+                         max_age_seconds, clock, sleep)
+        if self._max_age_seconds is None:
+            raise exceptions.InvalidInput(
+                'max_age_seconds of telemetry driver prometheus is None, '
+                'wanted a number from 0')
+        if exporter not in EXPORTERS:
+            raise exceptions.InvalidInput(
+                f'exporter of telemetry driver prometheus is {exporter!r}, '
+                f'wanted one of {", ".join(EXPORTERS)}')
+        if not isinstance(samples_per_request, int) or samples_per_request < 1:
+            raise exceptions.InvalidInput(
+                f'samples_per_request of telemetry driver prometheus is '
+                f'{samples_per_request!r}, wanted an integer above 0')
+        try:
+            self._names = dataclasses.replace(EXPORTERS[exporter],
+                                              **(names or {}))
+        except TypeError as error:
+            raise exceptions.InvalidInput(
+                f'names of telemetry driver prometheus: {error}, wanted '
+                f'arguments of Names') from None
+        self._samples_per_request = samples_per_request
+
+    def instances(self):
+        """Return the instances that have had series since the oldest time.
+
+        :raises TelemetryError: when Prometheus cannot be asked
+        """
+        with self._opened() as client:
+            found = self._reading(client).known(None)
+        return [base.Instance(uuid, sorted(values)[0])
+                for uuid, values in found]
+
+    def _opened(self):
+        return _PrometheusClient(self._access, self.source,
+                                 self.SERVICE_TYPE, sleep=self._sleep)
+
+    def _reading(self, client):
+        now = self._clock()
+        return _Reading(client, self._names, self._period_seconds,
+                        self._samples_per_request,
+                        now - self._max_age_seconds, now)
+
+    def _series(self, start, end, instances, progress):
+        if instances is not None and not instances:
+            progress(0, 0)
+            return
+        with self._opened() as client:
+            reading = self._reading(client)
+            found = reading.known(instances)
+            progress(0, len(found))
+            first, last, oldest = self._bounds(start, end)
+            # Nothing from before the oldest time, but for what tells how
+            # things were when the first period began.
+            first = max(first, math.floor(oldest / self._period_seconds), 0)
+            begin = max(0, first - interfaces.GRACE_PERIODS)
+            done = 0
+            for shard in reading.shards(found, begin, last + 1):
+                counters = reading.counters(shard, begin, last + 1) \
+                    if first < last else {}
+                for uuid, _ in shard:
+                    parts, complete = _parts(
+                        counters.get(uuid, {}), len(self._names.queries))
+                    yield interfaces.instance_series(
+                        uuid, self._period_seconds, start,
+                        min(end, last * self._period_seconds), parts, oldest,
+                        complete)
+                    done += 1
+                    progress(done, len(found))
+
+
+def _parts(links, count):
+    """Return the parts of an instance, and whether they are all there.
+
+    :param links: {interface: {host: {number of the query: pieces}}}
+    :param count: how many counters an interface has
+    """
+    parts, complete = [], True
+    for _, hosts in sorted(links.items()):
+        readings = []
+        for _, columns in sorted(hosts.items()):
+            if len(columns) == count:
+                readings.append(interfaces.together(
+                    [columns[number] for number in range(count)]))
+        if readings:
+            parts.append(interfaces.from_counters(readings))
+        else:
+            # Some counter of it was read, and another one was not.
+            complete = False
+    return parts, complete
+
+
+class _Reading:
+    """One reading of a server: what is known of it so far."""
+
+    def __init__(self, client, names, period_seconds, samples_per_request,
+                 since, now):
+        self._client = client
+        self._names = names
+        self._period_seconds = period_seconds
+        self._samples_per_request = samples_per_request
+        self._since = since
+        self._now = now
+        self._identities = None
+        self._sample_seconds = _FIRST_GUESS_SECONDS
+        # A selector is sent as it is or in the body, with what a URL makes
+        # of each of its quotation marks and bars.
+        self._characters = client.selector_characters
+
+    def known(self, wanted):
+        """Return [(instance uuid, values of the select label)], by uuid."""
+        names = self._names
+        if names.identity_query:
+            self._identities = {}
+            for labels in self._client.series(names.identity_query,
+                                              self._since, self._now):
+                uuid = _uuid(labels.get(names.instance_label))
+                if uuid:
+                    self._identities[_values(
+                        labels, names.identity_labels)] = uuid
+        found = {}
+        for labels in self._client.series(names.egress_query, self._since,
+                                          self._now):
+            uuid = self._uuid_of(labels)
+            value = labels.get(names.select_label)
+            if uuid and value and (wanted is None or uuid in wanted):
+                found.setdefault(uuid, set()).add(value)
+        return sorted(found.items())
+
+    def _uuid_of(self, labels):
+        if self._identities is None:
+            return _uuid(labels.get(self._names.instance_label))
+        return self._identities.get(
+            _values(labels, self._names.identity_labels))
+
+    def shards(self, found, first, last):
+        """Cut the list of instances into what one query may ask for."""
+        periods = max(1, min(last - first, self._longest(1)))
+        shard, series, characters = [], 0, 0
+        for uuid, values in found:
+            length = sum(len(_quoted(value)) + 1 for value in values)
+            if shard and (
+                    characters + length > self._characters
+                    or (series + len(values)) * periods
+                    * self._samples_per_period() > self._samples_per_request):
+                yield shard
+                shard, series, characters = [], 0, 0
+            shard.append((uuid, values))
+            series += len(values)
+            characters += length
+        if shard:
+            yield shard
+
+    def _samples_per_period(self):
+        return max(1.0, self._period_seconds / self._sample_seconds)
+
+    def _longest(self, series):
+        """Return how many periods of so many series one query may ask for."""
+        return max(1, int(self._samples_per_request
+                          / (series * self._samples_per_period())))
+
+    def counters(self, shard, first, last):
+        """Return the last readings of each period.
+
+        :param shard: list of (instance uuid, values of the select label)
+        :param first: first period
+        :param last: first period no longer wanted
+        :returns: {uuid: {interface: {host: {number of the query: (periods,
+            times, values)}}}}
+        """
+        wanted = {uuid for uuid, _ in shard}
+        values = sorted({value for _, values in shard for value in values})
+        found = {}
+        for number, query in enumerate(self._names.queries):
+            selector = _with_values(query, self._names.select_label, values)
+            low = first
+            while low < last:
+                high = min(last, low + self._longest(len(values)))
+                for labels, times, readings in self._samples(
+                        selector, low, high):
+                    uuid = self._uuid_of(labels)
+                    if uuid not in wanted:
+                        continue
+                    found.setdefault(uuid, {}).setdefault(
+                        _values(labels, self._names.interface_labels), {}
+                    ).setdefault(
+                        _values(labels, self._names.host_labels), {}
+                    ).setdefault(number, []).append(
+                        interfaces.last_readings(
+                            times, readings, self._period_seconds))
+                low = high
+        for links in found.values():
+            for hosts in links.values():
+                for columns in hosts.values():
+                    for number, pieces in columns.items():
+                        # Series of one host differ in what does not matter
+                        # here, as the name of the instance; where they
+                        # overlap, the last reading counts.
+                        columns[number] = interfaces.last_readings(
+                            np.concatenate([piece[1] for piece in pieces]),
+                            np.concatenate([piece[2] for piece in pieces]),
+                            self._period_seconds)
+        return found
+
+    def _samples(self, selector, low, high):
+        """Return [(labels, times, values)] of some periods, however many.
+
+        A query that is too much for the server is asked for in two halves.
+        """
+        period = self._period_seconds
+        try:
+            found = self._client.samples(
+                selector, low * period, high * period)
+        except service.Refusal as refusal:
+            if not _TOO_MUCH.search(refusal.body) or high - low < 2:
+                raise
+            middle = (low + high) // 2
+            return (self._samples(selector, low, middle)
+                    + self._samples(selector, middle, high))
+        densest = max((len(times) for _, times, _ in found), default=0)
+        # With no more than one sample nobody knows: ask for more next time.
+        seconds = (high - low) * period / densest if densest > 1 \
+            else 2 * self._sample_seconds
+        self._sample_seconds = min(seconds, period)
+        return found
+
+
+def _uuid(text):
+    match = _UUID.search(text or '')
+    return base.normalised_uuid(match[0]) if match else None
+
+
+def _values(labels, names):
+    return tuple(labels.get(name, '') for name in names)
+
+
+def _quoted(value):
+    """Return a label's value as it stands in a regular expression of PromQL.
+
+    First what means something in a regular expression is escaped, then what
+    means something in a string.
+    """
+    pattern = re.sub(r'([\\.+*?()|\[\]{}^$])', r'\\\1', value)
+    return pattern.replace('\\', '\\\\').replace('"', '\\"') \
+        .replace('\n', '\\n')
+
+
+def _with_values(selector, label, values):
+    """Return a selector of those of its series with one of the values."""
+    matcher = f'{label}=~"{"|".join(map(_quoted, values))}"'
+    name, brace, rest = selector.partition('{')
+    inside = rest.rpartition('}')[0].strip().rstrip(',') if brace else ''
+    return f'{name}{{{inside + "," if inside else ""}{matcher}}}'
+
+
+class _PrometheusClient(service.Client):
+    """Requests of the HTTP API."""
+
+    @property
+    def selector_characters(self):
+        """How many characters of values a selector may have."""
+        return _GET_CHARACTERS if self._behind_keystone() \
+            else _POST_CHARACTERS
+
+    def _behind_keystone(self):
+        # Aetos answers GET only.
+        return self._access.auth is not None
+
+    def _ask(self, what, path, parameters, check):
+        def checked(answer):
+            if answer['status'] != 'success':
+                raise ValueError(f'status {answer["status"]!r}')
+            if answer.get('warnings'):
+                # Of a part of the data only, as from a remote store that is
+                # down: not to be taken for all of it.
+                raise ValueError(f'warnings {answer["warnings"]!r}')
+            return check(answer['data'])
+
+        arguments = {'params': parameters} if self._behind_keystone() \
+            else {'data': parameters}
+        return self.json(
+            what, 'GET' if self._behind_keystone() else 'POST',
+            f'/api/v1/{path}', 'an answer of Prometheus without warnings',
+            checked, **arguments)[0]
+
+    def series(self, selector, start, end):
+        """Return the labels of the series that there were in a time."""
+        def check(data):
+            return [{str(name): str(value) for name, value in labels.items()}
+                    for labels in data]
+
+        return self._ask(f'series of {service.shown(selector)}', 'series',
+                         {'match[]': selector, 'start': f'{start:.3f}',
+                          'end': f'{end:.3f}'}, check)
+
+    def samples(self, selector, start, end):
+        """Return [(labels, times, values)], ``start <= times < end``."""
+        def check(data):
+            if data['resultType'] != 'matrix':
+                raise ValueError(f'resultType {data["resultType"]!r}')
+            found = []
+            for one in data['result']:
+                times = np.array([sample[0] for sample in one['values']],
+                                 dtype=float)
+                values = np.array([sample[1] for sample in one['values']]
+                                  ).astype(float)
+                if not ((times > start - 1) & (times < end + 1)).all():
+                    raise ValueError('times other than those asked for')
+                inside = (times >= start) & (times < end)
+                found.append((one['metric'], times[inside], values[inside]))
+            return found
+
+        # The range of Prometheus 2 includes both of its ends, that of
+        # Prometheus 3 the later one only: to be on the safe side of both,
+        # it begins a millisecond early and ends one early.
+        milliseconds = round((end - start) * 1000)
+        return self._ask(
+            f'samples of {service.shown(selector)}', 'query',
+            {'query': f'{selector}[{milliseconds}ms]',
+             'time': f'{end - .001:.3f}'}, check)
