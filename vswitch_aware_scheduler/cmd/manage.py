@@ -112,8 +112,9 @@ def _parser():
               'fit traffic models to telemetry and write them to the store')
     fit.add_argument('--telemetry', metavar='DRIVER', default='file',
                      help='name of a telemetry driver (default: file)')
-    fit.add_argument('--path', required=True,
-                     help='file or folder to read, for the driver "file"')
+    fit.add_argument('--path',
+                     help='file or folder to read, for the driver "file" '
+                          'and no other')
     fit.add_argument('--start', type=_seconds, metavar='TIME',
                      help='first time to use: seconds UTC or ISO 8601')
     fit.add_argument('--end', type=_seconds, metavar='TIME',
@@ -147,7 +148,7 @@ def _parser():
 
 
 def _options(arguments):
-    """Return the options of the configuration files."""
+    """Return our options of the configuration files."""
     conf = cfg.ConfigOpts()
     options.register_opts(conf)
     # Without --config-file oslo.config looks for vswitch.conf in its usual
@@ -161,6 +162,8 @@ def _options(arguments):
         group[name]
     if arguments.store is not None:
         conf.set_override('store_url', arguments.store, options.GROUP)
+    # What the sub-commands read, one of them, of other groups.
+    arguments.all_options = conf
     return group
 
 
@@ -276,9 +279,24 @@ def _made_store(conf):
     return found
 
 
+def _telemetry_driver(arguments):
+    """Return the driver, with its options of file and command line."""
+    name = arguments.telemetry
+    if name not in options.TELEMETRY_GROUPS:
+        given = {} if arguments.path is None else {'path': arguments.path}
+        return telemetry.load_driver(name, **given)
+    if arguments.path is not None:
+        raise exceptions.InvalidInput(
+            f'--path is {arguments.path}, wanted none: telemetry driver '
+            f'{name} asks the service of the option url in the group '
+            f'[{options.TELEMETRY_GROUPS[name][0]}]')
+    return telemetry.load_driver(
+        name, **options.telemetry_options(arguments.all_options, name))
+
+
 def _fit(arguments, conf):
     began = time.monotonic()
-    driver = telemetry.load_driver(arguments.telemetry, path=arguments.path)
+    driver = _telemetry_driver(arguments)
     target = _made_store(conf)
     names = {item.uuid: item.name for item in driver.instances()}
     counted, fitted, refused = [], [], []

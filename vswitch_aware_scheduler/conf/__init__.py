@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every option of the project, all in the group ``[vswitch_scheduler]``.
+"""Every option of the project, most in the group ``[vswitch_scheduler]``.
 
 The same group is read from nova.conf by the scheduler and from a file of our
-own, or nova.conf again, by the commands. Imports no implementation.
+own, or nova.conf again, by the commands. Telemetry drivers that ask a service
+have a group of their own each. Imports no implementation.
 """
 
 from vswitch_aware_scheduler.conf import opts
+from vswitch_aware_scheduler.conf import telemetry
 
-__all__ = ['GROUP', 'register_opts']
+__all__ = ['GROUP', 'TELEMETRY_GROUPS', 'register_opts',
+           'telemetry_options']
 
 #: Name of the group.
 GROUP = opts.GROUP
 
 register_opts = opts.register_opts
+
+#: {name of a telemetry driver: its group and more}, see conf.telemetry.
+TELEMETRY_GROUPS = telemetry.GROUPS
+
+telemetry_options = telemetry.driver_options

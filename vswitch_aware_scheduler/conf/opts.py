@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The group of options: registered in a ConfigOpts, listed for a sample."""
+"""The groups of options: registered in a ConfigOpts, listed for a sample."""
 
 import itertools
 
@@ -8,6 +8,7 @@ from oslo_config import cfg
 from vswitch_aware_scheduler.conf import modeler
 from vswitch_aware_scheduler.conf import scheduler
 from vswitch_aware_scheduler.conf import store
+from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'list_opts', 'register_opts']
 
@@ -26,8 +27,12 @@ def list_opts():
     # A group of its own for each caller: oslo.config keeps overrides in it.
     group = cfg.OptGroup(GROUP, title='Virtual switch aware scheduling',
                          help=_HELP)
-    return [(group, list(itertools.chain(
+    found = [(group, list(itertools.chain(
         store.OPTS, scheduler.OPTS, modeler.OPTS)))]
+    for name, title, text, options in telemetry.GROUPS.values():
+        found.append((cfg.OptGroup(name, title=title, help=text),
+                      options + telemetry.auth_opts()))
+    return found
 
 
 def register_opts(conf):
@@ -35,6 +40,7 @@ def register_opts(conf):
 
     :param conf: an oslo.config ConfigOpts
     """
-    for group, options in list_opts():
-        conf.register_group(group)
-        conf.register_opts(options, group=group.name)
+    group, options = list_opts()[0]
+    conf.register_group(group)
+    conf.register_opts(options, group=group.name)
+    telemetry.register_opts(conf)

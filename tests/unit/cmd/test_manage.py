@@ -143,7 +143,8 @@ class CommonOptionsTestCase(ManageTestCase):
 
     def test_a_wrong_command_line_exits_with_two(self):
         for words in ((), ('db',), ('frobnicate',), ('model', 'show'),
-                      ('fit',), ('fit', '--path', 'x', '--start', 'soon')):
+                      ('fit', '--path'),
+                      ('fit', '--path', 'x', '--start', 'soon')):
             self.assert_fails('usage: vswitch-manage', *words, status=2)
 
     def test_help_tells_every_command(self):

@@ -11,6 +11,7 @@ from oslo_config import generator
 
 from vswitch_aware_scheduler import conf
 from vswitch_aware_scheduler.conf import opts
+from vswitch_aware_scheduler.conf import telemetry
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
@@ -19,22 +20,34 @@ from vswitch_aware_scheduler.traffic import series
 NUMBERS = (cfg.IntOpt, cfg.FloatOpt)
 
 
+def _theirs():
+    """Return the names of the options that are those of keystoneauth1."""
+    return {option.name for option in telemetry.auth_opts()}
+
+
+def _grouped():
+    """Return (group name, option) of all options that are ours."""
+    return [(group.name, option) for group, options in opts.list_opts()
+            for option in options
+            if group.name == opts.GROUP or option.name not in _theirs()]
+
+
 def _options():
-    return [option for _, options in opts.list_opts() for option in options]
+    return [option for _, option in _grouped()]
 
 
 class OptionsTestCase(unittest.TestCase):
 
-    def _read(self, *lines):
+    def _read(self, *lines, group=opts.GROUP):
         """Return the group of a configuration file of these lines."""
         with tempfile.TemporaryDirectory() as directory:
             path = os.path.join(directory, 'nova.conf')
             with open(path, 'w') as file:
-                file.write('\n'.join(['[vswitch_scheduler]', *lines]))
+                file.write('\n'.join([f'[{group}]', *lines]))
             found = cfg.ConfigOpts()
             conf.register_opts(found)
             found(['--config-file', path])
-        return found[conf.GROUP]
+        return found[group]
 
     def test_every_option_says_what_it_does_and_what_goes_wrong(self):
         for option in _options():
@@ -58,15 +71,16 @@ class OptionsTestCase(unittest.TestCase):
                             option.help.replace('\n', ' '))
 
     def test_related_options_exist(self):
-        names = {option.name for option in _options()}
-        for option in _options():
+        for group, option in _grouped():
+            names = {other.name for name, other in _grouped()
+                     if name == group} | _theirs()
             related = option.help.rpartition('Related options:')[2]
             for name in related.split('``')[1::2]:
                 if not name.startswith(('*', '[')):
                     self.assertIn(name, names, option.name)
 
     def test_bounds_and_choices_are_enforced(self):
-        for option in _options():
+        for section, option in _grouped():
             wrong = []
             if isinstance(option, NUMBERS):
                 wrong.append('many')
@@ -78,7 +92,8 @@ class OptionsTestCase(unittest.TestCase):
                 wrong.append('perhaps')
             for value in wrong:
                 with self.subTest(option.name, value=value):
-                    group = self._read(f'{option.name} = {value}')
+                    group = self._read(f'{option.name} = {value}',
+                                       group=section)
                     with self.assertRaises(cfg.ConfigFileValueError):
                         getattr(group, option.name)
 
@@ -90,11 +105,12 @@ class OptionsTestCase(unittest.TestCase):
                 self.assertIsNotNone(option.type.max, option.name)
 
     def test_bounds_themselves_are_legal(self):
-        for option in _options():
+        for section, option in _grouped():
             if isinstance(option, NUMBERS):
                 for bound in (option.type.min, option.type.max):
                     if bound is not None:
-                        group = self._read(f'{option.name} = {bound}')
+                        group = self._read(f'{option.name} = {bound}',
+                                           group=section)
                         self.assertEqual(bound, getattr(group, option.name))
 
     def test_the_url_is_a_secret(self):
@@ -106,7 +122,9 @@ class OptionsTestCase(unittest.TestCase):
         conf.register_opts(found)
         conf.register_opts(found)
         found([])
-        self.assertEqual(len(_options()), len(found[conf.GROUP]))
+        self.assertEqual(len([option for group, option in _grouped()
+                              if group == conf.GROUP]),
+                         len(found[conf.GROUP]))
 
     def test_an_override_stays_in_its_own_configuration(self):
         first, second = cfg.ConfigOpts(), cfg.ConfigOpts()
@@ -117,8 +135,16 @@ class OptionsTestCase(unittest.TestCase):
         self.assertNotEqual(99, second[conf.GROUP].min_samples)
 
     def test_names_are_unique(self):
-        names = [option.name for option in _options()]
+        names = [(group, option.name) for group, option in _grouped()]
         self.assertEqual(sorted(set(names)), sorted(names))
+
+    def test_what_identifies_us_to_a_service_is_a_secret(self):
+        shown = {option.name for option in telemetry.auth_opts()
+                 if not option.secret}
+        self.assertFalse(shown & {'password', 'application-credential-secret',
+                                  'application_credential_secret', 'token'})
+        self.assertTrue(any(option.secret
+                            for option in telemetry.auth_opts()))
 
 
 class DefaultsTestCase(unittest.TestCase):
@@ -133,8 +159,9 @@ class DefaultsTestCase(unittest.TestCase):
     def test_they_fit_the_code_that_uses_them(self):
         engines.parse(self.group.store_url)
         self.assertEqual(estimate.MIN_SAMPLES, self.group.min_samples)
-        limits = {option.name: option.type.max for option in _options()
-                  if isinstance(option, NUMBERS)}
+        limits = {option.name: option.type.max
+                  for group, option in _grouped() if group == conf.GROUP
+                  and isinstance(option, NUMBERS)}
         for name in ('default_egress_kbps', 'default_ingress_kbps'):
             self.assertEqual(series.MAX_RATE_KBPS, limits[name])
 
@@ -164,4 +191,7 @@ class SampleTestCase(unittest.TestCase):
         self.assertIn('[vswitch_scheduler]', text)
         for option in _options():
             self.assertIn(f'#{option.name} = ', text)
+        for group in ('gnocchi', 'prometheus', 'ceilometer'):
+            self.assertIn(f'[vswitch_{group}]', text)
+        self.assertIn('#auth_type = ', text)
         self.assertIn('# probability - ', text)

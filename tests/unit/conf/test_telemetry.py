@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import inspect
+import os
+import tempfile
+import unittest
+
+from oslo_config import cfg
+
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import telemetry
+from vswitch_aware_scheduler.telemetry import ceilometer
+from vswitch_aware_scheduler.telemetry import gnocchi
+from vswitch_aware_scheduler.telemetry import prometheus
+
+DRIVERS = {'gnocchi': gnocchi.GnocchiDriver,
+           'prometheus': prometheus.PrometheusDriver,
+           'ceilometer': ceilometer.CeilometerDriver}
+
+
+class DriverOptionsTest(unittest.TestCase):
+
+    def _read(self, driver, text):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, 'vswitch.conf')
+            with open(path, 'w') as file:
+                file.write(text)
+            conf = cfg.ConfigOpts()
+            options.register_opts(conf)
+            conf(['--config-file', path])
+            return options.telemetry_options(conf, driver)
+
+    def test_every_driver_is_made_of_its_defaults_and_a_url(self):
+        for name, factory in DRIVERS.items():
+            with self.subTest(name):
+                given = self._read(
+                    name, f'[vswitch_{name}]\nurl = https://metrics:1\n')
+                driver = factory(**given)
+                self.assertEqual(f'{name} https://metrics:1', driver.source)
+
+    def test_defaults_of_the_options_are_those_of_the_drivers(self):
+        for name, factory in DRIVERS.items():
+            given = self._read(
+                name, f'[vswitch_{name}]\nurl = https://metrics:1\n')
+            for parameter in inspect.signature(factory).parameters.values():
+                if parameter.name in ('access', 'clock', 'sleep', 'names',
+                                      'resource_type'):
+                    continue
+                with self.subTest(name, parameter=parameter.name):
+                    default = parameter.default
+                    if default is None and parameter.name == \
+                            'max_age_seconds':
+                        default = 2592000
+                    self.assertEqual(default, given[parameter.name])
+
+    def test_names_that_are_not_set_are_those_of_the_exporter(self):
+        given = self._read('prometheus', '''
+[vswitch_prometheus]
+url = http://prometheus:9090
+exporter = libvirt-tinkoff
+egress_query = tx{job="x"}
+egress_packets_query =
+ingress_packets_query =
+host_labels = instance, pod
+''')
+        driver = prometheus.PrometheusDriver(**given)
+        self.assertEqual(
+            ('tx{job="x"}',
+             'libvirt_domain_interface_stats_receive_bytes_total'),
+            driver._names.queries)
+        self.assertEqual(('instance', 'pod'), driver._names.host_labels)
+        self.assertEqual('uuid', driver._names.instance_label)
+
+    def test_who_asks_is_told_in_terms_of_keystoneauth(self):
+        given = self._read('gnocchi', '''
+[vswitch_gnocchi]
+auth_type = password
+auth_url = https://keystone:5000/v3
+username = vswitch
+password = open sesame
+project_name = service
+user_domain_name = Default
+project_domain_name = Default
+''')
+        self.assertEqual({
+            'auth_type': 'password', 'auth_url': 'https://keystone:5000/v3',
+            'username': 'vswitch', 'password': 'open sesame',
+            'project_name': 'service', 'user_domain_name': 'Default',
+            'project_domain_name': 'Default'}, given['access']['auth'])
+        self.assertNotIn('sesame', repr(telemetry.load_driver(
+            'gnocchi', **given)._access))
+
+    def test_another_section_can_tell_who_asks(self):
+        given = self._read('prometheus', '''
+[vswitch_prometheus]
+auth_section = keystone_authtoken
+[keystone_authtoken]
+auth_type = v3token
+auth_url = https://keystone:5000/v3
+token = abc
+''')
+        self.assertEqual({'auth_type': 'v3token', 'token': 'abc',
+                          'auth_url': 'https://keystone:5000/v3'},
+                         given['access']['auth'])
+
+    def test_an_unknown_auth_type_is_told(self):
+        with self.assertRaisesRegex(cfg.Error, "'magic'.*wanted"):
+            self._read('gnocchi', '[vswitch_gnocchi]\nauth_type = magic\n')
+
+    def test_a_bad_value_is_told(self):
+        with self.assertRaises(cfg.ConfigFileValueError):
+            self._read('prometheus', '[vswitch_prometheus]\nretries = -1\n')
+
+
+if __name__ == '__main__':
+    unittest.main()
