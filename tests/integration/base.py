@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tests of real servers share."""
+
+import unittest
+
+from tests.integration import servers
+
+
+class WithServer:
+    """A test case whose class starts a server, once for all its tests."""
+
+    @classmethod
+    def make_server(cls):
+        raise NotImplementedError
+
+    @classmethod
+    def feed(cls, server):
+        """Bring in what the tests read."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        try:
+            cls.server = cls.make_server()
+            cls.server.setUp()
+        except servers.MissingProgram as error:
+            raise unittest.SkipTest(str(error)) from None
+        except BaseException as error:
+            # What fixtures wraps when a part of it is not there.
+            if any(isinstance(one, servers.MissingProgram)
+                   for one in _causes(error)):
+                raise unittest.SkipTest('a server is not installed: '
+                                        + str(error)[:200]) from None
+            raise
+        cls.addClassCleanup(cls.server.cleanUp)
+        cls.feed(cls.server)
+
+
+def _causes(error):
+    found = [error]
+    for argument in getattr(error, 'args', ()):
+        if isinstance(argument, tuple) and len(argument) == 3:
+            found.append(argument[1])
+        elif isinstance(argument, BaseException):
+            found.extend(_causes(argument))
+    return found

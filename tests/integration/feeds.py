@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Brings readings of interfaces into real servers, as Ceilometer would."""
+
+import datetime
+
+import requests
+
+from tests.contract import telemetry_counters
+
+_POLICY = 'vswitch-test'
+
+
+class GnocchiFeed:
+    """Publishes to a :class:`.servers.Gnocchi`."""
+
+    def __init__(self, server, methods=('mean', 'rate:mean'),
+                 granularity=300, points=8640):
+        self._server = server
+        self._session = requests.Session()
+        self._session.auth = ('admin', '')
+        self._post('archive_policy', {
+            'name': _POLICY, 'back_window': 0,
+            'aggregation_methods': list(methods),
+            'definition': [{'granularity': granularity, 'points': points}]})
+        self._post('resource_type', {
+            'name': 'instance_network_interface', 'attributes': {
+                'name': {'type': 'string', 'required': False,
+                         'max_length': 255},
+                'instance_id': {'type': 'uuid', 'required': True}}})
+
+    def _post(self, path, body):
+        answer = self._session.post(f'{self._server.url}/v1/{path}',
+                                    json=body, timeout=60)
+        if answer.status_code >= 300:
+            raise RuntimeError(f'{path}: {answer.status_code} {answer.text}')
+        return answer
+
+    def publish(self, interfaces, names=telemetry_counters.METRICS):
+        """Create the interfaces and bring in their readings."""
+        ids = []
+        for one in interfaces:
+            ids.append(self._post('resource/instance_network_interface', {
+                'id': one.resource, 'name': one.tap,
+                'instance_id': one.instance_uuid, 'metrics': {
+                    name: {'archive_policy_name': _POLICY}
+                    for name in names}}).json()['metrics'])
+        for one, metrics in zip(interfaces, ids):
+            stamps = [datetime.datetime.fromtimestamp(
+                time, datetime.timezone.utc).isoformat()
+                for time in one.times.tolist()]
+            self._post('batch/metrics/measures', {
+                metrics[name]: [
+                    {'timestamp': stamp, 'value': value} for stamp, value
+                    in zip(stamps, one.counters[:, column].tolist())]
+                for column, name in enumerate(telemetry_counters.METRICS)
+                if name in metrics})
+        self._server.settled()
+
+
+def open_metrics(series):
+    """Yield the lines of series in the OpenMetrics format.
+
+    :param series: list of (name, labels, times, values)
+    """
+    name = None
+    for metric, labels, times, values in series:
+        if metric != name:
+            name = metric
+            yield f'# TYPE {metric} unknown\n'
+        inside = ','.join(f'{label}="{value}"'
+                          for label, value in labels.items())
+        for time, value in zip(times.tolist(), values.tolist()):
+            yield f'{metric}{{{inside}}} {value!r} {time!r}\n'
+    yield '# EOF\n'

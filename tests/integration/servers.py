@@ -1,0 +1,293 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real servers for the integration tests, each a fixture.
+
+A server listens on a free port of the loopback interface, keeps its state in
+a folder of its own and is ended by its process id. A program that is not
+installed skips the test, with the name of what is missing. A program is
+looked for in the folders of the environment variable VSWITCH_SERVERS (as in
+PATH), beside the interpreter, in PATH, and where Debian puts it.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+import urllib.error
+import urllib.request
+
+import fixtures
+
+#: Longest wait for a server to answer, seconds.
+START_SECONDS = 60
+
+
+def program(name, *places):
+    """Return the path of a program.
+
+    :param places: glob patterns of further folders
+    :raises MissingProgram: when it is not installed
+    """
+    folders = os.environ.get('VSWITCH_SERVERS', '').split(os.pathsep)
+    folders += [os.path.dirname(sys.executable),
+                *os.environ.get('PATH', '').split(os.pathsep)]
+    for place in places:
+        folders += sorted(glob.glob(place), reverse=True)
+    found = shutil.which(name, path=os.pathsep.join(filter(None, folders)))
+    if found is None:
+        raise MissingProgram(f'{name} is not installed')
+    return found
+
+
+class MissingProgram(Exception):
+    """A server cannot be started here, because it is not installed."""
+
+
+def free_port():
+    with contextlib.closing(socket.socket()) as listener:
+        listener.bind(('127.0.0.1', 0))
+        return listener.getsockname()[1]
+
+
+def _demoted():
+    """Return how to run what refuses to be run by root."""
+    if os.getuid():
+        return {}
+    for name in ('postgres', 'nobody'):
+        with contextlib.suppress(KeyError):
+            user = pwd.getpwnam(name)
+            return {'user': user.pw_uid, 'group': user.pw_gid,
+                    'extra_groups': []}
+    raise MissingProgram('a user other than root')
+
+
+class Server(fixtures.Fixture):
+    """A process that is started, watched and ended."""
+
+    def _setUp(self):
+        self.folder = self.useFixture(fixtures.TempDir()).path
+        # Some servers run as another user.
+        os.chmod(self.folder, 0o755)
+        self.process = None
+
+    def run_to_end(self, *command, **options):
+        with open(os.path.join(self.folder, 'log'), 'ab') as log:
+            done = subprocess.run(command, stdin=subprocess.DEVNULL,
+                                  stdout=log, stderr=log, timeout=120,
+                                  **options)
+        if done.returncode:
+            raise RuntimeError(f'{command[0]} exited with '
+                               f'{done.returncode}: {self.log()}')
+
+    def start(self, *command, **options):
+        with open(os.path.join(self.folder, 'log'), 'ab') as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                **options)
+        self.addCleanup(self.end, process)
+        return process
+
+    def end(self, process, how=signal.SIGTERM):
+        if process.poll() is None:
+            process.send_signal(signal.SIGCONT)
+            process.send_signal(how)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(20)
+
+    def log(self):
+        with open(os.path.join(self.folder, 'log'), 'rb') as log:
+            return log.read()[-4000:].decode('utf-8', 'replace')
+
+    def wait(self, process, ready):
+        limit = time.monotonic() + START_SECONDS
+        while not ready():
+            if process.poll() is not None or time.monotonic() > limit:
+                raise RuntimeError(f'{process.args[0]} does not answer: '
+                                   f'{self.log()}')
+            time.sleep(.1)
+
+
+def answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:  # nosec
+            return response.status == 200
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except OSError:
+        return False
+
+
+class PostgreSQL(Server):
+    """An empty database; ``url`` for SQLAlchemy."""
+
+    def _setUp(self):
+        super()._setUp()
+        place = '/usr/lib/postgresql/*/bin'
+        initdb, postgres = program('initdb', place), program('postgres', place)
+        who = _demoted()
+        data = os.path.join(self.folder, 'data')
+        os.mkdir(data, 0o700)
+        if who:
+            os.chown(data, who['user'], who['group'])
+        self.run_to_end(os.path.realpath(initdb), '-D', data, '-U', 'gnocchi',
+                        '--auth=trust', '-E', 'UTF8', '--locale=C.UTF-8',
+                        '--no-sync', cwd=data, **who)
+        port = free_port()
+        self.process = self.start(
+            os.path.realpath(postgres), '-D', data, '-p', str(port),
+            '-h', '127.0.0.1', '-k', data, '-F', cwd=data, **who)
+        self.url = f'postgresql://gnocchi@127.0.0.1:{port}/postgres'
+
+        def listens():
+            with contextlib.suppress(OSError), \
+                    socket.create_connection(('127.0.0.1', port), 1):
+                return True
+        self.wait(self.process, listens)
+        # SIGINT: end now, whoever is connected.
+        self.addCleanup(self.end, self.process, signal.SIGINT)
+
+
+_GNOCCHI_API = '''
+    import sys
+    from gnocchi import opts, service
+    from gnocchi.rest import app
+    from werkzeug import serving
+    opts.set_defaults()
+    conf = service.prepare_service(
+        args=[], default_config_files=[sys.argv[1]])
+    serving.WSGIRequestHandler.protocol_version = 'HTTP/1.1'
+    serving.run_simple('127.0.0.1', int(sys.argv[2]), app.load_app(conf),
+                       threaded=True)
+'''
+
+
+class Gnocchi(Server):
+    """A real Gnocchi: API, metricd, files, PostgreSQL as its index.
+
+    :ivar url: of the API; ``gnocchi-basic`` authentication, user "admin"
+    """
+
+    def __init__(self, max_limit=1000):
+        super().__init__()
+        self._max_limit = max_limit
+
+    def _setUp(self):
+        super()._setUp()
+        upgrade = program('gnocchi-upgrade')
+        metricd = program('gnocchi-metricd')
+        # The interpreter that has Gnocchi.
+        with open(upgrade) as script:
+            python = script.readline().lstrip('#!').strip()
+        database = self.useFixture(PostgreSQL())
+        self.port = free_port()
+        self.url = f'http://127.0.0.1:{self.port}'
+        configuration = os.path.join(self.folder, 'gnocchi.conf')
+        with open(configuration, 'w') as stream:
+            stream.write(textwrap.dedent(f'''
+                [DEFAULT]
+                coordination_url = file://{self.folder}/coordination
+                parallel_operations = 1
+                [api]
+                auth_mode = basic
+                max_limit = {self._max_limit}
+                [indexer]
+                url = {database.url}
+                [storage]
+                driver = file
+                file_basepath = {self.folder}/storage
+                [incoming]
+                driver = file
+                file_basepath = {self.folder}/incoming
+                [metricd]
+                workers = 1
+                metric_processing_delay = 1
+                metric_reporting_delay = 0
+                '''))
+        for name in ('coordination', 'storage', 'incoming'):
+            os.mkdir(os.path.join(self.folder, name))
+        self.run_to_end(upgrade, '--config-file', configuration,
+                        '--sacks-number', '8')
+        self.metricd = self.start(metricd, '--config-file', configuration)
+        self._command = (python, '-c', textwrap.dedent(_GNOCCHI_API),
+                         configuration, str(self.port))
+        self.start_api()
+
+    def start_api(self):
+        self.process = self.start(*self._command)
+        self.wait(self.process, lambda: answers(self.url + '/v1/status'))
+
+    def stop_api(self):
+        self.end(self.process)
+
+    def settled(self):
+        """Return once every measure is processed."""
+        limit = time.monotonic() + START_SECONDS * 5
+        while True:
+            request = urllib.request.Request(
+                self.url + '/v1/status?details=true',
+                headers={'Authorization': 'Basic YWRtaW46'})
+            status = None
+            # Counting the files that metricd removes meanwhile may fail.
+            with contextlib.suppress(urllib.error.HTTPError):
+                with urllib.request.urlopen(  # nosec
+                        request, timeout=30) as response:
+                    status = json.load(response)
+                if not status['storage']['summary']['measures']:
+                    return
+            if time.monotonic() > limit:
+                raise RuntimeError(f'Gnocchi is still busy: {status}')
+            time.sleep(.2)
+
+
+class Prometheus(Server):
+    """A real Prometheus with history that was recorded elsewhere.
+
+    :ivar url: of the server
+    """
+
+    def __init__(self, metrics, arguments=()):
+        """Remember what to serve.
+
+        :param metrics: text in the OpenMetrics format
+        """
+        super().__init__()
+        self._metrics = metrics
+        self._arguments = arguments
+
+    def _setUp(self):
+        super()._setUp()
+        prometheus, promtool = program('prometheus'), program('promtool')
+        history = os.path.join(self.folder, 'history')
+        with open(history, 'w') as stream:
+            stream.writelines(self._metrics)
+        self.run_to_end(promtool, 'tsdb', 'create-blocks-from', 'openmetrics',
+                        '--max-block-duration=720h', history,
+                        os.path.join(self.folder, 'data'))
+        configuration = os.path.join(self.folder, 'prometheus.yml')
+        with open(configuration, 'w') as stream:
+            stream.write('global: {scrape_interval: 1h}\n')
+        self.port = free_port()
+        self.url = f'http://127.0.0.1:{self.port}'
+        self._command = (
+            prometheus, f'--config.file={configuration}',
+            f'--storage.tsdb.path={self.folder}/data',
+            '--storage.tsdb.retention.time=100y',
+            f'--web.listen-address=127.0.0.1:{self.port}', *self._arguments)
+        self.start_server()
+
+    def start_server(self):
+        self.process = self.start(*self._command)
+        self.wait(self.process, lambda: answers(self.url + '/-/ready'))
+
+    def stop_server(self):
+        self.end(self.process)
