@@ -166,18 +166,16 @@ class _CeilometerClient(service.Client):
     def __enter__(self):
         try:
             from ceilometerclient import client as ceilometer_client
-            from ceilometerclient import exc as client_exceptions
-            from ceilometerclient.v2 import statistics
+            from ceilometerclient.v2 import options
         except ImportError as error:
             raise exceptions.TelemetryError(
                 f'telemetry {self._source}: ceilometerclient cannot be '
                 f'imported ({error}), wanted the extra "ceilometer" of this '
                 f'package') from error
         super().__enter__()
-        options = self.adapter_options()
-        self._statistics = statistics.StatisticsManager(
-            ceilometer_client.SessionClient(self.session, **options))
-        self.no_connection += (client_exceptions.CommunicationError,)
+        self._build_url = options.build_url
+        self.adapter = ceilometer_client.SessionClient(
+            self.session, **self.adapter_options())
         return self
 
     def resources(self, meter, since):
@@ -185,19 +183,19 @@ class _CeilometerClient(service.Client):
         return self._ask(
             f'resources of meter {meter}', meter,
             [_query('timestamp', 'ge', service.iso_time(since))],
-            lambda item: _text(item.groupby['resource_id']),
-            groupby=['resource_id'])
+            lambda item: _text(item['groupby']['resource_id']),
+            ['groupby=resource_id'])
 
     def statistics(self, meter, resource, period_seconds, first, last):
         """Return {period: mean rate}; periods without a sample are absent."""
-        def check(item):
-            moment = datetime.datetime.fromisoformat(item.period_start)
+        def read(item):
+            moment = datetime.datetime.fromisoformat(item['period_start'])
             seconds = moment.replace(tzinfo=datetime.timezone.utc).timestamp()
             period = round(seconds / period_seconds)
             if not first <= period < last \
                     or abs(period * period_seconds - seconds) > 1:
-                raise ValueError(f'period_start is {item.period_start!r}')
-            value = float(item.avg)
+                raise ValueError(f'period_start is {item["period_start"]!r}')
+            value = float(item['avg'])
             if not math.isfinite(value):
                 value = math.nan
             return period, value
@@ -209,20 +207,18 @@ class _CeilometerClient(service.Client):
                     service.iso_time(first * period_seconds)),
              _query('timestamp', 'lt',
                     service.iso_time(last * period_seconds))],
-            check, period=int(period_seconds)))
+            read, [f'period={int(period_seconds)}']))
 
-    def _ask(self, what, meter, query, check, **arguments):
-        def once():
-            answer = self._statistics.list(meter, q=query, **arguments)
-            try:
-                return [check(item) for item in answer]
-            except (LookupError, TypeError, ValueError,
-                    AttributeError) as error:
-                raise service.Passing(
-                    f'an answer that makes no sense '
-                    f'({type(error).__name__}: {error})') from error
+    def _ask(self, what, meter, query, read, parameters):
+        def check(answer):
+            if not isinstance(answer, list):
+                raise TypeError(f'{type(answer).__name__} for a list')
+            return [read(item) for item in answer]
 
-        return self.attempt(what, 'statistics of Ceilometer', once)
+        return self.json(
+            what, 'GET', self._build_url(f'/v2/meters/{meter}/statistics',
+                                         query, parameters),
+            'statistics of Ceilometer', check)[0]
 
 
 def _query(field, operator, value):

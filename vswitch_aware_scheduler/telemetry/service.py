@@ -22,6 +22,7 @@ from keystoneauth1 import loading as ks_loading
 from keystoneauth1 import session as ks_session
 from oslo_log import log as logging
 import requests
+import urllib3
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import base
@@ -45,16 +46,17 @@ _CHUNK_BYTES = 2 ** 16
 #: What may be otherwise when asked again.
 _PASSING_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
 
-_NO_CONNECTION = (ks_exceptions.ConnectFailure,
-                  ks_exceptions.UnknownConnectionError,
-                  requests.RequestException, ConnectionError, TimeoutError)
+_NO_CONNECTION = (ks_exceptions.ConnectionError, requests.RequestException,
+                  ConnectionError, TimeoutError)
 
 
 def shown(value, length=200):
-    """Return a value as seen, cut to what fits in a message."""
+    """Return a value as seen, its middle cut out if it is too long."""
     text = value if isinstance(value, str) else repr(value)
     text = ' '.join(text.split())
-    return text if len(text) <= length else text[:length - 3] + '...'
+    if len(text) <= length:
+        return text
+    return f'{text[:length // 2]} ... {text[-(length // 2):]}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,7 +167,9 @@ class _BoundedSession(requests.Session):
         chunks, size = [], 0
         with contextlib.closing(response):
             try:
-                for chunk in response.iter_content(_CHUNK_BYTES):
+                # What has come, without waiting for a chunk to be full.
+                while chunk := response.raw.read1(_CHUNK_BYTES,
+                                                  decode_content=True):
                     chunks.append(chunk)
                     size += len(chunk)
                     if size > MAX_ANSWER_BYTES:
@@ -177,7 +181,7 @@ class _BoundedSession(requests.Session):
                         raise Passing(
                             f'{size} bytes of an answer that was not '
                             f'complete after {self._timeout_seconds:g} s')
-            except requests.RequestException as error:
+            except (urllib3.exceptions.HTTPError, OSError) as error:
                 raise Passing(
                     f'an answer that breaks off after {size} bytes '
                     f'({type(error).__name__})') from error

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import unittest
+
+import numpy as np
+
+from vswitch_aware_scheduler.telemetry import interfaces
+from vswitch_aware_scheduler.traffic import series as rate_series
+
+UUID = '6f6d3a4e-32d8-4c27-9a0e-1d2c3b4a5f60'
+NAN = np.nan
+
+
+def readings(counts, first=0, period=10.0, columns=2):
+    """Return readings of counters in consecutive periods, NaN: none."""
+    counts = np.asarray(counts, float)
+    there = np.flatnonzero(~np.isnan(counts))
+    return interfaces.Readings(
+        there + first, np.tile(((there + first) * period)[:, None], columns),
+        np.tile(counts[there][:, None], columns))
+
+
+def told(parts, start=-np.inf, end=np.inf, **options):
+    return interfaces.instance_series(UUID, 10, start, end, parts, **options)
+
+
+class LastReadingsTest(unittest.TestCase):
+
+    def test_the_last_reading_of_each_period_is_kept_in_order_of_time(self):
+        periods, times, values = interfaces.last_readings(
+            [25, 1, 9, 21, 40], [4, 1, 2, 3, 5], 10)
+        self.assertEqual([0, 2, 4], periods.tolist())
+        self.assertEqual([9, 25, 40], times.tolist())
+        self.assertEqual([2, 4, 5], values.tolist())
+
+    def test_what_is_not_finite_is_no_reading(self):
+        periods, _, values = interfaces.last_readings(
+            [1, 2, 11, NAN], [1, np.inf, NAN, 5], 10)
+        self.assertEqual(([0], [1]), (periods.tolist(), values.tolist()))
+
+    def test_a_period_needs_a_reading_of_every_counter(self):
+        one = interfaces.together([
+            interfaces.last_readings([0, 10, 20], [1, 2, 3], 10),
+            interfaces.last_readings([4, 24], [5, 6], 10)])
+        self.assertEqual([0, 2], one.periods.tolist())
+        self.assertEqual([[0, 4], [20, 24]], one.times.tolist())
+        self.assertEqual([[1, 5], [3, 6]], one.counters.tolist())
+
+
+class CountersTest(unittest.TestCase):
+
+    def test_a_rate_is_the_difference_by_the_time_between_readings(self):
+        hosts = [interfaces.Readings(
+            np.array([0, 1]), np.array([[2., 2, 2, 2], [10, 12, 12, 12]]),
+            np.array([[0., 0, 0, 0], [1000, 2500, 30, 50]]))]
+        one = told([interfaces.from_counters(hosts)])
+        # 1000 B in 8 s, 2500 B in 10 s; 30 + 50 packets in 10 s.
+        np.testing.assert_allclose(one.rates, [[1.0, 2.0, 0.008]])
+        self.assertEqual([0.0], one.times.tolist())
+
+    def test_periods_without_a_reading_are_a_gap(self):
+        one = told([interfaces.from_counters([readings(
+            [0, 10, NAN, NAN, 50, 60])])])
+        self.assertEqual([0, 40], one.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=3), one.refused)
+
+    def test_a_counter_that_goes_back_was_reset(self):
+        one = told([interfaces.from_counters([readings([100, 200, 7, 17])])])
+        self.assertEqual([0, 20], one.times.tolist())
+        self.assertEqual(rate_series.Refused(reset=1), one.refused)
+
+    def test_a_counter_that_wraps_looks_like_a_reset(self):
+        top = 2.0 ** 32
+        one = told([interfaces.from_counters([readings(
+            [top - 20, top - 10, 0, 10])])])
+        self.assertEqual([0, 20], one.times.tolist())
+        self.assertEqual(1, one.refused.reset)
+        self.assertTrue((one.rates >= 0).all())
+
+    def test_counters_of_two_hosts_are_never_subtracted(self):
+        # The new counter is larger than the old one ever was.
+        old = readings([0, 10, 20])
+        new = readings([1000, 1010, 1020], first=3)
+        one = told([interfaces.from_counters([old, new])])
+        self.assertEqual([0, 10, 30, 40], one.times.tolist())
+        np.testing.assert_allclose(one.rates[:, 0], .008)
+        self.assertEqual(rate_series.Refused(migration=1), one.refused)
+
+    def test_a_host_that_was_left_and_repeats_itself_says_nothing(self):
+        # The old host tells its last state on and on.
+        old = readings([0, 10, 20, 20, 20, 20, 20])
+        new = readings([0, 30, 60], first=4)
+        for hosts in ([old, new], [new, old]):
+            one = told([interfaces.from_counters(hosts)])
+            self.assertEqual([0, 10, 20, 40, 50], one.times.tolist())
+            self.assertEqual([.024, .024], one.rates[3:, 0].round(9).tolist())
+            self.assertEqual(rate_series.Refused(migration=1), one.refused)
+
+    def test_a_pause_of_the_host_that_was_left_changes_nothing(self):
+        old = readings([0, 10, 20, 20, NAN, NAN, 20, 20, 20])
+        new = readings([0, 30, 60, 90, 120, 150], first=3)
+        one = told([interfaces.from_counters([old, new])])
+        self.assertEqual([0, 10, 30, 40, 50, 60, 70], one.times.tolist())
+
+    def test_an_instance_that_returns_is_followed_back(self):
+        first = readings([0, 10, 20, 20, 20, 5, 15, 25])
+        second = readings([0, 30], first=3)
+        one = told([interfaces.from_counters([first, second])])
+        self.assertEqual([0, 10, 30, 50, 60], one.times.tolist())
+        self.assertEqual(2, one.refused.migration)
+
+    def test_no_readings_and_one_reading_tell_nothing(self):
+        for counts in ([], [5]):
+            one = told([interfaces.from_counters([readings(counts)])])
+            self.assertEqual((0, 0), (len(one), one.refused.total))
+
+
+class IncrementsTest(unittest.TestCase):
+
+    def test_an_increment_belongs_to_the_period_before_its_reading(self):
+        one = told([interfaces.from_increments(
+            np.array([5, 6, 7]), np.array([[1., 1], [1250, 2500], [0, 0]]),
+            10)])
+        self.assertEqual([50, 60], one.times.tolist())
+        np.testing.assert_allclose(one.rates[:, :2], [[1, 2], [0, 0]])
+
+    def test_an_increment_over_a_gap_is_refused_for_all_of_it(self):
+        # Divided by one period it would be four times what it was.
+        one = told([interfaces.from_increments(
+            np.array([1, 2, 6, 7]), np.full((4, 2), 100.), 10)])
+        self.assertEqual([10, 60], one.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=4), one.refused)
+
+    def test_a_negative_increment_is_a_reset(self):
+        one = told([interfaces.from_increments(
+            np.array([1, 2, 3, 4]),
+            np.array([[1., 1], [1, 1], [-9, 1], [1, 1]]), 10)])
+        self.assertEqual([10, 30], one.times.tolist())
+        self.assertEqual(rate_series.Refused(reset=1), one.refused)
+
+    def test_the_time_between_measures_is_what_it_is_divided_by(self):
+        one = told([interfaces.from_increments(
+            np.array([1, 2]), np.full((2, 2), 250.), 2)])
+        np.testing.assert_allclose(one.rates[:, :2], 1.0)
+
+
+class SumTest(unittest.TestCase):
+
+    def test_interfaces_are_summed(self):
+        parts = [interfaces.from_counters([readings([0, 1250, 2500])]),
+                 interfaces.from_counters([readings([0, 2500, 2500])])]
+        np.testing.assert_allclose(told(parts).rates[:, 0], [3.0, 1.0])
+
+    def test_without_an_expected_interface_the_sum_is_not_known(self):
+        # The second one is silent from the third period on, and counts as
+        # detached when it has been for two.
+        parts = [interfaces.from_counters([readings(np.arange(8) * 10.)]),
+                 interfaces.from_counters([readings(np.arange(3) * 10.)])]
+        one = told(parts)
+        self.assertEqual([0, 10, 40, 50, 60], one.times.tolist())
+        self.assertEqual(rate_series.Refused(missing=2), one.refused)
+        np.testing.assert_allclose(one.rates[:, 0],
+                                   [.016, .016, .008, .008, .008])
+
+    def test_a_gap_of_one_interface_is_a_gap_of_the_sum(self):
+        parts = [interfaces.from_counters([readings(np.arange(6) * 10.)]),
+                 interfaces.from_counters([readings(
+                     [0, 10, NAN, 30, 40, 50])])]
+        one = told(parts)
+        self.assertEqual([0, 30, 40], one.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=2), one.refused)
+
+    def test_an_interface_that_comes_later_does_not_spoil_what_was(self):
+        parts = [interfaces.from_counters([readings(np.arange(6) * 10.)]),
+                 interfaces.from_counters([readings([0, 10], first=4)])]
+        self.assertEqual(5, len(told(parts)))
+
+    def test_after_the_end_of_all_nothing_is_refused(self):
+        parts = [interfaces.from_counters([readings(np.arange(3) * 10.)])] * 2
+        self.assertEqual(0, told(parts).refused.total)
+
+    def test_no_answer_for_an_interface_leaves_no_sample(self):
+        parts = [interfaces.from_counters([readings(np.arange(6) * 10.)])]
+        one = told(parts, complete=False)
+        self.assertEqual((0, 5), (len(one), one.refused.missing))
+        self.assertEqual(0, len(told([], complete=False)))
+
+    def test_what_is_too_old_is_refused_as_such(self):
+        one = told([interfaces.from_counters([readings(
+            [0, 10, 5, 15, 25, 35])])], oldest=25.0)
+        self.assertEqual([30, 40], one.times.tolist())
+        self.assertEqual(rate_series.Refused(too_old=3), one.refused)
+
+    def test_absurd_rates_are_refused_as_such(self):
+        one = told([interfaces.from_counters([readings([0, 1e15, 1e15])])])
+        self.assertEqual(rate_series.Refused(absurd=1), one.refused)
+
+    def test_only_the_time_wanted_is_told_and_counted(self):
+        part = interfaces.from_counters([readings(
+            [0, 10, NAN, 30, 40, 2, 12, 22])])
+        one = told([part], start=20, end=50)
+        self.assertEqual([30], one.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=1, reset=1), one.refused)
+
+    def test_rates_with_a_missing_column_are_missing(self):
+        one = told([interfaces.from_rates(
+            np.array([0, 1]), [[1, 1, 0], [1, NAN, 0]])])
+        self.assertEqual([0], one.times.tolist())
+        self.assertEqual(rate_series.Refused(missing=1), one.refused)
+
+
+class PiecesTest(unittest.TestCase):
+
+    def test_reading_in_pieces_gives_what_one_reading_gives(self):
+        random = np.random.default_rng(4)
+        for _ in range(50):
+            links = []
+            for _ in range(int(random.integers(1, 4))):
+                counts = np.cumsum(random.integers(0, 100, 40)).astype(float)
+                counts[random.random(40) < .15] = NAN
+                reset = int(random.integers(1, 40))
+                counts[reset:] -= counts[reset] - random.integers(0, 5)
+                links.append(counts)
+            whole = told([interfaces.from_counters([readings(counts)])
+                          for counts in links])
+            if not len(whole):
+                continue
+            last = whole.times[len(whole) // 2]
+            period = int(last // 10)
+            # What a driver reads: back to the grace, and one to close.
+            begin = max(0, period + 1 - interfaces.GRACE_PERIODS)
+
+            def between(low, high, **wanted):
+                return told([interfaces.from_counters([readings(
+                    counts[low:high], first=low)]) for counts in links],
+                    **wanted)
+
+            first = between(0, period + 2, end=last + 1)
+            second = between(begin, 40, start=np.nextafter(last, np.inf))
+            np.testing.assert_array_equal(
+                whole.times, np.concatenate([first.times, second.times]))
+            np.testing.assert_array_equal(
+                whole.rates, np.concatenate([first.rates, second.rates]))
+
+
+if __name__ == '__main__':
+    unittest.main()
