@@ -72,3 +72,28 @@ def open_metrics(series):
         for time, value in zip(times.tolist(), values.tolist()):
             yield f'{metric}{{{inside}}} {value!r} {time!r}\n'
     yield '# EOF\n'
+
+
+def ceilometer_feed(server, interfaces):
+    """Post the rates of interfaces to a :class:`.servers.Ceilometer`."""
+    session = requests.Session()
+    for one in interfaces:
+        for column, name in enumerate(telemetry_counters.METRICS):
+            meter = f'{name}.rate'
+            samples = [{
+                'counter_name': meter, 'counter_type': 'gauge',
+                'counter_unit': 'B/s', 'counter_volume': value,
+                'resource_id': one.resource, 'project_id': 'p',
+                'user_id': 'u', 'resource_metadata': {},
+                'timestamp': datetime.datetime.fromtimestamp(
+                    time, datetime.timezone.utc).isoformat()[:19]}
+                for time, value in zip(one.rate_times.tolist(),
+                                       one.rates[:, column].tolist())
+                if value == value]
+            if not samples:
+                continue
+            answer = session.post(
+                f'{server.url}/v2/meters/{meter}?direct=True', json=samples,
+                timeout=120)
+            if answer.status_code >= 300:
+                raise RuntimeError(f'{answer.status_code} {answer.text}')

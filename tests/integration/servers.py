@@ -291,3 +291,50 @@ class Prometheus(Server):
 
     def stop_server(self):
         self.end(self.process)
+
+
+class Ceilometer(Server):
+    """A real Ceilometer API server of before Queens, with SQLite.
+
+    Such a server needs a Python of its day: 8.1.5 runs on 3.6.
+
+    :ivar url: of the API; no authentication
+    """
+
+    def _setUp(self):
+        super()._setUp()
+        api, upgrade = program('ceilometer-api'), program('ceilometer-upgrade')
+        self.port = free_port()
+        self.url = f'http://127.0.0.1:{self.port}'
+        path = os.path.join(self.folder, 'ceilometer.conf')
+        self._write('ceilometer.conf', f'''
+            [DEFAULT]
+            transport_url = fake://
+            api_paste_config = {self.folder}/api_paste.ini
+            [database]
+            connection = sqlite:///{self.folder}/ceilometer.db
+            [oslo_policy]
+            policy_file = {self.folder}/policy.json
+            ''')
+        self._write('api_paste.ini', '''
+            [pipeline:main]
+            pipeline = api-server
+            [app:api-server]
+            paste.app_factory = ceilometer.api.app:app_factory
+            ''')
+        rules = dict.fromkeys(
+            ['segregation', 'telemetry:get_samples',
+             'telemetry:create_samples', 'telemetry:compute_statistics',
+             'telemetry:get_meters', 'telemetry:get_resources'], '')
+        self._write('policy.json', json.dumps(
+            {'context_is_admin': 'role:admin', **rules}))
+        self.run_to_end(upgrade, '--config-file', path,
+                        '--skip-gnocchi-resource-types')
+        self.process = self.start(api, '-b', '127.0.0.1', '-p',
+                                  str(self.port), '--', '--config-file', path)
+        self.wait(self.process,
+                  lambda: answers(self.url + '/v2/capabilities'))
+
+    def _write(self, name, text):
+        with open(os.path.join(self.folder, name), 'w') as stream:
+            stream.write(textwrap.dedent(text))

@@ -126,13 +126,14 @@ class GnocchiDriver(service.ServiceDriver):
             for shard in self._shards(found, first, last):
                 answers = self._read(client, shard, first, last)
                 for uuid, links in shard:
-                    asked = [link for link in links if link.aggregation]
+                    measured = [link for link in links
+                                if set(_BYTES) & set(link.metrics)]
                     parts = [self._part(link, answers[link.id])
-                             for link in asked if link.id in answers]
+                             for link in measured if link.id in answers]
                     yield interfaces.instance_series(
                         uuid, self._period_seconds, start,
                         min(end, last * self._period_seconds), parts, oldest,
-                        complete=len(parts) == len(asked))
+                        complete=len(parts) == len(measured))
                     done += 1
                     progress(done, len(found))
 
@@ -159,7 +160,8 @@ class GnocchiDriver(service.ServiceDriver):
 
     def _learn_policies(self, client, found):
         """Set what can be read of each interface."""
-        links = [link for _, links in found for link in links]
+        links = [link for _, links in found for link in links
+                 if set(_BYTES) & set(link.metrics)]
         if len(found) <= _FEW:
             metrics = (metric for link in links for metric in client.metrics(
                 f'metrics of interface {link.id}',
@@ -267,7 +269,8 @@ class GnocchiDriver(service.ServiceDriver):
         if first is not None and end <= first + interfaces.GRACE_PERIODS + 1:
             nothing = np.empty(0, np.int64), np.empty(0)
             return {link.id: dict.fromkeys(link.names, nothing)
-                    for _, links in shard for link in links}
+                    for _, links in shard for link in links
+                    if link.aggregation}
         cuts = [first] if first is None else list(
             range(first, end, _MAX_POINTS_OF_METRIC))
         found = {}

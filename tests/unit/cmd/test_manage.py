@@ -9,11 +9,15 @@ import pathlib
 import sqlite3
 import subprocess
 import sys
+import time
 import unittest
 from unittest import mock
 
 import numpy as np
 
+from tests.contract import telemetry_counters
+from tests.contract import telemetry_driver
+from tests.contract import telemetry_stand_ins
 from tests.unit.store import base
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler import store
@@ -233,6 +237,38 @@ class FitTestCase(ManageTestCase):
         self.assertEqual(self.COUNT, record.counts.total_samples)
         self.assertAlmostEqual(self.rates.sum(axis=1).max(),
                                record.model.rates[:, :2].sum(axis=1).max())
+
+    def test_services_are_asked_as_their_group_of_options_says(self):
+        traffic = telemetry_driver.sample_traffic()
+        # Two days that end this hour.
+        traffic.t0 = int(time.time()) // 3600 * 3600 - 48 * 3600
+        links = telemetry_counters.interfaces(traffic, before=1)
+        self.run_command('db', 'sync')
+        for name, server in (
+                ('gnocchi', telemetry_stand_ins.Gnocchi(links)),
+                ('prometheus', telemetry_stand_ins.Prometheus(
+                    telemetry_stand_ins.ceilometer_series(links))),
+                ('ceilometer', telemetry_stand_ins.Ceilometer(links))):
+            with self.subTest(name), server:
+                self._configure(
+                    f'[vswitch_{name}]', f'url = {server.url}',
+                    'period_seconds = 300', 'requests_per_second = 1000')
+                found = self.ask('fit', '--telemetry', name)
+                self.assertEqual(
+                    (f'{name} {server.url}', 3),
+                    (found['source'], found['fitted']))
+                self.assertLess(0, found['refused_samples']['absurd'])
+                server.faults[:] = [telemetry_stand_ins.status(403)]
+                self.assert_fails('HTTP 403', 'fit', '--telemetry', name)
+
+    def test_a_path_is_for_files_and_a_url_for_services(self):
+        self.assert_fails('no file|path', 'fit', '--telemetry', 'file')
+        self.assert_fails('wanted none', 'fit', '--telemetry', 'gnocchi',
+                          '--path', self.trace)
+        self.assert_fails('url of a telemetry service is not set', 'fit',
+                          '--telemetry', 'prometheus')
+        self._configure('[vswitch_gnocchi]', 'retries = many')
+        self.assert_fails('retries', 'fit', '--telemetry', 'gnocchi')
 
     def test_the_answer_for_a_machine_tells_every_refusal(self):
         self.make_store()

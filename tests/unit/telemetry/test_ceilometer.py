@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import sys
+from unittest import mock
+
+import numpy as np
+import testtools
+
+from tests.contract import telemetry_counters
+from tests.contract import telemetry_driver
+from tests.contract import telemetry_services
+from tests.contract import telemetry_stand_ins as stand_ins
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.telemetry import ceilometer
+from vswitch_aware_scheduler.traffic import series as rate_series
+
+TRAFFIC = telemetry_driver.sample_traffic()
+INTERFACES = telemetry_counters.interfaces(TRAFFIC)
+BUSY = telemetry_counters.instance_uuid(telemetry_driver.BUSY)
+
+
+class CeilometerTest(testtools.TestCase):
+
+    def make(self, interfaces=INTERFACES, **options):
+        self.server = self.useFixture(stand_ins.Ceilometer(interfaces))
+        return ceilometer.CeilometerDriver(
+            telemetry_services.access(self.server.url),
+            **{'period_seconds': 300, 'clock': telemetry_services.Clock(
+                float(TRAFFIC.times[-1]) + 7200), **options})
+
+    def test_several_samples_of_a_period_are_averaged(self):
+        series, = self.make(period_seconds=600).series(instances=[BUSY])
+        egress = TRAFFIC.egress_kbps[telemetry_driver.BUSY - 1]
+        np.testing.assert_allclose(
+            egress.reshape(-1, 2).mean(axis=1), series.rates[:, 0])
+
+    def test_without_one_direction_nothing_is_known(self):
+        one = INTERFACES[0]
+        rates = one.rates.copy()
+        rates[:, 1] = np.nan
+        series, = self.make([dataclasses.replace(one, rates=rates)]).series()
+        self.assertEqual(0, len(series))
+        self.assertEqual(rate_series.Refused(missing=576), series.refused)
+
+    def test_resources_that_are_no_interface_are_left_alone(self):
+        class Other:
+            resource = 'a-load-balancer'
+        other = dataclasses.replace(INTERFACES[0])
+        other.__class__ = type('Named', (type(other),), {
+            'resource': Other.resource})
+        self.assertEqual([], self.make([other]).instances())
+
+    def test_names_are_those_of_domains(self):
+        self.assertEqual('instance-00000001', next(
+            one.name for one in self.make().instances()
+            if one.uuid == BUSY))
+
+    def test_periods_that_were_not_asked_for_are_refused(self):
+        driver = self.make([INTERFACES[0]])
+        list(driver.series())
+        last = len(self.server.requests) - 1
+        for moment in ('2013-01-01T00:00:00', '2013-08-01T00:01:00', 'noon',
+                       None):
+            self.server.faults[:] = [None] * last + [stand_ins.changed(
+                lambda answer: [{**answer[0], 'period_start': moment}])]
+            error = self.assertRaises(exceptions.TelemetryError,
+                                      lambda: list(driver.series()))
+            self.assertIn('makes no sense', str(error))
+
+    def test_unusable_options_are_refused(self):
+        for wrong in ({'period_seconds': 1.5}, {'max_age_seconds': None}):
+            self.assertRaises(exceptions.InvalidInput,
+                              ceilometer.CeilometerDriver,
+                              {'url': 'http://a'}, **wrong)
+
+    def test_a_missing_client_library_names_the_extra(self):
+        driver = ceilometer.CeilometerDriver({'url': 'http://a'})
+        with mock.patch.dict(sys.modules, {'ceilometerclient': None}):
+            error = self.assertRaises(exceptions.TelemetryError,
+                                      driver.instances)
+        self.assertIn('extra "ceilometer"', str(error))

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import json
+import sys
+from unittest import mock
+
+import fixtures
+import numpy as np
+import testtools
+
+from tests.contract import telemetry_counters
+from tests.contract import telemetry_driver
+from tests.contract import telemetry_services
+from tests.contract import telemetry_stand_ins as stand_ins
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.telemetry import gnocchi
+from vswitch_aware_scheduler.traffic import series as rate_series
+
+TRAFFIC = telemetry_driver.sample_traffic()
+INTERFACES = telemetry_counters.interfaces(TRAFFIC)
+BUSY = telemetry_counters.instance_uuid(telemetry_driver.BUSY)
+
+
+class GnocchiTestCase(testtools.TestCase):
+
+    def make(self, interfaces=INTERFACES, methods=('mean', 'rate:mean'),
+             now=float(TRAFFIC.times[-1]) + 7200, granularity=300,
+             **options):
+        self.server = self.useFixture(stand_ins.Gnocchi(
+            interfaces, methods, granularity=granularity))
+        return gnocchi.GnocchiDriver(
+            telemetry_services.access(self.server.url),
+            clock=telemetry_services.Clock(now), **options)
+
+    def paths(self):
+        return [path for _, path, _, _ in self.server.requests]
+
+
+class ReadingTest(GnocchiTestCase):
+
+    def test_rate_mean_is_divided_by_the_time_between_measures(self):
+        # Polled every 60 s, kept every 300 s.
+        times = 1375308000. + 60 * np.arange(50)
+        counters = np.tile((1250. * 60 * np.arange(50))[:, None], (1, 4))
+        one = dataclasses.replace(INTERFACES[0], times=times,
+                                  counters=counters)
+        for options, factor in (({'interval_seconds': 60}, 1),
+                                ({'aggregation': 'last'}, 1), ({}, .2)):
+            with self.subTest(options):
+                driver = self.make([one], ('last', 'mean', 'rate:mean'),
+                                   **options)
+                series, = driver.series()
+                np.testing.assert_allclose(series.rates[1:, 0], 10 * factor)
+
+    def test_packets_count_where_both_directions_are_counted(self):
+        for gone in (['network.incoming.packets'],
+                     ['network.incoming.packets',
+                      'network.outgoing.packets']):
+            driver = self.make(methods=('last',))
+            for metrics in self.server.metrics.values():
+                for name in gone:
+                    del metrics[name]
+            series, = driver.series(instances=[BUSY])
+            self.assertEqual(576, len(series))
+            self.assertFalse(series.rates[:, 2].any())
+            self.assertTrue(series.rates[:, 1].any())
+
+    def test_an_interface_without_one_direction_spoils_the_sum(self):
+        driver = self.make(methods=('last',))
+        resource = next(resource for resource, one
+                        in self.server.interfaces.items()
+                        if (one.number, one.device) == (
+                            telemetry_driver.BUSY, 1))
+        del self.server.metrics[resource]['network.incoming.bytes']
+        series, = driver.series(instances=[BUSY])
+        self.assertEqual(0, len(series))
+        self.assertEqual(rate_series.Refused(missing=576), series.refused)
+
+    def test_an_interface_that_was_never_measured_changes_nothing(self):
+        driver = self.make(methods=('last',))
+        good, = driver.series(instances=[BUSY])
+        one = dataclasses.replace(INTERFACES[0], device=7)
+        self.server.interfaces['11111111-1111-1111-1111-111111111111'] = one
+        for told in (self.server.metrics, self.server.methods):
+            told['11111111-1111-1111-1111-111111111111'] = {}
+        series, = driver.series(instances=[BUSY])
+        np.testing.assert_array_equal(good.rates, series.rates)
+
+    def test_interfaces_of_other_policies_are_read_their_own_way(self):
+        driver = self.make(methods=('last',))
+        good = {one.instance_uuid: one.rates for one in driver.series()}
+        for number, resource in enumerate(sorted(self.server.methods)):
+            self.server.methods[resource] = [
+                ['mean'], ['max', 'count'], ['last']][number % 3]
+        for one in driver.series():
+            np.testing.assert_array_equal(good[one.instance_uuid], one.rates)
+
+    def test_a_granularity_that_no_policy_has_is_told(self):
+        driver = self.make(period_seconds=60)
+        error = self.assertRaises(exceptions.TelemetryError,
+                                  lambda: list(driver.series()))
+        self.assertIn('at granularity 60 s', str(error))
+        self.assertIn('policy has 300', str(error))
+
+    def test_an_aggregation_that_no_policy_has_is_told(self):
+        driver = self.make(aggregation='max')
+        error = self.assertRaises(exceptions.TelemetryError,
+                                  lambda: list(driver.series()))
+        self.assertIn('no max aggregation', str(error))
+        self.assertIn('mean, rate:mean', str(error))
+
+    def test_one_interface_of_another_policy_is_a_warning(self):
+        log = self.useFixture(fixtures.FakeLogger())
+        driver = self.make()
+        resource = sorted(self.server.methods)[0]
+        self.server.methods[resource] = ['count']
+        found = {one.instance_uuid: one for one in driver.series()}
+        self.assertEqual(5, len(found))
+        self.assertIn('1 of 6 interfaces', log.output)
+
+    def test_an_interface_without_an_answer_spoils_the_sum(self):
+        driver = self.make(methods=('last',))
+        resource = next(resource for resource, one
+                        in self.server.interfaces.items()
+                        if (one.number, one.device) == (
+                            telemetry_driver.BUSY, 1))
+
+        def without(answer):
+            for group in answer:
+                group['measures']['measures'].pop(resource, None)
+            return answer
+
+        list(driver.series(instances=[BUSY]))
+        last = len(self.server.requests) - 1
+        self.server.faults[:] = [None] * last + [stand_ins.changed(without)]
+        series, = driver.series(instances=[BUSY])
+        self.assertEqual(0, len(series))
+        self.assertEqual(rate_series.Refused(missing=576), series.refused)
+
+    def test_answers_that_make_no_sense_are_refused(self):
+        driver = self.make()
+        list(driver.series())
+        last = len(self.server.requests) - 1
+
+        def spoilt(change):
+            def spoil(answer):
+                for group in answer:
+                    for metrics in group['measures']['measures'].values():
+                        for methods in metrics.values():
+                            for points in methods.values():
+                                change(points)
+                return answer
+            return stand_ins.changed(spoil)
+
+        def each(at, value):
+            def change(points):
+                for point in points:
+                    point[at] = value
+            return spoilt(change)
+
+        for fault in (each(0, 'noon'), each(0, '2013-08-01T00:00:00+02:00'),
+                      each(0, '9013-08-01T00:00:00+00:00'), each(1, 60.0),
+                      each(2, 'much'), each(2, {}),
+                      spoilt(lambda points: points.reverse()),
+                      spoilt(lambda points: points.append([1, 2]))):
+            self.server.faults[:] = [None] * last + [fault]
+            error = self.assertRaises(exceptions.TelemetryError,
+                                      lambda: list(driver.series()))
+            self.assertIn('makes no sense', str(error))
+
+    def test_a_page_that_comes_again_is_told(self):
+        driver = self.make()
+        self.server._page = lambda parameters, items: items
+        error = self.assertRaises(exceptions.TelemetryError,
+                                  driver.instances)
+        self.assertIn('a page again', str(error))
+
+    def test_resources_that_have_gone_meanwhile_have_no_samples(self):
+        driver = self.make()
+        iterator = driver.series(instances=[BUSY])
+        real = self.server.answer
+
+        def answer(method, path, parameters, body):
+            if path == '/v1/aggregates':
+                self.server.interfaces.clear()
+            return real(method, path, parameters, body)
+
+        self.server.answer = answer
+        series, = iterator
+        self.assertEqual(0, len(series))
+
+    def test_what_is_too_old_is_told(self):
+        now = float(TRAFFIC.times[-1]) + 7200
+        driver = self.make(methods=('last',), max_age_seconds=now
+                           - float(TRAFFIC.times[100]))
+        series, = driver.series(instances=[BUSY])
+        self.assertEqual(rate_series.Refused(too_old=100), series.refused)
+
+    def test_what_may_still_change_is_not_read(self):
+        # The reading that closes period 10 is in period 11.
+        end = float(TRAFFIC.times[12])
+        for now, count in ((end + 119, 10), (end + 120, 11)):
+            driver = self.make(methods=('last',), now=now)
+            series, = driver.series(instances=[BUSY])
+            self.assertEqual(count, len(series))
+
+    def test_a_clock_that_is_behind_reads_nothing_and_does_not_fail(self):
+        driver = self.make(now=1000.0)
+        for series in driver.series():
+            self.assertEqual((0, 0), (len(series), series.refused.total))
+
+    def test_negative_values_of_a_rate_are_resets(self):
+        driver = self.make()
+        series, = driver.series(instances=[telemetry_counters.instance_uuid(
+            telemetry_driver.WITH_NONSENSE)])
+        self.assertEqual(2, series.refused.reset)
+        self.assertTrue((series.rates >= 0).all())
+
+
+class RequestsTest(GnocchiTestCase):
+
+    def test_many_interfaces_are_asked_for_in_one_request(self):
+        driver = self.make()
+        list(driver.series(start=float(TRAFFIC.times[-5])))
+        self.assertEqual(1, self.paths().count('/v1/aggregates'))
+
+    def test_only_what_is_new_is_asked_for(self):
+        driver = self.make()
+        start = np.nextafter(TRAFFIC.times[-4], np.inf)
+        series, = driver.series(start=start, instances=[BUSY])
+        np.testing.assert_array_equal(TRAFFIC.times[-3:], series.times)
+        parameters = self.server.requests[-1][2]
+        asked = stand_ins._seconds(parameters['start'][0])
+        self.assertEqual(TRAFFIC.times[-3] - 900, asked)
+
+    def test_few_instances_are_asked_for_by_name(self):
+        driver = self.make()
+        list(driver.series(instances=[BUSY]))
+        self.assertEqual({'in': {'instance_id': [BUSY]}},
+                         json.loads(self.server.requests[0][3]))
+
+    def test_of_many_instances_the_metrics_are_listed(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'vswitch_aware_scheduler.telemetry.gnocchi._FEW', 3))
+        driver = self.make()
+        self.assertEqual(5, len(list(driver.series())))
+        self.assertIn('/v1/metric', self.paths())
+        self.assertFalse([path for path in self.paths()
+                          if path.startswith('/v1/resource/')])
+
+    def test_a_long_time_is_read_in_pieces(self):
+        whole = [one.rates for one in self.make(methods=('last',)).series(
+            start=float(TRAFFIC.times[0]))]
+        self.useFixture(fixtures.MonkeyPatch(
+            'vswitch_aware_scheduler.telemetry.gnocchi'
+            '._MAX_POINTS_OF_METRIC', 100))
+        driver = self.make(methods=('last',))
+        # Also where no start is given, and the policy bounds the time.
+        for start in (float(TRAFFIC.times[0]), None):
+            pieces = [one.rates for one in driver.series(start=start)]
+            for one, other in zip(whole, pieces, strict=True):
+                np.testing.assert_array_equal(one, other)
+        self.assertLess(6, self.paths().count('/v1/aggregates'))
+
+
+class OptionsTest(testtools.TestCase):
+
+    def test_unusable_options_are_refused(self):
+        for wrong in ({'interval_seconds': 0}, {'interval_seconds': 301},
+                      {'aggregation': 'sum'}, {'points_per_request': 0},
+                      {'points_per_request': 1.5}):
+            error = self.assertRaises(
+                exceptions.InvalidInput, gnocchi.GnocchiDriver,
+                {'url': 'http://a'}, **wrong)
+            self.assertIn('wanted', str(error))
+
+    def test_a_missing_client_library_names_the_extra(self):
+        driver = gnocchi.GnocchiDriver({'url': 'http://a'})
+        with mock.patch.dict(sys.modules, {'gnocchiclient': None}):
+            error = self.assertRaises(exceptions.TelemetryError,
+                                      driver.instances)
+        self.assertIn('extra "gnocchi"', str(error))

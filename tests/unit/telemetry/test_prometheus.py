@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+
+import fixtures
+import numpy as np
+import testtools
+
+from tests.contract import telemetry_counters
+from tests.contract import telemetry_driver
+from tests.contract import telemetry_services
+from tests.contract import telemetry_stand_ins as stand_ins
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.telemetry import prometheus
+from vswitch_aware_scheduler.traffic import series as rate_series
+
+TRAFFIC = telemetry_driver.sample_traffic()
+INTERFACES = telemetry_counters.interfaces(TRAFFIC)
+BUSY = telemetry_counters.instance_uuid(telemetry_driver.BUSY)
+T0 = float(TRAFFIC.t0)
+
+
+class PrometheusTestCase(testtools.TestCase):
+
+    def make(self, series=None, now=float(TRAFFIC.times[-1]) + 7200,
+             server=None, **options):
+        self.server = self.useFixture(stand_ins.Prometheus(
+            stand_ins.ceilometer_series(INTERFACES)
+            if series is None else series, **(server or {})))
+        return prometheus.PrometheusDriver(
+            telemetry_services.access(self.server.url),
+            clock=telemetry_services.Clock(now), **options)
+
+    def one(self, counts, step=300.0, **options):
+        """Return the series of an instance with equal counters."""
+        counts = np.asarray(counts, float)
+        there = ~np.isnan(counts)
+        times = T0 + step * np.arange(len(counts))
+        interface = dataclasses.replace(
+            INTERFACES[0], times=times[there],
+            counters=np.tile(counts[there][:, None], (1, 4)))
+        driver = self.make(stand_ins.ceilometer_series([interface]),
+                           **options)
+        series, = driver.series()
+        return series
+
+
+class ReadingTest(PrometheusTestCase):
+
+    def test_a_scrape_that_failed_is_a_gap_and_not_silence(self):
+        series = self.one([0, 37500, np.nan, 112500, 150000])
+        self.assertEqual([0, 900], (series.times - T0).tolist())
+        np.testing.assert_allclose(series.rates[:, 0], 1.0)
+        self.assertEqual(rate_series.Refused(gap=2), series.refused)
+
+    def test_frequent_scrapes_of_rare_polls_give_the_rates_of_polls(self):
+        # Scraped every 15 s, polled every 300 s: a staircase.
+        steps = np.repeat(np.cumsum([0, 37500, 0, 75000, 37500, 0]), 20)
+        series = self.one(steps, step=15.0)
+        np.testing.assert_allclose(series.rates[:, 0], [1, 0, 2, 1, 0])
+
+    def test_frequent_scrapes_of_frequent_counters_keep_the_sum(self):
+        counts = np.cumsum(np.random.default_rng(3).integers(0, 1000, 400))
+        series = self.one(counts, step=15.0)
+        self.assertEqual(19, len(series))
+        self.assertAlmostEqual(
+            (counts[20 * 20 - 1] - counts[19]) / 125,
+            (series.rates[:, 0] * 300).sum())
+
+    def test_an_instance_that_moved_is_followed(self):
+        old, new = (dataclasses.replace(
+            INTERFACES[0], times=T0 + 300. * np.arange(first, last),
+            counters=np.tile((begin + 37500. * np.arange(last - first)
+                              )[:, None], (1, 4)))
+            for first, last, begin in ((0, 10, 0), (10, 20, 5e9)))
+        series = stand_ins.ceilometer_series([old])
+        series += [(name, {**labels, 'vm_instance': 'host-2',
+                           'instance': 'compute-2:9101'}, times, values)
+                   for name, labels, times, values
+                   in stand_ins.ceilometer_series([new])]
+        found, = self.make(series).series()
+        self.assertEqual(rate_series.Refused(migration=1), found.refused)
+        np.testing.assert_allclose(found.rates[:, 0], 1.0)
+        self.assertEqual(18, len(found))
+
+    def test_a_label_that_says_nothing_of_the_host_changes_nothing(self):
+        counts = 37500. * np.arange(20)
+        series = []
+        for part, name in ((slice(0, 10), 'web'), (slice(10, 20), 'mail')):
+            one = dataclasses.replace(
+                INTERFACES[0], times=T0 + 300. * np.arange(20)[part],
+                counters=np.tile(counts[part, None], (1, 4)))
+            series += [(metric, {**labels, 'resource_name': name}, *data)
+                       for metric, labels, *data
+                       in stand_ins.ceilometer_series([one])]
+        found, = self.make(series).series()
+        self.assertEqual((19, 0), (len(found), found.refused.total))
+
+    def test_an_interface_without_one_counter_spoils_the_sum(self):
+        series = [one for one in stand_ins.ceilometer_series(INTERFACES)
+                  if not (one[0].endswith('incoming_bytes') and
+                          one[1]['resource'] == INTERFACES[1].resource)]
+        found, = self.make(series).series(instances=[BUSY])
+        self.assertEqual(0, len(found))
+        self.assertEqual(rate_series.Refused(missing=576), found.refused)
+
+    def test_names_of_domains_that_come_again_are_told_apart_by_host(self):
+        # Two cells may count their instances from one on each.
+        series = stand_ins.libvirt_series(INTERFACES[:1])
+        other = dataclasses.replace(INTERFACES[0], number=99)
+        series += [(name, {**labels, 'domain': INTERFACES[0].domain,
+                           'instance': 'other-cell:9177'}, times,
+                    values if name.endswith('info') else values * 2)
+                   for name, labels, times, values
+                   in stand_ins.libvirt_series([other])]
+        found = {one.instance_uuid: one for one in self.make(
+            series, exporter='libvirt-inovex').series()}
+        np.testing.assert_allclose(
+            found[other.instance_uuid].rates, 2 * found[BUSY].rates)
+
+    def test_answers_of_a_part_only_are_refused(self):
+        driver = self.make()
+        self.server.warnings = ['remote read failed']
+        error = self.assertRaises(exceptions.TelemetryError,
+                                  driver.instances)
+        self.assertIn('remote read failed', str(error))
+
+    def test_answers_that_make_no_sense_are_refused(self):
+        driver = self.make()
+        list(driver.series(start=T0))
+        last = len(self.server.requests) - 1
+
+        def with_data(change):
+            def changed(answer):
+                change(answer['data'])
+                return answer
+            return stand_ins.changed(changed)
+
+        def with_sample(sample):
+            return with_data(lambda data: data['result'].append(
+                {'metric': {'resource': INTERFACES[0].resource},
+                 'values': [sample]}))
+
+        for fault in (
+                with_data(lambda data: data.update(resultType='vector')),
+                with_data(lambda data: data.pop('result')),
+                with_sample([T0, 'much']), with_sample([0, '1']),
+                with_sample([1e12, '1']), with_sample(['noon', '1']),
+                with_sample([None, '1']), with_sample([T0]),
+                stand_ins.changed(lambda answer: {**answer,
+                                                  'status': 'error'})):
+            self.server.faults[:] = [None] * last + [fault]
+            error = self.assertRaises(exceptions.TelemetryError,
+                                      lambda: list(driver.series(start=T0)))
+            self.assertIn('makes no sense', str(error))
+
+    def test_what_is_too_old_is_not_asked_for(self):
+        now = float(TRAFFIC.times[-1]) + 7200
+        driver = self.make(max_age_seconds=now - float(TRAFFIC.times[100]))
+        series, = driver.series(instances=[BUSY])
+        self.assertEqual(TRAFFIC.times[100], series.times[0])
+
+    def test_a_clock_that_is_behind_finds_nothing_and_does_not_fail(self):
+        self.assertEqual([], list(self.make(now=1000.0).series()))
+
+
+class RequestsTest(PrometheusTestCase):
+
+    def test_a_query_too_large_for_the_server_is_asked_in_halves(self):
+        good = [one.rates for one in self.make().series(start=T0)]
+        driver = self.make(server={'max_samples': 100})
+        for one, other in zip(good, driver.series(start=T0), strict=True):
+            np.testing.assert_array_equal(one, other.rates)
+        # One series of one period is as small as it gets.
+        self.server.max_samples = 0
+        error = self.assertRaises(exceptions.TelemetryError,
+                                  lambda: list(driver.series(start=T0)))
+        self.assertIn('too many samples', str(error))
+
+    def test_no_query_asks_for_more_samples_than_allowed(self):
+        driver = self.make(samples_per_request=500)
+        list(driver.series(start=T0))
+        for _, path, parameters, _ in self.server.requests:
+            if path.endswith('/query'):
+                _, answer = self.server.answer('GET', path, parameters, None)
+                self.assertLessEqual(
+                    sum(len(one['values'])
+                        for one in answer['data']['result']), 600)
+
+    def test_only_what_is_new_is_asked_for(self):
+        driver = self.make()
+        start = np.nextafter(TRAFFIC.times[-4], np.inf)
+        series, = driver.series(start=start, instances=[BUSY])
+        np.testing.assert_array_equal(TRAFFIC.times[-3:], series.times)
+        for _, path, parameters, _ in self.server.requests:
+            if path.endswith('/query'):
+                seconds = int(parameters['query'][0].rpartition('[')[2]
+                              .rstrip('ms]')) / 1000
+                self.assertLessEqual(seconds, 40 * 300)
+
+    def test_aetos_is_asked_by_get_and_with_a_token(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'vswitch_aware_scheduler.telemetry.prometheus._GET_CHARACTERS',
+            300))
+        driver = self.make()
+        good = [one.rates for one in driver.series(start=T0)]
+        tokens = []
+        real = self.server._handle
+
+        def handle(handler):
+            tokens.append(handler.headers.get('X-Auth-Token'))
+            real(handler)
+
+        self.server._handle = handle
+        self.server.requests.clear()
+        driver = prometheus.PrometheusDriver(
+            telemetry_services.access(None, auth={
+                'auth_type': 'admin_token', 'token': 'abc',
+                'endpoint': self.server.url}),
+            clock=telemetry_services.Clock(float(TRAFFIC.times[-1]) + 7200))
+        for one, other in zip(good, driver.series(start=T0), strict=True):
+            np.testing.assert_array_equal(one, other.rates)
+        self.assertEqual({'GET'}, {one[0] for one in self.server.requests})
+        self.assertEqual({'abc'}, set(tokens))
+        for _, _, parameters, _ in self.server.requests:
+            self.assertLess(len(parameters.get('query', [''])[0]), 600)
+
+
+class SelectorTest(testtools.TestCase):
+
+    def test_values_stand_for_themselves(self):
+        with_values = prometheus._with_values
+        self.assertEqual(r'm{a=~"x\\.y|z\\\\\"\\|"}',
+                         with_values('m', 'a', ['x.y', 'z\\"|']))
+        self.assertEqual('m{b="c",a=~"x"}',
+                         with_values('m{b="c",}', 'a', ['x']))
+        self.assertEqual('{__name__="m",a=~"x"}',
+                         with_values('{__name__="m"}', 'a', ['x']))
+
+    def test_unusable_names_are_refused(self):
+        for wrong in ({'egress_query': ''}, {'egress_query': 'rate(x[5m])'},
+                      {'egress_query': 'x[5m]'}, {'ingress_query': None},
+                      {'egress_packets_query': ''},
+                      {'instance_label': 'a-b'}, {'instance_label': None},
+                      {'host_labels': 'a;b'}, {'host_labels': ''},
+                      {'identity_query': 'x', 'identity_labels': ()},
+                      {'colour': 'red'}):
+            error = self.assertRaises(
+                exceptions.InvalidInput, prometheus.PrometheusDriver,
+                {'url': 'http://a'}, names=wrong)
+            self.assertIn('wanted', str(error))
+
+    def test_unusable_options_are_refused(self):
+        for wrong in ({'exporter': 'other'}, {'samples_per_request': 0},
+                      {'max_age_seconds': None}):
+            self.assertRaises(exceptions.InvalidInput,
+                              prometheus.PrometheusDriver,
+                              {'url': 'http://a'}, **wrong)
