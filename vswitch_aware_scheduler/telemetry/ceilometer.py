@@ -33,8 +33,9 @@ _RESOURCE = re.compile(
     r'(.*?)-?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})'
     r'-.+', re.IGNORECASE | re.DOTALL)
 
-#: Most periods asked for at once.
-_MAX_PERIODS = 20000
+#: Most periods asked for at once: on a SQL database the server makes a query
+#: for each of them, those without samples too.
+_MAX_PERIODS = 1000
 
 
 class CeilometerDriver(service.ServiceDriver):
@@ -108,31 +109,35 @@ class CeilometerDriver(service.ServiceDriver):
         since = self._clock() - self._max_age_seconds
         links = {}
         for meter in (*_BYTES, *_PACKETS):
-            for resource in client.resources(meter, since):
+            for resource, span in client.resources(meter, since):
                 match = _RESOURCE.fullmatch(resource)
                 uuid = base.normalised_uuid(match[2]) if match else None
                 if uuid and (wanted is None or uuid in wanted):
                     links.setdefault(resource, _Interface(
-                        resource, uuid, match[1])).meters.add(meter)
+                        resource, uuid, match[1])).meters[meter] = span
         found = {}
         for resource in sorted(links):
             link = links[resource]
             # Packets alone are no traffic to be known; of a direction that
             # is not told, nothing is known either.
-            if link.meters & set(_BYTES):
+            if set(_BYTES) & set(link.meters):
                 found.setdefault(link.instance_uuid, []).append(link)
         return sorted(found.items())
 
     def _part(self, client, link, first, last):
         """Return the :class:`.interfaces.Part` of an interface."""
         meters = list(_BYTES)
-        if set(_PACKETS) <= link.meters:
+        if set(_PACKETS) <= set(link.meters):
             meters += _PACKETS
         told = []
         for meter in meters:
             values = {}
             if meter in link.meters:
-                for low in range(first, last, _MAX_PERIODS):
+                # Where there are samples at all; the last one may have a
+                # successor by now.
+                begin = link.meters[meter] // self._period_seconds
+                for low in range(max(first, int(begin)), last,
+                                 _MAX_PERIODS):
                     values.update(client.statistics(
                         meter, link.resource, self._period_seconds, low,
                         min(low + _MAX_PERIODS, last)))
@@ -157,7 +162,8 @@ class _Interface:
         self.resource = resource
         self.instance_uuid = instance_uuid
         self.domain = domain
-        self.meters = set()
+        #: {meter: time of its first sample}
+        self.meters = {}
 
 
 class _CeilometerClient(service.Client):
@@ -179,18 +185,20 @@ class _CeilometerClient(service.Client):
         return self
 
     def resources(self, meter, since):
-        """Return the ids of the resources with samples since a time."""
+        """Return [(id, time of its first sample)] since a time."""
+        def read(item):
+            return (_text(item['groupby']['resource_id']),
+                    _seconds(item['duration_start']))
+
         return self._ask(
             f'resources of meter {meter}', meter,
             [_query('timestamp', 'ge', service.iso_time(since))],
-            lambda item: _text(item['groupby']['resource_id']),
-            ['groupby=resource_id'])
+            read, ['groupby=resource_id'])
 
     def statistics(self, meter, resource, period_seconds, first, last):
         """Return {period: mean rate}; periods without a sample are absent."""
         def read(item):
-            moment = datetime.datetime.fromisoformat(item['period_start'])
-            seconds = moment.replace(tzinfo=datetime.timezone.utc).timestamp()
+            seconds = _seconds(item['period_start'])
             period = round(seconds / period_seconds)
             if not first <= period < last \
                     or abs(period * period_seconds - seconds) > 1:
@@ -223,6 +231,12 @@ class _CeilometerClient(service.Client):
 
 def _query(field, operator, value):
     return {'field': field, 'op': operator, 'value': value}
+
+
+def _seconds(text):
+    """Return seconds UTC of a time as Ceilometer writes it."""
+    moment = datetime.datetime.fromisoformat(text)
+    return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
 
 
 def _text(value):
