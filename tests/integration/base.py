@@ -23,15 +23,13 @@ class WithServer:
         try:
             cls.server = cls.make_server()
             cls.server.setUp()
-        except servers.MissingProgram as error:
-            raise unittest.SkipTest(str(error)) from None
-        except BaseException as error:
+        except Exception as error:
             # What fixtures wraps when a part of it is not there.
-            if any(isinstance(one, servers.MissingProgram)
-                   for one in _causes(error)):
-                raise unittest.SkipTest('a server is not installed: '
-                                        + str(error)[:200]) from None
-            raise
+            missing = [one for one in _causes(error)
+                       if isinstance(one, servers.MissingProgram)]
+            if not missing:
+                raise
+            raise unittest.SkipTest(str(missing[0])) from None
         cls.addClassCleanup(cls.server.cleanUp)
         cls.feed(cls.server)
 

@@ -7,7 +7,7 @@ is known. Pure: no clock, no I/O. Time is cut into *periods* of equal length,
 numbered by ``floor(time / period_seconds)``, the same for all interfaces, so
 that a reading in pieces gives what one reading gives.
 
-The rules, which the manual tells operators in admin/telemetry.rst:
+The rules, which the manual tells in configuration/telemetry_services.rst:
 
 * the rate of a period is the difference between the last reading in it and
   the last reading in the next one, by the time between the two;
