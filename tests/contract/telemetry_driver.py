@@ -162,7 +162,8 @@ class DriverContract:
     def test_a_time_without_samples_gives_empty_series(self):
         after = float(self.traffic.times[-1]) + 300
         for arguments in ({'start': after}, {'end': self.traffic.t0},
-                          {'start': after, 'end': self.traffic.t0}):
+                          {'start': after, 'end': self.traffic.t0},
+                          {'start': math.inf}, {'end': -math.inf}):
             series = self._all(**arguments)
             self.assertEqual(5, len(series))
             self.assertEqual([0] * 5, [len(one) for one in series])

@@ -228,7 +228,8 @@ class GnocchiDriver(service.ServiceDriver):
         It is early enough to tell what the first period wanted follows.
         """
         if start > -math.inf:
-            return max(0, math.ceil(start / self._period_seconds)
+            return max(0, math.ceil(min(start, service.TIME_RANGE[1])
+                                    / self._period_seconds)
                        - interfaces.GRACE_PERIODS - 1)
         points = max((link.points for _, links in found for link in links),
                      default=0)

@@ -462,10 +462,10 @@ class ServiceDriver(base.Driver):
         oldest = -math.inf if self._max_age_seconds is None \
             else now - self._max_age_seconds
         settled = math.floor((now - self._settle_seconds) / period) - 1
-        low = max(start, TIME_RANGE[0])
+        low, high = (min(max(time, TIME_RANGE[0]), TIME_RANGE[1])
+                     for time in (start, end))
         first = math.ceil(low / period)
-        last = settled if end == math.inf else min(
-            settled, math.ceil(min(end, TIME_RANGE[1]) / period))
+        last = min(settled, math.ceil(high / period))
         return first, last, oldest
 
 
