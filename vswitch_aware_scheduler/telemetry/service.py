@@ -42,6 +42,7 @@ MAX_PAUSE_SECONDS = 60.0
 TIME_RANGE = (0.0, 4102444800.0)
 
 _CHUNK_BYTES = 2 ** 16
+_SMALL_CHUNK_BYTES = 128
 
 #: What may be otherwise when asked again.
 _PASSING_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
@@ -167,9 +168,7 @@ class _BoundedSession(requests.Session):
         chunks, size = [], 0
         with contextlib.closing(response):
             try:
-                # What has come, without waiting for a chunk to be full.
-                while chunk := response.raw.read1(_CHUNK_BYTES,
-                                                  decode_content=True):
+                for chunk in _as_it_comes(response):
                     chunks.append(chunk)
                     size += len(chunk)
                     if size > MAX_ANSWER_BYTES:
@@ -181,7 +180,8 @@ class _BoundedSession(requests.Session):
                         raise Passing(
                             f'{size} bytes of an answer that was not '
                             f'complete after {self._timeout_seconds:g} s')
-            except (urllib3.exceptions.HTTPError, OSError) as error:
+            except (urllib3.exceptions.HTTPError, requests.RequestException,
+                    OSError) as error:
                 raise Passing(
                     f'an answer that breaks off after {size} bytes '
                     f'({type(error).__name__})') from error
@@ -189,6 +189,17 @@ class _BoundedSession(requests.Session):
         response._content = b''.join(chunks)
         response._content_consumed = True
         return response
+
+
+def _as_it_comes(response):
+    """Yield what has come, without waiting for a large chunk to be full."""
+    read1 = getattr(response.raw, 'read1', None)
+    if read1 is None:
+        # urllib3 1.26 waits for as much as is asked for: ask for little.
+        yield from response.iter_content(_SMALL_CHUNK_BYTES)
+        return
+    while chunk := read1(_CHUNK_BYTES, decode_content=True):
+        yield chunk
 
 
 class Client:

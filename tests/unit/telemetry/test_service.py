@@ -160,6 +160,23 @@ class FaultsTest(ServiceTestCase):
         self.assertLess(time.monotonic() - began, 4)
         self.assertIn('not complete after 0.5 s', str(error))
 
+    @ddt.idata(kinds()[:1])
+    def test_an_older_urllib3_reads_the_same_and_gives_up_as_well(self,
+                                                                  kind):
+        driver = self.make(kind, timeout_seconds=.5, retries=0)
+        good = self._read(driver)
+        self.useFixture(fixtures.MonkeyPatch(
+            'urllib3.response.HTTPResponse.read1', None))
+        self.assertEqual(good, self._read(driver))
+        self.server.faults[:] = [stand_ins.dripping(8)]
+        error = self.assertRaises(exceptions.TelemetryError,
+                                  driver.instances)
+        self.assertIn('not complete after 0.5 s', str(error))
+        self.server.faults[:] = [stand_ins.cut]
+        error = self.assertRaises(exceptions.TelemetryError,
+                                  driver.instances)
+        self.assertIn('breaks off', str(error))
+
     @ddt.idata(kinds())
     def test_an_answer_without_end_is_not_read(self, kind):
         self.useFixture(fixtures.MonkeyPatch(
