@@ -14,7 +14,6 @@ taken. Many interfaces are asked for in one request, their sum over the
 interfaces of an instance is made here (:mod:`.interfaces` says why).
 """
 
-import logging as python_logging
 import math
 import re
 import time
@@ -380,9 +379,6 @@ class _GnocchiClient(service.Client):
                 f'telemetry {self._source}: gnocchiclient cannot be imported '
                 f'({error}), wanted the extra "gnocchi" of this '
                 f'package') from error
-        # It logs requests as they are, at level debug.
-        python_logging.getLogger('gnocchiclient').setLevel(
-            python_logging.WARNING)
         super().__enter__()
         options = self.adapter_options()
         self.adapter = gnocchi_client.Client(
