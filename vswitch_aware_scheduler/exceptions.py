@@ -13,6 +13,7 @@
     ├── TelemetryError           a driver could not answer
     ├── CalibrationError         a measurement could not be made
     └── StoreError               the store cannot be read or written
+        ├── StoreChanged         another writer came in between
         ├── StoreMissing         there is no store at that URL
         └── StoreVersionError    its schema or a record has another version
 
@@ -58,6 +59,10 @@ class CalibrationError(VSwitchError):
 
 class StoreError(VSwitchError):
     """The store cannot be read or written."""
+
+
+class StoreChanged(StoreError):
+    """Another writer has published since what a write is based on was read."""
 
 
 class StoreMissing(StoreError):

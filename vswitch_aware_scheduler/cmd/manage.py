@@ -333,7 +333,9 @@ def _fit(arguments, conf):
         fitted.append(store.StoredModel.from_counts(
             instance_uuid, model, counts, refused=refused_of_it,
             source=arguments.telemetry, name=names.get(instance_uuid)))
-    generation = target.write(fitted) if fitted else target.generation()
+    # With the load, so that a modeler ranks its first slots among these.
+    generation = target.write(fitted, fleet_load=fleet.by_slot()) \
+        if fitted else target.generation()
     seconds = time.monotonic() - began
     reasons = {}
     for item in refused:

@@ -9,12 +9,16 @@ the schema. Never reads configuration: a URL and a timeout are handed in.
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import records
 
-__all__ = ['Changes', 'Generation', 'HostProfile', 'ModelSummary', 'Store',
-           'StoredModel']
+__all__ = ['Changes', 'Generation', 'HostProfile', 'Learned',
+           'ModelSummary', 'ResumePoint', 'Store', 'StoredModel',
+           'Unmodelled']
 
 Changes = records.Changes
 Generation = records.Generation
 HostProfile = records.HostProfile
+Learned = records.Learned
 ModelSummary = records.ModelSummary
+ResumePoint = records.ResumePoint
 Store = database.Store
 StoredModel = records.StoredModel
+Unmodelled = records.Unmodelled

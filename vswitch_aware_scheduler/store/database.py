@@ -36,6 +36,9 @@ REMOVAL_SECONDS = 86400
 #: Rows a statement; memory of a read or a write beside its result.
 _CHUNK = 5000
 
+#: Keys that one query asks for; some builds of SQLite take 999 parameters.
+_KEYS = 900
+
 _INSERTS = {'sqlite': sqlite.insert, 'postgresql': postgresql.insert,
             'mysql': mysql.insert, 'mariadb': mysql.insert}
 
@@ -110,26 +113,62 @@ class Store:
             connection, sa.select(tables.host_profile).order_by(
                 tables.host_profile.c.host)))
 
+    def resume_points(self):
+        """Return {instance uuid: :class:`~.records.ResumePoint`} of all.
+
+        Those of instances without a model as well.
+        """
+        return self._read(_resume_points)
+
+    def learned(self, instance_uuids):
+        """Return what is counted of some instances; unknown ones are absent.
+
+        Damaged counts are told as none, so that they can be counted anew.
+
+        :param instance_uuids: collection of uuids
+        :returns: {instance uuid: :class:`~.records.Learned`}
+        """
+        return self._read(lambda connection: _learned(connection,
+                                                      instance_uuids))
+
+    def fleet_load(self):
+        """Return how much the fleet carried, slot by slot.
+
+        :returns: (n,) int64 slots, increasing, and (n, 2) float64 of
+            :meth:`.regime.FleetLoad.by_slot`
+        """
+        return self._read(_fleet_load)
+
     def write(self, models=(), remove=(), host_profiles=(), remove_hosts=(),
-              now=None):
+              now=None, unmodelled=(), fleet_load=None,
+              forget_load_before=None, based_on=None):
         """Publish a new generation: all of it or, on any error, nothing.
 
         A record replaces the one of the same instance or host. Writers wait
         for each other; deadlocks are retried a few times.
 
         :param models: StoredModel, each instance once
-        :param remove: uuids of instances whose model goes; unknown ones are
-            no error
+        :param remove: uuids of instances whose model and counts go; unknown
+            ones are no error
         :param host_profiles: HostProfile, each host once
         :param remove_hosts: hosts whose profile goes
         :param now: seconds UTC, None for the system's clock
+        :param unmodelled: Unmodelled, only of instances without a model
+        :param fleet_load: None, or (slots, sums) as :meth:`fleet_load`
+            returns: these slots are replaced, others stay
+        :param forget_load_before: slots before this one go, None: none do
+        :param based_on: Generation that was the last one when what is written
+            was derived from what was read; None: whatever it was
         :returns: the new Generation
         :raises InvalidInput: when a key is given twice
+        :raises StoreChanged: when ``based_on`` is not the last generation any
+            more
         """
         models, remove = list(models), list(remove)
+        unmodelled = list(unmodelled)
         host_profiles, remove_hosts = list(host_profiles), list(remove_hosts)
         _require_distinct('instance', [m.instance_uuid for m in models]
-                          + remove)
+                          + [u.instance_uuid for u in unmodelled] + remove)
         _require_distinct('host', [h.host for h in host_profiles]
                           + remove_hosts)
         if now is None:
@@ -144,7 +183,16 @@ class Store:
                 connection.execute(sa.update(tables.generation).values(
                     number=tables.generation.c.number + 1, published_at=now))
                 generation, _ = _generation(connection)
+                if based_on is not None and (
+                        based_on.store_id, based_on.number + 1) != (
+                            generation.store_id, generation.number):
+                    raise exceptions.StoreChanged(
+                        f'store {self.url}: generation '
+                        f'{generation.number - 1} is the last one, wanted '
+                        f'{based_on.number}: another writer was faster')
                 _write_models(connection, models, generation)
+                _write_unmodelled(connection, unmodelled, generation)
+                _write_fleet_load(connection, fleet_load, forget_load_before)
                 _write_host_profiles(connection, host_profiles, generation)
                 _remove(connection, remove, remove_hosts, generation)
                 _forget_removals(connection, now)
@@ -239,9 +287,9 @@ def _require_distinct(kind, keys):
         seen.add(key)
 
 
-def _chunks(rows):
-    for start in range(0, len(rows), _CHUNK):
-        yield rows[start:start + _CHUNK]
+def _chunks(rows, size=_CHUNK):
+    for start in range(0, len(rows), size):
+        yield rows[start:start + size]
 
 
 def _generation(connection):
@@ -331,6 +379,57 @@ def _model(connection, instance_uuid):
             f'{error}') from error
 
 
+def _resume_points(connection):
+    found = {}
+    for column, modelled in (
+            (tables.unmodelled_instance.c.counts, False),
+            (tables.traffic_model_detail.c.counts, True)):
+        head = sa.func.substr(column, 1, estimate.HEADER_BYTES,
+                              type_=sa.LargeBinary)
+        rows = connection.execution_options(
+            stream_results=True, max_row_buffer=_CHUNK).execute(
+                sa.select(column.table.c.instance_uuid, head))
+        for instance_uuid, data in rows:
+            period, last = (None, None) if data is None else \
+                estimate.period_and_last_time(data)
+            found[instance_uuid] = records.ResumePoint(modelled, last, period)
+    return found
+
+
+def _learned(connection, instance_uuids):
+    found = {}
+    model, detail = tables.traffic_model, tables.traffic_model_detail
+    other = tables.unmodelled_instance
+    for chunk in _chunks(list(instance_uuids), _KEYS):
+        for modelled, query in (
+                (False, sa.select(other.c.instance_uuid, other.c.refused,
+                                  other.c.counts)
+                 .where(other.c.instance_uuid.in_(chunk))),
+                (True, sa.select(model.c.instance_uuid, model.c.refused,
+                                 detail.c.counts)
+                 .join(detail, detail.c.instance_uuid
+                       == model.c.instance_uuid)
+                 .where(model.c.instance_uuid.in_(chunk)))):
+            for instance_uuid, refused, data in connection.execute(query):
+                try:
+                    counts = data and \
+                        estimate.TransitionCounts.from_bytes(data)
+                except exceptions.InvalidSeries:
+                    counts = None
+                found[instance_uuid] = records.Learned(
+                    modelled, counts or None, _refused(refused))
+    return found
+
+
+def _fleet_load(connection):
+    table = tables.fleet_load
+    rows = connection.execute(sa.select(
+        table.c.slot, table.c.carried, table.c.usual).order_by(
+            table.c.slot)).all()
+    return (np.array([row[0] for row in rows], dtype=np.int64),
+            np.array([row[1:] for row in rows], dtype=float).reshape(-1, 2))
+
+
 def _summaries(connection, name):
     table = tables.traffic_model
     query = sa.select(table).order_by(table.c.instance_uuid)
@@ -388,6 +487,12 @@ def _upsert(connection, table, rows):
     connection.execute(insert, rows)
 
 
+def _delete(connection, column, names):
+    connection.execute(
+        sa.delete(column.table).where(column == sa.bindparam('gone')),
+        [{'gone': name} for name in names])
+
+
 def _write_models(connection, models, generation):
     for chunk in _chunks(models):
         _upsert(connection, tables.traffic_model, [
@@ -405,6 +510,32 @@ def _write_models(connection, models, generation):
              'model': json.dumps(item.model.to_dict()),
              'counts': item.counts and item.counts.to_bytes()}
             for item in chunk])
+        _delete(connection, tables.unmodelled_instance.c.instance_uuid,
+                [item.instance_uuid for item in chunk])
+
+
+def _write_unmodelled(connection, unmodelled, generation):
+    for chunk in _chunks(unmodelled):
+        _upsert(connection, tables.unmodelled_instance, [
+            {'instance_uuid': item.instance_uuid,
+             'counts': item.counts.to_bytes(), 'name': item.name,
+             'refused': json.dumps(item.refused.to_dict()),
+             'source': item.source, 'updated_at': generation.published_at}
+            for item in chunk])
+
+
+def _write_fleet_load(connection, fleet_load, forget_before):
+    table = tables.fleet_load
+    if fleet_load is not None:
+        slots, sums = fleet_load
+        for chunk in _chunks([
+                {'slot': slot, 'carried': carried, 'usual': usual}
+                for slot, (carried, usual) in zip(slots.tolist(),
+                                                  sums.tolist())]):
+            _upsert(connection, table, chunk)
+    if forget_before is not None:
+        connection.execute(sa.delete(table).where(
+            table.c.slot < int(forget_before)))
 
 
 def _write_host_profiles(connection, host_profiles, generation):
@@ -421,14 +552,12 @@ def _remove(connection, instance_uuids, hosts, generation):
     for kind, names, columns in (
             (tables.INSTANCE, instance_uuids,
              (tables.traffic_model.c.instance_uuid,
-              tables.traffic_model_detail.c.instance_uuid)),
+              tables.traffic_model_detail.c.instance_uuid,
+              tables.unmodelled_instance.c.instance_uuid)),
             (tables.HOST, hosts, (tables.host_profile.c.host,))):
         for chunk in _chunks(names):
             for column in columns:
-                connection.execute(
-                    sa.delete(column.table).where(
-                        column == sa.bindparam('gone')),
-                    [{'gone': name} for name in chunk])
+                _delete(connection, column, chunk)
             _upsert(connection, tables.removal, [
                 {'kind': kind, 'name': name,
                  'generation': generation.number,

@@ -15,8 +15,9 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import series
 
-__all__ = ['Changes', 'Generation', 'HostProfile', 'ModelSummary',
-           'StoredModel', 'pack_law', 'unpack_laws']
+__all__ = ['Changes', 'Generation', 'HostProfile', 'Learned',
+           'ModelSummary', 'ResumePoint', 'StoredModel', 'Unmodelled',
+           'pack_law', 'unpack_laws']
 
 #: First byte of a packed law; then the rows of a RateLaw.
 _LAW_FORMAT = 2
@@ -97,6 +98,62 @@ class StoredModel:
                    window_start=counts.first_time,
                    window_end=counts.last_time + counts.period_seconds,
                    samples=counts.total_samples, **provenance)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Unmodelled:
+    """What was counted of an instance that has no model yet.
+
+    Its history is too short, or shows no traffic at all. Attributes are those
+    of :class:`StoredModel`.
+
+    :raises InvalidModel: naming the instance, the value and what was wanted
+    """
+
+    instance_uuid: str
+    counts: estimate.TransitionCounts
+    refused: series.Refused = series.Refused()
+    source: str = 'unknown'
+    name: str | None = None
+
+    def __post_init__(self):
+        _check_text(self.instance_uuid, 36, 'instance', self.instance_uuid,
+                    'its uuid')
+        _check_text(self.source, 255, 'instance', self.instance_uuid,
+                    'source')
+        if self.name is not None:
+            _check_text(self.name, 255, 'instance', self.instance_uuid,
+                        'name')
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumePoint:
+    """Where the reading of an instance's telemetry goes on.
+
+    :ivar modelled: whether the instance has a model
+    :ivar last_time: start of its last counted sample, seconds UTC; None when
+        its counts are missing or of a format not known here
+    :ivar period_seconds: sampling period of its counts, or None likewise
+    """
+
+    modelled: bool
+    last_time: float | None
+    period_seconds: float | None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Learned:
+    """What the store has counted of an instance.
+
+    :ivar modelled: whether the instance has a model
+    :ivar counts: TransitionCounts; None when they are missing, damaged or of
+        a format not known here
+    :ivar refused: :class:`~vswitch_aware_scheduler.traffic.series.Refused`
+    """
+
+    modelled: bool
+    counts: estimate.TransitionCounts | None
+    refused: series.Refused
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,18 +3,24 @@
 
 What a scheduler reads at every refresh (``traffic_model``) is kept apart from
 what only the modeler and an operator read (``traffic_model_detail``), which
-is ten times as large. A row of any table carries the generation that wrote
-it; a row of ``removal`` tells incremental readers what is gone.
+is ten times as large. A row that a scheduler reads carries the generation that
+wrote it; a row of ``removal`` tells incremental readers what is gone.
+
+``unmodelled_instance`` and ``fleet_load`` are the modeler's own memory: what
+it has counted of instances without a model, and how much the fleet carried in
+each slot of time. With the counts beside the models they are all that a cycle
+needs to go on where the last one ended.
 """
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-__all__ = ['SCHEMA_VERSION', 'generation', 'host_profile', 'metadata',
-           'removal', 'traffic_model', 'traffic_model_detail']
+__all__ = ['SCHEMA_VERSION', 'fleet_load', 'generation', 'host_profile',
+           'metadata', 'removal', 'traffic_model', 'traffic_model_detail',
+           'unmodelled_instance']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0001'
+SCHEMA_VERSION = '0002'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -80,4 +86,23 @@ removal = sa.Table(
     sa.Column('generation', sa.BigInteger, nullable=False),
     sa.Column('removed_at', sa.Double, nullable=False),
     sa.Index('ix_removal_generation', 'generation'),
+    **_MYSQL)
+
+# An instance is here or in traffic_model, never in both.
+unmodelled_instance = sa.Table(
+    'unmodelled_instance', metadata,
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('counts', _BLOB, nullable=False),
+    sa.Column('name', sa.String(255), nullable=True),
+    sa.Column('refused', sa.Text, nullable=False),
+    sa.Column('source', sa.String(255), nullable=False),
+    sa.Column('updated_at', sa.Double, nullable=False),
+    **_MYSQL)
+
+# A slot is one of traffic.regime; the two sums are those of FleetLoad.
+fleet_load = sa.Table(
+    'fleet_load', metadata,
+    sa.Column('slot', sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column('carried', sa.Double, nullable=False),
+    sa.Column('usual', sa.Double, nullable=False),
     **_MYSQL)

@@ -19,9 +19,11 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import regime
 
-__all__ = ['BINS_PER_DECADE', 'LEVEL_QUANTILES', 'MIN_SAMPLES', 'SampleTrail',
+__all__ = ['BINS_PER_DECADE', 'FORGOTTEN_SAMPLES', 'HEADER_BYTES',
+           'LEVEL_QUANTILES', 'MIN_SAMPLES', 'SampleTrail',
            'TransitionCounts', 'count_all', 'count_transitions', 'fit_model',
-           'fit_models', 'fit_on_off', 'law_by_regime', 'rate_bin']
+           'fit_models', 'fit_on_off', 'lack_of_history', 'law_by_regime',
+           'period_and_last_time', 'rate_bin']
 
 #: Bin 0 holds rates below 1 kbit/s; each further bin is 26 % wide.
 BINS_PER_DECADE = 10
@@ -31,6 +33,10 @@ LEVEL_QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.997, 1.0)
 
 #: Fewer samples than these are no history.
 MIN_SAMPLES = 24
+
+#: A bin of fewer aged samples than these is forgotten: 20 half-lives after
+#: its only sample. Such a weight changes no probability that is asked for.
+FORGOTTEN_SAMPLES = 1e-6
 
 #: So many samples of the law of all time stand beside those of a regime.
 REGIME_PRIOR_SAMPLES = 10.0
@@ -44,6 +50,9 @@ _FIT_TOGETHER = 1000
 
 _HEADER = struct.Struct('<BHIdddhh')
 _FORMAT = 2
+
+#: Of packed counts, see :func:`period_and_last_time`.
+HEADER_BYTES = _HEADER.size
 
 
 def rate_bin(kbps):
@@ -99,15 +108,24 @@ class TransitionCounts:
     def aged(self, factor):
         """Return these counts with the weight of the past reduced.
 
-        :param factor: 0 < factor <= 1; peaks keep their height
+        A peak keeps its height until its bin weighs nothing: less than
+        :data:`FORGOTTEN_SAMPLES`. Then the bin goes, with its steps.
+
+        :param factor: 0 < factor <= 1
         :raises InvalidSeries: on another factor
         """
         if not 0 < factor <= 1:
             raise exceptions.InvalidSeries(
                 f'ageing factor is {factor}, wanted 0 < factor <= 1')
+        samples = self.samples * factor
+        # Where the counts begin and end is needed to merge them.
+        keep = (samples >= FORGOTTEN_SAMPLES) | np.isin(
+            self.bins, (self.first_bin, self.last_bin))
         return dataclasses.replace(
-            self, samples=self.samples * factor, totals=self.totals * factor,
-            moves=self.moves * factor, in_regime=self.in_regime * factor)
+            self, bins=self.bins[keep], samples=samples[keep],
+            totals=self.totals[keep] * factor, peaks=self.peaks[keep],
+            moves=self.moves[np.ix_(keep, keep)] * factor,
+            in_regime=self.in_regime[:, keep] * factor)
 
     def with_regimes(self, trail, regimes):
         """Return these counts with the samples' regimes told.
@@ -340,6 +358,19 @@ def _count(series, regimes):
             first.tolist(), m.tolist(), ends.tolist())]
 
 
+def period_and_last_time(data):
+    """Return the sampling period and the last time of packed counts.
+
+    :param data: the first :data:`HEADER_BYTES` of them, or more
+    :returns: two floats, (None, None) when they are of a format not known
+        here
+    """
+    if len(data) < HEADER_BYTES or data[0] != _FORMAT:
+        return None, None
+    _, _, _, period, _, last, _, _ = _HEADER.unpack_from(data)
+    return period, last
+
+
 def law_by_regime(counts):
     """Return (2, m) the share of each bin in each regime, or None.
 
@@ -390,7 +421,7 @@ def fit_models(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES):
         raise exceptions.InvalidModel(
             f'level quantiles are {quantiles.tolist()}, wanted increasing '
             f'numbers above 0, the last one 1')
-    found = [_lack_of_history(one, min_samples) for one in counts]
+    found = [lack_of_history(one, min_samples) for one in counts]
     enough = [i for i, lack in enumerate(found) if lack is None]
     for first in range(0, len(enough), _FIT_TOGETHER):
         chosen = enough[first:first + _FIT_TOGETHER]
@@ -423,7 +454,7 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
     if not 0 <= threshold <= 1:
         raise exceptions.InvalidModel(
             f'threshold of on is {threshold}, wanted 0..1')
-    lack = _lack_of_history(counts, min_samples)
+    lack = lack_of_history(counts, min_samples)
     if lack is not None:
         raise lack
     share = np.cumsum(counts.samples) / counts.total_samples
@@ -439,8 +470,8 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
     return fitted
 
 
-def _lack_of_history(counts, min_samples):
-    """Return the NotEnoughSamples that counts deserve, or None."""
+def lack_of_history(counts, min_samples=MIN_SAMPLES):
+    """Return the NotEnoughSamples that a fit would raise, or None."""
     seen = counts.total_samples
     if seen < min_samples:
         return exceptions.NotEnoughSamples(

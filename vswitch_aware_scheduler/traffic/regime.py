@@ -81,6 +81,30 @@ class FleetLoad:
         self._carried = np.zeros(0)
         self._usual = np.zeros(0)
 
+    @classmethod
+    def of(cls, slots, sums, instances):
+        """Return the load that was told by :meth:`by_slot` before.
+
+        :param instances: uuids of those whose series are in it
+        """
+        load = cls()
+        load.instances.update(instances)
+        if len(slots):
+            load._reach(int(slots[0]), int(slots[-1]))
+            at = np.asarray(slots) - load._first
+            load._carried[at], load._usual[at] = np.transpose(sums)
+        return load
+
+    def by_slot(self):
+        """Return the slots of which something is known, and what.
+
+        :returns: (n,) int64 slots, increasing, and (n, 2): the sum of the
+            loads in the slot, and the sum of what is usual of those measured
+        """
+        known = np.flatnonzero(self._usual > 0)
+        return self._first + known, np.stack(
+            [self._carried[known], self._usual[known]], axis=1)
+
     def add(self, series, usual=None):
         """Add the samples of one instance.
 

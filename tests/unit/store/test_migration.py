@@ -135,3 +135,18 @@ class MigrationTestCase(base.StoreTestCase):
         place, version = result.stdout.split()
         self.assertTrue(place.startswith(str(target)), place)
         self.assertEqual(tables.SCHEMA_VERSION, version)
+
+    def test_a_store_of_the_first_release_keeps_what_it_has(self):
+        migration.sync(self.url, '0001')
+        self._execute(
+            "INSERT INTO traffic_model VALUES ('one', 3, x'02', 'name', 0, 1,"
+            " 2, '{}', 'file', 4)")
+        self._execute(
+            "INSERT INTO traffic_model_detail VALUES ('one', 2, '{}', NULL)")
+        before = {name: self._execute(f'SELECT * FROM {name}') for name in (
+            'generation', 'traffic_model', 'traffic_model_detail')}
+        self.assertEqual(('0001', tables.SCHEMA_VERSION),
+                         migration.sync(self.url))
+        for name, rows in before.items():
+            self.assertEqual(rows, self._execute(f'SELECT * FROM {name}'))
+        self.assertEqual([], self._difference())

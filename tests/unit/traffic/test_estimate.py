@@ -199,11 +199,38 @@ class TestAgeing(EstimateTestCase):
                                    quantiles=(.3, 1.0)).stationary
         np.testing.assert_allclose(share, [1 / 3, 2 / 3], rtol=1e-12)
 
+    def test_a_bin_of_no_weight_goes_with_its_steps(self):
+        counts = _counted([5, 900, 5, 5, 70])
+        kept = counts.aged(estimate.FORGOTTEN_SAMPLES)
+        self.assertSameCounts(dataclasses.replace(
+            counts, samples=kept.samples, totals=kept.totals,
+            moves=kept.moves, in_regime=kept.in_regime), kept)
+        aged = counts.aged(estimate.FORGOTTEN_SAMPLES / 2)
+        # Three samples of 5 weigh enough; the last one has to stay.
+        self.assertEqual(estimate.rate_bin([5, 70]).tolist(),
+                         aged.bins.tolist())
+        self.assertEqual([5, 70], aged.peaks[:, 0].tolist())
+        np.testing.assert_allclose(
+            aged.moves / (estimate.FORGOTTEN_SAMPLES / 2), [[1, 1], [0, 0]])
+        merged = aged.merged(_counted([900], times=[5 * PERIOD]))
+        self.assertEqual(1, merged.moves[1, 2])
+
     def test_a_factor_is_above_zero_and_at_most_one(self):
         for factor in (0, -1, 1.001, float('nan'), float('inf')):
             self.assertRefused(exceptions.InvalidSeries,
                                ('factor', str(factor), '<= 1'),
                                _counted([1]).aged, factor)
+
+    def test_lack_of_history_is_what_a_fit_would_raise(self):
+        for counts in (_counted([5] * 23), _counted([0] * 99)):
+            try:
+                estimate.fit_model(counts)
+            except exceptions.NotEnoughSamples as error:
+                self.assertEqual(str(error),
+                                 str(estimate.lack_of_history(counts)))
+            else:
+                self.fail('no lack of history')
+        self.assertIsNone(estimate.lack_of_history(_counted([5] * 24)))
 
     def test_a_history_aged_away_is_too_short(self):
         self.assertRefused(
@@ -212,6 +239,15 @@ class TestAgeing(EstimateTestCase):
 
 
 class TestBytes(EstimateTestCase):
+
+    def test_the_header_tells_period_and_last_time(self):
+        data = _counted([5, 7, 9]).to_bytes()
+        head = data[:estimate.HEADER_BYTES]
+        self.assertEqual((PERIOD, 2 * PERIOD),
+                         estimate.period_and_last_time(head))
+        for other in (b'', head[:-1], b'\x01' + head[1:]):
+            self.assertEqual((None, None),
+                             estimate.period_and_last_time(other))
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=60)
     @hypothesis.given(_rows(), st.sampled_from([1.0, .7, 1e-3]))

@@ -111,6 +111,39 @@ class TestFleetLoad(unittest.TestCase):
             np.flatnonzero(self._busy(load, np.arange(50))).tolist())
 
 
+class TestKeeping(unittest.TestCase):
+
+    def test_what_was_told_by_slot_goes_on_as_if_it_had_never_stopped(self):
+        rng = np.random.default_rng(7)
+        early, late = rng.lognormal(3, 1, (2, 25, 40))
+        kept = _load(early, first_slot=100)
+        load = regime.FleetLoad.of(*kept.by_slot(), kept.instances)
+        for number, row in enumerate(late):
+            for one in (kept, load):
+                one.add(_series(number, row, first_slot=130), usual=20.0)
+        self.assertEqual(kept.instances, load.instances)
+        for one, other in zip(kept.by_slot(), load.by_slot()):
+            np.testing.assert_array_equal(one, other)
+        slots = np.arange(90, 180)
+        found = load.regimes().of_slots(slots)
+        np.testing.assert_array_equal(kept.regimes().of_slots(slots), found)
+        self.assertEqual({-1, 0, 1}, set(found.tolist()))
+
+    def test_only_slots_with_samples_are_told(self):
+        load = _load([[4.0, 9.0]], first_slot=3)
+        load.add(_series(1, [16.0], first_slot=9))
+        slots, sums = load.by_slot()
+        self.assertEqual([3, 4, 9], slots.tolist())
+        self.assertEqual([[2.0, 2.5], [3.0, 2.5], [4.0, 4.0]], sums.tolist())
+
+    def test_a_load_of_nothing_is_nothing(self):
+        slots, sums = regime.FleetLoad().by_slot()
+        self.assertEqual((0, (0, 2)), (slots.size, sums.shape))
+        load = regime.FleetLoad.of(slots, sums, ['a'])
+        self.assertEqual({'a'}, load.instances)
+        self.assertEqual(0, load.by_slot()[0].size)
+
+
 class TestShares(unittest.TestCase):
 
     def test_they_are_those_of_the_laws(self):

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A telemetry source in memory that keeps the contract of a driver."""
+
+import numpy as np
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.telemetry import base as telemetry_base
+from vswitch_aware_scheduler.traffic import series
+
+PERIOD = 300.0
+
+#: A multiple of the period.
+BEGIN = 1_700_000_100.0
+
+END = BEGIN + 10 * 365 * 86400
+
+
+class MemoryDriver(telemetry_base.Driver):
+    """Raw samples in memory.
+
+    :ivar samples: {uuid: (times, egress, ingress)}, NaN for no value
+    :ivar asked: list of (start, end, instances) of every reading
+    :ivar fail_after: None, or number of series after which it breaks down
+    :ivar counters: samples are cumulative bytes instead of kbit/s
+    """
+
+    source = 'memory'
+
+    def __init__(self, counters=False):
+        super().__init__(PERIOD)
+        self.samples = {}
+        self.names = {}
+        self.asked = []
+        self.fail_after = None
+        self.counters = counters
+        self.period = PERIOD
+
+    def put(self, number, times, egress, ingress=None, name=None):
+        uuid = base.instance_uuid(number)
+        egress = np.asarray(egress, dtype=float)
+        self.samples[uuid] = (
+            np.asarray(times, dtype=float), egress,
+            np.zeros(egress.size) if ingress is None
+            else np.asarray(ingress, dtype=float))
+        self.names[uuid] = name or f'vm{number}'
+        return uuid
+
+    def instances(self):
+        return [telemetry_base.Instance(uuid, self.names[uuid])
+                for uuid in self.samples]
+
+    def _series(self, start, end, instances, progress):
+        self.asked.append((start, end, instances))
+        wanted = [uuid for uuid in self.samples
+                  if instances is None or uuid in instances]
+        for number, uuid in enumerate(wanted):
+            progress(number, len(wanted))
+            if number == self.fail_after:
+                raise exceptions.TelemetryError('memory: gone, wanted there')
+            times, *columns = self.samples[uuid]
+            if self.counters:
+                # The reading that closes the last period is needed.
+                keep = (times >= start) & (times < end + self.period)
+                yield series.RateSeries.from_counters(
+                    uuid, self.period, times[keep],
+                    *(column[keep] for column in columns))
+                continue
+            keep = (times >= start) & (times < end)
+            yield series.RateSeries.from_samples(
+                uuid, self.period, times[keep],
+                *(column[keep] for column in columns))
+        progress(len(wanted), len(wanted))
+
+
+class ModelerTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.driver = MemoryDriver()
+        self.store = self.make_store()
+        self.now = END
+
+    def other_store(self, name):
+        """Return one more store, empty."""
+        kept = self.url
+        self.url = f'sqlite:///{self.directory}/{name}.sqlite'
+        self.addCleanup(setattr, self, 'url', kept)
+        found = self.make_store()
+        self.url = kept
+        return found
+
+    def run_pass(self, store=None, now=None, progress=None, writing=None,
+                 **settings):
+        settings.setdefault('source', 'memory')
+        return cycle.run(
+            store or self.store, self.driver,
+            lambda: self.now if now is None else now,
+            cycle.Settings(**settings), progress, writing)
+
+    def learned(self, store=None):
+        """Return all that a store has learned, as bytes and plain values."""
+        store = store or self.store
+        points = store.resume_points()
+        found = {}
+        for uuid, one in store.learned(points).items():
+            model = store.model(uuid)
+            found[uuid] = (
+                one.modelled, one.counts and one.counts.to_bytes(),
+                one.refused, model and model.model.to_dict())
+        return found

@@ -1,0 +1,481 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import itertools
+import math
+import sqlite3
+
+import numpy as np
+
+from tests.unit.modeler import base
+from tests.unit.store import base as store_base
+from vswitch_aware_scheduler.evaluate import trace
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import regime
+from vswitch_aware_scheduler.traffic import series
+
+PERIOD = base.PERIOD
+BEGIN = base.BEGIN
+
+
+def grid(count, first=0):
+    return BEGIN + PERIOD * np.arange(first, first + count)
+
+
+def whole_rates(rng, count):
+    """Return rates whose sums are exact in any order."""
+    return np.floor(rng.lognormal(4, 2, count))
+
+
+class IncrementalTestCase(base.ModelerTestCase):
+
+    def _fill(self, instances=12, samples=400, seed=0):
+        rng = np.random.default_rng(seed)
+        for number in range(instances):
+            first = int(rng.integers(0, samples // 2))
+            egress = whole_rates(rng, samples - first)
+            # A few have no value, and a few are broken.
+            egress[rng.random(egress.size) < 0.02] = np.nan
+            egress[rng.random(egress.size) < 0.02] = -1
+            self.driver.put(number, grid(egress.size, first), egress,
+                            whole_rates(rng, egress.size))
+
+    def test_any_pieces_give_exactly_what_one_pass_gives(self):
+        self._fill()
+        scratch = self.other_store('scratch')
+        self.run_pass(scratch)
+        rng = np.random.default_rng(1)
+        for at in np.sort(rng.integers(1, 400, 40)):
+            self.run_pass(now=BEGIN + PERIOD * at)
+        self.run_pass()
+        pieces, whole = self.learned(), self.learned(scratch)
+        self.assertEqual(12, len(whole))
+        self.assertEqual(pieces.keys(), whole.keys())
+        for uuid, (modelled, counts, refused, model) in whole.items():
+            self.assertEqual((modelled, counts, model),
+                             (pieces[uuid][0], pieces[uuid][1],
+                              pieces[uuid][3]))
+            # Trailing ones are counted again, none is left out.
+            self.assertGreaterEqual(pieces[uuid][2].total, refused.total)
+
+    def test_regimes_of_new_slots_are_those_of_the_replay(self):
+        # Each instance has rates of its own, one for each bin it is ever in:
+        # loads are then known exactly, and no two slots have the same.
+        rng = np.random.default_rng(2)
+        every = []
+        for number in range(25):
+            levels = (1 + rng.random()) * 4.0 ** np.arange(6)
+            rates = rng.choice(levels, 240)
+            uuid = self.driver.put(number, grid(240), rates)
+            every.append(series.RateSeries.from_samples(
+                uuid, PERIOD, grid(240), rates, np.zeros(240)))
+        history = trace.History(trace.Trace.from_series(every), 0,
+                                np.zeros(25, dtype=int))
+        for end in (30, 31, 35, 36, 120, 240):
+            self.run_pass(now=BEGIN + PERIOD * (end - 1))
+            wanted = history.until(end).counts
+            found = self.store.learned(one.instance_uuid for one in every)
+            for one, counts in zip(every, wanted):
+                self.assertEqual(
+                    counts.in_regime.tolist(),
+                    found[one.instance_uuid].counts.in_regime.tolist())
+        self.assertEqual(25 * 240, sum(
+            one.counts.in_regime.sum() for one in found.values()))
+        self.assertGreater(sum(
+            one.counts.in_regime[1].sum() for one in found.values()), 25)
+
+    def test_a_first_pass_gives_the_regimes_of_a_fit_of_all(self):
+        rng = np.random.default_rng(3)
+        load = regime.FleetLoad()
+        for number in range(30):
+            rates = rng.lognormal(3, 1, 100)
+            uuid = self.driver.put(number, grid(100), rates)
+            load.add(series.RateSeries.from_samples(
+                uuid, PERIOD, grid(100), rates, np.zeros(100)))
+        self.run_pass()
+        slots, sums = load.by_slot()
+        found = self.store.fleet_load()
+        self.assertEqual(slots.tolist(), found[0].tolist())
+        self.assertEqual(sums.tolist(), found[1].tolist())
+
+    def test_only_what_changed_is_written(self):
+        self._fill(instances=3)
+        self.run_pass(now=BEGIN + 300 * PERIOD)
+        first = self.store.generation()
+        uuid = store_base.instance_uuid(1)
+        quiet = {}
+        for other in (0, 2):
+            key = store_base.instance_uuid(other)
+            quiet[key] = self.driver.samples[key]
+            self.driver.samples[key] = tuple(
+                column[self.driver.samples[key][0] <= BEGIN + 300 * PERIOD]
+                for column in self.driver.samples[key])
+        outcome = self.run_pass()
+        self.assertEqual(1, outcome.fitted)
+        changes = self.store.read_changes(first)
+        self.assertFalse(changes.complete)
+        self.assertEqual([uuid], changes.instance_uuids)
+        self.assertEqual(first.number + 1, outcome.generation.number)
+
+    def test_nothing_new_is_no_generation(self):
+        self._fill(instances=2)
+        first = self.run_pass()
+        self.assertTrue(first.written)
+        again = self.run_pass()
+        self.assertFalse(again.written)
+        self.assertEqual((0, 0), (again.samples, again.fitted))
+        self.assertEqual(first.generation, again.generation)
+        self.assertEqual(first.generation, self.store.generation())
+
+    def test_an_instance_without_an_answer_keeps_its_model(self):
+        self._fill(instances=2)
+        self.run_pass()
+        before = self.learned()
+        uuid = store_base.instance_uuid(0)
+        self.driver.samples[uuid] = (np.zeros(0),) * 3
+        self.driver.put(1, grid(100, 1000), np.full(100, 5.0))
+        self.run_pass()
+        self.assertEqual(before[uuid], self.learned()[uuid])
+
+    def test_counts_of_short_and_silent_histories_are_not_read_again(self):
+        short = self.driver.put(0, grid(10), np.full(10, 7.0))
+        silent = self.driver.put(1, grid(100), np.zeros(100))
+        outcome = self.run_pass()
+        self.assertEqual({'fewer than 24 samples': 1, 'no traffic': 1},
+                         outcome.reasons)
+        self.assertEqual((0, 2), (outcome.fitted, outcome.waiting))
+        self.assertIsNone(self.store.model(short))
+        self.assertFalse(self.run_pass().written)
+        # What comes is added to what was counted.
+        self.driver.put(0, grid(30), np.full(30, 7.0))
+        self.driver.put(1, grid(101), [*np.zeros(100), 3.0])
+        outcome = self.run_pass()
+        self.assertEqual((21, 2, 0), (outcome.samples, outcome.fitted,
+                                      outcome.waiting))
+        self.assertEqual(30, self.store.model(short).samples)
+        self.assertEqual(101, self.store.model(silent).samples)
+
+    def test_no_usable_sample_is_told_with_what_was_refused(self):
+        self.driver.put(0, grid(5), np.full(5, np.nan))
+        outcome = self.run_pass()
+        [refused] = outcome.refused
+        self.assertEqual(('vm0', 'no usable sample'),
+                         (refused.name, refused.reason))
+        self.assertIn('5 refused', refused.detail)
+        self.assertEqual({}, self.store.resume_points())
+        self.assertFalse(outcome.written)
+
+
+class ReadingTestCase(base.ModelerTestCase):
+
+    def test_each_is_read_from_its_last_sample_on(self):
+        for number in range(3):
+            self.driver.put(number, grid(50), np.full(50, 1.0))
+        self.run_pass()
+        self.assertEqual([-math.inf], [ask[0] for ask in self.driver.asked])
+        self.driver.asked.clear()
+        self.driver.put(3, grid(5), np.full(5, 1.0))
+        self.run_pass()
+        last = math.nextafter(grid(50)[-1], math.inf)
+        self.assertEqual(
+            [(-math.inf, {store_base.instance_uuid(3)}),
+             (last, {store_base.instance_uuid(n) for n in range(3)})],
+            [(ask[0], ask[2]) for ask in self.driver.asked])
+
+    def test_stragglers_make_few_readings_and_nothing_counts_twice(self):
+        rng = np.random.default_rng(4)
+        ends = rng.integers(30, 3000, 200)
+        for number, end in enumerate(ends):
+            self.driver.put(number, grid(end), np.full(end, 2.0))
+        self.run_pass()
+        self.driver.asked.clear()
+        self.assertEqual(0, self.run_pass().samples)
+        # Widths double: a thousand periods need eleven readings.
+        self.assertLessEqual(len(self.driver.asked), 13)
+        everyone = [uuid for ask in self.driver.asked for uuid in ask[2]]
+        self.assertEqual(sorted(self.driver.samples), sorted(everyone))
+        for number in range(200):
+            self.driver.put(number, grid(3001), np.full(3001, 2.0))
+        self.run_pass()
+        for number, end in enumerate(ends):
+            found = self.store.model(store_base.instance_uuid(number))
+            self.assertEqual(3001, found.samples)
+
+    def test_samples_of_the_future_wait_for_their_time(self):
+        uuid = self.driver.put(0, [*grid(40), BEGIN + 1e9], np.ones(41))
+        outcome = self.run_pass(now=BEGIN + 50 * PERIOD)
+        self.assertEqual(40, outcome.samples)
+        self.assertEqual(0, outcome.ahead)
+        self.driver.put(0, [*grid(45), BEGIN + 1e9], np.ones(46))
+        self.assertEqual(5, self.run_pass(now=BEGIN + 50 * PERIOD).samples)
+        self.assertEqual(45, self.store.model(uuid).samples)
+
+    def test_a_clock_that_steps_back_loses_and_repeats_nothing(self):
+        rng = np.random.default_rng(5)
+        for number in range(4):
+            self.driver.put(number, grid(300), whole_rates(rng, 300))
+        scratch = self.other_store('scratch')
+        self.run_pass(scratch)
+        for at in (100, 40, 150, 3, 149, 300):
+            outcome = self.run_pass(now=BEGIN + at * PERIOD)
+            if at in (40, 3, 149):
+                self.assertEqual((False, 4), (outcome.written,
+                                              outcome.ahead))
+        self.assertEqual(self.learned(scratch), self.learned())
+
+    def test_a_counter_that_was_reset_is_no_negative_traffic(self):
+        self.driver = base.MemoryDriver(counters=True)
+        steps = np.full(200, 125.0 * PERIOD * 10)
+        counter = np.cumsum(steps)
+        counter[120:] -= counter[120]            # reset
+        uuid = self.driver.put(0, grid(200), counter, counter)
+        for at in (50, 118, 119, 120, 121, 199):
+            self.run_pass(now=BEGIN + at * PERIOD)
+        found = self.store.model(uuid)
+        self.assertEqual((10.0, 10.0, 0.0), tuple(found.model.peak))
+        self.assertEqual(198, found.samples)
+        self.assertEqual(series.Refused(reset=1), found.refused)
+
+    def test_progress_never_goes_back_and_ends_at_its_total(self):
+        for number in range(7):
+            self.driver.put(number, grid(50 + number), np.ones(50 + number))
+        for _ in range(2):
+            told = []
+            self.run_pass(progress=lambda *step: told.append(step))
+            self.assertEqual(sorted(told), told)
+            self.assertEqual(told[-1][0], told[-1][1])
+
+
+class FailureTestCase(base.ModelerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(6)
+        for number in range(5):
+            self.driver.put(number, grid(200), whole_rates(rng, 200))
+        self.scratch = self.other_store('scratch')
+        self.run_pass(self.scratch)
+        self.run_pass(now=BEGIN + 100 * PERIOD)
+        self.before = self.store.generation(), self.learned()
+
+    def _assert_unharmed(self):
+        self.assertEqual(self.before,
+                         (self.store.generation(), self.learned()))
+        self.run_pass()
+        self.assertEqual(self.learned(self.scratch), self.learned())
+
+    def test_telemetry_that_breaks_down_leaves_the_last_generation(self):
+        self.driver.fail_after = 3
+        with self.assertRaises(exceptions.TelemetryError):
+            self.run_pass()
+        self.driver.fail_after = None
+        self._assert_unharmed()
+
+    def test_an_end_between_reading_and_writing_leaves_it(self):
+        class End(BaseException):
+            pass
+
+        @contextlib.contextmanager
+        def ending():
+            raise End
+            yield
+
+        with self.assertRaises(End):
+            self.run_pass(writing=ending())
+        self._assert_unharmed()
+
+    def test_an_end_at_any_step_of_progress_leaves_it(self):
+        class End(BaseException):
+            pass
+
+        def ending(done, total):
+            if done >= at:
+                raise End
+
+        for at in (0, 300, 900, 1000):
+            with self.assertRaises(End):
+                self.run_pass(progress=ending)
+        self._assert_unharmed()
+
+    def test_a_write_that_fails_in_the_middle_leaves_it(self):
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            connection.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON fleet_load BEGIN "
+                "SELECT RAISE(ABORT, 'disk full'); END")
+            with self.assertRaisesRegex(exceptions.StoreError, 'disk full'):
+                self.run_pass()
+            connection.execute('DROP TRIGGER full')
+        self._assert_unharmed()
+
+    def test_what_another_wrote_meanwhile_is_not_overwritten(self):
+        @contextlib.contextmanager
+        def faster():
+            self.run_pass(now=BEGIN + 150 * PERIOD)
+            yield
+
+        with self.assertRaisesRegex(exceptions.StoreChanged,
+                                    'generation 2 is the last one, '
+                                    'wanted 1'):
+            self.run_pass(writing=faster())
+        self.before = self.store.generation(), self.learned()
+        self._assert_unharmed()
+
+    def test_damaged_counts_are_counted_anew_and_end_no_pass(self):
+        uuid = store_base.instance_uuid(2)
+        # Of the last one it can be read where to go on, but nothing else.
+        for damage, samples in (("x''", 200), ("x'07'", 200),
+                                ('substr(counts, 1, 60)', 24)):
+            with contextlib.closing(sqlite3.connect(self.path)) as other:
+                with other:
+                    other.execute(
+                        f'UPDATE traffic_model_detail SET counts = {damage} '
+                        f'WHERE instance_uuid = ?', [uuid])
+            self.assertIsNone(self.store.learned([uuid])[uuid].counts)
+            if samples < 200:
+                self.driver.put(2, grid(samples, 200), np.ones(samples))
+            self.run_pass()
+            self.assertEqual(samples, self.store.model(uuid).samples)
+
+    def test_few_samples_do_not_take_the_place_of_a_model(self):
+        uuid = store_base.instance_uuid(2)
+        self.run_pass()
+        kept = self.store.model(uuid)
+        # Another period: counts of the two cannot be added.
+        self.driver.period = 60.0
+        times = grid(200)[-1] + 60.0 * np.arange(1, 24)
+        self.driver.samples = {uuid: (times, np.full(23, 9.0),
+                                      np.zeros(23))}
+        outcome = self.run_pass()
+        self.assertEqual({'counted anew: another sampling period': 1},
+                         outcome.reasons)
+        self.assertFalse(outcome.written)
+        self.assertEqual(kept.model.to_dict(),
+                         self.store.model(uuid).model.to_dict())
+        times = np.append(times, times[-1] + 60.0)
+        self.driver.samples = {uuid: (times, np.full(24, 9.0),
+                                      np.zeros(24))}
+        self.assertEqual(1, self.run_pass().fitted)
+        found = self.store.model(uuid)
+        self.assertEqual((24, 60.0), (found.samples,
+                                      found.counts.period_seconds))
+
+
+class InstancesTestCase(base.ModelerTestCase):
+
+    def test_a_reborn_instance_has_a_history_of_its_own(self):
+        old = self.driver.put(0, grid(100), np.full(100, 4.0), name='web')
+        self.run_pass()
+        del self.driver.samples[old]
+        new = self.driver.put(1, grid(50, 100), np.full(50, 8.0), name='web')
+        self.run_pass()
+        self.assertEqual(100, self.store.model(old).samples)
+        self.assertEqual((50, 8.0), (self.store.model(new).samples,
+                                     self.store.model(new).model.peak[0]))
+        self.assertEqual(2, len(self.store.models(name='web')))
+
+    def test_who_is_gone_for_long_is_forgotten_and_told_to_readers(self):
+        gone = self.driver.put(0, grid(100), np.full(100, 4.0))
+        waiting = self.driver.put(1, grid(5), np.full(5, 4.0))
+        silent = self.driver.put(2, grid(100), np.full(100, 4.0))
+        stays = self.driver.put(3, grid(100), np.full(100, 4.0))
+        self.run_pass(forget_seconds=10 * PERIOD)
+        first = self.store.generation()
+        del self.driver.samples[gone], self.driver.samples[waiting]
+        self.driver.put(3, grid(110), np.full(110, 4.0))
+        self.run_pass(forget_seconds=10 * PERIOD)
+        self.assertIsNotNone(self.store.model(gone))
+        self.driver.put(3, grid(111), np.full(111, 4.0))
+        outcome = self.run_pass(forget_seconds=10 * PERIOD)
+        # Telemetry still knows the silent one.
+        self.assertEqual({gone}, set(outcome.removed) - {waiting})
+        self.assertEqual({silent, stays}, set(self.store.resume_points()))
+        self.assertEqual([gone], [
+            uuid for uuid in self.store.read_changes(first).removed
+            if uuid != waiting])
+
+    def test_telemetry_that_knows_nobody_makes_nobody_forgotten(self):
+        uuid = self.driver.put(0, grid(100), np.full(100, 4.0))
+        self.run_pass(forget_seconds=PERIOD)
+        self.driver.samples.clear()
+        outcome = self.run_pass(forget_seconds=PERIOD, now=base.END * 2)
+        self.assertEqual((0, ()), (outcome.instances, outcome.removed))
+        self.assertIsNotNone(self.store.model(uuid))
+
+    def test_a_name_too_long_for_the_store_is_cut(self):
+        uuid = self.driver.put(0, grid(30), np.ones(30), name='x' * 300)
+        self.run_pass()
+        self.assertEqual('x' * 255, self.store.model(uuid).name)
+
+
+class AgeingTestCase(base.ModelerTestCase):
+
+    def test_a_sample_counts_half_after_a_half_life(self):
+        uuid = self.driver.put(0, grid(300), np.full(300, 4.0))
+        half_life = 50 * PERIOD
+        cuts = (99, 149, 199, 299)
+        for at in cuts:
+            self.run_pass(now=BEGIN + at * PERIOD,
+                          half_life_seconds=half_life)
+        # Pieces of 100, 50, 50 and 100 samples, aged by their ends.
+        wanted = sum((at - before) * 0.5 ** ((299 - at) / 50)
+                     for before, at in itertools.pairwise((-1, *cuts)))
+        self.assertAlmostEqual(wanted, self.store.model(uuid).samples, 9)
+
+    def test_the_distant_past_goes_and_its_peak_with_it(self):
+        rates = np.full(2000, 4.0)
+        rates[10] = 900.0
+        uuid = self.driver.put(0, grid(2000), rates)
+        for at in range(100, 2000, 100):
+            self.run_pass(now=BEGIN + at * PERIOD,
+                          half_life_seconds=60 * PERIOD)
+            peak = self.store.model(uuid).model.peak[0]
+            # Full weight at 100, a millionth of it 1196 periods later.
+            self.assertAlmostEqual(900.0 if at < 1296 else 4.0, peak, 9)
+
+    def test_a_history_of_no_weight_is_begun_anew(self):
+        uuid = self.driver.put(0, grid(50), np.full(50, 4.0))
+        self.run_pass(half_life_seconds=PERIOD)
+        self.driver.put(0, [*grid(50), *grid(60, 10000)], np.full(110, 4.0))
+        self.run_pass(half_life_seconds=PERIOD)
+        found = self.store.model(uuid)
+        self.assertEqual((60, grid(1, 10000)[0]),
+                         (found.samples, found.window_start))
+
+
+class FleetLoadTestCase(base.ModelerTestCase):
+
+    def test_slots_of_more_than_90_days_ago_are_forgotten(self):
+        days = BEGIN + 86400.0 * np.arange(200)
+        for number in range(25):
+            self.driver.put(number, days, np.full(200, 3.0 + number))
+        self.driver.period = 86400.0
+        self.run_pass()
+        slots, _ = self.store.fleet_load()
+        self.assertEqual(
+            regime.slots_of(days[-91:]).tolist(), slots.tolist())
+
+
+class SettingsTestCase(base.ModelerTestCase):
+
+    def test_a_bad_setting_is_named_with_what_was_seen_and_wanted(self):
+        for name, value in (('source', ''), ('min_samples', 1),
+                            ('min_samples', 2.5), ('half_life_seconds', 0),
+                            ('half_life_seconds', math.nan),
+                            ('forget_seconds', -1)):
+            with self.assertRaisesRegex(exceptions.InvalidInput,
+                                        f'{name} .* is .*, wanted'):
+                cycle.Settings(**{'source': 'memory', name: value})
+
+    def test_a_model_without_counts_is_learned_from_the_beginning(self):
+        uuid = self.driver.put(0, grid(50), np.full(50, 4.0))
+        self.store.write([store_base.constant(0)])
+        self.assertEqual(
+            model_store.ResumePoint(True, None, None),
+            self.store.resume_points()[uuid])
+        self.run_pass()
+        found = self.store.model(uuid)
+        self.assertEqual(50, found.samples)
+        self.assertIsInstance(found.counts, estimate.TransitionCounts)

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the modeler goes on from: counts without a model, load, base."""
+
+import dataclasses
+
+import numpy as np
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import series
+
+
+class ResumingTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+
+    def _unmodelled(self, number, **more):
+        return store.Unmodelled(base.instance_uuid(number),
+                                base.fitted(number).counts, **more)
+
+    def test_counts_without_a_model_come_back_as_they_were(self):
+        one = self._unmodelled(1, refused=series.Refused(gap=3), name='a')
+        self.store.write(unmodelled=[one])
+        found = self.store.learned([one.instance_uuid, 'unknown'])
+        self.assertEqual([one.instance_uuid], list(found))
+        learned = found[one.instance_uuid]
+        self.assertFalse(learned.modelled)
+        self.assertEqual(one.counts.to_bytes(), learned.counts.to_bytes())
+        self.assertEqual(one.refused, learned.refused)
+
+    def test_resume_points_are_those_of_all_counts(self):
+        modelled, other = base.fitted(1), self._unmodelled(2)
+        self.store.write([modelled, base.constant(3)], unmodelled=[other])
+        last = modelled.counts.last_time
+        self.assertEqual(
+            {base.instance_uuid(1): store.ResumePoint(True, last, 300.0),
+             base.instance_uuid(2): store.ResumePoint(False, last, 300.0),
+             base.instance_uuid(3): store.ResumePoint(True, None, None)},
+            self.store.resume_points())
+
+    def test_many_are_asked_for_at_once(self):
+        few = [base.fitted(number) for number in range(3)]
+        self.store.write(few)
+        asked = [base.instance_uuid(number) for number in range(2500)]
+        self.assertEqual({one.instance_uuid for one in few},
+                         set(self.store.learned(iter(asked))))
+
+    def test_a_model_takes_the_place_of_counts_without_one(self):
+        self.store.write(unmodelled=[self._unmodelled(1)])
+        self.store.write([base.fitted(1)])
+        self.assertTrue(
+            self.store.resume_points()[base.instance_uuid(1)].modelled)
+        self.store.write(remove=[base.instance_uuid(1)])
+        self.assertEqual({}, self.store.resume_points())
+
+    def test_removed_counts_are_gone(self):
+        self.store.write(unmodelled=[self._unmodelled(1)])
+        self.store.write(remove=[base.instance_uuid(1)])
+        self.assertEqual({}, self.store.resume_points())
+
+    def test_one_instance_with_and_without_a_model_is_refused(self):
+        with self.assertRaisesRegex(exceptions.InvalidInput, 'given twice'):
+            self.store.write([base.fitted(1)],
+                             unmodelled=[self._unmodelled(1)])
+        with self.assertRaisesRegex(exceptions.InvalidModel,
+                                    'source is 3, wanted a string'):
+            self._unmodelled(1, source=3)
+
+    def test_slots_of_the_load_are_replaced_added_and_forgotten(self):
+        slots = np.array([5, 7, 9])
+        sums = np.array([[1.5, 2.0], [3.0, 4.0], [5.0, 0.1]])
+        self.assertEqual((0, (0, 2)), (len(self.store.fleet_load()[0]),
+                                       self.store.fleet_load()[1].shape))
+        self.store.write(fleet_load=(slots, sums))
+        self.store.write(fleet_load=(np.array([7, 11]),
+                                     np.array([[8.0, 9.0], [0.5, 0.25]])),
+                         forget_load_before=np.int64(6))
+        found = self.store.fleet_load()
+        self.assertEqual([7, 9, 11], found[0].tolist())
+        self.assertEqual([[8.0, 9.0], [5.0, 0.1], [0.5, 0.25]],
+                         found[1].tolist())
+
+    def test_a_write_on_an_older_base_changes_nothing(self):
+        first = self.store.write([base.fitted(1)])
+        second = self.store.write([base.fitted(2)], based_on=first)
+        with self.assertRaisesRegex(
+                exceptions.StoreChanged,
+                'generation 2 is the last one, wanted 1'):
+            self.store.write([base.fitted(3)], based_on=first)
+        with self.assertRaises(exceptions.StoreChanged):
+            self.store.write([base.fitted(3)], based_on=dataclasses.replace(
+                second, store_id='another store'))
+        self.assertEqual(second, self.store.generation())
+        self.assertEqual(2, len(self.store.models()))

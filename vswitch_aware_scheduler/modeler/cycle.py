@@ -1,0 +1,438 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One pass of the modeler: from what is new in telemetry to a generation.
+
+:func:`run` keeps nothing between two calls: all that a pass goes on from is
+in the store, so that a pass after a restart is a pass like any other. It
+writes once, at its end; one that fails or is ended before leaves the store
+as it was. No thread, no configuration, no clock but the one handed in.
+
+What a pass promises:
+
+* *Nothing twice, nothing lost.* An instance is read from its last counted
+  sample on. Samples that are refused as an instance's history (see
+  :class:`Refused`) are not counted and are read again.
+* *No answer is not no traffic.* An instance of which telemetry tells nothing
+  new keeps its model as it is.
+* *The clock decides little.* Samples from the future are not read yet; else
+  time is the time of samples. A clock that is wrong for a while delays, and
+  loses nothing.
+
+Refused samples after the last usable one are counted again with the next
+usable one, unless nothing else was new.
+
+Derivation: reference/model.rst, "Estimation" and "Regimes".
+"""
+
+import contextlib
+import dataclasses
+import math
+import time
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import regime
+from vswitch_aware_scheduler.traffic import series as rate_series
+
+__all__ = ['FLEET_LOAD_SECONDS', 'Outcome', 'Refused', 'Settings', 'run']
+
+#: New slots are ranked among those of the last 90 days: long enough for weeks
+#: and month ends, short enough for a fleet that changes.
+FLEET_LOAD_SECONDS = 90 * 86400.0
+
+#: So many instances are counted, merged and fitted at once.
+_TOGETHER = 1000
+
+#: Steps in which progress is told.
+_STEPS = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """How a pass learns.
+
+    :ivar source: name of where the samples come from, for the provenance
+    :ivar min_samples: fewest samples that a model is fitted to
+    :ivar half_life_seconds: age at which a sample counts half, or None: all
+        count alike for ever
+    :ivar forget_seconds: an instance that telemetry does not know any more is
+        forgotten when its last sample is by so much older than the newest of
+        all; None: never
+    :raises InvalidInput: naming the setting, the value and what was wanted
+    """
+
+    source: str
+    min_samples: int = estimate.MIN_SAMPLES
+    half_life_seconds: float | None = None
+    forget_seconds: float | None = None
+
+    def __post_init__(self):
+        if not (isinstance(self.source, str) and 0 < len(self.source) <= 255):
+            self._fail('source', 'a string of 1 to 255 characters')
+        if not (isinstance(self.min_samples, int) and self.min_samples >= 2):
+            self._fail('min_samples', 'a whole number >= 2')
+        for name in ('half_life_seconds', 'forget_seconds'):
+            value = getattr(self, name)
+            if value is not None and not (
+                    isinstance(value, (int, float))
+                    and 0 < value < math.inf):
+                self._fail(name, 'a finite number above 0, or None')
+
+    def _fail(self, name, wanted):
+        raise exceptions.InvalidInput(
+            f'{name} of the modeler is {getattr(self, name)!r}, wanted '
+            f'{wanted}')
+
+
+@dataclasses.dataclass(frozen=True)
+class Refused:
+    """An instance that got no new model although it has new samples, or that
+    has no usable one.
+
+    :ivar reason: short, the same for all that it holds for
+    :ivar detail: with the values seen and wanted
+    """
+
+    instance_uuid: str
+    name: str | None
+    reason: str
+    detail: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a pass did.
+
+    :ivar generation: :class:`.records.Generation` that is the last one now
+    :ivar written: whether the pass published it
+    :ivar instances: number of instances that telemetry knows
+    :ivar samples: number of new samples that were counted
+    :ivar fitted: number of models that were fitted anew
+    :ivar waiting: number of instances that are counted and have no model yet
+    :ivar removed: uuids of instances that were forgotten
+    :ivar refused: tuple of :class:`Refused`
+    :ivar refused_samples: :class:`.series.Refused` of what was read
+    :ivar last_time: time of the newest counted sample of all, seconds UTC, or
+        None
+    :ivar ahead: number of instances whose last sample is later than the clock
+    :ivar seconds: how long it took
+    """
+
+    generation: model_store.Generation
+    written: bool
+    instances: int
+    samples: int
+    fitted: int
+    waiting: int
+    removed: tuple
+    refused: tuple
+    refused_samples: rate_series.Refused
+    last_time: float | None
+    ahead: int
+    seconds: float
+
+    @property
+    def reasons(self):
+        """{reason: number of refused instances}, most frequent first."""
+        found = {}
+        for one in self.refused:
+            found[one.reason] = found.get(one.reason, 0) + 1
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def run(store, driver, clock, settings, progress=None, writing=None):
+    """Learn what is new and publish it as one generation.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param driver: telemetry :class:`~.base.Driver`
+    :param clock: returns the time, seconds UTC
+    :param settings: :class:`Settings`
+    :param progress: None, or called as ``progress(done, total)`` while there
+        is nothing written yet: what it raises ends the pass
+    :param writing: None, or a context manager around the write
+    :returns: :class:`Outcome`; where nothing is new, nothing is written
+    :raises TelemetryError: when telemetry cannot be read to its end
+    :raises StoreError: when the store cannot be read or written
+    :raises StoreChanged: when something else wrote meanwhile: run it again
+    """
+    began = time.monotonic()
+    now = float(clock())
+    one_pass = _Pass(store, driver, now, settings, progress)
+    one_pass.read()
+    one_pass.fit()
+    return one_pass.publish(writing or contextlib.nullcontext(), began)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Piece:
+    """What is new of one instance; its regimes are not known yet."""
+
+    instance_uuid: str
+    counts: estimate.TransitionCounts
+    trail: estimate.SampleTrail
+    refused: rate_series.Refused
+    fits: bool
+
+
+class _Pass:
+
+    def __init__(self, store, driver, now, settings, progress):
+        self._store = store
+        self._driver = driver
+        self._now = now
+        self._settings = settings
+        self._progress = progress or (lambda done, total: None)
+        self._told = -1
+        self._base = store.generation()
+        self._points = store.resume_points()
+        self._load_before = store.fleet_load()
+        self._load = regime.FleetLoad.of(*self._load_before, self._points)
+        self._names = {one.uuid: one.name for one in driver.instances()}
+        self._pieces = []
+        self._samples = 0
+        self._refused = []
+        self._refused_samples = rate_series.Refused()
+        self._models = []
+        self._unmodelled = []
+
+    # Reading
+
+    def read(self):
+        """Count what is new, without regimes, and add it to the load."""
+        groups = _groups(self._names, self._points)
+        for number, (start, wanted) in enumerate(groups):
+            if start is not None and start > self._now:
+                continue
+
+            def progress(done, total, number=number):
+                part = done / total if total else 1.0
+                # Fitting is the last tenth.
+                self._tell(0.9 * (number + part) / len(groups))
+
+            together = []
+            # From the future comes nothing but mistakes, and a last sample
+            # in the year 2100 would be the last one for long.
+            for series in self._driver.series(
+                    start, math.nextafter(self._now, math.inf), wanted,
+                    progress):
+                together.append(self._new_part(series, start))
+                if len(together) == _TOGETHER:
+                    self._count(together)
+                    together = []
+            self._count(together)
+
+    def _tell(self, part):
+        step = min(int(part * _STEPS), _STEPS)
+        if step > self._told:
+            self._told = step
+            self._progress(step, _STEPS)
+
+    def _new_part(self, series, start):
+        """Return a series without the samples that are counted already."""
+        last = self._last_time(series.instance_uuid)
+        if last is None or not len(series):
+            return series
+        new = series.times > last
+        refused = series.refused
+        if last - start > 1.5 * series.period_seconds:
+            # Some of these were counted when the samples were.
+            refused = rate_series.Refused()
+        return dataclasses.replace(series, times=series.times[new],
+                                   rates=series.rates[new], refused=refused)
+
+    def _last_time(self, instance_uuid):
+        point = self._points.get(instance_uuid)
+        return None if point is None else point.last_time
+
+    def _count(self, together):
+        """Take over the new parts of some series."""
+        pieces = [one for one in together if len(one)]
+        for one in together:
+            self._refused_samples += one.refused
+            if not len(one) and one.instance_uuid not in self._points:
+                self._refuse(one.instance_uuid, 'no usable sample',
+                             f'no usable sample ({one.refused.total} '
+                             f'refused), wanted at least one')
+        known = self._store.learned(one.instance_uuid for one in pieces)
+        for one, counts in zip(pieces, estimate.count_all(pieces)):
+            learned = known.get(one.instance_uuid)
+            merged = self._merged(learned, counts)
+            lack = estimate.lack_of_history(merged,
+                                            self._settings.min_samples)
+            if lack is not None:
+                self._refuse(one.instance_uuid, self._reason(
+                    merged, learned), str(lack))
+                if learned is not None and learned.modelled:
+                    # The model is better than what there is instead of it.
+                    # It stays as it is, and so does where reading goes on.
+                    continue
+            self._load.add(one, None if merged is counts
+                           else _usual_load(merged))
+            self._samples += len(one)
+            self._pieces.append(_Piece(
+                one.instance_uuid, counts, estimate.SampleTrail.of(one),
+                one.refused, lack is None))
+
+    def _merged(self, learned, later):
+        """Return the counts so far, aged, and later ones together."""
+        if not _continues(learned, later):
+            return later
+        so_far, half_life = learned.counts, self._settings.half_life_seconds
+        if half_life is not None:
+            factor = 0.5 ** ((later.last_time - so_far.last_time) / half_life)
+            # Peaks of a history of no weight would stay for ever.
+            if factor * so_far.total_samples < 0.5:
+                return later
+            so_far = so_far.aged(factor)
+        return so_far.merged(later)
+
+    def _reason(self, merged, learned):
+        if learned is not None and learned.modelled:
+            if learned.counts is None:
+                return 'counted anew: what was counted cannot be read'
+            if learned.counts.period_seconds != merged.period_seconds:
+                return 'counted anew: another sampling period'
+        if merged.total_samples < self._settings.min_samples:
+            return f'fewer than {self._settings.min_samples} samples'
+        return 'no traffic'
+
+    def _refuse(self, instance_uuid, reason, detail):
+        self._refused.append(Refused(
+            instance_uuid, self._names.get(instance_uuid), reason, detail))
+
+    # Fitting
+
+    def fit(self):
+        """Merge what is new, now that its regimes are known, and fit it."""
+        regimes = self._load.regimes()
+        for first in range(0, len(self._pieces), _TOGETHER):
+            self._tell(0.9 + 0.1 * first / len(self._pieces))
+            pieces = self._pieces[first:first + _TOGETHER]
+            known = self._store.learned(one.instance_uuid for one in pieces)
+            found = []
+            for one in pieces:
+                learned = known.get(one.instance_uuid)
+                counts = self._merged(
+                    learned, one.counts.with_regimes(one.trail, regimes))
+                before = learned.refused if _continues(
+                    learned, one.counts) else rate_series.Refused()
+                found.append((one, counts, {
+                    'refused': before + one.refused,
+                    'source': self._settings.source,
+                    'name': (self._names.get(one.instance_uuid)
+                             or '')[:255] or None}))
+            self._take([item for item in found if item[0].fits])
+            self._unmodelled.extend(
+                model_store.Unmodelled(one.instance_uuid, counts, **more)
+                for one, counts, more in found if not one.fits)
+        self._tell(1.0)
+
+    def _take(self, found):
+        models = estimate.fit_models(
+            [counts for _, counts, _ in found],
+            min_samples=self._settings.min_samples) if found else []
+        for (one, counts, more), model in zip(found, models):
+            if isinstance(model, exceptions.NotEnoughSamples):
+                # lack_of_history has said that there is enough.
+                raise model
+            self._models.append(model_store.StoredModel.from_counts(
+                one.instance_uuid, model, counts, **more))
+
+    # Writing
+
+    def publish(self, writing, began):
+        """Write what has changed; return the Outcome."""
+        last = {uuid: point.last_time
+                for uuid, point in self._points.items()
+                if point.last_time is not None}
+        ahead = sum(time > self._now for time in last.values())
+        last.update((one.instance_uuid, one.counts.last_time)
+                    for one in self._pieces)
+        newest = max(last.values(), default=None)
+        removed = self._forgotten(last, newest)
+        changed = bool(self._pieces or removed)
+        generation = self._base
+        if changed:
+            with writing:
+                generation = self._store.write(
+                    self._models, remove=removed, now=self._now,
+                    unmodelled=self._unmodelled,
+                    fleet_load=self._changed_load(),
+                    forget_load_before=regime.slots_of(
+                        newest - FLEET_LOAD_SECONDS),
+                    based_on=self._base)
+        waiting = {uuid for uuid, point in self._points.items()
+                   if not point.modelled}
+        waiting -= {one.instance_uuid for one in self._models}
+        waiting |= {one.instance_uuid for one in self._unmodelled}
+        waiting -= set(removed)
+        return Outcome(
+            generation, changed, len(self._names), self._samples,
+            len(self._models), len(waiting), tuple(removed),
+            tuple(self._refused), self._refused_samples, newest, ahead,
+            time.monotonic() - began)
+
+    def _forgotten(self, last, newest):
+        """Return who is gone for so long that nobody will ask again."""
+        seconds = self._settings.forget_seconds
+        if seconds is None or newest is None:
+            return []
+        return [uuid for uuid in self._points
+                if uuid not in self._names
+                and last.get(uuid, math.inf) < newest - seconds]
+
+    def _changed_load(self):
+        slots, sums = self._load.by_slot()
+        before, sums_before = self._load_before
+        old = np.isin(slots, before)
+        changed = ~old
+        changed[old] = (sums[old] != sums_before[
+            np.searchsorted(before, slots[old])]).any(axis=1)
+        return slots[changed], sums[changed]
+
+
+def _continues(learned, later):
+    """Whether counts go on with later ones, rather than begin with them."""
+    return (learned is not None and learned.counts is not None
+            and learned.counts.period_seconds == later.period_seconds)
+
+
+def _usual_load(counts):
+    """Return the mean load of an instance over all that is counted of it.
+
+    Only sums by bins are known; within a bin, which is 26 % wide, the root of
+    the mean is the mean of the roots within 0.2 %.
+    """
+    mean = counts.totals[:, :2].sum(axis=1) / counts.samples
+    return float((counts.samples * np.sqrt(mean)).sum()
+                 / counts.total_samples)
+
+
+def _groups(names, points):
+    """Say which instances are read together, and from when on.
+
+    A driver reads many instances at once, all from the same time on. Those
+    that end alike are read together; the further back, the wider what is
+    taken for alike, so that there are few groups whoever is late by how much.
+
+    :returns: list of (start or None, uuids or None for all)
+    """
+    new = [uuid for uuid in names
+           if uuid not in points or points[uuid].last_time is None]
+    if len(new) == len(names):
+        return [(None, None)]
+    known = sorted(((points[uuid].last_time, points[uuid].period_seconds,
+                     uuid) for uuid in names.keys() - set(new)), reverse=True)
+    groups = [(None, new)] if new else []
+    width = max(period for _, period, _ in known)
+    first = 0
+    for at in range(1, len(known) + 1):
+        if at < len(known) and known[first][0] - known[at][0] <= width:
+            continue
+        groups.append((math.nextafter(known[at - 1][0], math.inf),
+                       [uuid for _, _, uuid in known[first:at]]))
+        first = at
+        width *= 2
+    return groups
