@@ -22,4 +22,86 @@ than the history that telemetry keeps, no instance gets a model.
 
 Related options: ``unknown_instance_policy``, ``default_egress_kbps``.
 """),
+    cfg.StrOpt(
+        'telemetry_driver', default='gnocchi',
+        help="""
+Telemetry driver that vswitch-modeler reads.
+
+Format: gnocchi, prometheus, ceilometer or file, or the name of another driver
+that is registered under the entry point vswitch_aware_scheduler.telemetry.
+The first three have a group of options each; "file" reads
+``telemetry_path``.
+
+When it is wrong, vswitch-modeler does not start and names the drivers there
+are.
+
+Related options: ``telemetry_path``.
+"""),
+    cfg.StrOpt(
+        'telemetry_path',
+        help="""
+File or folder that the telemetry driver "file" reads.
+
+It means nothing to the other drivers.
+
+Format: path of a CSV file, of an .npz file or of a folder of GWA-T-12 files.
+It is read anew in every pass and may have grown.
+
+When it cannot be read, the pass fails, the models stay as they are, and the
+log says so.
+
+Related options: ``telemetry_driver``.
+"""),
+    cfg.IntOpt(
+        'modeler_interval_seconds', default=300, min=10, max=86400,
+        help="""
+Time from the start of one pass of vswitch-modeler to the start of the next.
+
+Lower it to learn of changes sooner. Raise it to ask telemetry less often: a
+pass reads all that has become known since the one before, so nothing is lost.
+Less than the sampling period of telemetry brings nothing.
+
+Unit: seconds, 10 to 86400.
+
+When it is shorter than a pass takes, the next one follows at once and the log
+says so. When it is longer than ``max_generation_age_seconds``, the store is
+stale between passes.
+
+Related options: ``max_generation_age_seconds``,
+``snapshot_refresh_seconds``.
+"""),
+    cfg.FloatOpt(
+        'modeler_half_life_days', default=30, min=0, max=3650,
+        help="""
+Age at which a sample counts half as much as a new one.
+
+Lower it to follow instances whose traffic changes. Raise it to remember rare
+peaks for longer: a peak that occurred once is forgotten after twenty half
+lives. With 0 all samples count alike for ever.
+
+Unit: days, 0 to 3650.
+
+When it is so short that less than ``min_samples`` samples have weight,
+instances do not get new models any more.
+
+Related options: ``min_samples``.
+"""),
+    cfg.FloatOpt(
+        'modeler_forget_days', default=30, min=0, max=3650,
+        help="""
+How long the model of an instance is kept that telemetry does not know any
+more.
+
+Raise it where telemetry loses instances for a time. Lower it to keep the
+store small. The time is that between the last sample of the instance and the
+newest one of all instances, so an outage of telemetry makes nothing
+forgotten. With 0 nothing ever is.
+
+Unit: days, 0 to 3650.
+
+When it is too short, an instance that was shelved or paused is unknown when
+it comes back.
+
+Related options: ``unknown_instance_policy``.
+"""),
 ]

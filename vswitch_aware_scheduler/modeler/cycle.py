@@ -88,8 +88,7 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """An instance that got no new model although it has new samples, or that
-    has no usable one.
+    """An instance that got no new model, for want of usable history.
 
     :ivar reason: short, the same for all that it holds for
     :ivar detail: with the values seen and wanted

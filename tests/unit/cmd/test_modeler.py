@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from tests.unit.store import base
+from vswitch_aware_scheduler.cmd import modeler
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.telemetry import file as telemetry_file
+
+
+class ModelerCommandTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.config = os.path.join(self.directory, 'vswitch.conf')
+        self.trace = os.path.join(self.directory, 'trace.csv')
+        self.configure()
+
+    def configure(self, *lines):
+        pathlib.Path(self.config).write_text('\n'.join([
+            '[vswitch_scheduler]', f'store_url = {self.url}',
+            'telemetry_driver = file', f'telemetry_path = {self.trace}',
+            *lines]))
+
+    def record(self, samples, *more):
+        lines = ['instance,time,egress_kbps,ingress_kbps']
+        for at in range(samples):
+            time_ = 1_700_000_100 + 300 * at
+            lines += [f'web,{time_},{at % 7 + 1},2', f'idle,{time_},0,0']
+        pathlib.Path(self.trace).write_text('\n'.join([*lines, *more]) + '\n')
+
+    def run_command(self, *words, terminal=False):
+        """Return (status, stdout, stderr) of the command."""
+        stdout = io.TextIOWrapper(io.BytesIO(), encoding='utf-8')
+        stderr = io.StringIO()
+        stderr.isatty = lambda: terminal
+        with contextlib.redirect_stdout(stdout), \
+                contextlib.redirect_stderr(stderr):
+            try:
+                status = modeler.main(['--config-file', self.config, *words])
+            except SystemExit as exit:
+                status = exit.code
+        stdout.seek(0)
+        return status, stdout.read(), stderr.getvalue()
+
+    def test_once_learns_what_is_new_and_says_what_it_did(self):
+        self.record(40)
+        status, output, errors = self.run_command('--once')
+        self.assertEqual(0, status, errors)
+        self.assertIn('New samples:      80\n', output)
+        self.assertIn('Refused:          1 instances (1 no traffic)', output)
+        self.assertEqual('vswitch-modeler: no traffic: idle\n', errors)
+        status, output, errors = self.run_command('--once')
+        self.assertEqual((0, ''), (status, errors))
+        self.assertIn('1, as before: nothing is new', output)
+        self.record(45)
+        status, output, _ = self.run_command('--once', '--json')
+        found = json.loads(output)
+        self.assertEqual((0, 2, 10, 1, 1), (
+            status, found['generation'], found['samples'], found['fitted'],
+            found['waiting']))
+        self.assertEqual({'no traffic': 1}, found['reasons'])
+        uuid = telemetry_file.instance_uuid('web')
+        record = store.Store(self.url).model(uuid)
+        self.assertEqual('web', record.name)
+        # Forty samples, half of which would count after thirty days.
+        self.assertAlmostEqual(40 * 0.5 ** (1500 / 86400 / 30) + 5,
+                               record.samples, 9)
+
+    def test_a_terminal_sees_a_bar(self):
+        self.record(40)
+        _, _, errors = self.run_command('--once', terminal=True)
+        # How often it is drawn depends on the time that has passed.
+        self.assertRegex(errors, r'learning: +\d+%\|.*\|')
+
+    def test_an_error_is_one_line_and_status_1(self):
+        self.record(40, 'web,soon,1,1')
+        for words, lines in (
+                ('line 82: time is', ()),
+                ('telemetry driver is \'nosuch\', wanted one of',
+                 ['telemetry_driver = nosuch']),
+                ('min_samples .* equal to 2', ['min_samples = 1'])):
+            self.configure(*lines)
+            status, output, errors = self.run_command('--once')
+            self.assertEqual((1, ''), (status, output))
+            self.assertRegex(errors, words)
+            self.assertEqual(1, errors.count('\n'), errors)
+            self.assertTrue(errors.startswith('vswitch-modeler: '))
+        status, _, errors = self.run_command('--json')
+        self.assertEqual(1, status)
+        self.assertIn('--json is given without --once', errors)
+        self.assertEqual(2, self.run_command('--twice')[0])
+
+    def test_the_service_runs_reloads_and_ends_by_signals(self):
+        self.record(40)
+        self.configure('modeler_interval_seconds = 10')
+        log = pathlib.Path(self.directory, 'log')
+        with open(log, 'wb') as file:
+            process = subprocess.Popen(
+                [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.modeler',
+                 '--config-file', self.config],
+                stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        try:
+            self._wait_for(log, 'generation 1: 80 new samples')
+            self.configure('modeler_interval_seconds = 20')
+            process.send_signal(signal.SIGHUP)
+            self._wait_for(log, 'has read its configuration: .* every 20 s')
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(0, process.wait(30))
+        finally:
+            process.kill()
+            process.wait()
+        text = log.read_text()
+        self.assertIn('has ended after ', text)
+        self.assertNotIn('Traceback', text)
+        self.assertEqual(1, store.Store(self.url).generation().number)
+
+    def _wait_for(self, log, words):
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            with contextlib.suppress(AssertionError):
+                self.assertRegex(log.read_text(), words)
+                return
+            time.sleep(0.1)
+        self.assertRegex(log.read_text(), words)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import sqlite3
+import time
+
+from tests.unit.store import base
+from vswitch_aware_scheduler.cmd import status
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+
+SCHEMA, GENERATION, PROFILES = ('Store Schema', 'Last Generation',
+                                'Switch Profiles')
+
+
+class StatusTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.config = os.path.join(self.directory, 'vswitch.conf')
+        self.configure()
+
+    def configure(self, *lines):
+        pathlib.Path(self.config).write_text('\n'.join([
+            '[vswitch_scheduler]', f'store_url = {self.url}', *lines]))
+
+    def run_command(self, *words):
+        stdout, stderr = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(stdout), \
+                contextlib.redirect_stderr(stderr):
+            try:
+                code = status.main(['--config-file', self.config, *words])
+            except SystemExit as exit:
+                code = exit.code
+        return code, stdout.getvalue(), stderr.getvalue()
+
+    def check(self):
+        """Return (exit status, {check: (code, details)})."""
+        code, output, errors = self.run_command('check', '--json')
+        self.assertEqual('', errors)
+        return code, {one['check']: (one['result'], one['details'])
+                      for one in json.loads(output)['checks']}
+
+    def assert_told(self, code, check, words):
+        found, checks = self.check()
+        self.assertEqual(code, found)
+        self.assertEqual(code, checks[check][0])
+        self.assertRegex(checks[check][1], words)
+
+    def test_all_is_well(self):
+        self.make_store().write([base.constant(1)], host_profiles=[
+            store.HostProfile('host1', 'ovs-vxlan-1g',
+                              {'saturation_kbps': 1e6})])
+        code, checks = self.check()
+        self.assertEqual(0, code, checks)
+        self.assertEqual({SCHEMA, GENERATION, PROFILES}, set(checks))
+        self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
+        code, output, _ = self.run_command('upgrade', 'check')
+        self.assertEqual(0, code)
+        self.assertEqual(3, output.count('Result: Success'))
+
+    def test_a_store_that_is_not_there_is_a_failure(self):
+        self.assert_told(2, SCHEMA, 'there is no such file')
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_an_older_and_a_newer_schema_are_told_apart(self):
+        migration.sync(self.url, '0001')
+        self.assert_told(2, SCHEMA, 'has version 0001, wanted version .*: '
+                                    'run "vswitch-manage db sync"')
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            with connection:
+                connection.execute(
+                    "UPDATE alembic_version SET version_num = '9999'")
+        self.assert_told(2, SCHEMA, 'has version 9999.* upgrade this package')
+
+    def test_a_store_in_which_nothing_is_yet_is_a_warning(self):
+        self.make_store()
+        self.assert_told(1, GENERATION, 'nothing has been written')
+
+    def test_an_old_generation_is_a_warning_and_may_be_allowed(self):
+        now = time.time()
+        self.make_store().write([base.constant(1)], now=now - 90000)
+        self.assert_told(1, GENERATION,
+                         r'9000\d s ago, wanted at most .* 86400 s')
+        self.configure('max_generation_age_seconds = 0')
+        self.assertEqual(0, self.check()[0])
+
+    def test_a_generation_of_the_future_is_a_warning(self):
+        target = self.make_store()
+        target.write([base.constant(1)], now=time.time() + 30)
+        self.assertEqual(0, self.check()[0])
+        target.write([base.constant(1)], now=time.time() + 5000)
+        self.assert_told(1, GENERATION, 'from now, wanted the past')
+
+    def test_profiles_that_do_not_exist_are_named(self):
+        self.make_store().write([base.constant(1)], host_profiles=[
+            store.HostProfile('host1', 'nosuch'),
+            store.HostProfile('host2', None, {'saturation_kbps': -1})])
+        self.configure('default_switch_profile = other')
+        self.assert_told(2, PROFILES, "^default_switch_profile is 'other'; "
+                                      "the stored profile of host host1 is "
+                                      "'nosuch'; profiles there are: ")
+        self.configure('default_switch_profile = ovs-vxlan-1g')
+        self.assert_told(2, PROFILES, 'host host2: .*-1')
+
+    def test_a_bad_file_of_profiles_is_a_failure(self):
+        self.make_store().write([base.constant(1)])
+        path = pathlib.Path(self.directory, 'profiles.yaml')
+        path.write_text('profiles: [')
+        self.configure(f'switch_profiles_file = {path}')
+        self.assert_told(2, PROFILES, str(path))
+
+    def test_a_bad_option_is_an_error_of_one_line(self):
+        self.configure('min_samples = 1')
+        code, output, errors = self.run_command('check')
+        self.assertEqual((255, '', 1), (code, output, errors.count('\n')))
+        self.assertRegex(errors, '^vswitch-status: .*min_samples')
+
+    def test_passwords_are_not_shown(self):
+        self.configure()
+        pathlib.Path(self.config).write_text(
+            '[vswitch_scheduler]\nstore_timeout_seconds = 1\nstore_url = '
+            'mysql+pymysql://user:open-sesame@127.0.0.1:1/vswitch\n')
+        code, output, errors = self.run_command('check')
+        self.assertEqual(2, code)
+        self.assertNotIn('open-sesame', output + errors)

@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import dataclasses
+import os
+import signal
+import socket
+
+import numpy as np
+from oslo_config import cfg
+
+from tests.unit.modeler import base
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler import store as model_store
+
+LOGGER = 'vswitch_aware_scheduler.modeler.service'
+
+
+def _tell_myself(number):
+    os.kill(os.getpid(), number)
+
+
+class Heard:
+    """A notifier that remembers what it was told."""
+
+    def __init__(self):
+        self.words = []
+
+    def tell(self, **words):
+        self.words.append(words)
+
+    def named(self, name):
+        return [words[name] for words in self.words if name in words]
+
+
+class ServiceTestCase(base.ModelerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.driver.put(0, base.BEGIN + 300.0 * np.arange(50), np.ones(50))
+        self.set_up = service.SetUp(self.store, self.driver,
+                                    cycle.Settings('memory'), 100.0)
+        self.time = 0.0
+        self.heard = Heard()
+        self.loads = 0
+        #: Called when something is waited for: {time: function}.
+        self.at = {}
+
+    def load(self):
+        self.loads += 1
+        return self.set_up
+
+    def sleep(self, seconds):
+        self.time += seconds
+        for time in sorted(self.at):
+            if time <= self.time:
+                self.at.pop(time)()
+
+    def serve(self):
+        """Return (passes, log lines from info on) of a service run."""
+        one = service.Service(
+            self.load, self.heard, clock=lambda: base.END,
+            monotonic=lambda: self.time, sleep=self.sleep)
+        with self.assertLogs(LOGGER, 'INFO') as logs:
+            passes = one.run()
+        return passes, [f'{record.levelname} {record.getMessage()}'
+                        for record in logs.records]
+
+    def end_at(self, time):
+        self.at[time] = lambda: _tell_myself(signal.SIGTERM)
+
+
+class LifeTestCase(ServiceTestCase):
+
+    def test_it_passes_at_the_interval_until_it_is_told_to_end(self):
+        handler = signal.getsignal(signal.SIGTERM)
+        self.end_at(350)
+        passes, logs = self.serve()
+        self.assertEqual(4, passes)
+        self.assertEqual(4, len(self.driver.asked))
+        self.assertLess(self.time, 352)
+        self.assertEqual(3, len(logs), logs)
+        self.assertIn('has started: memory every 100 s', logs[0])
+        self.assertIn('50 new samples, 1 models fitted', logs[1])
+        self.assertIn('has ended after 4 passes', logs[2])
+        self.assertEqual(handler, signal.getsignal(signal.SIGTERM))
+
+    def test_systemd_is_told_of_start_life_and_end(self):
+        self.end_at(150)
+        self.serve()
+        self.assertEqual([1], self.heard.named('READY'))
+        self.assertEqual([1], self.heard.named('STOPPING'))
+        self.assertEqual(self.heard.words[-1]['STOPPING'], 1)
+        self.assertGreaterEqual(len(self.heard.named('WATCHDOG')), 150)
+        self.assertTrue(any('50 new samples' in words
+                            for words in self.heard.named('STATUS')))
+
+    def test_an_end_while_it_reads_writes_nothing(self):
+        class Ending(base.MemoryDriver):
+            def _series(self, *arguments):
+                for one in super()._series(*arguments):
+                    yield one
+                    _tell_myself(signal.SIGTERM)
+
+        ending = Ending()
+        ending.samples, ending.names = self.driver.samples, self.driver.names
+        self.set_up = dataclasses.replace(self.set_up, driver=ending)
+        passes, logs = self.serve()
+        self.assertEqual((0, 0), (passes, self.store.generation().number))
+        self.assertEqual(0.0, self.time)
+        self.assertIn('ended before it wrote', logs[1])
+
+    def test_an_end_while_it_writes_comes_after_the_write(self):
+        class Ending(model_store.Store):
+            def write(self, *arguments, **more):
+                _tell_myself(signal.SIGTERM)
+                return super().write(*arguments, **more)
+
+        self.set_up = dataclasses.replace(self.set_up,
+                                          store=Ending(self.url))
+        passes, _ = self.serve()
+        self.assertEqual((1, 1), (passes, self.store.generation().number))
+        self.assertEqual(0.0, self.time)
+
+    def test_a_configuration_that_is_no_good_ends_the_start(self):
+        def load():
+            raise exceptions.InvalidInput('min_samples is 1, wanted more')
+
+        self.load = load
+        with self.assertRaisesRegex(exceptions.InvalidInput, 'wanted more'), \
+                self.assertNoLogs(LOGGER, 'INFO'):
+            service.Service(self.load, self.heard).run()
+
+
+class ReloadTestCase(ServiceTestCase):
+
+    def test_the_new_configuration_holds_from_the_next_pass_on(self):
+        other = base.MemoryDriver()
+        self.end_at(500)
+
+        def reload():
+            self.set_up = dataclasses.replace(
+                self.set_up, driver=other, interval_seconds=200.0)
+            _tell_myself(signal.SIGHUP)
+
+        self.at[150] = reload
+        passes, logs = self.serve()
+        self.assertEqual((2, 2), (self.loads, len(self.driver.asked)))
+        # At 150 at once, at 350.
+        self.assertEqual(4, passes)
+        self.assertIn('has read its configuration: memory every 200 s',
+                      ' '.join(logs))
+        self.assertEqual([1, 1], self.heard.named('READY'))
+        [microseconds] = self.heard.named('MONOTONIC_USEC')
+        self.assertGreater(microseconds, 0)
+
+    def test_a_bad_one_is_told_and_the_old_one_stays(self):
+        self.end_at(250)
+
+        def reload():
+            def load():
+                raise cfg.ConfigFileValueError('min_samples is many')
+
+            self.load = load
+            _tell_myself(signal.SIGHUP)
+
+        self.at[150] = reload
+        one_load = self.load
+        self.load = lambda: one_load()
+        service_load = service.Service(
+            lambda: self.load(), self.heard, clock=lambda: base.END,
+            monotonic=lambda: self.time, sleep=self.sleep)
+        with self.assertLogs(LOGGER, 'ERROR') as logs:
+            passes = service_load.run()
+        self.assertEqual(1, len(logs.output))
+        self.assertIn('the old one stays: min_samples is many',
+                      logs.output[0])
+        self.assertEqual(3, passes)
+
+
+class FailureTestCase(ServiceTestCase):
+
+    def _times_of_passes(self):
+        times = []
+        instances = self.driver.instances
+
+        def noting():
+            times.append(self.time)
+            return instances()
+
+        self.driver.instances = noting
+        return times
+
+    def test_pauses_double_up_to_a_bound_and_one_line_tells_it(self):
+        self.driver.fail_after = 0
+        times = self._times_of_passes()
+        self.end_at(1300)
+        passes, logs = self.serve()
+        self.assertEqual(0, passes)
+        # 5, 10, 20, ... 300, 300
+        self.assertEqual([0, 5, 15, 35, 75, 155, 315, 615, 915, 1215],
+                         times)
+        self.assertEqual(1, sum(line.startswith('WARNING')
+                                for line in logs), logs)
+        self.assertIn('models stay as they are: memory: gone, wanted there',
+                      logs[1])
+
+    def test_recovery_is_told_and_the_interval_holds_again(self):
+        self.driver.fail_after = 0
+        times = self._times_of_passes()
+        self.at[10] = lambda: setattr(self.driver, 'fail_after', None)
+        self.end_at(220)
+        passes, logs = self.serve()
+        self.assertEqual([0, 5, 15, 115, 215], times)
+        self.assertEqual(3, passes)
+        self.assertIn('well again after 2 failed passes in 15 s', logs[2])
+        self.assertEqual(1, self.store.generation().number)
+
+    def test_each_kind_of_failure_is_told_once(self):
+        self.driver.fail_after = 0
+        broken = model_store.Store(f'sqlite:///{self.directory}/none.sqlite')
+
+        def no_store():
+            self.set_up = dataclasses.replace(self.set_up, store=broken)
+            _tell_myself(signal.SIGHUP)
+
+        self.at[20] = no_store
+        self.end_at(400)
+        _, logs = self.serve()
+        warnings = [line for line in logs if line.startswith('WARNING')]
+        self.assertEqual(2, len(warnings), logs)
+        self.assertIn('memory: gone', warnings[0])
+        self.assertIn('there is no such file', warnings[1])
+
+    def test_a_bug_ends_nothing_and_shows_its_traceback_once(self):
+        def instances():
+            raise ZeroDivisionError('division by zero')
+
+        self.driver.instances = instances
+        self.end_at(100)
+        _, logs = self.serve()
+        self.assertEqual(1, sum('unexpected ZeroDivisionError' in line
+                                for line in logs), logs)
+        self.assertEqual(1, sum(line.startswith('ERROR') for line in logs))
+
+    def test_telemetry_with_nothing_new_is_told_once_and_its_end(self):
+        def more():
+            self.driver.put(0, base.BEGIN + 300.0 * np.arange(60),
+                            np.ones(60))
+
+        self.at[5050] = more
+        self.end_at(5300)
+        _, logs = self.serve()
+        quiet = [line for line in logs if 'nothing new' in line]
+        self.assertEqual(2, len(quiet), logs)
+        self.assertIn('for 3700 s', quiet[0])
+        self.assertTrue(quiet[1].startswith('INFO vswitch-modeler: over'))
+
+    def test_a_pass_that_takes_longer_than_the_interval_is_told(self):
+        instances = self.driver.instances
+
+        def slow():
+            self.time += 150
+            if self.time >= 500:
+                _tell_myself(signal.SIGTERM)
+            return instances()
+
+        self.driver.instances = slow
+        _, logs = self.serve()
+        self.assertEqual(1, sum('a pass took 150 s' in line
+                                for line in logs), logs)
+
+
+class NotifierTestCase(base.ModelerTestCase):
+
+    def _listen(self, address):
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(listener.close)
+        listener.bind(address)
+        listener.settimeout(5)
+        return listener
+
+    def test_words_arrive_at_a_path_and_in_the_abstract_namespace(self):
+        path = os.path.join(self.directory, 'notify')
+        name = f'vswitch-test-{os.getpid()}'
+        for address, bound in ((path, path), ('@' + name, '\0' + name)):
+            listener = self._listen(bound)
+            service.Notifier({'NOTIFY_SOCKET': address}).tell(
+                READY=1, STATUS='one\ntwo')
+            self.assertEqual(b'READY=1\nSTATUS=one two',
+                             listener.recv(4096))
+
+    def test_nobody_listening_is_no_problem(self):
+        service.Notifier({}).tell(READY=1)
+        service.Notifier({'NOTIFY_SOCKET': os.path.join(
+            self.directory, 'nobody')}).tell(READY=1)
+
+
+class SetUpTestCase(base.ModelerTestCase):
+
+    def _conf(self, **values):
+        conf = cfg.ConfigOpts()
+        options.register_opts(conf)
+        conf([], default_config_files=[])
+        for name, value in {'store_url': self.url, 'telemetry_driver': 'file',
+                            'telemetry_path': self.path, **values}.items():
+            conf.set_override(name, value, options.GROUP)
+        return conf
+
+    def test_options_become_settings(self):
+        found = service.set_up(self._conf(
+            min_samples=30, modeler_half_life_days=2, modeler_forget_days=0,
+            modeler_interval_seconds=60))
+        self.assertEqual(
+            cycle.Settings('file', 30, 172800.0, None), found.settings)
+        self.assertEqual(60, found.interval_seconds)
+        self.assertEqual(self.path, found.driver.source)
+
+    def test_a_missing_store_is_made_and_an_existing_one_left_alone(self):
+        url = f'sqlite:///{self.directory}/new.sqlite'
+        with self.assertLogs(LOGGER, 'INFO'):
+            found = service.set_up(self._conf(store_url=url))
+        self.assertEqual(0, found.store.generation().number)
+        first = found.store.generation().store_id
+        with self.assertNoLogs(LOGGER, 'INFO'):
+            again = service.set_up(self._conf(store_url=url))
+        self.assertEqual(first, again.store.generation().store_id)
+
+    def test_what_is_missing_is_named(self):
+        for values, words in (
+                ({'telemetry_path': None}, 'telemetry_path is not set'),
+                ({'telemetry_driver': 'nosuch'}, "'nosuch', wanted one of")):
+            with contextlib.ExitStack() as stack:
+                stack.enter_context(self.assertRaisesRegex(
+                    exceptions.VSwitchError, words))
+                service.set_up(self._conf(**values))

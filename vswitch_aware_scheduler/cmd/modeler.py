@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-modeler: keeps the traffic models fresh.
+
+A service, or with ``--once`` one pass for cron. The manual has its options
+with examples: cli/vswitch-modeler.rst.
+"""
+
+import contextlib
+import json
+import logging as python_logging
+import os
+import sys
+import time
+
+from oslo_config import cfg
+from oslo_log import log as logging
+import tqdm
+
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import service
+
+__all__ = ['main']
+
+PROG = 'vswitch-modeler'
+
+_PROJECT = 'vswitch_aware_scheduler'
+
+_CLI = [
+    cfg.BoolOpt('once', default=False,
+                help='Make one pass, print what it did and end.'),
+    cfg.BoolOpt('json', default=False,
+                help='With --once: print JSON for a machine to read.'),
+]
+
+#: Instances that are told by name when they are refused.
+_SHOWN = 5
+
+
+def _configuration(argv):
+    """Return the options of a command line and its files, read now."""
+    conf = cfg.ConfigOpts()
+    conf.register_cli_opts(_CLI)
+    logging.register_options(conf)
+    options.register_opts(conf)
+    conf(argv, project=_PROJECT, prog=PROG,
+         default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
+    return conf
+
+
+def _say(text):
+    print(f'{PROG}: {text}', file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _progress():
+    """Give a callback (done, total); a bar where a person looks."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with tqdm.tqdm(desc='learning', unit='', file=sys.stderr, leave=False,
+                   bar_format='{desc}: {percentage:3.0f}%|{bar}| '
+                              '{elapsed}<{remaining}') as bar:
+        def report(done, total):
+            bar.total = total
+            bar.update(done - bar.n)
+        yield report
+
+
+def _once(conf):
+    set_up = service.set_up(conf)
+    with _progress() as progress:
+        outcome = cycle.run(set_up.store, set_up.driver, time.time,
+                            set_up.settings, progress)
+    if conf.json:
+        print(json.dumps({
+            'source': set_up.driver.source, 'store': set_up.store.url,
+            'generation': outcome.generation.number,
+            'written': outcome.written, 'instances': outcome.instances,
+            'samples': outcome.samples, 'fitted': outcome.fitted,
+            'waiting': outcome.waiting, 'removed': list(outcome.removed),
+            'reasons': outcome.reasons,
+            'refused_instances': [{
+                'instance_uuid': one.instance_uuid, 'name': one.name,
+                'reason': one.reason, 'detail': one.detail}
+                for one in outcome.refused],
+            'refused_samples': outcome.refused_samples.to_dict(),
+            'last_time': outcome.last_time, 'ahead': outcome.ahead,
+            'seconds': round(outcome.seconds, 3)}, indent=2,
+            allow_nan=False))
+        return 0
+    generation = f'{outcome.generation.number}' + (
+        '' if outcome.written else ', as before: nothing is new')
+    refused = {name: count for name, count
+               in outcome.refused_samples.to_dict().items() if count}
+    for name, value in (
+            ('Telemetry', set_up.driver.source),
+            ('Store', set_up.store.url), ('Generation', generation),
+            ('Instances', outcome.instances),
+            ('New samples', outcome.samples),
+            ('Fitted', f'{outcome.fitted} models in '
+                       f'{outcome.seconds:.1f} s'),
+            ('Wait for a model', outcome.waiting),
+            ('Forgotten', len(outcome.removed)),
+            ('Refused', f'{len(outcome.refused)} instances'
+                        + _counted(outcome.reasons)),
+            ('Samples refused',
+             f'{outcome.refused_samples.total}' + _counted(refused))):
+        print(f'{name + ":":18}{value}')
+    for reason in outcome.reasons:
+        some = [one for one in outcome.refused if one.reason == reason]
+        _say(f'{reason}: ' + ', '.join(
+            one.name or one.instance_uuid for one in some[:_SHOWN])
+            + (f' and {len(some) - _SHOWN} more'
+               if len(some) > _SHOWN else ''))
+    if outcome.ahead:
+        _say(f'{outcome.ahead} instances have samples later than the clock '
+             f'of this machine: nothing is read of them until it has passed '
+             f'those')
+    return 0
+
+
+def _counted(counts):
+    """Return ' (3 of this, 4 of that)', or nothing."""
+    if not counts:
+        return ''
+    return ' (' + ', '.join(f'{count} {what}'
+                            for what, count in counts.items()) + ')'
+
+
+def _serve(conf, argv):
+    logging.setup(conf, PROG)
+    # The first configuration was read to know where to log to.
+    waiting = [conf]
+
+    def load():
+        return service.set_up(waiting.pop() if waiting
+                              else _configuration(argv))
+
+    service.Service(load, service.Notifier()).run()
+    return 0
+
+
+def main(argv=None):
+    """Run the command.
+
+    :param argv: arguments without the program's name, None: the process's
+    :returns: exit status: 0 done, 1 an error, which is told on stderr; a
+        wrong command line exits with 2 by SystemExit
+    """
+    argv = sys.argv[1:] if argv is None else argv
+    debug = False
+    try:
+        conf = _configuration(argv)
+        debug = conf.debug
+        if not conf.once:
+            if conf.json:
+                raise exceptions.InvalidInput(
+                    '--json is given without --once, wanted both or none')
+            return _serve(conf, argv)
+        if debug:
+            python_logging.basicConfig(level=python_logging.DEBUG,
+                                       stream=sys.stderr)
+        else:
+            # What a library logs is told by the exception as well.
+            python_logging.getLogger().addHandler(
+                python_logging.NullHandler())
+        status = _once(conf)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # The reader has gone. What is left must not be written at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        _say('interrupted: nothing was written')
+        return 1
+    except (exceptions.VSwitchError, cfg.Error, ValueError, OSError) as error:
+        if debug:
+            raise
+        _say(' '.join(str(error).split()))
+        return 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

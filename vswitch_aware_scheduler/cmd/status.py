@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-status: whether what the scheduler decides on is in order.
+
+``vswitch-status check`` and, as other services call it, ``vswitch-status
+upgrade check``. The manual tells what each check means:
+cli/vswitch-status.rst.
+"""
+
+import datetime
+import logging
+import sys
+import time
+
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['Checks', 'main']
+
+PROG = 'vswitch-status'
+
+_PROJECT = 'vswitch_aware_scheduler'
+
+#: Clocks of two machines differ by less.
+_CLOCK_SECONDS = 60.0
+
+
+def _result(code, details=None):
+    return upgradecheck.Result(code, details)
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """The checks of one configuration.
+
+    :param group: our options
+    :param clock: returns the time, seconds UTC
+    """
+
+    display_title = 'VSwitch Status Check Results'
+
+    def __init__(self, group, clock=time.time):
+        super().__init__()
+        self._conf = group
+        self._clock = clock
+
+    def _store(self):
+        return store.Store(self._conf.store_url,
+                           self._conf.store_timeout_seconds)
+
+    def _check_schema(self):
+        newest = migration.revisions()[-1]
+        try:
+            version = migration.version(self._conf.store_url,
+                                        self._conf.store_timeout_seconds)
+        except exceptions.StoreError as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+        if version == newest:
+            return _result(upgradecheck.Code.SUCCESS)
+        seen = f'version {version}' if version else 'no schema'
+        # Both are digits, and newer ones are greater.
+        advice = ('upgrade this package' if version and version > newest
+                  else 'run "vswitch-manage db sync"')
+        return _result(
+            upgradecheck.Code.FAILURE,
+            f'store {self._store().url} has {seen}, wanted version '
+            f'{newest}: {advice}')
+
+    def _check_generation(self):
+        try:
+            generation = self._store().generation()
+        except exceptions.StoreError as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+        if not generation.number:
+            return _result(
+                upgradecheck.Code.WARNING,
+                'nothing has been written to the store yet, wanted models: '
+                'run vswitch-modeler')
+        age = self._clock() - generation.published_at
+        told = (f'generation {generation.number} was published at '
+                + datetime.datetime.fromtimestamp(
+                    generation.published_at, datetime.timezone.utc).strftime(
+                        '%Y-%m-%dT%H:%M:%SZ'))
+        if age < -_CLOCK_SECONDS:
+            return _result(
+                upgradecheck.Code.WARNING,
+                f'{told}, {-age:.0f} s from now, wanted the past: is the '
+                f'clock of this machine or of the modeler wrong?')
+        limit = self._conf.max_generation_age_seconds
+        if limit and age > limit:
+            return _result(
+                upgradecheck.Code.WARNING,
+                f'{told}, {age:.0f} s ago, wanted at most '
+                f'max_generation_age_seconds, {limit} s: does '
+                f'vswitch-modeler run, and does telemetry have anything new?')
+        return _result(upgradecheck.Code.SUCCESS,
+                       f'{told}, {max(age, 0):.0f} s ago')
+
+    def _check_profiles(self):
+        try:
+            known = switch_profile.profiles(self._conf.switch_profiles_file)
+        except (exceptions.InvalidProfile, OSError) as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+        wrong = []
+        default = self._conf.default_switch_profile
+        if default is not None and default not in known:
+            wrong.append(f'default_switch_profile is {default!r}')
+        try:
+            hosts = self._store().host_profiles()
+        except exceptions.StoreError as error:
+            return _result(
+                upgradecheck.Code.WARNING,
+                f'profiles of hosts cannot be checked: {error}')
+        for host in hosts:
+            if host.profile is not None and host.profile not in known:
+                wrong.append(f'the stored profile of host {host.host} is '
+                             f'{host.profile!r}')
+                continue
+            name = host.profile or default
+            if name in known:
+                try:
+                    known[name].overridden(host.overrides,
+                                           f'host {host.host}')
+                except exceptions.InvalidInput as error:
+                    wrong.append(str(error))
+        if not wrong:
+            return _result(upgradecheck.Code.SUCCESS)
+        more = f' and {len(wrong) - 5} more' if len(wrong) > 5 else ''
+        return _result(
+            upgradecheck.Code.FAILURE,
+            '; '.join(wrong[:5]) + more + '; profiles there are: '
+            + ', '.join(sorted(known)))
+
+    _upgrade_checks = (('Store Schema', _check_schema),
+                       ('Last Generation', _check_generation),
+                       ('Switch Profiles', _check_profiles))
+
+
+def _configuration(argv):
+    """Return (ConfigOpts, what to run) of a command line and its files."""
+    conf = cfg.ConfigOpts()
+    options.register_opts(conf)
+
+    def add_parsers(subparsers):
+        # oslo.upgradecheck's own parser knows "upgrade check" only.
+        check = subparsers.add_parser(
+            'check', help='check the store and the switch profiles')
+        upgrade = subparsers.add_parser(
+            'upgrade', help='"upgrade check" is "check"')
+        upgrade.add_argument('what', choices=['check'])
+        for parser in (check, upgrade):
+            parser.add_argument(
+                '--json', action='store_true',
+                help='print JSON for a machine to read')
+
+    conf.register_cli_opt(cfg.SubCommandOpt(
+        'command', title='Commands', handler=add_parsers))
+    conf(argv, project=_PROJECT, prog=PROG,
+         default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
+    return conf
+
+
+def main(argv=None):
+    """Run the command.
+
+    :param argv: arguments without the program's name, None: the process's
+    :returns: exit status as of other services: 0 all is well, 1 a warning,
+        2 a failure, 255 an error, which is told on stderr; a wrong command
+        line exits with 2 by SystemExit
+    """
+    logging.getLogger().addHandler(logging.NullHandler())
+    try:
+        conf = _configuration(sys.argv[1:] if argv is None else argv)
+        group = conf[options.GROUP]
+        for name in group:
+            group[name]
+        # Where it looks whether to print JSON.
+        upgradecheck.CONF = conf
+        return int(Checks(group).check())
+    except (exceptions.VSwitchError, cfg.Error, ValueError, OSError) as error:
+        print(f'{PROG}: {" ".join(str(error).split())}', file=sys.stderr)
+        return 255
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,352 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of the modeler's process: passes, signals, failures, health.
+
+Knows configuration, through :func:`set_up` alone. What a pass does is in
+:mod:`.cycle`.
+
+systemd is told by datagrams of its sd_notify protocol, which is a socket and
+a few words: sdnotify has had no release for years, and oslo.service would
+bring its whole machinery of workers for it.
+"""
+
+import contextlib
+import dataclasses
+import os
+import signal
+import socket
+import time
+
+from oslo_config import cfg
+from oslo_log import log as logging
+
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler import telemetry
+from vswitch_aware_scheduler.telemetry import base as telemetry_base
+
+__all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
+           'Notifier', 'Service', 'SetUp', 'set_up']
+
+LOG = logging.getLogger(__name__)
+
+#: Pause after a pass that failed; it doubles with each that follows.
+FIRST_PAUSE_SECONDS = 5.0
+
+#: It does not grow beyond this: recovery is noticed within that time.
+LONGEST_PAUSE_SECONDS = 300.0
+
+#: Telemetry that tells nothing new for so long, and for three passes, is
+#: worth a word.
+QUIET_SECONDS = 3600.0
+
+_DAY_SECONDS = 86400.0
+
+#: Signals are looked at so often while there is nothing to do.
+_TICK_SECONDS = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class SetUp:
+    """What a configuration amounts to.
+
+    :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
+    :ivar driver: telemetry driver
+    :ivar settings: :class:`.cycle.Settings`
+    :ivar interval_seconds: from the start of a pass to that of the next
+    """
+
+    store: model_store.Store
+    driver: telemetry_base.Driver
+    settings: cycle.Settings
+    interval_seconds: float
+
+
+def set_up(conf):
+    """Return the :class:`SetUp` of a configuration; make a new SQLite store.
+
+    The file is made where there is none, and nothing else is touched.
+
+    :param conf: an oslo.config ConfigOpts with our options registered
+    :raises oslo_config.cfg.Error: when an option has no usable value
+    :raises VSwitchError: when there is no such driver, or the store cannot
+        be made
+    """
+    group = conf[options.GROUP]
+    # Ask for all, so that a bad value is told before any work is done.
+    for name in group:
+        group[name]
+    name = group.telemetry_driver
+    if name in options.TELEMETRY_GROUPS:
+        given = options.telemetry_options(conf, name)
+    elif group.telemetry_path is not None:
+        given = {'path': group.telemetry_path}
+    elif name == 'file':
+        raise exceptions.InvalidInput(
+            'telemetry_path is not set, wanted the path of a file or a '
+            'folder: telemetry_driver is file')
+    else:
+        given = {}
+    store = model_store.Store(group.store_url, group.store_timeout_seconds)
+    found = SetUp(
+        store, telemetry.load_driver(name, **given),
+        cycle.Settings(
+            source=name, min_samples=group.min_samples,
+            half_life_seconds=group.modeler_half_life_days
+            * _DAY_SECONDS or None,
+            forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None),
+        group.modeler_interval_seconds)
+    if migration.is_new_file(group.store_url):
+        migration.sync(group.store_url)
+        LOG.info('Made a new store: %s', store.url)
+    return found
+
+
+class Notifier:
+    """Tells systemd how the service is; silent where nobody listens.
+
+    :param environment: of the process; NOTIFY_SOCKET says where to
+    """
+
+    def __init__(self, environment=None):
+        environment = os.environ if environment is None else environment
+        address = environment.get('NOTIFY_SOCKET', '')
+        # A name in the abstract namespace begins with a zero byte.
+        self._address = '\0' + address[1:] if address[:1] == '@' else address
+
+    def tell(self, **words):
+        """Send words such as READY=1; a failure is no one's problem."""
+        if not self._address:
+            return
+        text = '\n'.join(f'{name}={str(value)[:2000]}'.replace('\n', ' ')
+                         for name, value in words.items())
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM
+                               | socket.SOCK_CLOEXEC) as sender:
+                sender.settimeout(1)
+                sender.connect(self._address)
+                sender.sendall(text.encode())
+        except OSError as error:
+            LOG.debug('systemd was not told %s: %s', text, error)
+
+
+class _End(BaseException):
+    """SIGTERM came while nothing was being written.
+
+    No Exception: as KeyboardInterrupt it must pass through whatever retries
+    or tells errors on the way.
+    """
+
+
+class Service:
+    """Pass after pass until a signal says otherwise.
+
+    SIGTERM and SIGINT end it: at once where nothing is being written, after
+    the write where something is. SIGHUP makes it read its configuration anew
+    after the pass.
+
+    :param load: called without arguments, returns a :class:`SetUp` of the
+        configuration as it is now
+    :param notifier: :class:`Notifier`
+    :param clock: returns the time, seconds UTC
+    :param monotonic: returns seconds that only grow
+    :param sleep: waits seconds; a signal may not end it
+    """
+
+    def __init__(self, load, notifier, clock=time.time,
+                 monotonic=time.monotonic, sleep=time.sleep):
+        self._load = load
+        self._notifier = notifier
+        self._clock = clock
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._stopping = False
+        self._reloading = False
+        self._interruptible = False
+        self._failures = 0
+        self._passed = False
+        self._failing_since = None
+        self._news_at = None
+        self._told_alive = None
+        # What is wrong now, so that each is told once: {kind: words}.
+        self._states = {}
+
+    def run(self):
+        """Work until told to end; return the number of passes done.
+
+        :raises Exception: of ``load``, when the first configuration is no
+            good
+        """
+        before = {}
+        passes = 0
+        try:
+            for number, handler in ((signal.SIGTERM, self._on_end),
+                                    (signal.SIGINT, self._on_end),
+                                    (signal.SIGHUP, self._on_reload)):
+                before[number] = signal.signal(number, handler)
+            set_up = self._load()
+            self._news_at = self._monotonic()
+            LOG.info('vswitch-modeler has started: %s every %g s into %s',
+                     set_up.driver.source, set_up.interval_seconds,
+                     set_up.store.url)
+            self._notifier.tell(READY=1, STATUS='first pass')
+            while not self._stopping:
+                began = self._monotonic()
+                if self._pass(set_up):
+                    passes += 1
+                    pause = set_up.interval_seconds - (
+                        self._monotonic() - began)
+                    self._state(
+                        'slow', pause <= 0 and
+                        f'a pass took {self._monotonic() - began:.0f} s, '
+                        f'wanted less than modeler_interval_seconds, '
+                        f'{set_up.interval_seconds:g}')
+                else:
+                    pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS
+                                * 2.0 ** min(self._failures - 1, 20))
+                self._wait(pause)
+                if self._reloading and not self._stopping:
+                    set_up = self._reloaded(set_up)
+        finally:
+            self._notifier.tell(STOPPING=1, STATUS='ended')
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        LOG.info('vswitch-modeler has ended after %d passes', passes)
+        return passes
+
+    # Signals
+
+    def _on_end(self, number, frame):
+        self._stopping = True
+        if self._interruptible:
+            self._interruptible = False
+            raise _End
+
+    def _on_reload(self, number, frame):
+        self._reloading = True
+
+    @contextlib.contextmanager
+    def _writing(self):
+        self._interruptible = False
+        yield
+
+    def _wait(self, seconds):
+        until = self._monotonic() + seconds
+        while not (self._stopping or self._reloading):
+            left = until - self._monotonic()
+            if left <= 0:
+                return
+            self._alive()
+            self._sleep(min(left, _TICK_SECONDS))
+
+    def _alive(self, *_):
+        now = self._monotonic()
+        if self._told_alive is None or now - self._told_alive >= 1:
+            self._told_alive = now
+            self._notifier.tell(WATCHDOG=1)
+
+    def _reloaded(self, set_up):
+        self._reloading = False
+        self._notifier.tell(RELOADING=1, MONOTONIC_USEC=int(
+            time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6))
+        try:
+            set_up = self._load()
+        except (exceptions.VSwitchError, cfg.Error, ValueError,
+                OSError) as error:
+            LOG.error('vswitch-modeler: the new configuration cannot be '
+                      'used, the old one stays: %s', error)
+        else:
+            LOG.info('vswitch-modeler has read its configuration: %s every '
+                     '%g s into %s', set_up.driver.source,
+                     set_up.interval_seconds, set_up.store.url)
+        self._notifier.tell(READY=1)
+        return set_up
+
+    # Passes
+
+    def _pass(self, set_up):
+        """Make a pass; return whether it succeeded."""
+        try:
+            self._interruptible = not self._stopping
+            outcome = cycle.run(set_up.store, set_up.driver, self._clock,
+                                set_up.settings, self._alive,
+                                self._writing())
+            self._interruptible = False
+        except _End:
+            LOG.info('vswitch-modeler: the pass was ended before it wrote '
+                     'anything')
+            return False
+        except exceptions.StoreChanged as error:
+            self._failed('another writer', error)
+        except exceptions.StoreError as error:
+            self._failed('store', error)
+        except exceptions.TelemetryError as error:
+            self._failed('telemetry', error)
+        except Exception as error:
+            # Whatever it is, to end now would be to be started again.
+            self._failed('unexpected', error)
+        else:
+            self._succeeded(set_up, outcome)
+            return True
+        finally:
+            self._interruptible = False
+        return False
+
+    def _failed(self, kind, error):
+        self._failures += 1
+        if self._failing_since is None:
+            self._failing_since = self._monotonic()
+        words = (f'pass failed, models stay as they are: '
+                 f'{" ".join(str(error).split()) or type(error).__name__}')
+        for other in set(self._states) - {kind, 'slow', 'quiet', 'ahead'}:
+            del self._states[other]
+        if kind == 'unexpected' and kind not in self._states:
+            LOG.exception('vswitch-modeler: unexpected %s',
+                          type(error).__name__)
+        self._state(kind, words)
+        LOG.debug('vswitch-modeler: failure %d in a row: %s', self._failures,
+                  words)
+        self._notifier.tell(STATUS=words)
+
+    def _succeeded(self, set_up, outcome):
+        if self._failures:
+            LOG.info('vswitch-modeler is well again after %d failed passes '
+                     'in %.0f s', self._failures,
+                     self._monotonic() - self._failing_since)
+            self._failures, self._failing_since = 0, None
+            self._states = {kind: words
+                            for kind, words in self._states.items()
+                            if kind in ('slow', 'quiet', 'ahead')}
+        now = self._monotonic()
+        if outcome.samples:
+            self._news_at = now
+        quiet = max(QUIET_SECONDS, 3 * set_up.interval_seconds)
+        self._state('quiet', now - self._news_at > quiet and (
+            f'telemetry {set_up.driver.source} answers and knows '
+            f'{outcome.instances} instances, but has told nothing new for '
+            f'{now - self._news_at:.0f} s'))
+        self._state('ahead', outcome.ahead and (
+            f'{outcome.ahead} instances have samples later than the clock '
+            f'of this machine: nothing is read of them until it has passed '
+            f'those'))
+        words = (f'generation {outcome.generation.number}: '
+                 f'{outcome.samples} new samples, {outcome.fitted} models '
+                 f'fitted, {len(outcome.refused)} instances refused, '
+                 f'{outcome.waiting} wait for a model, '
+                 f'{len(outcome.removed)} forgotten, in '
+                 f'{outcome.seconds:.1f} s')
+        # The first one shows that it works; the rest is for who looks.
+        LOG.log(logging.DEBUG if self._passed else logging.INFO,
+                'vswitch-modeler: %s; refused: %s', words, outcome.reasons)
+        self._passed = True
+        self._notifier.tell(STATUS=words, WATCHDOG=1)
+
+    def _state(self, kind, words):
+        """Log when something begins to be wrong, and when it ends."""
+        if words and kind not in self._states:
+            self._states[kind] = words
+            LOG.warning('vswitch-modeler: %s', words)
+        elif not words and kind in self._states:
+            LOG.info('vswitch-modeler: over: %s', self._states.pop(kind))
