@@ -166,6 +166,8 @@ class Service:
         self._reloading = False
         self._interruptible = False
         self._failures = 0
+        # Those that the pause grows by.
+        self._attempts = 0
         self._passed = False
         self._failing_since = None
         self._news_at = None
@@ -205,7 +207,7 @@ class Service:
                         f'{set_up.interval_seconds:g}')
                 else:
                     pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS
-                                * 2.0 ** min(self._failures - 1, 20))
+                                * 2.0 ** min(self._attempts - 1, 20))
                 self._wait(pause)
                 if self._reloading and not self._stopping:
                     set_up = self._reloaded(set_up)
@@ -249,14 +251,20 @@ class Service:
 
     def _reloaded(self, set_up):
         self._reloading = False
+        # What was wrong may have been put right.
+        self._attempts = 0
         self._notifier.tell(RELOADING=1, MONOTONIC_USEC=int(
             time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6))
         try:
             set_up = self._load()
         except (exceptions.VSwitchError, cfg.Error, ValueError,
                 OSError) as error:
+            reason = ' '.join(str(error).split())
+        else:
+            reason = None
+        if reason is not None:
             LOG.error('vswitch-modeler: the new configuration cannot be '
-                      'used, the old one stays: %s', error)
+                      'used, the old one stays: %s', reason)
         else:
             LOG.info('vswitch-modeler has read its configuration: %s every '
                      '%g s into %s', set_up.driver.source,
@@ -268,6 +276,9 @@ class Service:
 
     def _pass(self, set_up):
         """Make a pass; return whether it succeeded."""
+        # Told outside the handlers: in them, oslo.log adds the error to
+        # every line.
+        failure = None
         try:
             self._interruptible = not self._stopping
             outcome = cycle.run(set_up.store, set_up.driver, self._clock,
@@ -275,27 +286,30 @@ class Service:
                                 self._writing())
             self._interruptible = False
         except _End:
-            LOG.info('vswitch-modeler: the pass was ended before it wrote '
-                     'anything')
-            return False
+            failure = None, None
         except exceptions.StoreChanged as error:
-            self._failed('another writer', error)
+            failure = 'another writer', error
         except exceptions.StoreError as error:
-            self._failed('store', error)
+            failure = 'store', error
         except exceptions.TelemetryError as error:
-            self._failed('telemetry', error)
+            failure = 'telemetry', error
         except Exception as error:
             # Whatever it is, to end now would be to be started again.
-            self._failed('unexpected', error)
-        else:
-            self._succeeded(set_up, outcome)
-            return True
+            failure = 'unexpected', error
         finally:
             self._interruptible = False
-        return False
+        if failure is None:
+            self._succeeded(set_up, outcome)
+        elif failure[0] is None:
+            LOG.info('vswitch-modeler: the pass was ended before it wrote '
+                     'anything')
+        else:
+            self._failed(*failure)
+        return failure is None
 
     def _failed(self, kind, error):
         self._failures += 1
+        self._attempts += 1
         if self._failing_since is None:
             self._failing_since = self._monotonic()
         words = (f'pass failed, models stay as they are: '
@@ -303,8 +317,8 @@ class Service:
         for other in set(self._states) - {kind, 'slow', 'quiet', 'ahead'}:
             del self._states[other]
         if kind == 'unexpected' and kind not in self._states:
-            LOG.exception('vswitch-modeler: unexpected %s',
-                          type(error).__name__)
+            LOG.error('vswitch-modeler: unexpected %s',
+                      type(error).__name__, exc_info=error)
         self._state(kind, words)
         LOG.debug('vswitch-modeler: failure %d in a row: %s', self._failures,
                   words)
@@ -315,7 +329,8 @@ class Service:
             LOG.info('vswitch-modeler is well again after %d failed passes '
                      'in %.0f s', self._failures,
                      self._monotonic() - self._failing_since)
-            self._failures, self._failing_since = 0, None
+            self._failures, self._attempts = 0, 0
+            self._failing_since = None
             self._states = {kind: words
                             for kind, words in self._states.items()
                             if kind in ('slow', 'quiet', 'ahead')}

@@ -113,6 +113,12 @@ class ModelerCommandTestCase(base.StoreTestCase):
             self.configure('modeler_interval_seconds = 20')
             process.send_signal(signal.SIGHUP)
             self._wait_for(log, 'has read its configuration: .* every 20 s')
+            os.rename(self.trace, self.trace + '.away')
+            process.send_signal(signal.SIGHUP)
+            self._wait_for(log, 'models stay as they are: .* not there')
+            os.rename(self.trace + '.away', self.trace)
+            process.send_signal(signal.SIGHUP)
+            self._wait_for(log, 'is well again after ')
             process.send_signal(signal.SIGTERM)
             self.assertEqual(0, process.wait(30))
         finally:
@@ -121,6 +127,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
         text = log.read_text()
         self.assertIn('has ended after ', text)
         self.assertNotIn('Traceback', text)
+        self.assertEqual(1, text.count('not there'), text)
         self.assertEqual(1, store.Store(self.url).generation().number)
 
     def _wait_for(self, log, words):

@@ -208,6 +208,14 @@ class FailureTestCase(ServiceTestCase):
         self.assertIn('models stay as they are: memory: gone, wanted there',
                       logs[1])
 
+    def test_a_reload_tries_at_once_and_begins_with_short_pauses(self):
+        self.driver.fail_after = 0
+        times = self._times_of_passes()
+        self.at[100] = lambda: _tell_myself(signal.SIGHUP)
+        self.end_at(120)
+        self.serve()
+        self.assertEqual([0, 5, 15, 35, 75, 100, 105, 115], times)
+
     def test_recovery_is_told_and_the_interval_holds_again(self):
         self.driver.fail_after = 0
         times = self._times_of_passes()
