@@ -204,6 +204,22 @@ class ReadingTestCase(base.ModelerTestCase):
             found = self.store.model(store_base.instance_uuid(number))
             self.assertEqual(3001, found.samples)
 
+    def test_what_was_refused_of_stragglers_counts_once(self):
+        def put(number, more):
+            rates = np.full(100 - 7 * number + more, 2.0)
+            rates[98 - 7 * number] = np.nan
+            return self.driver.put(number, grid(rates.size), rates)
+
+        for number in range(10):
+            put(number, 0)
+        self.run_pass()
+        uuids = [put(number, 1) for number in range(10)]
+        self.assertEqual(10, self.run_pass().samples)
+        # Some were read again from further back than they ended.
+        self.assertLess(len(self.driver.asked), 1 + 10)
+        self.assertEqual({1}, {
+            self.store.model(uuid).refused.missing for uuid in uuids})
+
     def test_samples_of_the_future_wait_for_their_time(self):
         uuid = self.driver.put(0, [*grid(40), BEGIN + 1e9], np.ones(41))
         outcome = self.run_pass(now=BEGIN + 50 * PERIOD)
