@@ -9,7 +9,6 @@ import argparse
 import contextlib
 import dataclasses
 import datetime
-import json
 import logging
 import os
 import pathlib
@@ -30,6 +29,7 @@ from vswitch_aware_scheduler.calibrate import namespaces
 from vswitch_aware_scheduler.calibrate import plan as plans
 from vswitch_aware_scheduler.calibrate import remote
 from vswitch_aware_scheduler.calibrate import topology as topologies
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import capacity
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
@@ -216,10 +216,6 @@ def _duration(seconds):
     return f'{minutes} min {rest} s' if minutes else f'{rest} s'
 
 
-def _print_json(data):
-    print(json.dumps(data, indent=2, allow_nan=False))
-
-
 def _write_profile(path, found):
     """Write a profile; other profiles that are in the file are not lost."""
     path = pathlib.Path(path)
@@ -260,7 +256,7 @@ def _clean(arguments):
     local.check()
     removed = _remove_leftovers(arguments)
     if arguments.json:
-        _print_json({'removed_runs': removed})
+        terminal.print_json({'removed_runs': removed})
     elif not removed:
         print('Nothing was left behind.')
     return 0
@@ -282,7 +278,7 @@ def _check(arguments):
                                'possible': reason is None,
                                'reason': reason})
     if arguments.json:
-        _print_json({'machine': machine.facts(), 'topologies': answer})
+        terminal.print_json({'machine': machine.facts(), 'topologies': answer})
         return 0
     for line in answer:
         print(f'{line["switch"]:12} {line["encapsulation"]:8} '
@@ -407,7 +403,7 @@ def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
     except exceptions.CalibrationError:
         # The samples tell why: they are printed all the same.
         if arguments.json:
-            _print_json(answer)
+            terminal.print_json(answer)
         raise
     return _finish(arguments, answer, found)
 
@@ -458,7 +454,7 @@ def _finish(arguments, answer, found):
         _write_profile(arguments.output, found)
         _say(f'wrote profile {found.name} to {arguments.output}')
     if arguments.json:
-        _print_json(answer)
+        terminal.print_json(answer)
         return 0
     print(f'{"BYTES":>6} {"PAIRS":>5} {"KPPS":>10} {"KBPS":>12} '
           f'{"LOSS":>6} {"SPREAD":>7}')
@@ -528,7 +524,7 @@ def main(argv=None):
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        terminal.drop_output()
         return 1
     except KeyboardInterrupt:
         _say('interrupted')

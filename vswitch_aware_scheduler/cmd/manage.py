@@ -6,21 +6,18 @@ manual has every sub-command with an example: cli/vswitch-manage.rst.
 """
 
 import argparse
-import contextlib
 import datetime
-import json
 import logging
-import os
 import re
 import sys
 import time
 import traceback
 
 from oslo_config import cfg
-import tqdm
 
 from vswitch_aware_scheduler.cmd import capacity
 from vswitch_aware_scheduler.cmd import evaluate
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
@@ -169,10 +166,6 @@ def _options(arguments):
 
 # Output
 
-def _print_json(data):
-    print(json.dumps(data, indent=2, allow_nan=False))
-
-
 def _print_table(header, rows):
     """Print columns: numbers, which end in a digit, to the right."""
     rows = [[str(cell) for cell in row] for row in rows]
@@ -211,28 +204,13 @@ def _say(text):
     print(f'{PROG}: {text}', file=sys.stderr)
 
 
-@contextlib.contextmanager
-def _progress(what):
-    """Give a callback (done, total); a bar where a person looks."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with tqdm.tqdm(desc=what, unit='', file=sys.stderr, leave=False,
-                   bar_format='{desc}: {percentage:3.0f}%|{bar}| '
-                              '{elapsed}<{remaining}') as bar:
-        def report(done, total):
-            bar.total = total
-            bar.update(done - bar.n)
-        yield report
-
-
 # Sub-commands: each takes the arguments and the options, prints its answer
 # and returns the exit status.
 
 def _db_sync(arguments, conf):
     before, after = migration.sync(conf.store_url, arguments.version)
     if arguments.json:
-        _print_json({'before': before, 'after': after})
+        terminal.print_json({'before': before, 'after': after})
     elif before == after:
         print(f'The schema has version {after}: nothing to do.')
     else:
@@ -248,7 +226,7 @@ def _db_version(arguments, conf):
     if version == newest:
         generation = _store(conf).generation()
     if arguments.json:
-        _print_json({
+        terminal.print_json({
             'version': version, 'newest': newest,
             'generation': generation and generation.number,
             'published_at': generation and generation.published_at})
@@ -308,7 +286,7 @@ def _fit(arguments, conf):
                         'detail': str(error)})
 
     fleet = regime.FleetLoad()
-    with _progress('fitting') as progress:
+    with terminal.progress('fitting') as progress:
         for series in driver.series(arguments.start, arguments.end,
                                     progress=progress):
             refused_samples += series.refused
@@ -323,15 +301,16 @@ def _fit(arguments, conf):
                             counts, estimate.SampleTrail.of(series)))
     # Only now it is known when the fleet as a whole was busy.
     regimes = fleet.regimes()
-    for instance_uuid, refused_of_it, reason, counts, trail in counted:
-        counts = counts.with_regimes(trail, regimes)
-        try:
-            model = estimate.fit_model(counts, min_samples=conf.min_samples)
-        except exceptions.NotEnoughSamples as error:
-            refuse(instance_uuid, reason, error)
+    counts = [one.with_regimes(trail, regimes)
+              for *_, one, trail in counted]
+    for (instance_uuid, refused_of_it, reason, *_), one, model in zip(
+            counted, counts, estimate.fit_models(
+                counts, min_samples=conf.min_samples)):
+        if isinstance(model, exceptions.NotEnoughSamples):
+            refuse(instance_uuid, reason, model)
             continue
         fitted.append(store.StoredModel.from_counts(
-            instance_uuid, model, counts, refused=refused_of_it,
+            instance_uuid, model, one, refused=refused_of_it,
             source=arguments.telemetry, name=names.get(instance_uuid)))
     # With the load, so that a modeler ranks its first slots among these.
     generation = target.write(fitted, fleet_load=fleet.by_slot()) \
@@ -341,7 +320,7 @@ def _fit(arguments, conf):
     for item in refused:
         reasons[item['reason']] = reasons.get(item['reason'], 0) + 1
     if arguments.json:
-        _print_json({
+        terminal.print_json({
             'source': driver.source, 'store': target.url,
             'generation': generation.number, 'instances': len(names),
             'fitted': len(fitted), 'refused': len(refused),
@@ -354,8 +333,8 @@ def _fit(arguments, conf):
             ('Generation', generation.number),
             ('Fitted', f'{len(fitted)} instances in {seconds:.1f} s'),
             ('Refused', f'{len(refused)} instances'
-             + _counted(reasons)),
-            ('Samples refused', str(refused_samples.total) + _counted(
+             + terminal.counted(reasons)),
+            ('Samples refused', str(refused_samples.total) + terminal.counted(
                 {name: count for name, count
                  in refused_samples.to_dict().items() if count}))])
     if not fitted:
@@ -366,21 +345,13 @@ def _fit(arguments, conf):
 
 
 def _evaluate(arguments, conf):
-    with _progress('evaluating') as progress:
+    with terminal.progress('evaluating') as progress:
         answer = evaluate.run(arguments, conf, progress)
     if arguments.json:
-        _print_json(answer)
+        terminal.print_json(answer)
     else:
         _print_table(*evaluate.table(answer))
     return 0
-
-
-def _counted(counts):
-    """Return ' (3 of this, 4 of that)', or nothing."""
-    if not counts:
-        return ''
-    return ' (' + ', '.join(f'{count} {what}'
-                            for what, count in counts.items()) + ')'
 
 
 def _refusal(series, min_samples):
@@ -403,7 +374,7 @@ def _model_list(arguments, conf):
     found = sorted(_store(conf).models(), key=lambda item: (
         _natural(item.name), item.instance_uuid))
     if arguments.json:
-        _print_json({'models': [{
+        terminal.print_json({'models': [{
             'instance_uuid': item.instance_uuid, 'name': item.name,
             'samples': item.samples, 'mean': _by_rate(item.mean),
             'peak': _by_rate(item.peak), 'window_start': item.window_start,
@@ -446,7 +417,7 @@ def _model_show(arguments, conf):
     record = _stored_model(_store(conf), arguments.instance)
     model = record.model
     if arguments.json:
-        _print_json({
+        terminal.print_json({
             'instance_uuid': record.instance_uuid, 'name': record.name,
             'states': len(model.rates), 'rates': model.rates.tolist(),
             'jump': model.jump.tolist(),
@@ -478,7 +449,7 @@ def _model_show(arguments, conf):
         ('Window', f'{_time(record.window_start)} to '
                    f'{_time(record.window_end)}'),
         ('Samples', f'{record.samples:g}, refused {record.refused.total}'
-         + _counted(refused)),
+         + terminal.counted(refused)),
         ('Updated', _time(record.updated_at)),
         ('Format version', record.format_version),
         ('Mean', rates(model.mean)), ('Peak', rates(model.peak))])
@@ -514,7 +485,7 @@ def _profile_list(arguments, conf):
         return conf.switch_profiles_file
 
     if arguments.json:
-        _print_json({'profiles': [
+        terminal.print_json({'profiles': [
             {**item.to_dict(), 'origin': origin(name)}
             for name, item in found.items()]})
         return 0
@@ -548,8 +519,8 @@ def _profile_show(arguments, conf):
     saturation = item.saturation_kbps_at()
     cpu_mhz = saturation and item.cpu_mhz(saturation)
     if arguments.json:
-        _print_json({**stated, 'limits': limits,
-                     'cpu_mhz_at_saturation': cpu_mhz})
+        terminal.print_json({**stated, 'limits': limits,
+                             'cpu_mhz_at_saturation': cpu_mhz})
         return 0
     sources = stated.pop('sources', {})
     for key, value in stated.items():
@@ -580,7 +551,7 @@ def _plain(value):
 def _profile_validate(arguments, _conf):
     found = switch_profile.load_profiles(arguments.file)
     if arguments.json:
-        _print_json({'file': arguments.file, 'profiles': list(found)})
+        terminal.print_json({'file': arguments.file, 'profiles': list(found)})
     else:
         print(f'{arguments.file} is valid: {len(found)} profiles: '
               f'{", ".join(found)}')
@@ -590,7 +561,7 @@ def _profile_validate(arguments, _conf):
 def _capacity_fit(arguments, _conf):
     answer = capacity.fit(arguments)
     if arguments.json:
-        _print_json(answer)
+        terminal.print_json(answer)
         return 0
     _print_tables(capacity.fit_tables(answer))
     print(f'\nRelative deviation of a row: '
@@ -605,7 +576,7 @@ def _capacity_fit(arguments, _conf):
 def _capacity_reproduce(arguments, _conf):
     answer = capacity.reproduce(arguments)
     if arguments.json:
-        _print_json(answer)
+        terminal.print_json(answer)
         return 0
     _print_tables(capacity.reproduce_tables(answer))
     for table in answer['tables']:
@@ -647,9 +618,7 @@ def main(argv=None):
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader has gone, as with "| head": not an error of ours. What is
-        # left in the buffer must not be written at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        terminal.drop_output()
         return 1
     except KeyboardInterrupt:
         _say('interrupted')

@@ -5,17 +5,14 @@ A service, or with ``--once`` one pass for cron. The manual has its options
 with examples: cli/vswitch-modeler.rst.
 """
 
-import contextlib
-import json
 import logging as python_logging
-import os
 import sys
 import time
 
 from oslo_config import cfg
 from oslo_log import log as logging
-import tqdm
 
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import cycle
@@ -53,28 +50,13 @@ def _say(text):
     print(f'{PROG}: {text}', file=sys.stderr)
 
 
-@contextlib.contextmanager
-def _progress():
-    """Give a callback (done, total); a bar where a person looks."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    with tqdm.tqdm(desc='learning', unit='', file=sys.stderr, leave=False,
-                   bar_format='{desc}: {percentage:3.0f}%|{bar}| '
-                              '{elapsed}<{remaining}') as bar:
-        def report(done, total):
-            bar.total = total
-            bar.update(done - bar.n)
-        yield report
-
-
 def _once(conf):
     set_up = service.set_up(conf)
-    with _progress() as progress:
+    with terminal.progress('learning') as progress:
         outcome = cycle.run(set_up.store, set_up.driver, time.time,
                             set_up.settings, progress)
     if conf.json:
-        print(json.dumps({
+        terminal.print_json({
             'source': set_up.driver.source, 'store': set_up.store.url,
             'generation': outcome.generation.number,
             'written': outcome.written, 'instances': outcome.instances,
@@ -87,8 +69,7 @@ def _once(conf):
                 for one in outcome.refused],
             'refused_samples': outcome.refused_samples.to_dict(),
             'last_time': outcome.last_time, 'ahead': outcome.ahead,
-            'seconds': round(outcome.seconds, 3)}, indent=2,
-            allow_nan=False))
+            'seconds': round(outcome.seconds, 3)})
         return 0
     generation = f'{outcome.generation.number}' + (
         '' if outcome.written else ', as before: nothing is new')
@@ -104,9 +85,9 @@ def _once(conf):
             ('Wait for a model', outcome.waiting),
             ('Forgotten', len(outcome.removed)),
             ('Refused', f'{len(outcome.refused)} instances'
-                        + _counted(outcome.reasons)),
+                        + terminal.counted(outcome.reasons)),
             ('Samples refused',
-             f'{outcome.refused_samples.total}' + _counted(refused))):
+             f'{outcome.refused_samples.total}' + terminal.counted(refused))):
         print(f'{name + ":":18}{value}')
     for reason in outcome.reasons:
         some = [one for one in outcome.refused if one.reason == reason]
@@ -119,14 +100,6 @@ def _once(conf):
              f'of this machine: nothing is read of them until it has passed '
              f'those')
     return 0
-
-
-def _counted(counts):
-    """Return ' (3 of this, 4 of that)', or nothing."""
-    if not counts:
-        return ''
-    return ' (' + ', '.join(f'{count} {what}'
-                            for what, count in counts.items()) + ')'
 
 
 def _serve(conf, argv):
@@ -170,8 +143,7 @@ def main(argv=None):
         sys.stdout.flush()
         return status
     except BrokenPipeError:
-        # The reader has gone. What is left must not be written at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        terminal.drop_output()
         return 1
     except KeyboardInterrupt:
         _say('interrupted: nothing was written')

@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import io
 import json
 import os
 import pathlib
@@ -18,6 +17,7 @@ import numpy as np
 from tests.contract import telemetry_counters
 from tests.contract import telemetry_driver
 from tests.contract import telemetry_stand_ins
+from tests.unit.cmd import commands
 from tests.unit.store import base
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler import store
@@ -43,19 +43,9 @@ class ManageTestCase(base.StoreTestCase):
 
     def run_command(self, *words, config=True, terminal=False):
         """Return (status, stdout, stderr) of the command."""
-        stdout = io.TextIOWrapper(io.BytesIO(), encoding='utf-8')
-        stderr = io.StringIO()
-        stderr.isatty = lambda: terminal
-        with contextlib.redirect_stdout(stdout), \
-                contextlib.redirect_stderr(stderr):
-            try:
-                status = manage.main(
-                    [*(['--config-file', self.config] if config else []),
-                     *words])
-            except SystemExit as exit:
-                status = exit.code
-        stdout.seek(0)
-        return status, stdout.read(), stderr.getvalue()
+        return commands.run(
+            manage.main, [*(['--config-file', self.config] if config else []),
+                          *words], terminal)
 
     def ask(self, *words):
         """Return what a command that must succeed prints as JSON."""

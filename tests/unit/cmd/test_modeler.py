@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
-import io
 import json
 import os
 import pathlib
@@ -10,6 +9,7 @@ import subprocess
 import sys
 import time
 
+from tests.unit.cmd import commands
 from tests.unit.store import base
 from vswitch_aware_scheduler.cmd import modeler
 from vswitch_aware_scheduler import store
@@ -39,17 +39,8 @@ class ModelerCommandTestCase(base.StoreTestCase):
 
     def run_command(self, *words, terminal=False):
         """Return (status, stdout, stderr) of the command."""
-        stdout = io.TextIOWrapper(io.BytesIO(), encoding='utf-8')
-        stderr = io.StringIO()
-        stderr.isatty = lambda: terminal
-        with contextlib.redirect_stdout(stdout), \
-                contextlib.redirect_stderr(stderr):
-            try:
-                status = modeler.main(['--config-file', self.config, *words])
-            except SystemExit as exit:
-                status = exit.code
-        stdout.seek(0)
-        return status, stdout.read(), stderr.getvalue()
+        return commands.run(
+            modeler.main, ['--config-file', self.config, *words], terminal)
 
     def test_once_learns_what_is_new_and_says_what_it_did(self):
         self.record(40)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
-import io
 import json
 import os
 import pathlib
 import sqlite3
 import time
 
+from tests.unit.cmd import commands
 from tests.unit.store import base
 from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler import store
@@ -29,14 +29,8 @@ class StatusTestCase(base.StoreTestCase):
             '[vswitch_scheduler]', f'store_url = {self.url}', *lines]))
 
     def run_command(self, *words):
-        stdout, stderr = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(stdout), \
-                contextlib.redirect_stderr(stderr):
-            try:
-                code = status.main(['--config-file', self.config, *words])
-            except SystemExit as exit:
-                code = exit.code
-        return code, stdout.getvalue(), stderr.getvalue()
+        return commands.run(
+            status.main, ['--config-file', self.config, *words])
 
     def check(self):
         """Return (exit status, {check: (code, details)})."""
