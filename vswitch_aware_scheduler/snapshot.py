@@ -56,7 +56,6 @@ class Snapshot:
             laws, hosts = {}, {}
         else:
             laws, hosts = dict(self._laws), dict(self._host_profiles)
-        law = model.RateLaw
         for uuid in changes.removed:
             laws.pop(uuid, None)
         for host in changes.removed_hosts:
@@ -67,7 +66,7 @@ class Snapshot:
             packed = changes.law_rows[starts[0]:starts[-1]].tobytes()
             ends = ((starts - starts[0]) * _ROW_BYTES).tolist()
             for uuid, start, end in zip(uuids, ends, ends[1:]):
-                laws[uuid] = law(packed[start:end])
+                laws[uuid] = model.RateLaw(packed[start:end])
         hosts.update((entry.host, entry) for entry in changes.host_profiles)
         return Snapshot(changes.generation, laws, hosts)
 

@@ -195,8 +195,8 @@ class History:
                 self._load.add(pieces[row], regime.usual_load(
                     one.rates[known]))
         regimes = self._load.regimes()
-        for row, piece in pieces.items():
-            piece = estimate.count_transitions(piece, regimes)
+        for row, piece in zip(pieces, estimate.count_all(
+                list(pieces.values()), regimes)):
             so_far = self._counts[row]
             self._counts[row] = (piece if so_far is None
                                  else so_far.merged(piece))

@@ -69,13 +69,7 @@ class StoredModel:
     format_version: int = traffic_model.FORMAT_VERSION
 
     def __post_init__(self):
-        _check_text(self.instance_uuid, 36, 'instance', self.instance_uuid,
-                    'its uuid')
-        _check_text(self.source, 255, 'instance', self.instance_uuid,
-                    'source')
-        if self.name is not None:
-            _check_text(self.name, 255, 'instance', self.instance_uuid,
-                        'name')
+        _check_instance(self)
         if not (math.isfinite(self.window_start)
                 and math.isfinite(self.window_end)
                 and self.window_start <= self.window_end):
@@ -117,13 +111,7 @@ class Unmodelled:
     name: str | None = None
 
     def __post_init__(self):
-        _check_text(self.instance_uuid, 36, 'instance', self.instance_uuid,
-                    'its uuid')
-        _check_text(self.source, 255, 'instance', self.instance_uuid,
-                    'source')
-        if self.name is not None:
-            _check_text(self.name, 255, 'instance', self.instance_uuid,
-                        'name')
+        _check_instance(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,6 +226,14 @@ class Changes:
     removed: list
     host_profiles: list
     removed_hosts: list
+
+
+def _check_instance(record):
+    uuid = record.instance_uuid
+    _check_text(uuid, 36, 'instance', uuid, 'its uuid')
+    _check_text(record.source, 255, 'instance', uuid, 'source')
+    if record.name is not None:
+        _check_text(record.name, 255, 'instance', uuid, 'name')
 
 
 def _check_text(value, limit, kind, owner, what,

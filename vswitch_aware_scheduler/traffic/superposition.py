@@ -189,7 +189,7 @@ class Superposition:
         :returns: float; takes O(states of the candidate) look-ups
         """
         self._require_model(candidate, 'to add')
-        if candidate.regime_law is not None and len(self._regimes) == 1:
+        if len(self._regimes) == 1:
             # Residents that are the same in every regime.
             values, masses = candidate.levels(self._weights)
             masses = [masses]
