@@ -69,6 +69,14 @@ class AdmissionTestCase(unittest.TestCase):
         candidate = candidate or model.TrafficModel.constant()
         return table.assess([slot], candidate.law, exclude)
 
+    def assertAlike(self, wanted, seen, atol=1e-14):
+        """Want two Assessments to agree but for rounding."""
+        for name in ('overload_probability', 'loss_fraction', 'utilisation'):
+            np.testing.assert_allclose(
+                getattr(seen, name), getattr(wanted, name), rtol=1e-9,
+                atol=atol)
+        self.assertEqual(wanted.reason.tolist(), seen.reason.tolist())
+
 
 class TestHostPolicy(unittest.TestCase):
 
@@ -497,12 +505,7 @@ class TestTable(AdmissionTestCase):
             grown = self.one(policy, residents, candidate)
             anew = self.one(policy, residents, candidate,
                             table=admission.LoadTable())
-            for name in ('overload_probability', 'loss_fraction',
-                         'utilisation'):
-                np.testing.assert_allclose(
-                    getattr(grown, name), getattr(anew, name), rtol=1e-9,
-                    atol=1e-14)
-            self.assertEqual(anew.reason.tolist(), grown.reason.tolist())
+            self.assertAlike(anew, grown)
 
     def test_rates_in_other_units_are_the_host_described_anew(self):
         # Each makes the sums lie on a finer lattice than before.
@@ -796,11 +799,7 @@ class TestRegimes(AdmissionTestCase):
             grown = self.one(policy, residents, candidate)
             anew = self.one(policy, residents, candidate,
                             table=admission.LoadTable())
-            for name in ('overload_probability', 'loss_fraction',
-                         'utilisation'):
-                np.testing.assert_allclose(
-                    getattr(grown, name), getattr(anew, name), rtol=1e-9,
-                    atol=1e-14)
+            self.assertAlike(anew, grown)
 
     def test_like_instances_mix_two_binomials(self):
         one = model.TrafficModel([[0, 0, 0], [1000, 0, 0]],
@@ -821,11 +820,8 @@ class TestChange(AdmissionTestCase):
         seen = self.table.assess([slot], candidate.law)
         wanted = self.one(policy, residents, candidate,
                           table=admission.LoadTable())
-        for name in ('overload_probability', 'loss_fraction', 'utilisation'):
-            np.testing.assert_allclose(
-                getattr(seen, name), getattr(wanted, name), rtol=1e-9,
-                atol=1e-13)
-        self.assertEqual(wanted.reason.tolist(), seen.reason.tolist())
+        # What went left a rounding error of each that had been added.
+        self.assertAlike(wanted, seen, atol=1e-13)
 
     def test_a_random_walk_of_learned_laws(self):
         rng = np.random.default_rng(95)
