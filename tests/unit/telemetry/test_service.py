@@ -153,29 +153,30 @@ class FaultsTest(ServiceTestCase):
     @ddt.idata(kinds())
     def test_a_server_that_sends_a_byte_now_and_then_is_given_up(self, kind):
         driver = self.make(kind, timeout_seconds=.5, retries=0)
-        self.server.faults[:] = [stand_ins.dripping(4)]
+        self.server.faults[:] = [stand_ins.dripping(20)]
         began = time.monotonic()
         error = self.assertRaises(exceptions.TelemetryError,
                                   driver.instances)
-        self.assertLess(time.monotonic() - began, 4)
+        self.assertLess(time.monotonic() - began, 15)
         self.assertIn('not complete after 0.5 s', str(error))
 
     @ddt.idata(kinds()[:1])
     def test_an_older_urllib3_reads_the_same_and_gives_up_as_well(self,
                                                                   kind):
-        driver = self.make(kind, timeout_seconds=.5, retries=0)
+        driver = self.make(kind, retries=0)
         good = self._read(driver)
         self.useFixture(fixtures.MonkeyPatch(
             'urllib3.response.HTTPResponse.read1', None))
         self.assertEqual(good, self._read(driver))
-        self.server.faults[:] = [stand_ins.dripping(8)]
-        error = self.assertRaises(exceptions.TelemetryError,
-                                  driver.instances)
-        self.assertIn('not complete after 0.5 s', str(error))
         self.server.faults[:] = [stand_ins.cut]
         error = self.assertRaises(exceptions.TelemetryError,
                                   driver.instances)
         self.assertIn('breaks off', str(error))
+        driver = self.make(kind, timeout_seconds=.5, retries=0)
+        self.server.faults[:] = [stand_ins.dripping(20)]
+        error = self.assertRaises(exceptions.TelemetryError,
+                                  driver.instances)
+        self.assertIn('not complete after 0.5 s', str(error))
 
     @ddt.idata(kinds())
     def test_an_answer_without_end_is_not_read(self, kind):
@@ -189,12 +190,13 @@ class FaultsTest(ServiceTestCase):
 
     @ddt.idata(kinds())
     def test_requests_are_paced(self, kind):
-        driver = self.make(kind, requests_per_second=.5)
+        driver = self.make(kind, requests_per_second=.05)
         list(driver.series())
         self.assertEqual(len(self.server.requests) - 1, len(self.sleeps))
-        # No time passes while it sleeps: each is to wait for all before it.
+        # Next to no time passes while it sleeps: each is to wait for all
+        # before it.
         for number, pause in enumerate(self.sleeps, 1):
-            self.assertTrue(2 * number - 2 < pause <= 2 * number, pause)
+            self.assertTrue(20 * number - 20 < pause <= 20 * number, pause)
 
     @ddt.idata(kinds())
     def test_a_pause_that_is_asked_for_is_kept(self, kind):
