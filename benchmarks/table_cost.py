@@ -3,8 +3,9 @@
 """What it costs to know the load of every host.
 
 Builds the look-up tables of all hosts from nothing, then changes one host at
-a time: an instance comes, an instance goes. Prints medians and spread; --json
-for a machine.
+a time: an instance comes, an instance goes, and the tables that still have it
+are made anew. The question that follows a change is included. Prints medians
+and spread; --json for a machine.
 """
 
 import argparse
@@ -56,18 +57,20 @@ def main():
         'benchmark', saturation_kbps=options.saturation_kbps))
     table, residents, seconds = build(
         options.hosts, options.instances, laws, policy, generator)
-    changes = {'one_more_us': [], 'one_less_us': []}
+    changes = {'one_more_us': [], 'one_less_us': [], 'anew_us': []}
     for host in generator.integers(options.hosts, size=options.changes):
-        name, now = f'host{host}', dict(residents[host])
+        name, slot = f'host{host}', [table.slot(f'host{host}')]
+        new, gone = f'{len(changes["anew_us"])}', next(iter(residents[host]))
+        del residents[host][gone]
         for key, change in (
-                ('one_more_us', lambda: now.__setitem__('new', laws[1])),
-                ('one_less_us', lambda: now.pop(next(iter(now))))):
-            change()
+                ('one_more_us', lambda: table.change(
+                    {name: ({new: laws[1]}, [])})),
+                ('one_less_us', lambda: table.change({name: ({}, [gone])})),
+                ('anew_us', lambda: table.tighten(name))):
             start = time.perf_counter()
-            slot = table.describe(name, policy, now)
-            table.assess([slot], laws[0])
+            change()
+            table.assess(slot, laws[0])
             changes[key].append((time.perf_counter() - start) * 1e6)
-    del table
     few = max(1, options.hosts // 10)
     tracemalloc.start()
     kept = build(few, options.instances, laws, policy, generator)

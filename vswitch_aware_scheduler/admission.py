@@ -11,6 +11,8 @@ Derivation: reference/admission.rst.
 """
 
 import dataclasses
+import functools
+import typing
 
 import numpy as np
 
@@ -65,6 +67,11 @@ class HostPolicy:
             raise exceptions.InvalidOverride(
                 f'overload probability is {self.overload_probability!r}, '
                 f'wanted 0..1')
+
+    @functools.cached_property
+    def limits(self):
+        """[(weights, capacity, most of one instance)] of the profile."""
+        return [] if self.profile is None else _limits_of(self.profile)
 
 
 class LoadTable:
@@ -128,46 +135,70 @@ class LoadTable:
         elif entry.policy is policy and entry.residents == residents:
             return entry.slot
         self.version += 1
-        known = entry.residents
-        if entry.policy is not policy or not self._change(
-                entry, [law for _, law in residents.items() - known.items()],
-                [law for _, law in known.items() - residents.items()]):
-            self._fill(entry, policy, residents)
-        entry.residents = dict(residents)
+        known, entry.residents = entry.residents, dict(residents)
+        if entry.policy is not policy or known.items() - residents.items() \
+                or self._follow([_Change(entry, [
+                    law for _, law in residents.items() - known.items()],
+                    [])]):
+            entry.policy = policy
+            self._fill(entry)
         return entry.slot
 
-    def change(self, host, came, went):
-        """Set who has come to a host and who has gone since it was described.
+    def change(self, changes):
+        """Set who has come to some hosts and who has gone.
 
-        :param came: mapping of instance uuid to RateLaw
-        :param went: instance uuids
-        :returns: whether that could be done; if not, :meth:`describe` it
+        :param changes: {host: (came, went)}: mapping of instance uuid to
+            RateLaw, and instance uuids
+        :returns: list of the hosts that this cannot be: what they have is no
+            change of what was described; :meth:`describe` them
         """
-        entry = self._hosts.get(host)
-        if entry is None:
-            return False
-        residents = entry.residents
-        if not residents.keys().isdisjoint(came) or not all(
-                uuid in residents for uuid in went):
-            return False
-        if not self._change(entry, list(came.values()),
-                            [residents[uuid] for uuid in went]):
-            return False
-        self.version += 1
-        for uuid in went:
-            del residents[uuid]
-        residents.update(came)
-        return True
+        unlike, followed = [], []
+        for host, (came, went) in changes.items():
+            entry = self._hosts.get(host)
+            residents = {} if entry is None else entry.residents
+            if entry is None or not residents.keys().isdisjoint(came) \
+                    or not all(map(residents.__contains__, went)):
+                unlike.append(host)
+                continue
+            followed.append(_Change(entry, list(came.values()),
+                                    list(map(residents.pop, went))))
+            residents.update(came)
+        if followed:
+            self.version += 1
+        for entry in self._follow(followed):
+            self._fill(entry)
+        return unlike
 
-    def _fill(self, entry, policy, residents):
-        slot = entry.slot
-        entry.policy = policy
+    def loose(self):
+        """Return the hosts whose tables still have somebody who is gone.
+
+        They say too much, never too little, and :meth:`assess` makes them
+        anew before they refuse; :meth:`tighten` does at any time.
+        """
+        return [self._slots[slot].host for slot in np.flatnonzero(
+            self._rules[:len(self._slots), _LOOSE]).tolist()]
+
+    def tighten(self, host):
+        """Make the look-up tables of a host anew if they are loose."""
+        entry = self._hosts[host]
+        if self._rules[entry.slot, _LOOSE]:
+            self.version += 1
+            had = self._row[entry.slot] >= 0
+            sources = self._fill(entry)
+            for position in np.flatnonzero(had).tolist():
+                self._build(entry.slot, position, sources)
+
+    def _fill(self, entry):
+        """Take in what a host can carry and all that is on it.
+
+        :returns: _Sources of its residents
+        """
+        slot, policy, residents = entry.slot, entry.policy, entry.residents
         profile = policy.profile
         self._free_rows.extend(
             row for row in self._row[slot].tolist() if row >= 0)
         self._row[slot] = _NO_ROW
-        limits = () if profile is None else _limits_of(profile)
-        self._grow(0, len(limits))
+        self._grow(0, len(policy.limits))
         self._numbers[slot] = _UNLIMITED
         self._unit[slot] = 0
         most = None if profile is None else profile.max_instances
@@ -175,69 +206,86 @@ class LoadTable:
             len(residents), np.inf if most is None else most.count,
             profile is not None, profile is not None or policy.pass_unknown,
             policy.policy == AVERAGE,
-            policy.overload_probability * (1 + _TOLERANCE))
-        entry.limits = len(limits)
+            policy.overload_probability * (1 + _TOLERANCE), False)
+        entry.limits = len(policy.limits)
         sources = _Sources(residents.values())
-        entry.not_whole = sources.not_whole()
-        for position, (weights, capacity, vm_peak) in enumerate(limits):
+        for position, (weights, capacity, vm_peak) in enumerate(
+                policy.limits):
             unit = self._unit_number(weights, profile.typical_packet_bytes)
             self._unit[slot, position] = unit
             unit_key = self._unit_keys[unit]
             self._numbers[slot, position] = (
                 capacity, *sources.step(unit_key, capacity, self._cells),
                 *sources.mean_and_peak(unit_key), vm_peak)
+        return sources
 
-    def _change(self, entry, new, gone):
-        """Follow who came and went, where the grids can stay as they are.
+    def _follow(self, changes):
+        """Take in who came and who went where the grids can stay.
 
-        :param new: list of RateLaw
-        :param gone: list of RateLaw
-        :returns: whether they could
+        All hosts at once: there are many, and each is little work.
+
+        :param changes: list of :class:`_Change`, whose hosts have their new
+            residents already
+        :returns: list of the hosts that have to be filled anew
         """
-        slot = entry.slot
-        residents = len(entry.residents) + len(new) - len(gone)
-        if len(gone) + len(new) > _FEW or not residents \
-                or len(gone) == len(entry.residents):
-            return False
-        not_whole = entry.not_whole + sum(map(_not_whole, new)) - sum(
-            map(_not_whole, gone))
-        numbers, added = self._numbers[slot], []
-        for position in range(entry.limits):
-            unit = self._unit_keys[self._unit[slot, position]]
-            common = int(numbers[position, _COMMON])
-            # Without those that went there may be a lattice, with those that
-            # came a finer one.
-            if common < 0 or gone and not common and not not_whole:
-                return False
-            values = [law.values(*unit) for law in new]
-            if common and any(_common(one - one.min(), common) != common
-                              for one in values):
-                return False
-            added.append((unit, values))
-        for position, (unit, values) in enumerate(added):
-            for law, one in zip(new, values):
-                numbers[position, _MEAN] += one @ law.probabilities
-                numbers[position, _PEAK] += one.max()
-            for law in gone:
-                one = law.values(*unit)
-                numbers[position, _MEAN] -= one @ law.probabilities
-                numbers[position, _PEAK] -= one.max()
-            row = self._row[slot, position]
-            if row >= 0 and gone:
-                self._free_rows.append(row)
-                self._row[slot, position] = _NO_ROW
-            elif row >= 0:
-                tables = (self._tails[row], self._excesses[row],
-                          self._phases[row])
-                for law, one in zip(new, values):
-                    tables = sum_law.tables_plus(
-                        *tables, numbers[position, _STEP], one,
-                        law.by_regime)
-                self._tails[row], self._excesses[row], self._phases[row] = \
-                    tables
-        self._rules[slot, _RESIDENTS] = residents
-        entry.not_whole = not_whole
-        return True
+        if not changes:
+            return []
+        laws = [law for one in changes for law in (*one.new, *one.gone)]
+        counts = np.array([(len(one.new), len(one.gone)) for one in changes],
+                          dtype=np.int64).reshape(-1, 2)
+        # Of each change: is it a small one? Of each law: of which change is
+        # it, the how manyeth, and did it come?
+        stays = (counts.sum(axis=1) <= _FEW) & np.array([
+            0 < len(one.entry.residents) > len(one.new) for one in changes],
+            dtype=bool)
+        of = np.repeat(np.arange(len(changes)), counts.sum(axis=1))
+        nth = np.arange(of.size) - np.searchsorted(of, of)
+        came = nth < counts[of, 0]
+        slots = np.array([one.entry.slot for one in changes], dtype=np.int64)
+        sources = _Sources(laws)
+        by_unit = np.array([sources.values(key) for key in self._unit_keys])
+        found = []
+        for position in range(max(one.entry.limits for one in changes)):
+            common = self._numbers[slots, position, _COMMON]
+            # A lattice may begin where there was none without those.
+            stays &= common >= 0
+            values = sources.chosen(by_unit, self._unit[slots[of], position])
+            if common.any() and came.any():
+                off = came & ~sources.on_lattice(values, common[of])
+                stays[of[off]] = False
+            found.append(values)
+        signs = np.where(came, 1.0, -1.0) * stays[of]
+        for position, values in enumerate(found):
+            self._shift(position, slots[of], values, sources, signs)
+            for n in range(nth.max(initial=-1) + 1):
+                self._widen(position, slots[of], values, sources,
+                            np.flatnonzero(came & stays[of] & (nth == n)))
+        slots, gone = slots[stays], counts[stays, 1] > 0
+        self._rules[slots, _RESIDENTS] += counts[stays] @ (1, -1)
+        self._rules[slots[gone], _LOOSE] = True
+        return [changes[i].entry for i in np.flatnonzero(~stays).tolist()]
+
+    def _shift(self, position, slots, values, sources, signs):
+        """Add sources to the sums of a limit, or take them away."""
+        np.add.at(self._numbers[:, position, _MEAN], slots,
+                  signs * sources.means(values))
+        np.add.at(self._numbers[:, position, _PEAK], slots,
+                  signs * sources.peaks(values))
+
+    def _widen(self, position, slots, values, sources, which):
+        """Put sources into the look-up tables of a limit, one for a host.
+
+        :param which: (n,) int, of the sources
+        """
+        rows = self._row[slots[which], position]
+        which, rows = which[rows >= 0], rows[rows >= 0]
+        if rows.size:
+            self._tails[rows], self._excesses[rows], self._phases[rows] = \
+                sum_law.tables_plus(
+                    self._tails[rows], self._excesses[rows],
+                    self._phases[rows],
+                    self._numbers[slots[which], position, _STEP],
+                    *sources.padded(values, which))
 
     def _unit_number(self, weights, packet_bytes):
         key = (tuple(weights), packet_bytes if weights[2] else None)
@@ -265,9 +313,10 @@ class LoadTable:
         self._row = grown(self._row, size, _NO_ROW)
         self._rules = grown(self._rules, (size[0], _RULES), 0.0)
 
-    def _build(self, slot, position):
+    def _build(self, slot, position, sources=None):
         """Make the look-up tables of one limit of one host."""
-        sources = _Sources(self._slots[slot].residents.values())
+        if sources is None:
+            sources = _Sources(self._slots[slot].residents.values())
         capacity, step = self._numbers[slot, position, :2].tolist()
         laws = sources.sum_laws(
             self._unit_keys[self._unit[slot, position]], capacity, step)
@@ -311,13 +360,19 @@ class LoadTable:
             i for i, slot in enumerate(slots.tolist())
             if exclude in self._slots[slot].residents]
         result = self._assess(slots, law)
+        loose = np.flatnonzero((result.reason == OVERLOAD)
+                               & (self._rules[slots, _LOOSE] > 0))
+        if loose.size:
+            for slot in set(slots[loose].tolist()):
+                self.tighten(self._slots[slot].host)
+            result.replace(loose, self._assess(slots[loose], law))
         for i in own:
             entry = self._slots[slots[i]]
             others = {uuid: one for uuid, one in entry.residents.items()
                       if uuid != exclude}
             alone = LoadTable(self._cells)
             slot = alone.describe(entry.host, entry.policy, others)
-            result.replace(i, alone.assess([slot], law))
+            result.replace([i], alone.assess([slot], law))
         return result
 
     def _assess(self, slots, law):
@@ -414,14 +469,17 @@ class Assessment:
         """(h,) bool."""
         return self.reason == ADMITTED
 
-    def replace(self, i, other):
-        """Put the only host of another Assessment in place of host i."""
+    def replace(self, where, other):
+        """Put the hosts of another Assessment in place of some of these.
+
+        :param where: (n,) int, places of the n hosts of the other
+        """
         for name in ('reason', 'overload_probability', 'loss_fraction',
                      'utilisation'):
-            getattr(self, name)[i] = getattr(other, name)[0]
+            getattr(self, name)[where] = getattr(other, name)
         width = other._means.shape[1]
-        self._means[i, :width] = other._means[0]
-        self._peaks[i, :width] = other._peaks[0]
+        self._means[where, :width] = other._means
+        self._peaks[where, :width] = other._peaks
 
     def explain(self, i):
         """Return in words, with the numbers that decided, why host i is so."""
@@ -436,7 +494,7 @@ class Assessment:
             most = profile.max_instances
             return (f'it has {len(entry.residents)} instances and {most.key} '
                     f'of profile {name} is {most.count}')
-        limits = _limits_of(profile)
+        limits = entry.policy.limits
         if reason == PEAK:
             for j, (weights, _, most) in enumerate(limits):
                 if self._peaks[i, j] > most * (1 + sum_law.TOLERANCE):
@@ -460,8 +518,7 @@ class Assessment:
 class _Host:
     """One host of the table."""
 
-    __slots__ = ('host', 'slot', 'policy', 'residents', 'limits',
-                 'not_whole')
+    __slots__ = ('host', 'slot', 'policy', 'residents', 'limits')
 
     def __init__(self, host, slot):
         self.host = host
@@ -469,7 +526,14 @@ class _Host:
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
         self.limits = 0          # how many limits it has
-        self.not_whole = 0       # residents with rates that are not whole
+
+
+class _Change(typing.NamedTuple):
+    """Laws of those that came to a host, and of those that went."""
+
+    entry: _Host
+    new: list
+    gone: list
 
 
 class _Sources:
@@ -486,28 +550,65 @@ class _Sources:
         self._starts = np.cumsum(sizes) - sizes
         self._laws = laws
 
-    def _values(self, unit):
+    def values(self, unit):
+        """Return the rates of all in a unit, one source after the other."""
         weights, packet_bytes = unit
         if packet_bytes is None:
             return self._rates @ np.array(weights)
         return np.concatenate([law.values(weights, packet_bytes)
                                for law in self._laws])
 
-    def not_whole(self):
-        """Return how many have rates that are not whole numbers."""
-        if not self._starts.size:
-            return 0
-        fractional = (self._rates != np.rint(self._rates)).any(axis=1)
-        return int(np.count_nonzero(
-            np.logical_or.reduceat(fractional, self._starts)))
-
     def mean_and_peak(self, unit):
         """Return the sum of the means and that of the peaks."""
         if not self._starts.size:
             return 0.0, 0.0
-        values = self._values(unit)
+        values = self.values(unit)
         return (float(self._by_regime @ values @ model.REGIME_SHARES),
-                float(np.maximum.reduceat(values, self._starts).sum()))
+                float(self.peaks(values).sum()))
+
+    def means(self, values):
+        """Return the mean of each source."""
+        return np.add.reduceat(
+            model.REGIME_SHARES @ self._by_regime * values, self._starts)
+
+    def peaks(self, values):
+        """Return the largest rate of each source."""
+        return np.maximum.reduceat(values, self._starts)
+
+    def chosen(self, by_unit, units):
+        """Return the rates of each source in a unit of its own.
+
+        :param by_unit: (u, states of all) :meth:`values` of each unit
+        :param units: (n,) their numbers
+        """
+        return by_unit[np.repeat(units, self._sizes),
+                       np.arange(by_unit.shape[1])]
+
+    def on_lattice(self, values, common):
+        """Return whether each source has but multiples of a number.
+
+        :param common: (n,) those numbers; 0: whatever the rates are
+        """
+        above = values - np.repeat(
+            np.minimum.reduceat(values, self._starts), self._sizes)
+        common = np.repeat(common, self._sizes)
+        return np.logical_and.reduceat(
+            (common <= 0) | (above % np.maximum(common, 1.0) == 0),
+            self._starts)
+
+    def padded(self, values, which):
+        """Return some sources as rectangular arrays.
+
+        :param which: (h,) int
+        :returns: rates (h, m) and probabilities (h, m, g) in each regime;
+            what a source has not is as its last state and of no probability
+        """
+        states = np.arange(self._sizes[which].max(initial=0))
+        sizes = self._sizes[which, None]
+        at = self._starts[which, None] + np.minimum(states, sizes - 1)
+        masses = np.where((states < sizes)[..., None],
+                          self._by_regime.T[at], 0.0)
+        return values[at], masses
 
     def step(self, unit, capacity, cells):
         """Return (width of a grid cell, common divisor).
@@ -518,7 +619,7 @@ class _Sources:
         be one with the next source.
         """
         if self._starts.size:
-            values = self._values(unit)
+            values = self.values(unit)
             above = values - np.repeat(
                 np.minimum.reduceat(values, self._starts), self._sizes)
             if above.any():
@@ -536,25 +637,21 @@ class _Sources:
         if np.array_equal(*masses):
             masses = masses[:1]
         laws = sum_law.GridLaw.of_sources(
-            capacity, step, self._values(unit), masses, self._starts)
+            capacity, step, self.values(unit), masses, self._starts)
         return laws * (_REGIMES // len(laws))
 
 
-def _not_whole(law):
-    rates = law.rates
-    return bool((rates != np.rint(rates)).any())
-
-
-def _common(rates, common=0):
-    """Return the common divisor of whole rates and another; 0 without any."""
+def _common(rates):
+    """Return the common divisor of whole rates; 0 without any."""
     if rates.max() >= 2.0 ** 53 or (rates != np.rint(rates)).any():
         return 0
-    return int(np.gcd.reduce(rates.astype(np.int64), initial=common))
+    return int(np.gcd.reduce(rates.astype(np.int64), initial=0))
 
 
 # Columns of the arrays of LoadTable.
 _CAPACITY, _STEP, _COMMON, _MEAN, _PEAK, _VM_PEAK, _NUMBERS = range(7)
-_RESIDENTS, _MOST, _KNOWN, _PASSES, _AVERAGE, _LIMIT, _RULES = range(7)
+(_RESIDENTS, _MOST, _KNOWN, _PASSES, _AVERAGE, _LIMIT, _LOOSE,
+ _RULES) = range(8)
 _UNLIMITED = (np.inf, 1.0, 0.0, 0.0, 0.0, np.inf)
 _NO_ROW = -1
 

@@ -84,16 +84,19 @@ class SnapshotSource:
     :param clock: callable, seconds UTC
     :param prepare: callable(Snapshot), run in the thread before a snapshot
         becomes the current one
+    :param tidy: callable(), run in the thread each time the store was looked
+        at
     """
 
     def __init__(self, store, refresh_seconds, first_wait_seconds,
-                 max_age_seconds, clock, prepare=None):
+                 max_age_seconds, clock, prepare=None, tidy=None):
         self._store = store
         self._refresh_seconds = refresh_seconds
         self._first_wait_seconds = first_wait_seconds
         self._max_age_seconds = max_age_seconds
         self._clock = clock
         self._prepare = prepare
+        self._tidy = tidy
         self._lock = threading.Lock()
         self._thread = None
         self._pid = None
@@ -139,6 +142,8 @@ class SnapshotSource:
                 if self._prepare is not None:
                     self._prepare(snapshot)
                 self._snapshot = snapshot
+            if self._tidy is not None:
+                self._tidy()
             self._error = None
         except exceptions.VSwitchError as error:
             self._error = str(error)

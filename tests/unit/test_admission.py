@@ -815,39 +815,111 @@ class TestRegimes(AdmissionTestCase):
 class TestChange(AdmissionTestCase):
     """Who comes and goes leads where describing the host anew leads."""
 
+    def wanted(self, policy, residents, candidate):
+        return self.one(policy, residents, candidate,
+                        table=admission.LoadTable())
+
     def assertAnew(self, policy, residents, candidate):
         slot = self.table.slot('host')
+        self.table.tighten('host')
         seen = self.table.assess([slot], candidate.law)
-        wanted = self.one(policy, residents, candidate,
-                          table=admission.LoadTable())
         # What went left a rounding error of each that had been added.
-        self.assertAlike(wanted, seen, atol=1e-13)
+        self.assertAlike(self.wanted(policy, residents, candidate), seen,
+                         atol=1e-13)
 
-    def test_a_random_walk_of_learned_laws(self):
-        rng = np.random.default_rng(95)
+    def assertDecides(self, policy, residents, candidate):
+        """Want the decision of the host described anew, and a bound."""
+        seen = self.table.assess([self.table.slot('host')], candidate.law)
+        wanted = self.wanted(policy, residents, candidate)
+        self.assertEqual(wanted.reason.tolist(), seen.reason.tolist())
+        for name in ('overload_probability', 'loss_fraction'):
+            self.assertGreaterEqual(
+                getattr(seen, name)[0] * (1 + 1e-9) + 1e-13,
+                getattr(wanted, name)[0])
+        np.testing.assert_allclose(seen.utilisation, wanted.utilisation,
+                                   rtol=1e-9)
+
+    def walk(self, steps, hosts, seed):
+        """Yield (policy, residents by host, candidate, unlike) of a walk."""
+        rng = np.random.default_rng(seed)
         pool = _random_models(rng, 60)
         policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0,
                          packet_rate_kpps=120.0)
-        residents = _named(one.law for one in pool[:20])
-        self.table.describe('host', policy, residents)
-        followed = 0
-        for step in range(60):
-            came = {f'new-{step}': pool[int(rng.integers(60))].law} \
-                if rng.random() < .6 else {}
-            went = [str(rng.choice(sorted(residents)))] \
-                if rng.random() < .5 else []
-            version = self.table.version
-            if self.table.change('host', came, went):
-                followed += bool(came or went)
-                self.assertGreater(self.table.version, version)
-            else:
-                self.table.describe('host', policy, {
-                    **{uuid: law for uuid, law in residents.items()
-                       if uuid not in went}, **came})
-            residents = {uuid: law for uuid, law in residents.items()
-                         if uuid not in went} | came
-            self.assertAnew(policy, residents, pool[step])
-        self.assertGreater(followed, 30)
+        residents = {host: _named(one.law for one in pool[:20])
+                     for host in hosts}
+        for host in hosts:
+            self.table.describe(host, policy, residents[host])
+        for step in range(steps):
+            changes = {}
+            for host in hosts:
+                known = residents[host]
+                came = {f'new-{step}-{i}': pool[int(rng.integers(60))].law
+                        for i in range(int(rng.integers(3)))}
+                went = rng.choice(sorted(known), int(rng.integers(2)),
+                                  replace=False).tolist()
+                if came or went:
+                    changes[host] = came, went
+                residents[host] = {
+                    uuid: law for uuid, law in known.items()
+                    if uuid not in went} | came
+            unlike = self.table.change(changes)
+            yield policy, residents, pool[step], unlike
+
+    def test_a_random_walk_decides_as_the_host_described_anew(self):
+        for policy, residents, candidate, unlike in self.walk(
+                60, ['host'], 95):
+            self.assertEqual([], unlike)
+            self.assertDecides(policy, residents['host'], candidate)
+
+    def test_tightened_it_is_the_host_described_anew(self):
+        for policy, residents, candidate, _ in self.walk(60, ['host'], 96):
+            self.assertAnew(policy, residents['host'], candidate)
+
+    def test_many_hosts_are_followed_at_once(self):
+        hosts = [f'host-{i}' for i in range(7)]
+        for policy, residents, candidate, _ in self.walk(20, hosts, 97):
+            pass
+        loose = self.table.loose()
+        self.assertLess(0, len(loose))
+        for host in loose:
+            self.table.tighten(host)
+        self.assertEqual([], self.table.loose())
+        seen = self.table.assess(self.table.slots_of(hosts), candidate.law)
+        for i, host in enumerate(hosts):
+            wanted = self.wanted(policy, residents[host], candidate)
+            for name in ('overload_probability', 'loss_fraction',
+                         'utilisation', 'reason'):
+                np.testing.assert_allclose(
+                    getattr(seen, name)[i], getattr(wanted, name)[0],
+                    rtol=1e-9, atol=1e-13)
+
+    def test_who_comes_counts_at_once(self):
+        policy = _policy(saturation_kbps=1000.0)
+        law = _on_off(500).law
+        self.table.describe('host', policy, _named([law] * 2))
+        self.table.assess([0], law)
+        self.assertEqual([], self.table.change({'host': (
+            {'more': law, 'most': law}, [])}))
+        self.assertEqual([], self.table.loose())
+        # More than two of five are on.
+        wanted = sum(math.comb(5, k) * .1 ** k * .9 ** (5 - k)
+                     for k in (3, 4, 5))
+        seen = self.table.assess([0], law).overload_probability[0]
+        self.assertAlmostEqual(wanted, seen, 12)
+
+    def test_who_has_gone_refuses_nobody(self):
+        # Six of these are too much at 1 %, four are not.
+        policy = _policy(saturation_kbps=1000.0)
+        law = _on_off(500).law
+        self.table.describe('host', policy, _named([law] * 5))
+        wanted = [self.wanted(policy, _named([law] * n),
+                              _on_off(500)).admitted[0] for n in (5, 3)]
+        self.assertNotEqual(*wanted)
+        self.assertEqual(wanted[0], self.table.assess([0], law).admitted[0])
+        self.table.change({'host': ({}, ['vm-0', 'vm-1'])})
+        self.assertEqual(['host'], self.table.loose())
+        self.assertEqual(wanted[1], self.table.assess([0], law).admitted[0])
+        self.assertEqual([], self.table.loose())
 
     def test_a_lattice_that_comes_back_is_found(self):
         # Nine in round numbers and one that is not: exact once it has gone.
@@ -855,15 +927,54 @@ class TestChange(AdmissionTestCase):
         residents = _named([_on_off(1000).law] * 9)
         odd = {'odd': _on_off(333.3).law}
         self.table.describe('host', policy, {**residents, **odd})
-        self.assertFalse(self.table.change('host', {}, ['odd']))
-        self.table.describe('host', policy, residents)
+        self.assertEqual([], self.table.change({'host': ({}, ['odd'])}))
         self.assertAnew(policy, residents, _on_off(1000))
+
+    def test_a_finer_lattice_is_one(self):
+        policy = _policy(saturation_kbps=6000.0)
+        residents = _named([_on_off(1000).law] * 9)
+        self.table.describe('host', policy, residents)
+        self.table.assess([0], _on_off(1000).law)
+        half = {'half': _on_off(500).law}
+        self.table.change({'host': (half, [])})
+        self.assertAnew(policy, {**residents, **half}, _on_off(500))
+
+    def test_many_at_once_are_another_host(self):
+        residents = _named(one.law for one in _random_models(
+            np.random.default_rng(98), 9))
+        self.table.describe('host', _policy(), {
+            uuid: residents[uuid] for uuid in ('vm-0', 'vm-1')})
+        self.assertEqual([], self.table.change({'host': (
+            {uuid: law for uuid, law in residents.items()
+             if uuid not in ('vm-0', 'vm-1')}, ['vm-0'])}))
+        del residents['vm-0']
+        self.assertEqual([], self.table.loose())
+        self.assertAnew(_policy(), residents, _on_off(900))
+
+    def test_nobody_left_is_an_empty_host(self):
+        law = _on_off(127.7).law
+        self.table.describe('host', _policy(), {'a': law, 'b': law})
+        self.assertEqual([], self.table.change({'host': ({}, ['a', 'b'])}))
+        self.assertAnew(_policy(), {}, _on_off(900))
+
+    def test_hosts_without_a_profile_are_followed(self):
+        law = _on_off(127.7).law
+        self.table.describe('host', admission.HostPolicy(None), {'a': law})
+        self.table.describe('other', _policy(), {'a': law})
+        self.assertEqual([], self.table.change({
+            host: ({'b': law}, []) for host in ('host', 'other')}))
+        self.assertAnew(admission.HostPolicy(None), {'a': law, 'b': law},
+                        _on_off(900))
 
     def test_what_does_not_fit_what_is_known_is_not_followed(self):
         law = _on_off(127.7).law
-        self.assertFalse(self.table.change('host', {'a': law}, []))
+        self.assertEqual(['host'], self.table.change(
+            {'host': ({'a': law}, [])}))
         self.table.describe('host', _policy(), {'a': law, 'b': law})
+        version = self.table.version
         for came, went in (({'a': law}, []), ({}, ['c']),
-                           ({}, ['a', 'b']), ({'c': law}, ['d'])):
-            self.assertFalse(self.table.change('host', came, went))
+                           ({'c': law}, ['d'])):
+            self.assertEqual(['host'], self.table.change(
+                {'host': (came, went)}))
+        self.assertEqual(version, self.table.version)
         self.assertAnew(_policy(), {'a': law, 'b': law}, _on_off(900))

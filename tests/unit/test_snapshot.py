@@ -157,12 +157,12 @@ class TestSnapshot(unittest.TestCase):
 class SourceTestCase(unittest.TestCase):
 
     def make(self, *answers, refresh_seconds=3600, first_wait_seconds=10,
-             max_age_seconds=0, prepare=None):
+             max_age_seconds=0, prepare=None, tidy=None):
         self.store = FakeStore(*answers)
         self.clock = Clock()
         source = snapshot.SnapshotSource(
             self.store, refresh_seconds, first_wait_seconds,
-            max_age_seconds, self.clock, prepare)
+            max_age_seconds, self.clock, prepare, tidy)
         self.addCleanup(source.stop)
         self.addCleanup(self.store.gate.set)
         return source
@@ -248,6 +248,23 @@ class TestSource(SourceTestCase):
         one, problem = source.current()
         self.assertIn('ValueError: no', problem)
         self.assertIsNone(one.law('a'))
+
+    def test_it_tidies_up_whether_there_is_something_new_or_not(self):
+        tidied = []
+        source = self.make(_changes(1), tidy=lambda: tidied.append(
+            source._snapshot.generation))
+        source.refresh()
+        source.refresh()
+        self.assertEqual([_generation(1)] * 2, tidied)
+
+    def test_what_goes_wrong_with_tidying_is_told(self):
+        def tidy():
+            raise ValueError('no')
+
+        source = self.make(_changes(1, {'a': 1}), tidy=tidy)
+        one, problem = source.current()
+        self.assertIn('ValueError: no', problem)
+        self.assertEqual(_law(1), one.law('a'))
 
     def test_it_prepares_before_it_hands_out(self):
         started, go_on = threading.Event(), threading.Event()

@@ -133,6 +133,8 @@ class SchedulerState:
             conf.default_egress_kbps, conf.default_ingress_kbps,
             on_seconds=conf.default_on_seconds,
             off_seconds=conf.default_off_seconds).law
+        self._unknown = (None if conf.unknown_instance_policy == 'ignore'
+                         else self._default_law)
         self._residency = claims.Residency()
         self._snapshot = snapshots.Snapshot()
         self._table = admission.LoadTable()
@@ -147,7 +149,7 @@ class SchedulerState:
             self._make_store(), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
             conf.max_generation_age_seconds, self._clock,
-            prepare=self._adopt)
+            prepare=self._adopt, tidy=self._tighten)
         self._ready = True
 
     def _make_store(self):
@@ -387,10 +389,7 @@ class SchedulerState:
             for host, view, found in zip(hosts, views, groups):
                 if view.aggregates != found:
                     self._belongs_to(host, view, list(found))
-        for host, steps in self._residency.take_steps().items():
-            if host in changed or len(steps) > 1 \
-                    or not self._step(host, *steps[0]):
-                changed.add(host)
+        self._follow(self._residency.take_steps(), changed)
         changed |= self._residency.take_changed()
         if changed:
             for host in hosts:
@@ -424,12 +423,18 @@ class SchedulerState:
                 view.policy = None
                 self._outdated.add(host)
 
-    def _step(self, host, came, went):
-        """Follow who came to a host and went; return whether that was all."""
-        self._described.add(host)
-        return self._table.change(
-            host, dict(zip(came, self._laws(self._snapshot, host, came))),
-            went)
+    def _follow(self, steps, changed):
+        """Follow who came and went; add the hosts with more to ``changed``."""
+        changes = {}
+        for host, found in steps.items():
+            if host in changed or len(found) > 1:
+                changed.add(host)
+                continue
+            came, went = found[0]
+            changes[host] = dict(zip(came, self._laws(
+                self._snapshot, host, came))), went
+        self._described.update(changes)
+        changed.update(self._table.change(changes))
 
     def _describe(self, table, snapshot, host):
         view = self._hosts[host]
@@ -456,10 +461,7 @@ class SchedulerState:
     def _unknown_law(self, snapshot):
         # Before any snapshot was read nothing is known of most instances:
         # a default for all of them could fill every host.
-        if snapshot.generation is None \
-                or self._conf.unknown_instance_policy == 'ignore':
-            return None
-        return self._default_law
+        return None if snapshot.generation is None else self._unknown
 
     def _demand(self, spec_obj):
         return request.demand_of(
@@ -481,6 +483,15 @@ class SchedulerState:
             # What was learned meanwhile went into the table in use.
             self._outdated |= self._described
             self._table, self._snapshot = table, snapshot
+
+    def _tighten(self):
+        """Make what is loose exact again, host by host, in the background."""
+        with self._lock:
+            table = self._table
+            hosts = table.loose()
+        for host in hosts:
+            with self._lock:
+                table.tighten(host)
 
 
 class _HostView:

@@ -10,7 +10,6 @@ into its mass and its mean excess. Pure; immutable.
 Derivation: reference/model.rst, "Law of the sum".
 """
 
-import math
 
 import numpy as np
 
@@ -306,38 +305,40 @@ class GridLaw:
         return tail, excess, phase
 
 
-def tables_plus(tail, excess, phase, step, values, masses):
-    """Return the look-up tables of a sum that has one more source.
+def tables_plus(tails, excesses, phases, steps, values, masses):
+    """Return the look-up tables of h sums that have one more source each.
 
-    Of each threshold the sum's table is looked up as much lower as the source
+    Of each threshold a sum's table is looked up as much lower as its source
     is at each of its levels: positive terms only, as everywhere here.
 
-    :param tail: (k, g) of :meth:`GridLaw.tables`, in each of g regimes; so is
-        ``excess``
-    :param phase: as there
-    :param step: width of a grid cell
-    :param values: (m,) rates of the source, in any order
-    :param masses: (g, m) their probabilities
-    :returns: (tail, excess, phase) of the same shapes
+    :param tails: (h, k, g) of :meth:`GridLaw.tables`, in each of g regimes;
+        so is ``excesses``
+    :param phases: (h,) as there
+    :param steps: (h,) widths of a grid cell
+    :param values: (h, m) rates of the sources, in any order
+    :param masses: (h, m, g) their probabilities
+    :returns: (tails, excesses, phases) of the same shapes
     """
-    lowest = float(values.min())
-    # The lattice moves up by the lowest level; its points that are now above
+    hosts, rows, regimes = tails.shape
+    lowest = values.min(axis=1)
+    # A lattice moves up by the lowest level; its points that are now above
     # the capacity drop out.
-    position = phase - lowest / step
-    dropped = max(math.ceil(-position - TOLERANCE), 0)
-    end = len(tail) - 1
-    cells = np.ceil((values - lowest) / step - TOLERANCE)
+    position = phases - lowest / steps
+    dropped = np.maximum(np.ceil(-position - TOLERANCE), 0.0)
+    cells = np.ceil((values - lowest[:, None]) / steps[:, None] - TOLERANCE)
+    at = (np.arange(rows) + dropped[:, None])[..., None] + cells[:, None]
     # int64 of what is far beyond the table would overflow.
-    at = (np.arange(end + 1) + dropped)[:, None] + cells
-    inside = np.minimum(at, end).astype(np.int64)
-    masses = np.ascontiguousarray(np.transpose(masses))     # (m, g)
-    new_tail = np.einsum('kmg,mg->kg', tail[inside], masses)
+    inside = np.minimum(at, rows - 1).astype(np.int64)
+    inside += np.arange(0, hosts * rows, rows)[:, None, None]
+    new_tails = np.einsum('hkmg,hmg->hkg', tails.reshape(-1, regimes).take(
+        inside, axis=0), masses)
     # Below the table's end the sum is above any threshold.
-    below = np.maximum(at - end, 0.0) * step
-    new_excess = np.einsum('kmg,mg->kg', excess[inside] + below[..., None],
-                           masses)
-    return (np.minimum(new_tail, 1.0), new_excess,
-            max(position + dropped, 0.0))
+    below = np.maximum(at - (rows - 1), 0.0) * steps[:, None, None]
+    new_excesses = np.einsum(
+        'hkmg,hmg->hkg', excesses.reshape(-1, regimes).take(inside, axis=0)
+        + below[..., None], masses)
+    return (np.minimum(new_tails, 1.0), new_excesses,
+            np.maximum(position + dropped, 0.0))
 
 
 def _kernels(cells, masses, starts, counts, widest, sources):

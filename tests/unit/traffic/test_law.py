@@ -344,11 +344,12 @@ class TestTablesPlus(LawTestCase):
         step = capacity / cells
         tail, excess, phase = _built(
             law.GridLaw(capacity, step), first).tables(cells)
-        tables = tail[:, None], excess[:, None], phase
+        tables = tail[None, :, None], excess[None, :, None], np.array([phase])
         for values, masses in rest:
-            tables = law.tables_plus(*tables, step, values, masses[None])
+            tables = law.tables_plus(*tables, np.array([step]), values[None],
+                                     masses[None, :, None])
         anew = _built(law.GridLaw(capacity, step), first + rest)
-        return tables, anew.tables(cells)
+        return [one[0] for one in tables], anew.tables(cells)
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=100)
     @hypothesis.given(_real_sources(), st.integers(10, 3000),
@@ -366,22 +367,26 @@ class TestTablesPlus(LawTestCase):
         np.testing.assert_allclose(excess[:, 0], anew[1], rtol=1e-9,
                                    atol=1e-9 * capacity)
 
-    def test_each_regime_has_its_own(self):
-        first = [(np.array([0., 3.]), np.array([.9, .1]))]
-        plus = np.array([1., 4., 9.])
-        masses = np.array([[.5, .3, .2], [.1, .1, .8]])
-        tail, excess, phase = law.GridLaw(8., 1.).plus(*first[0]).tables(8)
-        both = law.tables_plus(*(np.stack([one, one], axis=1)
-                                 for one in (tail, excess)), phase, 1., plus,
-                               masses)
-        for regime in range(2):
-            wanted = law.GridLaw(8., 1.).plus(*first[0]).plus(
-                plus, masses[regime]).tables(8)
-            np.testing.assert_allclose(both[0][:, regime], wanted[0],
-                                       rtol=1e-14)
-            np.testing.assert_allclose(both[1][:, regime], wanted[1],
-                                       rtol=1e-14)
-            self.assertEqual(wanted[2], both[2])
+    def test_each_host_and_regime_has_its_own(self):
+        first = np.array([0., 3.]), np.array([.9, .1])
+        plus = np.array([[1., 4., 9.], [2., 2.5, 6.]])
+        masses = np.array([[[.5, .3, .2], [.1, .1, .8]],
+                           [[1., 0., 0.], [.2, .2, .6]]])
+        steps = 1., .5
+        tables = [law.GridLaw(8., step).plus(*first).tables(16)
+                  for step in steps]
+        both = law.tables_plus(
+            *(np.array([[one[i]] * 2 for one in tables]).transpose(0, 2, 1)
+              for i in (0, 1)), np.array([one[2] for one in tables]),
+            np.array(steps), plus, masses.transpose(0, 2, 1))
+        for host in range(2):
+            for regime in range(2):
+                wanted = law.GridLaw(8., steps[host]).plus(*first).plus(
+                    plus[host], masses[host, regime]).tables(16)
+                for i in (0, 1):
+                    np.testing.assert_allclose(both[i][host, :, regime],
+                                               wanted[i], rtol=1e-14)
+                self.assertEqual(wanted[2], both[2][host])
 
     def test_a_base_above_the_capacity_overloads_for_ever(self):
         (tail, excess, _), anew = self._plus(
