@@ -12,6 +12,7 @@ import time
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
 
 __all__ = ['Snapshot', 'SnapshotSource']
 
@@ -21,19 +22,30 @@ _ROW_BYTES = 8 * model.LAW_COLUMNS
 #: Instances that are taken over at a time.
 _CHUNK = 10_000
 
+#: What a prior is of, by whether its key has a flavor and a project.
+_LEVELS = {(True, True): 'flavor and project', (True, False): 'flavor',
+           (False, True): 'project', (False, False): 'fleet'}
+
 
 class Snapshot:
     """The long-run law of every modelled instance, and hosts' profiles.
 
+    Also what Nova told of instances, and priors of those without a model.
+
     :ivar generation: store Generation it is of, None for the empty one
+    :ivar seen_at: what time the placements are of, seconds UTC, or None
     """
 
-    def __init__(self, generation=None, laws=None, host_profiles=None):
+    def __init__(self, generation=None, laws=None, host_profiles=None,
+                 placements=None, seen_at=None, priors=None):
         self.generation = generation
+        self.seen_at = seen_at
         # Laws are bytes, which the garbage collector need not look at: there
         # may be a million.
         self._laws = {} if laws is None else laws
         self._host_profiles = {} if host_profiles is None else host_profiles
+        self._placements = {} if placements is None else placements
+        self._priors = {} if priors is None else priors
 
     def __len__(self):
         return len(self._laws)
@@ -46,6 +58,36 @@ class Snapshot:
         """Return a list of :meth:`law` of some instances."""
         return list(map(self._laws.get, instance_uuids))
 
+    def placement(self, instance_uuid):
+        """Return (host, flavor, project) of an instance, or None.
+
+        Each of them is None where it is not known. They are of the time
+        ``seen_at``.
+        """
+        return self._placements.get(instance_uuid)
+
+    def prior(self, instance_uuid, flavor=None, project=None):
+        """Return what to expect of an instance without a model.
+
+        :param flavor: name of its flavor; None: as the placement has it
+        :param project: id of its project, likewise
+        :returns: (RateLaw, what it is a prior of: 'instance', 'flavor and
+            project', 'flavor', 'project' or 'fleet'), or None
+        """
+        law = self._priors.get(instance_uuid)
+        if law is not None:
+            return law, 'instance'
+        if not self._priors:
+            return None
+        if flavor is None:
+            _, flavor, project = self._placements.get(
+                instance_uuid, (None, None, project))
+        for key in prior.levels_of(flavor, project):
+            law = self._priors.get(key)
+            if law is not None:
+                return law, _LEVELS[key[0] is not None, key[1] is not None]
+        return None
+
     def host_profile(self, host):
         """Return the store's HostProfile of a host, or None."""
         return self._host_profiles.get(host)
@@ -53,9 +95,10 @@ class Snapshot:
     def updated(self, changes):
         """Return the snapshot that a store's Changes lead to."""
         if changes.complete:
-            laws, hosts = {}, {}
+            laws, hosts, placements, priors = {}, {}, {}, {}
         else:
             laws, hosts = dict(self._laws), dict(self._host_profiles)
+            placements, priors = self._placements, self._priors
         for uuid in changes.removed:
             laws.pop(uuid, None)
         for host in changes.removed_hosts:
@@ -68,7 +111,23 @@ class Snapshot:
             for uuid, start, end in zip(uuids, ends, ends[1:]):
                 laws[uuid] = model.RateLaw(packed[start:end])
         hosts.update((entry.host, entry) for entry in changes.host_profiles)
-        return Snapshot(changes.generation, laws, hosts)
+        return Snapshot(
+            changes.generation, laws, hosts, _with(
+                placements, *changes.placements,
+                changes.removed_placements), changes.seen_at, _with(
+                priors, changes.priors, changes.priors.values(),
+                [key for key, law in changes.priors.items() if law is None]))
+
+
+def _with(known, keys, values, gone):
+    """Return a copy of a dictionary with changes, or itself without any."""
+    if not keys and not gone:
+        return known
+    changed = dict(known)
+    changed.update(zip(keys, values))
+    for key in gone:
+        changed.pop(key, None)
+    return changed
 
 
 class SnapshotSource:

@@ -174,6 +174,58 @@ class SourceTestCase(unittest.TestCase):
             time.sleep(.005)
 
 
+class TestPriors(unittest.TestCase):
+
+    def _snapshot(self, placements=None, **priors):
+        placed = placements or {}
+        return snapshot.Snapshot().updated(store.Changes(
+            _generation(1), True, [], np.zeros(1, np.int64),
+            np.zeros((0, model.LAW_COLUMNS)), [], [], [],
+            placements=(list(placed), list(placed.values())), seen_at=NOW,
+            priors={key: _law(number) for key, number in priors.pop(
+                'priors', {}).items()}))
+
+    def test_the_narrowest_group_that_has_one_gives_the_prior(self):
+        priors = {'u': 1, ('f', 'p'): 2, ('f', None): 3, (None, 'p'): 4,
+                  (None, None): 5}
+        for key, of in list(zip(priors, (
+                'instance', 'flavor and project', 'flavor', 'project',
+                'fleet'))):
+            found = self._snapshot(priors=priors).prior('u', 'f', 'p')
+            self.assertEqual((_law(priors.pop(key)), of), found)
+        self.assertIsNone(self._snapshot().prior('u', 'f', 'p'))
+
+    def test_flavor_and_project_are_taken_from_the_placement(self):
+        known = self._snapshot({'u': ('h', 'f', 'p'), 'v': (None,) * 3},
+                               priors={('f', 'p'): 2, (None, 'q'): 3})
+        self.assertEqual(('h', 'f', 'p'), known.placement('u'))
+        self.assertEqual(NOW, known.seen_at)
+        self.assertEqual('flavor and project', known.prior('u')[1])
+        self.assertIsNone(known.prior('v'))
+        self.assertIsNone(known.prior('w'))
+        self.assertIsNone(known.placement('w'))
+        # A request knows better.
+        self.assertEqual('project', known.prior('u', 'g', 'q')[1])
+
+    def test_changes_add_renew_and_remove(self):
+        first = self._snapshot({'u': ('h', 'f', 'p'), 'v': ('h', 'f', 'p')},
+                               priors={('f', None): 2, (None, None): 3})
+        second = first.updated(store.Changes(
+            _generation(2), False, [], np.zeros(1, np.int64),
+            np.zeros((0, model.LAW_COLUMNS)), [], [], [],
+            placements=(['w'], [('i', 'f', 'p')]), removed_placements=['u'],
+            seen_at=NOW + 1, priors={('f', None): None, 'w': _law(1)}))
+        self.assertIsNone(second.placement('u'))
+        self.assertEqual(('h', 'f', 'p'), second.placement('v'))
+        self.assertEqual(('i', 'f', 'p'), second.placement('w'))
+        self.assertEqual('fleet', second.prior('v')[1])
+        self.assertEqual((_law(1), 'instance'), second.prior('w'))
+        self.assertEqual(NOW + 1, second.seen_at)
+        # The one that it came from stays as it was.
+        self.assertEqual(('h', 'f', 'p'), first.placement('u'))
+        self.assertEqual('flavor', first.prior('v')[1])
+
+
 class TestSource(SourceTestCase):
 
     def test_making_one_starts_nothing(self):

@@ -9,15 +9,18 @@ the schema. Never reads configuration: a URL and a timeout are handed in.
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import records
 
-__all__ = ['Changes', 'Generation', 'HostProfile', 'Learned',
-           'ModelSummary', 'ResumePoint', 'Store', 'StoredModel',
-           'Unmodelled']
+__all__ = ['Changes', 'Generation', 'HostProfile', 'Inventory', 'Learned',
+           'ModelSummary', 'Placement', 'Prior', 'ResumePoint', 'Store',
+           'StoredModel', 'Unmodelled']
 
 Changes = records.Changes
 Generation = records.Generation
 HostProfile = records.HostProfile
+Inventory = records.Inventory
 Learned = records.Learned
 ModelSummary = records.ModelSummary
+Placement = records.Placement
+Prior = records.Prior
 ResumePoint = records.ResumePoint
 Store = database.Store
 StoredModel = records.StoredModel

@@ -6,6 +6,7 @@ the rows it changes with it and publishes it by committing: a reader sees the
 last complete generation and nothing else, whatever happens to a writer.
 """
 
+import dataclasses
 import json
 import os
 import time
@@ -131,6 +132,23 @@ class Store:
         return self._read(lambda connection: _learned(connection,
                                                       instance_uuids))
 
+    def placements(self, instance_uuids=None):
+        """Return what is known of some instances; unknown ones are absent.
+
+        :param instance_uuids: collection of uuids, None for all
+        :returns: {instance uuid: :class:`~.records.Placement`}
+        """
+        return self._read(lambda connection: _placements(connection,
+                                                         instance_uuids))
+
+    def inventory(self):
+        """Return the :class:`~.records.Inventory`, or None."""
+        return self._read(_inventory)
+
+    def priors(self):
+        """Return {key: :class:`~.records.Prior`} of all."""
+        return self._read(_priors)
+
     def fleet_load(self):
         """Return how much the fleet carried, slot by slot.
 
@@ -141,7 +159,9 @@ class Store:
 
     def write(self, models=(), remove=(), host_profiles=(), remove_hosts=(),
               now=None, unmodelled=(), fleet_load=None,
-              forget_load_before=None, based_on=None):
+              forget_load_before=None, based_on=None, placements=(),
+              remove_placements=(), inventory=None, priors=(),
+              remove_priors=()):
         """Publish a new generation: all of it or, on any error, nothing.
 
         A record replaces the one of the same instance or host. Writers wait
@@ -171,6 +191,12 @@ class Store:
                           + [u.instance_uuid for u in unmodelled] + remove)
         _require_distinct('host', [h.host for h in host_profiles]
                           + remove_hosts)
+        placements = list(placements)
+        remove_placements = list(remove_placements)
+        _require_distinct('placement of instance', [
+            p.instance_uuid for p in placements] + remove_placements)
+        priors, remove_priors = list(priors), list(remove_priors)
+        _require_distinct('prior', [p.key for p in priors + remove_priors])
         if now is None:
             now = time.time()
 
@@ -194,7 +220,11 @@ class Store:
                 _write_unmodelled(connection, unmodelled, generation)
                 _write_fleet_load(connection, fleet_load, forget_load_before)
                 _write_host_profiles(connection, host_profiles, generation)
-                _remove(connection, remove, remove_hosts, generation)
+                _write_placements(connection, placements, inventory,
+                                  generation)
+                _write_priors(connection, priors, remove_priors, generation)
+                _remove(connection, remove, remove_hosts, remove_placements,
+                        generation)
                 _forget_removals(connection, now)
                 return generation
 
@@ -313,7 +343,7 @@ def _changes(connection, since):
         return query
 
     uuids, counts, data = [], [np.zeros(1, np.int64)], bytearray()
-    hosts, gone = [], []
+    hosts, gone, placements, priors = [], [], ((), ()), {}
     if complete or since.number != generation.number:
         table = tables.traffic_model
         rows = connection.execution_options(
@@ -327,6 +357,9 @@ def _changes(connection, since):
             data += rates
         hosts = _host_profiles(connection, changed(tables.host_profile,
                                                    tables.host_profile))
+        placements = _placement_values(connection, changed(
+            tables.placement, *_PLACED))
+        priors = _prior_laws(connection, changed(tables.prior, *_PRIOR))
         if not complete:
             table = tables.removal
             gone = connection.execute(changed(
@@ -336,6 +369,8 @@ def _changes(connection, since):
     law.flags.writeable = False
     given = set(uuids) if gone else ()
     given_hosts = {host.host for host in hosts}
+    placed = set(placements[0]) if gone else ()
+    inventory = _inventory(connection)
     return records.Changes(
         generation=generation, complete=complete, instance_uuids=uuids,
         starts=np.cumsum(np.concatenate(counts)), law_rows=law,
@@ -343,7 +378,86 @@ def _changes(connection, since):
                  if kind == tables.INSTANCE and name not in given],
         host_profiles=hosts,
         removed_hosts=[name for kind, name in gone
-                       if kind == tables.HOST and name not in given_hosts])
+                       if kind == tables.HOST and name not in given_hosts],
+        placements=placements,
+        removed_placements=[name for kind, name in gone
+                            if kind == tables.PLACEMENT
+                            and name not in placed],
+        seen_at=inventory and inventory.seen_at, priors=priors)
+
+
+_PLACED = [tables.placement.c[name] for name in (
+    'instance_uuid', 'host', 'flavor', 'project')]
+
+_PRIOR = [tables.prior.c[name] for name in (
+    'instance_uuid', 'flavor', 'project', 'members', 'law')]
+
+
+def _placement_values(connection, query):
+    """Return (uuids, [(host, flavor, project)]); there may be a million."""
+    uuids, values, shared = [], [], {}
+    rows = connection.execution_options(
+        stream_results=True, max_row_buffer=_CHUNK).execute(query)
+    for chunk in rows.partitions(_CHUNK):
+        for uuid, *names in chunk:
+            value = tuple(shared.setdefault(name, name) for name in names)
+            uuids.append(uuid)
+            values.append(shared.setdefault(value, value))
+    return uuids, values
+
+
+def _prior_laws(connection, query):
+    """Return {key: RateLaw, or None of one that is gone}."""
+    rows = connection.execute(query).all()
+    there = [row for row in rows if row.members]
+    found = {_prior_key(row): None for row in rows if not row.members}
+    found.update(zip(map(_prior_key, there), _unpacked(there)))
+    return found
+
+
+def _prior_key(row):
+    return row.instance_uuid or (row.flavor or None, row.project or None)
+
+
+def _unpacked(rows):
+    """Return the RateLaws of rows of the table prior."""
+    if not rows:
+        return []
+    counts, data = records.unpack_laws(
+        [_prior_key(row) for row in rows], [row.law for row in rows])
+    ends = np.cumsum(counts) * 8 * traffic_model.LAW_COLUMNS
+    return [traffic_model.RateLaw(data[start:end]) for start, end
+            in zip([0, *ends.tolist()], ends.tolist())]
+
+
+def _priors(connection):
+    table = tables.prior
+    rows = connection.execute(sa.select(*_PRIOR, table.c.updated_at).where(
+        table.c.members > 0)).all()
+    return {prior.key: prior for prior in (
+        records.Prior(row.flavor or None, row.project or None, law,
+                      row.members, row.instance_uuid or None,
+                      row.updated_at)
+        for row, law in zip(rows, _unpacked(rows)))}
+
+
+def _inventory(connection):
+    table = tables.inventory
+    row = connection.execute(sa.select(
+        table.c.source, table.c.seen_at, table.c.complete_at,
+        table.c.changed_until)).first()
+    return row and records.Inventory(*row)
+
+
+def _placements(connection, instance_uuids):
+    table = tables.placement
+    query = sa.select(*_PLACED, table.c.networks)
+    queries = [query] if instance_uuids is None else [
+        query.where(table.c.instance_uuid.in_(chunk))
+        for chunk in _chunks(list(instance_uuids), _KEYS)]
+    return {row.instance_uuid: records.Placement(
+        *row[:4], tuple(json.loads(row.networks)))
+        for one in queries for row in connection.execute(one)}
 
 
 def _refused(text):
@@ -548,13 +662,42 @@ def _write_host_profiles(connection, host_profiles, generation):
             for item in chunk])
 
 
-def _remove(connection, instance_uuids, hosts, generation):
+def _write_placements(connection, placements, inventory, generation):
+    for chunk in _chunks(placements):
+        _upsert(connection, tables.placement, [
+            {'instance_uuid': item.instance_uuid,
+             'generation': generation.number, 'host': item.host,
+             'flavor': item.flavor, 'project': item.project,
+             'networks': json.dumps(item.networks),
+             'updated_at': generation.published_at}
+            for item in chunk])
+    if inventory is not None:
+        _upsert(connection, tables.inventory, [
+            {'id': 1, **dataclasses.asdict(inventory)}])
+
+
+def _write_priors(connection, priors, remove, generation):
+    rows = [(item, item.members, records.pack_law(item))
+            for item in priors] + [(item, 0.0, b'') for item in remove]
+    for chunk in _chunks(rows):
+        _upsert(connection, tables.prior, [
+            {'instance_uuid': item.instance_uuid or '',
+             'flavor': '' if item.instance_uuid else item.flavor or '',
+             'project': '' if item.instance_uuid else item.project or '',
+             'generation': generation.number, 'law': law,
+             'members': members, 'updated_at': generation.published_at}
+            for item, members, law in chunk])
+
+
+def _remove(connection, instance_uuids, hosts, placements, generation):
     for kind, names, columns in (
             (tables.INSTANCE, instance_uuids,
              (tables.traffic_model.c.instance_uuid,
               tables.traffic_model_detail.c.instance_uuid,
               tables.unmodelled_instance.c.instance_uuid)),
-            (tables.HOST, hosts, (tables.host_profile.c.host,))):
+            (tables.HOST, hosts, (tables.host_profile.c.host,)),
+            (tables.PLACEMENT, placements,
+             (tables.placement.c.instance_uuid,))):
         for chunk in _chunks(names):
             for column in columns:
                 _delete(connection, column, chunk)
@@ -565,11 +708,15 @@ def _remove(connection, instance_uuids, hosts, generation):
 
 
 def _forget_removals(connection, now):
-    table = tables.removal
-    old = table.c.removed_at < now - REMOVAL_SECONDS
-    last = connection.scalar(
-        sa.select(sa.func.max(table.c.generation)).where(old))
-    if last is not None:
+    limit = now - REMOVAL_SECONDS
+    for table, old in (
+            (tables.removal, tables.removal.c.removed_at < limit),
+            (tables.prior, (tables.prior.c.members == 0)
+             & (tables.prior.c.updated_at < limit))):
+        last = connection.scalar(
+            sa.select(sa.func.max(table.c.generation)).where(old))
+        if last is None:
+            continue
         connection.execute(sa.delete(table).where(old))
         connection.execute(sa.update(tables.generation).values(
             complete_since=sa.case(

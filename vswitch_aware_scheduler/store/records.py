@@ -15,9 +15,9 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import series
 
-__all__ = ['Changes', 'Generation', 'HostProfile', 'Learned',
-           'ModelSummary', 'ResumePoint', 'StoredModel', 'Unmodelled',
-           'pack_law', 'unpack_laws']
+__all__ = ['Changes', 'Generation', 'HostProfile', 'Inventory', 'Learned',
+           'ModelSummary', 'Placement', 'Prior', 'ResumePoint',
+           'StoredModel', 'Unmodelled', 'pack_law', 'unpack_laws']
 
 #: First byte of a packed law; then the rows of a RateLaw.
 _LAW_FORMAT = 2
@@ -200,6 +200,92 @@ class HostProfile:
                 f'a dictionary that JSON can hold') from None
 
 
+@dataclasses.dataclass(frozen=True)
+class Placement:
+    """What Nova tells of an instance.
+
+    :ivar instance_uuid: 1 to 36 characters
+    :ivar host: name of the host that it is on, or None
+    :ivar flavor: name of its flavor, or None when not known
+    :ivar project: id of its project, or None when not known
+    :ivar networks: tuple of the ids of its networks, in order
+    :raises InvalidModel: naming the instance, the value and what was wanted
+    """
+
+    instance_uuid: str
+    host: str | None
+    flavor: str | None = None
+    project: str | None = None
+    networks: tuple = ()
+
+    def __post_init__(self):
+        uuid = self.instance_uuid
+        _check_text(uuid, 36, 'instance', uuid, 'its uuid')
+        for name in ('host', 'flavor', 'project'):
+            if getattr(self, name) is not None:
+                _check_text(getattr(self, name), 255, 'instance', uuid, name)
+        for network in self.networks:
+            _check_text(network, 36, 'instance', uuid, 'a network')
+
+
+@dataclasses.dataclass(frozen=True)
+class Inventory:
+    """How recent the placements are.
+
+    :ivar source: who told them
+    :ivar seen_at: they are what was so at that time, seconds UTC
+    :ivar complete_at: when all were read last, and not only changes
+    :ivar changed_until: changes up to this time by the clock of the source
+        are in them, or None
+    """
+
+    source: str
+    seen_at: float
+    complete_at: float
+    changed_until: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Prior:
+    """What to expect of an instance without a model.
+
+    Of a group: that of a flavor and a project, of one of both, or of all; or
+    of one instance with a short history.
+
+    :ivar flavor: name, or None: any
+    :ivar project: id, or None: any
+    :ivar law: RateLaw
+    :ivar members: number of instances of the group that have a law, or of the
+        samples of the instance; above 0
+    :ivar instance_uuid: None for a group
+    :ivar updated_at: when it was written, seconds UTC; set by the store
+    :raises InvalidModel: naming the group, the value and what was wanted
+    """
+
+    flavor: str | None
+    project: str | None
+    law: traffic_model.RateLaw
+    members: float
+    instance_uuid: str | None = None
+    updated_at: float | None = None
+
+    def __post_init__(self):
+        for name, limit in (('flavor', 255), ('project', 255),
+                            ('instance_uuid', 36)):
+            if getattr(self, name) is not None:
+                _check_text(getattr(self, name), limit, 'prior', self.key,
+                            name)
+        if not (math.isfinite(self.members) and self.members > 0):
+            raise exceptions.InvalidModel(
+                f'prior {self.key}: members is {self.members}, wanted a '
+                f'finite number > 0')
+
+    @property
+    def key(self):
+        """(flavor, project) of a group, or the uuid of an instance."""
+        return self.instance_uuid or (self.flavor, self.project)
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Changes:
     """What a reader has to apply to be at ``generation``.
@@ -216,6 +302,11 @@ class Changes:
     :ivar removed: list of instance uuids that have no model any more
     :ivar host_profiles: list of :class:`HostProfile`
     :ivar removed_hosts: list of hosts that have no profile any more
+    :ivar placements: (list of instance uuids, list of (host, flavor,
+        project), equal ones the same object)
+    :ivar removed_placements: list of uuids of instances that are gone
+    :ivar seen_at: what time the placements are of, seconds UTC, or None
+    :ivar priors: {key of :class:`Prior`: RateLaw, or None: it is gone}
     """
 
     generation: Generation
@@ -226,6 +317,10 @@ class Changes:
     removed: list
     host_profiles: list
     removed_hosts: list
+    placements: tuple = ((), ())
+    removed_placements: tuple = ()
+    seen_at: float | None = None
+    priors: dict = dataclasses.field(default_factory=dict)
 
 
 def _check_instance(record):
@@ -243,15 +338,15 @@ def _check_text(value, limit, kind, owner, what,
                     f'of 1 to {limit} characters')
 
 
-def pack_law(model):
-    """Return the long-run law of a model as bytes: its visited states."""
-    return bytes([_LAW_FORMAT]) + model.law
+def pack_law(owner):
+    """Return the law of a model or a prior as bytes: its visited states."""
+    return bytes([_LAW_FORMAT]) + owner.law
 
 
 def unpack_laws(names, laws):
     """Return the rows of many packed laws.
 
-    :param names: n instance uuids, for the message of an error
+    :param names: n instance uuids or keys, for the message of an error
     :param laws: n bytes objects of :func:`pack_law`
     :returns: (counts, data): (n,) int64 number of states of each, and the
         rows of all of them one after the other, as bytes

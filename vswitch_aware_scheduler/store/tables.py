@@ -10,21 +10,25 @@ wrote it; a row of ``removal`` tells incremental readers what is gone.
 it has counted of instances without a model, and how much the fleet carried in
 each slot of time. With the counts beside the models they are all that a cycle
 needs to go on where the last one ended.
+
+``placement`` is what Nova tells of instances, ``inventory`` how recent that
+is. ``prior`` is what to expect of an instance without a model.
 """
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 __all__ = ['SCHEMA_VERSION', 'fleet_load', 'generation', 'host_profile',
-           'metadata', 'removal', 'traffic_model', 'traffic_model_detail',
-           'unmodelled_instance']
+           'inventory', 'metadata', 'placement', 'prior', 'removal',
+           'traffic_model', 'traffic_model_detail', 'unmodelled_instance']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0002'
+SCHEMA_VERSION = '0003'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
 HOST = 'host'
+PLACEMENT = 'placement'
 
 metadata = sa.MetaData()
 
@@ -32,6 +36,9 @@ _MYSQL = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4'}
 # MySQL's BLOB and TEXT end at 64 kB; the others know no such limit.
 _BLOB = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql', 'mariadb')
 _TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
+# MySQL takes upper and lower case for the same unless told otherwise.
+_NAME = sa.String(255).with_variant(
+    mysql.VARCHAR(255, collation='utf8mb4_bin'), 'mysql', 'mariadb')
 
 # One row. store_id tells a store from another one at the same URL. A reader
 # whose generation is older than complete_since has to read everything:
@@ -105,4 +112,43 @@ fleet_load = sa.Table(
     sa.Column('slot', sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column('carried', sa.Double, nullable=False),
     sa.Column('usual', sa.Double, nullable=False),
+    **_MYSQL)
+
+# An instance that Nova knows. host is empty while it is on none; networks is
+# a JSON list of their ids.
+placement = sa.Table(
+    'placement', metadata,
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('generation', sa.BigInteger, nullable=False),
+    sa.Column('host', sa.String(255), nullable=True),
+    sa.Column('flavor', sa.String(255), nullable=True),
+    sa.Column('project', sa.String(255), nullable=True),
+    sa.Column('networks', sa.Text, nullable=False),
+    sa.Column('updated_at', sa.Double, nullable=False),
+    sa.Index('ix_placement_generation', 'generation'),
+    **_MYSQL)
+
+# One row, once there is an inventory: what placements are of when.
+inventory = sa.Table(
+    'inventory', metadata,
+    sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('source', sa.String(255), nullable=False),
+    sa.Column('seen_at', sa.Double, nullable=False),
+    sa.Column('complete_at', sa.Double, nullable=False),
+    sa.Column('changed_until', sa.Double, nullable=True),
+    **_MYSQL)
+
+# Of an instance with a short history, or of a group: then instance_uuid is
+# empty, and so is what does not matter for the group. A row without members
+# says that the prior is gone, for readers who had it.
+prior = sa.Table(
+    'prior', metadata,
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('flavor', _NAME, primary_key=True),
+    sa.Column('project', _NAME, primary_key=True),
+    sa.Column('generation', sa.BigInteger, nullable=False),
+    sa.Column('law', _BLOB, nullable=False),
+    sa.Column('members', sa.Double, nullable=False),
+    sa.Column('updated_at', sa.Double, nullable=False),
+    sa.Index('ix_prior_generation', 'generation'),
     **_MYSQL)

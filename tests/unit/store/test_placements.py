@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Nova tells of instances, and priors of those without a model."""
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.traffic import model
+
+LAW = model.TrafficModel.on_off(5.0, 2.0, on_seconds=1, off_seconds=3).law
+OTHER = model.TrafficModel.constant(7.0).law
+
+
+class PlacementsTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+
+    def _placed(self, number, host='h1', flavor='f', project='p', **more):
+        return store.Placement(base.instance_uuid(number), host, flavor,
+                               project, **more)
+
+    def test_they_come_back_as_they_were(self):
+        placed = [self._placed(1, networks=('a', 'b')), self._placed(2, None),
+                  store.Placement(base.instance_uuid(3), 'h2')]
+        inventory = store.Inventory('nova', 5.0, 4.0, 3.0)
+        self.assertIsNone(self.store.inventory())
+        self.store.write(placements=placed, inventory=inventory)
+        self.assertEqual({one.instance_uuid: one for one in placed},
+                         self.store.placements())
+        self.assertEqual(
+            {placed[1].instance_uuid: placed[1]},
+            self.store.placements([placed[1].instance_uuid, 'unknown']))
+        self.assertEqual(inventory, self.store.inventory())
+        later = store.Inventory('nova', 6.0, 4.0)
+        self.store.write(inventory=later)
+        self.assertEqual(later, self.store.inventory())
+
+    def test_a_reader_gets_what_has_changed(self):
+        self.store.write(placements=[self._placed(n) for n in range(4)],
+                         inventory=store.Inventory('nova', 5.0, 5.0))
+        before = self.store.read_changes()
+        self.assertEqual(5.0, before.seen_at)
+        uuids, values = before.placements
+        self.assertEqual({base.instance_uuid(n) for n in range(4)},
+                         set(uuids))
+        self.assertEqual([('h1', 'f', 'p')] * 4, values)
+        # A million of them share what is the same.
+        self.assertEqual(1, len(set(map(id, values))))
+        self.store.write(placements=[self._placed(1, 'h2'),
+                                     self._placed(9)],
+                         remove_placements=[base.instance_uuid(0),
+                                            base.instance_uuid(9)[:-1]])
+        changes = self.store.read_changes(before.generation)
+        self.assertEqual(
+            {base.instance_uuid(1): ('h2', 'f', 'p'),
+             base.instance_uuid(9): ('h1', 'f', 'p')},
+            dict(zip(*changes.placements)))
+        self.assertEqual({base.instance_uuid(0), base.instance_uuid(9)[:-1]},
+                         set(changes.removed_placements))
+        self.store.write(placements=[self._placed(0)])
+        changes = self.store.read_changes(before.generation)
+        self.assertNotIn(base.instance_uuid(0), changes.removed_placements)
+        # One that has a model keeps it when it is gone for Nova.
+        self.store.write([base.constant(5)])
+        self.store.write(remove_placements=[base.instance_uuid(5)])
+        self.assertIsNotNone(self.store.model(base.instance_uuid(5)))
+
+    def test_the_same_one_twice_is_refused(self):
+        with self.assertRaisesRegex(exceptions.InvalidInput, 'given twice'):
+            self.store.write(placements=[self._placed(1)],
+                             remove_placements=[base.instance_uuid(1)])
+        with self.assertRaisesRegex(exceptions.InvalidInput, 'given twice'):
+            self.store.write(priors=[store.Prior('f', None, LAW, 1)] * 2)
+
+    def test_values_that_cannot_be_stored_are_named(self):
+        for values, wanted in (
+                (dict(instance_uuid='', host='h'), 'its uuid'),
+                (dict(instance_uuid='u', host=''), 'host'),
+                (dict(instance_uuid='u', host='h', flavor='f' * 256),
+                 'flavor'),
+                (dict(instance_uuid='u', host='h', networks=(5,)),
+                 'a network')):
+            with self.subTest(wanted), self.assertRaisesRegex(
+                    exceptions.InvalidModel, wanted):
+                store.Placement(**values)
+        for values, wanted in (
+                (dict(flavor='', project=None, members=1), 'flavor'),
+                (dict(flavor='f', project=None, members=0), 'members'),
+                (dict(flavor=None, project=None, members=1,
+                      instance_uuid='u' * 37), 'instance_uuid')):
+            with self.subTest(wanted), self.assertRaisesRegex(
+                    exceptions.InvalidModel, wanted):
+                store.Prior(law=LAW, **values)
+
+
+class PriorsTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+
+    KEYS = [('f', 'p'), ('f', None), (None, 'p'), (None, None), ('F', None)]
+
+    def _priors(self, law=LAW):
+        return [store.Prior(*key, law, 3.0) for key in self.KEYS]
+
+    def _known(self):
+        return {key: (one.law, one.members)
+                for key, one in self.store.priors().items()}
+
+    def test_they_come_back_as_they_were(self):
+        of_one = store.Prior(None, None, OTHER, 5.5, base.instance_uuid(1))
+        self.store.write(priors=[*self._priors(), of_one], now=8.0)
+        expected = dict.fromkeys(self.KEYS, (LAW, 3.0))
+        expected[base.instance_uuid(1)] = (OTHER, 5.5)
+        self.assertEqual(expected, self._known())
+        self.assertEqual(8.0, self.store.priors()['f', 'p'].updated_at)
+        self.assertEqual(
+            {key: law for key, (law, _) in expected.items()},
+            self.store.read_changes().priors)
+
+    def test_a_reader_gets_what_has_changed_and_what_is_gone(self):
+        self.store.write(priors=self._priors(), now=1.0)
+        before = self.store.read_changes().generation
+        self.assertEqual({}, self.store.read_changes(before).priors)
+        gone, *_ = self._priors()
+        self.store.write(priors=[store.Prior('f', None, OTHER, 4)],
+                         remove_priors=[gone], now=2.0)
+        self.assertEqual({('f', None): OTHER, ('f', 'p'): None},
+                         self.store.read_changes(before).priors)
+        self.assertNotIn(('f', 'p'), self._known())
+        self.store.write(priors=[gone], now=3.0)
+        self.assertEqual(LAW, self.store.read_changes(before).priors['f', 'p'])
+
+    def test_who_comes_too_late_to_hear_of_a_removal_reads_everything(self):
+        self.store.write(priors=self._priors(), now=1.0)
+        before = self.store.read_changes().generation
+        self.store.write(remove_priors=self._priors()[:1], now=2.0)
+        after = self.store.read_changes(before)
+        self.store.write([base.constant(1)],
+                         now=2.5 + database.REMOVAL_SECONDS)
+        late = self.store.read_changes(before)
+        self.assertTrue(late.complete)
+        self.assertNotIn(('f', 'p'), late.priors)
+        self.assertEqual(4, len(late.priors))
+        self.assertFalse(self.store.read_changes(after.generation).complete)
