@@ -20,7 +20,8 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import law as sum_law
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['AVERAGE', 'PROBABILITY', 'Assessment', 'HostPolicy', 'LoadTable']
+__all__ = ['AVERAGE', 'PROBABILITY', 'Assessment', 'HostPolicy', 'LoadTable',
+           'limits_on_one']
 
 #: Admission policies: the sum of averages against saturation (Figure 9 of
 #: "Towards a Method Integrating Virtual Switch Performance Into Data Centre
@@ -375,6 +376,24 @@ class LoadTable:
             result.replace([i], alone.assess([slot], law))
         return result
 
+    def assess_each(self, slots, laws, exclude=None):
+        """Judge what one instance would do whose law differs by host.
+
+        :param slots: (h,) int, of hosts that were described
+        :param laws: h RateLaw
+        :param exclude: as in :meth:`assess`, which this one is otherwise
+        """
+        positions = {}
+        for i, law in enumerate(laws):
+            positions.setdefault(law, []).append(i)
+        slots = np.asarray(slots, dtype=np.int64)
+        first, *others = positions or [_NO_LAW]
+        result = self.assess(slots, first, exclude)
+        for law in others:
+            where = positions[law]
+            result.replace(where, self.assess(slots[where], law, exclude))
+        return result
+
     def _assess(self, slots, law):
         count = slots.size
         numbers = self._numbers[slots]              # (h, l, _NUMBERS)
@@ -654,6 +673,7 @@ _CAPACITY, _STEP, _COMMON, _MEAN, _PEAK, _VM_PEAK, _NUMBERS = range(7)
  _RULES) = range(8)
 _UNLIMITED = (np.inf, 1.0, 0.0, 0.0, 0.0, np.inf)
 _NO_ROW = -1
+_NO_LAW = model.RateLaw.from_arrays([1.0], [[0.0, 0.0, 0.0]])
 
 
 def _limits_of(profile):
@@ -672,6 +692,17 @@ def _limits_of(profile):
         # A limit on one instance where there is none on all together.
         limits.append([saturation, np.inf, most])
     return limits
+
+
+def limits_on_one(profile):
+    """Return [(weights, packet_bytes, most)]: what one instance may have.
+
+    Above it no host of that profile takes an instance, as ``PEAK`` tells.
+
+    :param profile: SwitchProfile
+    """
+    return [(weights, profile.typical_packet_bytes, most)
+            for weights, _, most in _limits_of(profile)]
 
 
 def _unit_text(weights):

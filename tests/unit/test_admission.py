@@ -12,6 +12,7 @@ from tests.unit.traffic import exact
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -667,6 +668,54 @@ class TestExclude(AdmissionTestCase):
                          'utilisation'):
                 np.testing.assert_allclose(
                     getattr(seen, name), getattr(wanted, name), rtol=1e-9)
+
+
+class TestEach(AdmissionTestCase):
+
+    def test_hosts_may_see_different_laws_of_one_instance(self):
+        rng = np.random.default_rng(8)
+        models = _random_models(rng, 40)
+        laws = [one.law for one in models]
+        slots = [self.table.describe(
+            f'h{i}', _policy(saturation_kbps=300.0 + 50 * (i % 3)),
+            _named(laws[3 * i:3 * i + 3])) for i in range(9)]
+        of_host = [laws[30 + i % 4] for i in range(9)]
+        found = self.table.assess_each(slots, of_host, 'vm-1')
+        for i, (slot, law) in enumerate(zip(slots, of_host)):
+            alone = self.table.assess([slot], law, 'vm-1')
+            for name in ('slots', 'reason', 'overload_probability',
+                         'loss_fraction', 'utilisation', 'known'):
+                self.assertEqual(getattr(alone, name)[0],
+                                 getattr(found, name)[i], name)
+            self.assertEqual(alone.explain(0), found.explain(i))
+
+    def test_no_host_is_no_answer(self):
+        self.assertEqual(0, self.table.assess_each([], []).admitted.size)
+
+    def test_what_is_cut_to_what_one_may_have_fits_an_empty_host(self):
+        for stated in (dict(saturation_kbps=100.0),
+                       dict(saturation_kbps=100.0, vm_peak_kbps=30.0),
+                       dict(saturation_kbps=None, vm_peak_kbps=30.0),
+                       dict(saturation_kbps=100.0, line_rate_kbps=40.0),
+                       dict(saturation_kbps=None, packet_rate_kpps=4.0)):
+            with self.subTest(**stated):
+                policy = _policy(limit=0.0, **stated)
+                limits = admission.limits_on_one(policy.profile)
+                slot = self.table.describe('h', policy, {})
+                for rates in ([900., 500., 9.], [90., 900., 0.], [0, 0, 99.]):
+                    law = model.RateLaw.from_arrays(
+                        [.5, .5], [rates, [1., 1., 0.]])
+                    cut = prior.cut(law, limits)
+                    self.assertTrue(
+                        self.table.assess([slot], cut).admitted[0])
+                    if cut is law:
+                        continue
+                    self.assertEqual(admission.PEAK, self.table.assess(
+                        [slot], law).reason[0])
+                    above = model.RateLaw.from_arrays(
+                        cut.by_regime, cut.rates * 1.001)
+                    self.assertEqual(admission.PEAK, self.table.assess(
+                        [slot], above).reason[0])
 
 
 class TestUtilisation(AdmissionTestCase):

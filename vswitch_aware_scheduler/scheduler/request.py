@@ -3,8 +3,8 @@
 
 The first of these that exists: the learned model of that very instance; what
 the operator set on the flavor (``vswitch:*`` extra specs), then the guaranteed
-minimum bandwidth of its ports; the configured default. Nothing a tenant can
-set lowers it.
+minimum bandwidth of its ports; the learned prior of such instances; the
+configured default. Nothing a tenant can set lowers it.
 """
 
 import dataclasses
@@ -42,6 +42,8 @@ _QOS_COLUMNS = {
     'NET_PACKET_RATE_KILOPACKET_PER_SEC': 2,
 }
 
+_PRIOR = 'prior of '
+
 _RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
 
 
@@ -52,12 +54,18 @@ class Demand:
     :ivar instance_uuid: string, or None in a request that has none
     :ivar law: RateLaw
     :ivar rule: which rule gave it: 'model', 'flavor model', 'flavor', 'qos',
-        'default', or 'unknown' when there is nothing to go by
+        'prior of ' and the group, 'default', or 'unknown' when there is
+        nothing to go by
     """
 
     instance_uuid: object
     law: model.RateLaw
     rule: str
+
+    @property
+    def is_prior(self):
+        """Whether it is a law of others, which tells of no peak of this."""
+        return self.rule.startswith(_PRIOR)
 
 
 def law_of_extra_specs(extra_specs):
@@ -114,11 +122,13 @@ def instance_uuid_of(spec_obj):
     return _read(spec_obj, 'instance_uuid')
 
 
-def demand_of(spec_obj, laws, default_law, report):
+def demand_of(spec_obj, laws, priors, default_law, report):
     """Return the Demand of a request.
 
     :param spec_obj: nova RequestSpec
     :param laws: callable, instance uuid -> learned RateLaw or None
+    :param priors: callable, (instance uuid, name of the flavor, id of the
+        project) -> (RateLaw, what it is a prior of), or None
     :param default_law: RateLaw of the configured default, or None when it
         may not be used (nothing at all is known of the other instances)
     :param report: callable(topic, problem or None) told of unusable extra
@@ -144,6 +154,10 @@ def demand_of(spec_obj, laws, default_law, report):
     guaranteed = _guaranteed_rates(spec_obj)
     if any(guaranteed):
         return Demand(uuid, _law(**dict(zip(_RATES, guaranteed))), 'qos')
+    expected = priors(uuid, flavor and _read(flavor, 'name'),
+                      _read(spec_obj, 'project_id'))
+    if expected is not None:
+        return Demand(uuid, expected[0], _PRIOR + expected[1])
     if default_law is None:
         return Demand(uuid, _law(), 'unknown')
     return Demand(uuid, default_law, 'default')

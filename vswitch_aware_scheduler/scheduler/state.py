@@ -31,6 +31,7 @@ from vswitch_aware_scheduler.scheduler import turn
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 CONF = nova.conf.CONF
@@ -50,6 +51,9 @@ _TURN_SECONDS = 5.0
 #: the same one again: then, and later for one that was moved longer ago.
 _MOST_LOOK_UPS = 16
 _LOOK_UP_AGAIN_SECONDS = 0.5
+
+#: Priors that are kept as they are cut for profiles.
+_MOST_FITTED = 4096
 
 _NOTHING = model.TrafficModel.constant().law
 
@@ -145,6 +149,7 @@ class SchedulerState:
         self._described = set()  # hosts described since the last adoption
         self._next_expiry = self._next_comparison = 0.0
         self._look_up_again = {}  # uuid -> seconds
+        self._fitted = {}        # (prior, id of profile) -> (profile, law)
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
@@ -191,10 +196,14 @@ class SchedulerState:
             hosts = self._observe(host_states)
             demand = self._demand(spec_obj)
             uuid = demand.instance_uuid
-            assessment = self._table.assess(
-                self._table.slots_of(hosts), demand.law,
-                exclude=None if self._residency.host_of(uuid) is None
-                else uuid)
+            exclude = None if self._residency.host_of(uuid) is None else uuid
+            slots = self._table.slots_of(hosts)
+            if demand.is_prior:
+                assessment = self._table.assess_each(
+                    slots, [self._fitting(demand.law, host)
+                            for host in hosts], exclude)
+            else:
+                assessment = self._table.assess(slots, demand.law, exclude)
             self._recent.value = (spec_obj, demand.instance_uuid,
                                   self._table, self._table.version,
                                   host_states, assessment)
@@ -229,8 +238,11 @@ class SchedulerState:
             demand = self._demand(spec_obj)
             if demand.instance_uuid is not None:
                 before = self._residency.host_of(demand.instance_uuid)
+                law = demand.law
+                if demand.is_prior:
+                    law = self._fitting(law, host_state.host)
                 self._residency.claim(
-                    demand.instance_uuid, host_state.host, demand.law,
+                    demand.instance_uuid, host_state.host, law,
                     now + self._conf.claim_expiry_seconds, now,
                     known=demand.rule not in ('default', 'unknown'))
                 self._placed_for(spec_obj).setdefault(
@@ -452,11 +464,42 @@ class SchedulerState:
         """Return a list of the laws that some residents of a host have."""
         laws = snapshot.laws(uuids)
         if None in laws:
-            unknown = self._unknown_law(snapshot) or _NOTHING
             laws = [law if law is not None else
-                    self._residency.assumed_law(uuid, host) or unknown
+                    self._law_without_model(snapshot, host, uuid)
                     for uuid, law in zip(uuids, laws)]
         return laws
+
+    def _law_without_model(self, snapshot, host, uuid):
+        """Return what a resident of a host is taken to carry."""
+        law, of = snapshot.prior(uuid) or (None, None)
+        # What it has shown itself, then what it was placed with.
+        if of != 'instance':
+            assumed = self._residency.assumed_law(uuid, host)
+            if assumed is not None:
+                return assumed
+        unknown = self._unknown_law(snapshot)
+        if unknown is None or law is None:
+            return unknown or _NOTHING
+        return self._fitting(law, host)
+
+    def _fitting(self, law, host):
+        """Return a prior as an instance can have it that is on a host.
+
+        An instance of which only the prior is known is never refused for
+        the peak of another one; on a host it loads the switch at most fully.
+        """
+        view = self._hosts.get(host)
+        profile = view and view.policy and view.policy.profile
+        if profile is None:
+            return law
+        key = law, id(profile)
+        found = self._fitted.get(key)
+        if found is None or found[0] is not profile:
+            if len(self._fitted) >= _MOST_FITTED:
+                self._fitted.clear()
+            found = self._fitted[key] = (profile, prior.cut(
+                law, admission.limits_on_one(profile)))
+        return found[1]
 
     def _unknown_law(self, snapshot):
         # Before any snapshot was read nothing is known of most instances:
@@ -465,7 +508,7 @@ class SchedulerState:
 
     def _demand(self, spec_obj):
         return request.demand_of(
-            spec_obj, self._snapshot.law,
+            spec_obj, self._snapshot.law, self._snapshot.prior,
             None if self._snapshot.generation is None
             else self._default_law, self.report)
 

@@ -38,10 +38,13 @@ class DemandTestCase(unittest.TestCase):
         super().setUp()
         self.reports = []
         self.laws = {}
+        self.priors = {}
 
     def demand(self, spec, default=DEFAULT):
         return request.demand_of(
-            spec, self.laws.get, default,
+            spec, self.laws.get,
+            lambda uuid, flavor, project: self.priors.get((flavor, project)),
+            default,
             lambda topic, problem: self.reports.append((topic, problem)))
 
     def assertDemand(self, rule, law, spec, **kwargs):
@@ -67,7 +70,15 @@ class TestRules(DemandTestCase):
                           spec)
         spec = _spec({}, self.QOS)
         self.assertDemand('qos', model.TrafficModel.constant(500).law, spec)
-        self.assertDemand('default', DEFAULT, _spec({}))
+        self.priors = {('m1.test', None): (LEARNED, 'flavor')}
+        demand = self.assertDemand('prior of flavor', LEARNED, _spec({}))
+        self.assertTrue(demand.is_prior)
+        self.priors = {('m1.test', 'p'): (OTHER, 'flavor and project')}
+        spec = _spec({})
+        spec.project_id = 'p'
+        self.assertDemand('prior of flavor and project', OTHER, spec)
+        self.assertFalse(self.assertDemand(
+            'default', DEFAULT, _spec({})).is_prior)
         self.assertDemand('unknown', NOTHING, _spec({}), default=None)
 
     def test_it_names_the_instance(self):
