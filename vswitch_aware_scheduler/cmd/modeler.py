@@ -52,9 +52,13 @@ def _say(text):
 
 def _once(conf):
     set_up = service.set_up(conf)
+    problem = service.update_inventory(set_up, time.time)
     with terminal.progress('learning') as progress:
         outcome = cycle.run(set_up.store, set_up.driver, time.time,
                             set_up.settings, progress)
+    service.update_priors(set_up, time.time)
+    if problem:
+        _say(problem)
     if conf.json:
         terminal.print_json({
             'source': set_up.driver.source, 'store': set_up.store.url,

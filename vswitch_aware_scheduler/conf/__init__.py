@@ -3,14 +3,16 @@
 
 The same group is read from nova.conf by the scheduler and from a file of our
 own, or nova.conf again, by the commands. Telemetry drivers that ask a service
-have a group of their own each. Imports no implementation.
+have a group of their own each, and so has the inventory. Imports no
+implementation.
 """
 
+from vswitch_aware_scheduler.conf import inventory
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.conf import telemetry
 
-__all__ = ['GROUP', 'TELEMETRY_GROUPS', 'register_opts',
-           'telemetry_options']
+__all__ = ['GROUP', 'INVENTORY_GROUP', 'TELEMETRY_GROUPS',
+           'inventory_options', 'register_opts', 'telemetry_options']
 
 #: Name of the group.
 GROUP = opts.GROUP
@@ -21,3 +23,8 @@ register_opts = opts.register_opts
 TELEMETRY_GROUPS = telemetry.GROUPS
 
 telemetry_options = telemetry.driver_options
+
+#: Name of the group of the inventory.
+INVENTORY_GROUP = inventory.GROUP
+
+inventory_options = inventory.inventory_options

@@ -5,6 +5,7 @@ import itertools
 
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.conf import inventory
 from vswitch_aware_scheduler.conf import modeler
 from vswitch_aware_scheduler.conf import scheduler
 from vswitch_aware_scheduler.conf import store
@@ -32,6 +33,7 @@ def list_opts():
     for name, title, text, options in telemetry.GROUPS.values():
         found.append((cfg.OptGroup(name, title=title, help=text),
                       options + telemetry.auth_opts()))
+    found.append(inventory.list_opts())
     return found
 
 
@@ -44,3 +46,4 @@ def register_opts(conf):
     conf.register_group(group)
     conf.register_opts(options, group=group.name)
     telemetry.register_opts(conf)
+    inventory.register_opts(conf)

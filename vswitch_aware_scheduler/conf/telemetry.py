@@ -8,18 +8,15 @@ which are not ours: ``auth_type`` and those of the plugin that it names.
 from keystoneauth1 import loading
 from oslo_config import cfg
 
-__all__ = ['GROUPS', 'auth_opts', 'driver_options', 'register_opts']
+__all__ = ['GROUPS', 'access_of', 'access_opts', 'auth_opts',
+           'driver_options', 'register_opts']
 
 
-def _common(service, port, example, period_seconds, period_help, settle,
-            max_age_days):
-    """Return the options that all groups have.
+def access_opts(service, example):
+    """Return the options that say how a service is asked.
 
     :param service: its name
     :param example: URL
-    :param period_seconds: default
-    :param period_help: what to set it to
-    :param settle: default of settle_seconds
     """
     return [
         cfg.StrOpt(
@@ -155,6 +152,20 @@ When it is too low, reading takes longer than the time that is read.
 
 Related options: ``timeout_seconds``.
 """),
+    ]
+
+
+def _common(service, port, example, period_seconds, period_help, settle,
+            max_age_days):
+    """Return the options that all groups have.
+
+    :param service: its name
+    :param example: URL
+    :param period_seconds: default
+    :param period_help: what to set it to
+    :param settle: default of settle_seconds
+    """
+    return access_opts(service, example) + [
         cfg.IntOpt(
             'period_seconds', default=period_seconds, min=1, max=86400,
             help=f"""
@@ -403,14 +414,25 @@ def driver_options(conf, driver):
     """
     group_name, _, _, options = GROUPS[driver]
     group = conf[group_name]
-    values = {option.dest: group[option.dest] for option in options}
-    access = {name: values.pop(name) for name in _ACCESS}
+    values = {option.dest: group[option.dest] for option in options
+              if option.dest not in _ACCESS}
     names = {name: values.pop(name) for name in _NAMES if name in values}
     if names:
         values['names'] = {name: value for name, value in names.items()
                            if value is not None}
-    access['auth'] = _auth(conf, group_name)
-    return {'access': access, **values}
+    return {'access': access_of(conf, group_name), **values}
+
+
+def access_of(conf, group_name):
+    """Return the arguments of service.Access, as the options of a group say.
+
+    :param group_name: of a group with the options of :func:`access_opts`
+    :returns: a new dictionary; it may hold secrets
+    :raises oslo_config.cfg.Error: when an option has no usable value
+    """
+    group = conf[group_name]
+    return {**{name: group[name] for name in _ACCESS},
+            'auth': _auth(conf, group_name)}
 
 
 def _auth(conf, group_name):

@@ -22,13 +22,16 @@ from oslo_log import log as logging
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import inventory
+from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
-           'Notifier', 'Service', 'SetUp', 'set_up']
+           'Notifier', 'Service', 'SetUp', 'set_up', 'update_inventory',
+           'update_priors']
 
 LOG = logging.getLogger(__name__)
 
@@ -44,6 +47,9 @@ QUIET_SECONDS = 3600.0
 
 _DAY_SECONDS = 86400.0
 
+#: States that a failed pass says nothing of.
+_LASTING = ('slow', 'quiet', 'ahead', 'inventory')
+
 #: Signals are looked at so often while there is nothing to do.
 _TICK_SECONDS = 1.0
 
@@ -56,12 +62,16 @@ class SetUp:
     :ivar driver: telemetry driver
     :ivar settings: :class:`.cycle.Settings`
     :ivar interval_seconds: from the start of a pass to that of the next
+    :ivar inventory: source of :mod:`.inventory`, or None: there is none
+    :ivar complete_seconds: all of the inventory is read after so long
     """
 
     store: model_store.Store
     driver: telemetry_base.Driver
     settings: cycle.Settings
     interval_seconds: float
+    inventory: object = None
+    complete_seconds: float = _DAY_SECONDS
 
 
 def set_up(conf):
@@ -97,11 +107,53 @@ def set_up(conf):
             half_life_seconds=group.modeler_half_life_days
             * _DAY_SECONDS or None,
             forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None),
-        group.modeler_interval_seconds)
+        group.modeler_interval_seconds, inventory=_inventory_source(conf),
+        complete_seconds=conf[
+            options.INVENTORY_GROUP].complete_interval_seconds)
     if migration.is_new_file(group.store_url):
         migration.sync(group.store_url)
         LOG.info('Made a new store: %s', store.url)
     return found
+
+
+def _inventory_source(conf):
+    """Return the source of the inventory that options ask for, or None."""
+    given = options.inventory_options(conf)
+    return given and inventory.make_source(**given)
+
+
+def update_inventory(set_up, clock):
+    """Bring the inventory up to date, where there is one to be.
+
+    :param set_up: :class:`SetUp`
+    :param clock: returns the time, seconds UTC
+    :returns: None, or what was wrong in words: then the inventory is as before
+    :raises StoreError: when the store cannot be read or written
+    """
+    if set_up.inventory is None:
+        return None
+    try:
+        found = inventory.update(set_up.store, set_up.inventory, clock,
+                                 set_up.complete_seconds)
+    except exceptions.StoreError:
+        raise
+    except Exception as error:
+        # Traffic is learned all the same.
+        text = ' '.join(str(error).split())
+        if not isinstance(error, exceptions.TelemetryError):
+            text = f'unexpected {type(error).__name__}: {text}'
+        return f'the inventory stays as it is: {text}'
+    LOG.debug('vswitch-modeler: inventory: %s', found)
+    return None
+
+
+def update_priors(set_up, clock):
+    """Bring the priors up to date with the models and the inventory.
+
+    :raises StoreError: when the store cannot be read or written
+    """
+    found = priors.update(set_up.store, clock, set_up.settings.min_samples)
+    LOG.debug('vswitch-modeler: priors: %s', found)
 
 
 class Notifier:
@@ -174,6 +226,8 @@ class Service:
         self._told_alive = None
         # What is wrong now, so that each is told once: {kind: words}.
         self._states = {}
+        # Generation that the priors are up to date with.
+        self._priors_of = None
 
     def run(self):
         """Work until told to end; return the number of passes done.
@@ -281,9 +335,13 @@ class Service:
         failure = None
         try:
             self._interruptible = not self._stopping
+            self._state('inventory', update_inventory(set_up, self._clock))
             outcome = cycle.run(set_up.store, set_up.driver, self._clock,
                                 set_up.settings, self._alive,
                                 self._writing())
+            if outcome.generation != self._priors_of:
+                update_priors(set_up, self._clock)
+                self._priors_of = set_up.store.generation()
             self._interruptible = False
         except _End:
             failure = None, None
@@ -314,7 +372,7 @@ class Service:
             self._failing_since = self._monotonic()
         words = (f'pass failed, models stay as they are: '
                  f'{" ".join(str(error).split()) or type(error).__name__}')
-        for other in set(self._states) - {kind, 'slow', 'quiet', 'ahead'}:
+        for other in set(self._states) - {kind, *_LASTING}:
             del self._states[other]
         if kind == 'unexpected' and kind not in self._states:
             LOG.error('vswitch-modeler: unexpected %s',
@@ -333,7 +391,7 @@ class Service:
             self._failing_since = None
             self._states = {kind: words
                             for kind, words in self._states.items()
-                            if kind in ('slow', 'quiet', 'ahead')}
+                            if kind in _LASTING}
         now = self._monotonic()
         if outcome.samples:
             self._news_at = now

@@ -5,14 +5,18 @@ import dataclasses
 import os
 import signal
 import socket
+from unittest import mock
 
 import numpy as np
 from oslo_config import cfg
 
 from tests.unit.modeler import base
+from tests.unit.store import base as store_base
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import inventory
+from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store as model_store
 
@@ -71,6 +75,88 @@ class ServiceTestCase(base.ModelerTestCase):
 
     def end_at(self, time):
         self.at[time] = lambda: _tell_myself(signal.SIGTERM)
+
+
+class Source:
+    """A source of the inventory that may fail."""
+
+    name = 'memory'
+
+    def __init__(self):
+        self.problem = None
+        self.readings = 0
+
+    def read(self, since):
+        self.readings += 1
+        if self.problem is not None:
+            raise self.problem
+        return inventory.Reading({
+            uuid: model_store.Placement(uuid, 'h1', f'flavor{number % 2}')
+            for number, uuid in enumerate(
+                map(store_base.instance_uuid, range(40)))})
+
+    def unknown(self, instance_uuids):
+        return set()
+
+
+class InventoryTestCase(ServiceTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.source = Source()
+        self.set_up = dataclasses.replace(
+            self.set_up, inventory=self.source, complete_seconds=1e6)
+        for number in range(40):
+            self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
+                            np.full(50, 10.0 ** (1 + number % 2)))
+
+    def test_placements_and_priors_are_learned_with_the_traffic(self):
+        self.end_at(50)
+        _, lines = self.serve()
+        self.assertEqual([], [one for one in lines
+                              if not one.startswith('INFO')])
+        self.assertEqual(40, len(self.store.placements()))
+        self.assertEqual(
+            {('flavor0', None), ('flavor1', None), (None, None)},
+            set(self.store.priors()))
+
+    def test_priors_are_not_computed_again_when_nothing_is_new(self):
+        self.end_at(350)
+        with mock.patch.object(priors, 'update', wraps=priors.update) as made:
+            passes, _ = self.serve()
+        self.assertEqual((4, 1), (passes, made.call_count))
+
+    def test_an_inventory_that_fails_is_told_once_and_models_are_learned(
+            self):
+        for problem, wanted in (
+                (exceptions.TelemetryError('nova: seen x, wanted y'),
+                 'WARNING vswitch-modeler: the inventory stays as it is: '
+                 'nova: seen x, wanted y'),
+                (ZeroDivisionError('oh'), 'WARNING vswitch-modeler: the '
+                 'inventory stays as it is: unexpected ZeroDivisionError: '
+                 'oh')):
+            with self.subTest(wanted):
+                self.time = 0.0
+                self.source.problem = problem
+                self.at = {250: lambda: setattr(self.source, 'problem',
+                                                None)}
+                self.end_at(450)
+                passes, lines = self.serve()
+                self.assertEqual(5, passes)
+                self.assertEqual(1, lines.count(wanted))
+                self.assertEqual(1, sum('over: the inventory' in one
+                                        for one in lines))
+                self.assertIsNotNone(self.store.model(
+                    store_base.instance_uuid(0)))
+
+    def test_a_store_that_fails_meanwhile_fails_the_pass(self):
+        self.source.problem = exceptions.StoreError('store x: gone')
+        self.at[1] = lambda: setattr(self.source, 'problem', None)
+        self.end_at(50)
+        _, lines = self.serve()
+        self.assertIn('WARNING vswitch-modeler: pass failed, models stay as '
+                      'they are: store x: gone', lines)
+        self.assertEqual(40, len(self.store.placements()))
 
 
 class LifeTestCase(ServiceTestCase):
@@ -326,6 +412,24 @@ class SetUpTestCase(base.ModelerTestCase):
             cycle.Settings('file', 30, 172800.0, None), found.settings)
         self.assertEqual(60, found.interval_seconds)
         self.assertEqual(self.path, found.driver.source)
+
+    def test_an_inventory_is_read_where_options_say_from_where(self):
+        self.assertIsNone(service.set_up(self._conf()).inventory)
+        conf = self._conf()
+        conf.set_override('path', 'x.csv', options.INVENTORY_GROUP)
+        conf.set_override('complete_interval_seconds', 700,
+                          options.INVENTORY_GROUP)
+        found = service.set_up(conf)
+        self.assertEqual(('file x.csv', 700),
+                         (found.inventory.name, found.complete_seconds))
+        conf = self._conf()
+        conf.set_override('url', 'http://nova:8774/v2.1',
+                          options.INVENTORY_GROUP)
+        # Nova answers nobody whom it does not know.
+        self.assertIsNone(service.set_up(conf).inventory)
+        conf.set_override('auth_type', 'v3password', options.INVENTORY_GROUP)
+        self.assertEqual('nova http://nova:8774/v2.1',
+                         service.set_up(conf).inventory.name)
 
     def test_a_missing_store_is_made_and_an_existing_one_left_alone(self):
         url = f'sqlite:///{self.directory}/new.sqlite'

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Nova's own API tells the modeler which instance is where."""
+
+import os
+import time
+from unittest import mock
+
+# Before the rest of nova, as in tests.functional.base.
+import nova.tests.functional  # noqa: F401
+
+import fixtures
+from keystoneauth1 import loading as ks_loading
+from keystoneauth1 import plugin as ks_plugin
+from nova.tests import fixtures as nova_fixtures
+
+from tests.functional import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import inventory
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+
+
+class _Administrator(ks_plugin.BaseAuthPlugin):
+    """Who nova's fixture of keystone takes us for."""
+
+    roles = 'admin,member,reader'
+
+    def get_headers(self, session, **kwargs):
+        return {'X-Auth-User': 'modeler', 'X-User-Id': 'modeler',
+                'X-Auth-Project-Id': 'service', 'X-Roles': self.roles}
+
+
+class InventoryTestCase(base.VSwitchTestCase):
+    HOSTS = ('host1', 'host2')
+
+    def setUp(self):
+        super().setUp()
+        self.administrator = _Administrator()
+        loader = mock.Mock()
+        loader.load_from_options.return_value = self.administrator
+        self.useFixture(fixtures.MockPatchObject(
+            ks_loading, 'get_plugin_loader', return_value=loader))
+        self.useFixture(fixtures.MockPatchObject(inventory, 'PAGE', 2))
+        # Apart from the scheduler's: what it knows is not to matter here.
+        url = 'sqlite:///' + os.path.join(
+            self.useFixture(fixtures.TempDir()).path, 'inventory.sqlite')
+        migration.sync(url)
+        self.known = store.Store(url)
+        self.source = inventory.make_source(access={
+            'url': self.admin_api.base_url, 'auth': {'auth_type': 'fixture'},
+            'retries': 0})
+
+    def update(self, complete_seconds=1e9):
+        return inventory.update(self.known, self.source, time.time,
+                                complete_seconds)
+
+    def places(self):
+        return {uuid: (one.host, one.flavor) for uuid, one
+                in self.known.placements().items()}
+
+    def test_it_follows_what_nova_does(self):
+        flavor, larger = self.flavor('small'), self.flavor('large')
+        servers = [self.boot(flavor, az=f'nova:host{1 + n % 2}')
+                   for n in range(5)]
+        outcome = self.update()
+        self.assertEqual((True, 5, 5, 0), (
+            outcome.complete, outcome.told, outcome.written,
+            outcome.removed))
+        expected = {server['id']: (self.host_of(server), 'small')
+                    for server in servers}
+        self.assertEqual(expected, self.places())
+        self.assertEqual(
+            {server['tenant_id'] for server in servers},
+            {one.project for one in self.known.placements().values()})
+        generation = self.known.generation()
+        self.assertFalse(self.update().complete)
+        self.assertEqual(generation, self.known.generation())
+
+        self.delete(servers[0], servers[1], servers[2])
+        del expected[servers[0]['id']], expected[servers[1]['id']]
+        del expected[servers[2]['id']]
+        self.confirm(self.resize(servers[3], larger))
+        expected[servers[3]['id']] = (self.host_of(servers[3]), 'large')
+        outcome = self.update()
+        self.assertEqual((False, 3), (outcome.complete, outcome.removed))
+        self.assertEqual(expected, self.places())
+
+        # Nova does not know what is not its own.
+        self.known.write(placements=[store.Placement('0' * 36, 'host9')])
+        self.assertEqual(1, self.update(complete_seconds=0).removed)
+        self.assertEqual(expected, self.places())
+
+    def test_who_is_no_administrator_is_told_so(self):
+        self.boot(self.flavor('small'))
+        self.update()
+        before = self.places()
+        self.administrator.roles = 'member,reader'
+        with self.assertRaisesRegex(exceptions.TelemetryError,
+                                    'HTTP 403|administrator'):
+            self.update(complete_seconds=0)
+        self.assertEqual(before, self.places())
+
+    def test_a_cell_that_is_down_keeps_what_it_had(self):
+        flavor = self.flavor('small')
+        servers = [self.boot(flavor) for _ in range(3)]
+        self.update()
+        before = self.places()
+        self.assertEqual(3, len(before))
+        with nova_fixtures.DownCellFixture():
+            for complete_seconds in (0, 1e9):
+                # Nova answers, and knows of none.
+                outcome = self.update(complete_seconds)
+                self.assertEqual(0, outcome.told)
+                self.assertEqual((0, 0), (outcome.written, outcome.removed))
+        self.assertEqual(before, self.places())
+        self.delete(servers[0])
+        self.assertEqual(1, self.update().removed)

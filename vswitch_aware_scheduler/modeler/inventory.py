@@ -1,0 +1,372 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which instance is on which host, of which flavor and project.
+
+:class:`NovaSource` asks Nova, and Neutron for the networks, through
+openstacksdk; :class:`FileSource` reads a file. :func:`update` brings the
+store up to date: it reads only what has changed since the last time, writes
+only what differs, and now and then reads everything.
+
+No answer is never taken for no instances. An instance goes when Nova says
+that it is deleted, or when a complete reading does not have it and Nova, asked
+for that very one, does not know it. A cell that does not answer thus keeps
+its instances as they were.
+
+Knows no configuration, and no clock but the one handed in.
+"""
+
+import csv
+import dataclasses
+import datetime
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.telemetry import service
+
+__all__ = ['FileSource', 'NovaSource', 'Outcome', 'Reading', 'make_source',
+           'update']
+
+# That of Stein: Nova tells of instances in a cell that does not answer, and
+# names the flavor of an instance.
+_VERSION = {'microversion': '2.69'}
+
+#: Instances or ports of one answer; Nova gives no more by default.
+PAGE = 1000
+
+#: Changes are asked for from so long before the last one known: rows of a
+#: database become visible later than the time that is written in them.
+OVERLAP_SECONDS = 120.0
+
+#: The store learns at least so often how recent its placements are.
+_MARK_SECONDS = 3600.0
+
+#: Everything is read again after so long when some were not answered for.
+_RETRY_SECONDS = 3600.0
+
+#: Instances that Nova is asked for one by one in a pass.
+_MOST_ASKED = 500
+
+#: Instances of which ports are asked for at once: a URL is not endless.
+_DEVICES = 50
+
+_HOST = 'OS-EXT-SRV-ATTR:host'
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What a source told.
+
+    :ivar placements: {instance uuid: Placement}
+    :ivar deleted: set of uuids of instances that are deleted
+    :ivar unanswered: set of uuids of which nothing is known at the moment
+    :ivar changed_until: time of the newest change in it, seconds UTC by the
+        clock of the source, or None
+    """
+
+    placements: dict
+    deleted: frozenset = frozenset()
+    unanswered: frozenset = frozenset()
+    changed_until: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What an update did.
+
+    :ivar complete: whether everything was read, and not only changes
+    :ivar told: number of instances that were told of
+    :ivar written: number of placements that were written
+    :ivar removed: number of those that went
+    """
+
+    complete: bool
+    told: int
+    written: int
+    removed: int
+
+
+def update(store, source, clock, complete_seconds):
+    """Bring the placements of a store up to date.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param source: :class:`NovaSource` or :class:`FileSource`
+    :param clock: returns the time, seconds UTC
+    :param complete_seconds: everything is read after so long
+    :returns: :class:`Outcome`
+    :raises TelemetryError: when the source cannot be read to its end; nothing
+        is written then
+    :raises StoreError: when the store cannot be read or written
+    """
+    now = float(clock())
+    before = store.inventory()
+    since = _since(before, source, now, complete_seconds)
+    reading = source.read(since)
+    told = reading.placements.keys() | reading.deleted
+    known = store.placements(None if since is None else told)
+    changed = [one for uuid, one in reading.placements.items()
+               if known.get(uuid) != one]
+    gone = known.keys() & reading.deleted
+    complete_at = now if since is None else before.complete_at
+    if since is None:
+        missing = known.keys() - told
+        gone |= source.unknown(sorted(missing - reading.unanswered))
+        if missing - gone:
+            # What changes in a cell that is down is told by nobody.
+            complete_at -= max(complete_seconds - _RETRY_SECONDS, 0)
+    until = reading.changed_until
+    if before is not None and before.source == source.name:
+        if not (changed or gone or since is None and until is not None
+                or abs(now - before.seen_at) >= _MARK_SECONDS):
+            # A new generation for nothing would be work for many.
+            return Outcome(since is None, len(told), 0, 0)
+        until = max(filter(None, (until, before.changed_until)),
+                    default=None)
+    store.write(
+        placements=changed, remove_placements=gone, now=now,
+        inventory=model_store.Inventory(
+            source.name, now, complete_at, until))
+    return Outcome(since is None, len(told), len(changed), len(gone))
+
+
+def _since(before, source, now, complete_seconds):
+    """Return from when on changes are to be read, None: read everything."""
+    if before is None or before.source != source.name \
+            or before.changed_until is None \
+            or not 0 <= now - before.complete_at < complete_seconds:
+        return None
+    return before.changed_until - OVERLAP_SECONDS
+
+
+def make_source(path=None, access=None, network_url=None,
+                read_networks=False):
+    """Return the source that options ask for.
+
+    :param path: of a file, or None to ask Nova
+    :param access: mapping of the arguments of :class:`.service.Access`
+    :raises InvalidInput: when an option has no usable value
+    """
+    if path is not None:
+        return FileSource(path)
+    network = None
+    if read_networks:
+        network = service.Access(**{**access, 'url': network_url})
+    return NovaSource(service.Access(**access), network)
+
+
+class FileSource:
+    """Reads a CSV file with a header.
+
+    :param path: of the file
+    """
+
+    def __init__(self, path):
+        self._path = path
+        self.name = f'file {path}'[:255]
+
+    def read(self, since=None):
+        """Return the Reading of the whole file.
+
+        :raises TelemetryError: when it cannot be read
+        """
+        found = {}
+        try:
+            with open(self._path, newline='', encoding='utf-8') as lines:
+                rows = csv.DictReader(lines)
+                for row in rows:
+                    uuid = row['instance_uuid'].strip()
+                    found[uuid] = model_store.Placement(
+                        uuid, *((row.get(name) or '').strip() or None
+                                for name in ('host', 'flavor', 'project')),
+                        tuple(sorted((row.get('networks') or '').split())))
+            if not found:
+                raise ValueError('no instance')
+        except (OSError, LookupError, ValueError, TypeError, csv.Error,
+                AttributeError) as error:
+            raise exceptions.TelemetryError(
+                f'inventory {self.name}: seen '
+                f'{type(error).__name__}: {service.shown(str(error))}, '
+                f'wanted CSV with the column instance_uuid') from error
+        return Reading(found)
+
+    def unknown(self, instance_uuids):
+        """Return which of some instances are gone: the file is all."""
+        return set(instance_uuids)
+
+
+class NovaSource:
+    """Asks Nova for all instances of all projects. Opens nothing itself.
+
+    :param access: :class:`.service.Access`
+    :param network: Access of Neutron, or None: networks are not read
+    :param sleep: waits seconds, None: as :class:`.service.Client` does
+    """
+
+    def __init__(self, access, network=None, **sleep):
+        self._access = access
+        self._network = network
+        self._sleep = sleep
+        self.name = 'nova ' + (access.url or 'of the catalog' + (
+            f' in {access.region_name}' if access.region_name else ''))
+
+    def read(self, since=None):
+        """Return the :class:`Reading` of all instances, or of changes.
+
+        :param since: seconds UTC by Nova's clock, or None: everything
+        :raises TelemetryError: when it cannot be read to its end
+        """
+        query = {'all_tenants': 'True'}
+        if since is not None:
+            query['changes-since'] = service.iso_time(since) + 'Z'
+        found, deleted, unanswered = {}, set(), set()
+        until = None
+        with _client(self._access, self.name, 'compute',
+                     **self._sleep) as client:
+            for servers in _pages(client, '/servers/detail', 'servers',
+                                  query, _server, **_VERSION):
+                for status, changed, placement in servers:
+                    uuid = placement.instance_uuid
+                    if status == 'DELETED':
+                        deleted.add(uuid)
+                    elif status == 'UNKNOWN':
+                        unanswered.add(uuid)
+                    else:
+                        found[uuid] = placement
+                    if changed is not None:
+                        until = max(changed, until or changed)
+        networks = self._networks(found, since is None)
+        if networks is not None:
+            found = {uuid: dataclasses.replace(
+                one, networks=tuple(sorted(networks.get(uuid, ()))))
+                for uuid, one in found.items()}
+        return Reading(found, frozenset(deleted), frozenset(unanswered),
+                       until)
+
+    def unknown(self, instance_uuids):
+        """Return which of some instances Nova does not know.
+
+        Of a few hundred at most: the others are taken for known.
+
+        :raises TelemetryError: when Nova does not answer
+        """
+        gone = set()
+        if not instance_uuids:
+            return gone
+        with _client(self._access, self.name, 'compute',
+                     **self._sleep) as client:
+            for uuid in instance_uuids[:_MOST_ASKED]:
+                try:
+                    client.json(
+                        'a server', 'GET', f'/servers/{uuid}',
+                        'the server, or HTTP 404', lambda answer:
+                        answer['server']['id'], **_VERSION)
+                except service.Refusal as refusal:
+                    if refusal.status != 404:
+                        raise
+                    gone.add(uuid)
+        return gone
+
+    def _networks(self, found, complete):
+        """Return {instance uuid: set of networks}, None: they are not read.
+
+        Of all instances, or of those that were found.
+        """
+        if self._network is None:
+            return None
+        queries = [{}] if complete else [
+            {'device_id': devices} for devices in _chunks(
+                sorted(found), _DEVICES)]
+        networks = {}
+        with _client(self._network, self.name, 'network',
+                     **self._sleep) as client:
+            for query in queries:
+                query['fields'] = ['id', 'device_id', 'network_id']
+                for ports in _pages(client, '/ports', 'ports', query, _port):
+                    for device, network in ports:
+                        networks.setdefault(device, set()).add(network)
+        return networks
+
+
+class _client(service.Client):  # noqa: N801, reads as a function
+    """A Client that asks through openstacksdk, which finds the service."""
+
+    @property
+    def name(self):
+        return self._source
+
+    def __enter__(self):
+        super().__enter__()
+        # Late: an extra, and slow to import.
+        from openstack import connection
+        from openstack import exceptions as sdk_exceptions
+        self.no_connection += (sdk_exceptions.SDKException,)
+        options = self.adapter_options()
+        kind = self._service_type
+        known = connection.Connection(
+            session=self.session, region_name=options['region_name'],
+            **{f'{kind}_interface': options['interface'],
+               f'{kind}_endpoint_override': options['endpoint_override']})
+        # It asks which versions there are.
+        self.adapter = self.attempt(
+            'versions', f'the {kind} API', lambda: getattr(known, kind))
+        return self
+
+
+def _pages(client, path, kind, query, parsed, **arguments):
+    """Yield the items of a list, page by page.
+
+    :param kind: key of the items in an answer
+    :param parsed: makes of an item what is yielded; the first is its id
+    """
+    seen, marker = set(), None
+    while True:
+        page = {**query, 'limit': PAGE}
+        if marker is not None:
+            page['marker'] = marker
+
+        def check(answer):
+            items = answer[kind]
+            ids = [item['id'] for item in items]
+            if len(set(ids)) < len(ids):
+                raise ValueError(f'the same of {kind} twice')
+            return (ids, [parsed(item) for item in items],
+                    any(link['rel'] == 'next'
+                        for link in answer.get(f'{kind}_links') or ()))
+
+        (ids, items, more), _ = client.json(
+            f'page {len(seen) // PAGE + 1} of {kind}', 'GET', path,
+            f'a page of {kind}', check, params=page, connect_retries=0,
+            **arguments)
+        yield items
+        if not more or not ids:
+            return
+        if ids[-1] in seen:
+            raise exceptions.TelemetryError(
+                f'inventory {client.name}: seen {ids[-1]} at the end of '
+                f'two pages of {kind}, wanted other ones in each')
+        seen.update(ids)
+        marker = ids[-1]
+
+
+def _server(item):
+    """Return (status, time of the last change or None, Placement)."""
+    status = item['status']
+    if status in ('UNKNOWN', 'DELETED'):
+        placement = model_store.Placement(item['id'], None)
+    else:
+        if _HOST not in item:
+            raise ValueError(
+                f'no {_HOST}: who asks is no administrator')
+        placement = model_store.Placement(
+            item['id'], item[_HOST] or None,
+            item['flavor'].get('original_name'), item['tenant_id'])
+    changed = item.get('updated')
+    return status, changed and datetime.datetime.fromisoformat(
+        changed).timestamp(), placement
+
+
+def _port(item):
+    return item['device_id'], item['network_id']
+
+
+def _chunks(items, size):
+    for start in range(0, len(items), size):
+        yield items[start:start + size]
