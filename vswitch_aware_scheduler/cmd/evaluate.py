@@ -45,6 +45,10 @@ def add_arguments(parser):
                              'measured since the start of the trace, '
                              'wherever it ran, or since its arrival '
                              '(default: trace)')
+    parser.add_argument('--groups', metavar='CSV',
+                        help='flavor and project of the instances, columns '
+                             'instance, flavor and project, for the method '
+                             '"prior"')
     parser.add_argument('--seeds', metavar='K', type=int, default=3,
                         help='random orders to average over (default: 3)')
     parser.add_argument('--methods', metavar='NAME,...',
@@ -64,7 +68,8 @@ def run(arguments, conf, progress=None):
         raise exceptions.InvalidInput(
             'train-days is given, wanted no such argument with the protocol '
             'rolling, which learns as it goes')
-    chosen = _methods(arguments.methods, conf)
+    chosen = _methods(arguments.methods, conf, arguments.groups
+                      and trace.load_groups(arguments.groups))
     limit = arguments.overload_probability
     if limit is None:
         limit = conf.overload_probability
@@ -89,12 +94,12 @@ def run(arguments, conf, progress=None):
     return answer
 
 
-def _methods(names, conf):
+def _methods(names, conf, groups):
     default = model.TrafficModel.on_off(
         conf.default_egress_kbps, conf.default_ingress_kbps,
         on_seconds=conf.default_on_seconds,
         off_seconds=conf.default_off_seconds).law
-    known = methods.make_methods(default, conf.min_samples)
+    known = methods.make_methods(default, conf.min_samples, groups)
     if names is None:
         return known
     wanted = {name.strip() for name in names.split(',')}

@@ -19,15 +19,16 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.evaluate import packing
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Admission', 'CountsEstimator', 'Estimator', 'Method', 'NAMES',
-           'law_at_random', 'make_methods']
+           'PriorEstimator', 'make_methods']
 
 #: Names in the order in which they are reported. 'clairvoyant' is none of
 #: ours to make: it needs to know what will come.
-NAMES = ('ours', 'onoff', 'peak', 'average', 'p99', 'sbp', 'queue', 'nsigma',
-         'chernoff', 'clairvoyant')
+NAMES = ('ours', 'prior', 'default', 'onoff', 'peak', 'average', 'p99',
+         'sbp', 'queue', 'nsigma', 'chernoff', 'clairvoyant')
 
 _NORMAL = statistics.NormalDist()
 _TOLERANCE = 1e-9
@@ -75,9 +76,10 @@ class CountsEstimator(Estimator):
     """Fits to transition counts, as the modeler does.
 
     An instance with enough samples and no traffic in them is silent. One with
-    fewer samples gets the prior, the :func:`law_at_random` of its peers: the
-    others that fit the switch at all, as it must itself. While there are none
-    the prior is the law of the configured default, cut at the capacity.
+    fewer samples gets the prior, the law of one picked at random among its
+    peers: the others that fit the switch at all, as it must itself. While
+    there are none the prior is the law of the configured default, cut at the
+    capacity.
 
     :param fit: callable(TransitionCounts) to TrafficModel, which raises
         NotEnoughSamples
@@ -92,19 +94,23 @@ class CountsEstimator(Estimator):
 
     def fit(self, known, saturation_kbps):
         """Return a RateLaw for every instance."""
-        enough = [counts is not None
-                  and counts.total_samples >= self._min_samples
-                  for counts in known.counts]
-        peers = [counts for counts, is_enough, peak
-                 in zip(known.counts, enough, known.peak.tolist())
-                 if is_enough and peak <= saturation_kbps * (1 + _TOLERANCE)]
-        prior = (law_at_random(peers) if peers
-                 else _cut(self._default_law, saturation_kbps))
         # Of no capacity: fitted once for all of them.
-        fitted = known.derived(self, lambda: [
-            self._law(counts) if is_enough else None
-            for counts, is_enough in zip(known.counts, enough)])
-        return [prior if law is None else law for law in fitted]
+        fitted = known.derived(self, lambda: self.models(known))
+        peers = [counts for counts, law, peak
+                 in zip(known.counts, fitted, known.peak.tolist())
+                 if law is not None
+                 and peak <= saturation_kbps * (1 + _TOLERANCE)]
+        expected = (prior.Pool.of_counts(peers).law if peers else
+                    prior.cut(self._default_law, [(
+                        model.DIMENSIONS['bandwidth'], None,
+                        saturation_kbps)]))
+        return [expected if law is None else law for law in fitted]
+
+    def models(self, known):
+        """Return a list of V RateLaw, None of those with short histories."""
+        return [self._law(counts) if counts is not None
+                and counts.total_samples >= self._min_samples else None
+                for counts in known.counts]
 
     def _law(self, counts):
         if not counts.peaks[:, 0].any():
@@ -115,37 +121,52 @@ class CountsEstimator(Estimator):
 _SILENT = model.TrafficModel.constant().law
 
 
-def law_at_random(counts):
-    """Return the RateLaw of an instance picked at random.
+class PriorEstimator(Estimator):
+    """Gives instances without a model what the scheduler would give them.
 
-    A state for each rate bin, with the mean rates of its samples.
+    An instance with fewer samples than a model is fitted to gets the prior of
+    its group, learned from the models of the others and cut at the capacity;
+    without a prior the law of the configured default, cut likewise.
 
-    :param counts: non-empty list of TransitionCounts; each instance has the
-        same weight, however many samples
+    :param fit: as of :class:`CountsEstimator`
+    :param default_law: likewise
+    :param min_samples: likewise
+    :param groups: {instance uuid: (flavor, project)}, None: all get the
+        prior of the fleet
+    :param learns: whether there are priors at all
     """
-    bins = np.unique(np.concatenate([one.bins for one in counts]))
-    shares, rates = np.zeros(bins.size), np.zeros((bins.size, 3))
-    by_regime = np.zeros((len(model.REGIMES), bins.size))
-    for one in counts:
-        at = np.searchsorted(bins, one.bins)
-        share = one.samples / one.total_samples
-        law = estimate.law_by_regime(one)
-        shares[at] += share
-        by_regime[:, at] += share if law is None else law
-        rates[at] += one.totals / one.total_samples
-    return model.RateLaw.from_arrays(
-        by_regime / by_regime.sum(axis=1, keepdims=True),
-        rates / shares[:, None])
 
+    def __init__(self, fit, default_law, min_samples=estimate.MIN_SAMPLES,
+                 groups=None, learns=True):
+        self._models = CountsEstimator(fit, None, min_samples)
+        self._default_law = default_law
+        self._groups = groups or {}
+        self._learns = learns
 
-def _cut(law, most_kbps):
-    """Return a law whose bandwidth is nowhere above ``most_kbps``."""
-    bandwidth = law.rates[:, :2].sum(axis=1)
-    if bandwidth.max() <= most_kbps:
-        return law
-    factor = np.minimum(1.0, most_kbps / np.maximum(bandwidth, most_kbps))
-    return model.RateLaw.from_arrays(law.by_regime,
-                                     law.rates * factor[:, None])
+    def fit(self, known, saturation_kbps):
+        """Return a RateLaw for every instance."""
+        laws = known.derived((self, 'models'),
+                             lambda: self._models.models(known))
+        groups = [self._groups.get(uuid, prior.FLEET)
+                  for uuid in known.uuids]
+        pools = known.derived((self, 'pools'),
+                              lambda: self._pools(laws, groups))
+        limits = [(model.DIMENSIONS['bandwidth'], None, saturation_kbps)]
+        default = prior.cut(self._default_law, limits)
+        expected = {
+            group: next((prior.cut(pools[key].law, limits)
+                         for key in prior.levels_of(*group) if key in pools),
+                        default) for group in set(groups)}
+        return [expected[group] if law is None else law
+                for law, group in zip(laws, groups)]
+
+    def _pools(self, laws, groups):
+        if not self._learns:
+            return {}
+        known = [i for i, law in enumerate(laws) if law is not None]
+        return prior.group_pools(
+            *([groups[i][at] for i in known] for at in (0, 1)),
+            [laws[i] for i in known])
 
 
 class Admission(Method):
@@ -558,16 +579,18 @@ class _Published(Method):
                           self._default_rates)
 
 
-def make_methods(default_law, min_samples=estimate.MIN_SAMPLES):
+def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None):
     """Return the methods of the report, without the clairvoyant.
 
     :param default_law: RateLaw of an instance of which nothing is known
     :param min_samples: fewest samples that a model is fitted to
+    :param groups: {instance uuid: (flavor, project)}, or None
     :returns: list of Method, in the order of :data:`NAMES`
     """
-    ours = CountsEstimator(
-        lambda counts: estimate.fit_model(counts, min_samples=min_samples),
-        default_law, min_samples)
+    def fit(counts):
+        return estimate.fit_model(counts, min_samples=min_samples)
+
+    ours = CountsEstimator(fit, default_law, min_samples)
     on_off = CountsEstimator(
         lambda counts: estimate.fit_on_off(counts, min_samples=min_samples),
         default_law, min_samples)
@@ -579,6 +602,10 @@ def make_methods(default_law, min_samples=estimate.MIN_SAMPLES):
                  'queue': _Queue, 'nsigma': _NSigma, 'chernoff': _Chernoff}
     methods = {
         'ours': Admission('ours', ours),
+        'prior': Admission('prior', PriorEstimator(
+            fit, default_law, min_samples, groups)),
+        'default': Admission('default', PriorEstimator(
+            fit, default_law, min_samples, learns=False)),
         'onoff': Admission('onoff', on_off),
         'average': Admission('average', on_off, admission.AVERAGE),
         **{name: _Published(name, kind, default_rates)

@@ -4,6 +4,7 @@
 No clock and no configuration; files are read by the telemetry driver only.
 """
 
+import csv
 import dataclasses
 import functools
 
@@ -15,7 +16,7 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['History', 'Known', 'Trace', 'load']
+__all__ = ['History', 'Known', 'Trace', 'load', 'load_groups']
 
 DAY_SECONDS = 86400
 _WEEK_SECONDS = 7 * DAY_SECONDS
@@ -143,6 +144,28 @@ def load(path, progress=None):
         telemetry_file.FileDriver(path).series(progress=progress))
 
 
+def load_groups(path):
+    """Return {instance uuid: (flavor, project)} of a CSV file.
+
+    :param path: of a file with the columns instance, flavor and project; an
+        instance is named as in a trace; empty: not known
+    :raises InvalidInput: when it cannot be read
+    """
+    found = {}
+    try:
+        with open(path, newline='', encoding='utf-8') as lines:
+            for row in csv.DictReader(lines):
+                uuid = telemetry_file.instance_uuid(row['instance'].strip())
+                found[uuid] = tuple((row.get(column) or '').strip() or None
+                                    for column in ('flavor', 'project'))
+    except (OSError, LookupError, ValueError, AttributeError,
+            csv.Error) as error:
+        raise exceptions.InvalidInput(
+            f'groups {path}: {type(error).__name__}: {error}, wanted CSV '
+            f'with the columns instance, flavor and project') from error
+    return found
+
+
 class History:
     """What becomes known of a trace as time passes.
 
@@ -210,6 +233,7 @@ class Known:
     :ivar rates: (V, t) bandwidth in kbit/s, NaN where nothing is known
     :ivar period_seconds: length of a bin
     :ivar times: (t,) start of each bin
+    :ivar uuids: V instance uuids
     """
 
     def __init__(self, trace, known, counts):
@@ -217,6 +241,7 @@ class Known:
         self.rates = np.where(known, trace.rates[:, :end], np.nan)
         self.period_seconds = trace.period_seconds
         self.times = trace.times[:end]
+        self.uuids = trace.uuids
         #: (V, t) bool: bins in which an instance was there and measured.
         self.present = known
         self._counts = counts

@@ -54,6 +54,38 @@ class EvaluateTestCase(test_manage.ManageTestCase):
                                 '--methods', 'ours')
         self.assertEqual('trace', answer['history'])
 
+    def test_groups_are_what_priors_are_learned_by(self):
+        # Half are of a flavor that carries much.
+        path = os.path.join(self.directory, 'groups.csv')
+        with open(self.trace, 'w', newline='') as stream:
+            rows = csv.writer(stream)
+            rows.writerow(['instance', 'time', 'egress_kbps', 'ingress_kbps'])
+            for name in range(80):
+                rows.writerows([name, 300 * bin, (1, 40)[name % 2]
+                                * (1 + bin % 3), 0] for bin in range(600))
+        with open(path, 'w', newline='') as stream:
+            rows = csv.writer(stream)
+            rows.writerow(['instance', 'flavor'])
+            rows.writerows([name, ('small', 'large')[name % 2]]
+                           for name in range(80))
+
+        def predicted(*words):
+            answer = self._evaluate(
+                '--protocol', 'rolling', '--history', 'arrival', '--seeds',
+                '1', '--methods', 'prior', *words)
+            return answer['methods'][0]['predicted_mean']
+
+        self.assertNotEqual(predicted(), predicted('--groups', path))
+
+    def test_groups_that_cannot_be_read_are_told(self):
+        path = os.path.join(self.directory, 'groups.csv')
+        question = ['evaluate', '--trace', self.trace, '--saturation-kbps',
+                    '100', '--groups', path]
+        self.assert_fails('groups .*No such file', *question)
+        with open(path, 'w') as stream:
+            stream.write('name\n1\n')
+        self.assert_fails("wanted CSV with the columns", *question)
+
     def test_a_person_gets_a_table(self):
         status, output, errors = self.run_command(
             'evaluate', '--trace', self.trace, '--saturation-kbps', '100',

@@ -10,7 +10,7 @@ import numpy as np
 from tests.unit.evaluate import traces
 from vswitch_aware_scheduler.evaluate import methods
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import superposition
 
 BINS = 100
@@ -150,12 +150,51 @@ class PriorTestCase(MethodTestCase):
 
     def test_the_prior_is_the_mixture_of_the_peers(self):
         known = traces.known_of([on_off(10, 100.0), on_off(30, 40.0)])
-        law = methods.law_at_random(known.counts)
+        law = prior.Pool.of_counts(known.counts).law
         self.assertAlmostEqual((0.1 * 100 + 0.3 * 40) / 2,
                                law.mean[:2].sum())
         bandwidth = law.rates[:, :2].sum(axis=1)
         np.testing.assert_allclose([0, 40, 100], bandwidth)
         np.testing.assert_allclose([.8, .15, .05], law.probabilities)
+
+    def test_a_method_gives_the_unknown_the_prior_of_their_flavor(self):
+        rows = [on_off(10, 100.0)] * 30 + [on_off(50, 1000.0)] * 30
+        rows = np.vstack([rows, np.full((3, BINS), np.nan)])
+        known = traces.known_of(rows)
+        groups = {str(row): ('small' if row < 30 or row == 60 else 'large',
+                             None) for row in range(62)}
+        estimator = methods.PriorEstimator(
+            estimate.fit_model, traces.DEFAULT_LAW, groups=groups)
+        laws = estimator.fit(known, 1e6)
+        small, large, fleet = laws[60:]
+
+        def mean(law):
+            return law.mean[:2].sum()
+
+        of_small, of_large = mean(laws[0]), mean(laws[30])
+        middle = (of_small + of_large) / 2
+        # Flavors are all there is between instances: no shrinkage to speak
+        # of, for the least constant is 1.
+        self.assertAlmostEqual((30 * of_small + middle) / 31, mean(small))
+        self.assertAlmostEqual((30 * of_large + middle) / 31, mean(large))
+        self.assertAlmostEqual(middle, mean(fleet))
+        # What does not fit fills the host, and no more.
+        cut = estimator.fit(known, 400.0)[61]
+        self.assertEqual(400.0, cut.rates[:, :2].sum(axis=1).max())
+        self.assertTrue(np.array_equal(large.probabilities,
+                                       cut.probabilities))
+
+    def test_the_default_is_for_all_of_which_nothing_is_learned(self):
+        rows = np.vstack([[on_off(10, 100.0)] * 30, np.full((1, BINS),
+                                                            np.nan)])
+        known = traces.known_of(rows)
+        for estimator in (
+                methods.PriorEstimator(estimate.fit_model,
+                                       traces.DEFAULT_LAW, learns=False),
+                # Too few to learn from.
+                methods.PriorEstimator(estimate.fit_model,
+                                       traces.DEFAULT_LAW, 101)):
+            self.assertEqual(traces.DEFAULT_LAW, estimator.fit(known, 1e6)[-1])
 
     def test_instances_above_the_capacity_are_no_peers(self):
         rows = np.vstack([on_off(10, 100.0), on_off(90, 1e6),
@@ -294,12 +333,3 @@ class PublishedTestCase(MethodTestCase):
                 [models[row] for row in members], 120.0,
                 'bandwidth').overload_probability()
             self.assertGreaterEqual(predicted, exact * (1 - 1e-9))
-
-
-class CutTestCase(unittest.TestCase):
-
-    def test_only_states_above_the_most_are_cut(self):
-        law = model.RateLaw.from_arrays(
-            [0.5, 0.5], [[10.0, 20.0, 1.0], [60.0, 40.0, 9.0]])
-        cut = methods._cut(law, 50.0)
-        np.testing.assert_allclose([[10, 20, 1], [30, 20, 4.5]], cut.rates)
