@@ -20,11 +20,13 @@ from vswitch_aware_scheduler.cmd import evaluate
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import prior as traffic_prior
 from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
@@ -126,6 +128,19 @@ def _parser():
     show.add_argument('instance', metavar='UUID',
                       help='uuid of an instance, or its name in the list')
     add(model, 'list', _model_list, 'print what models there are')
+
+    prior = group('prior', 'print what is expected of unknown instances')
+    add(prior, 'list', _prior_list, 'print what groups have a prior')
+    show = add(prior, 'show', _prior_show,
+               'print the prior that an instance without a model counts by')
+    show.add_argument('instance', metavar='UUID', nargs='?',
+                      help='uuid of an instance')
+    show.add_argument('--flavor', metavar='NAME',
+                      help='name of a flavor; without it that of the '
+                           'instance, where the inventory has it')
+    show.add_argument('--project', metavar='ID',
+                      help='id of a project, together with --flavor or '
+                           'alone')
 
     profile = group('profile', 'print and check switch profiles')
     add(profile, 'list', _profile_list, 'print what switch profiles there are')
@@ -371,8 +386,14 @@ def _natural(name):
 
 
 def _model_list(arguments, conf):
-    found = sorted(_store(conf).models(), key=lambda item: (
+    target = _store(conf)
+    found = sorted(target.models(), key=lambda item: (
         _natural(item.name), item.instance_uuid))
+    placements = target.placements()
+
+    def placed(item, what):
+        return getattr(placements.get(item.instance_uuid), what, None)
+
     if arguments.json:
         terminal.print_json({'models': [{
             'instance_uuid': item.instance_uuid, 'name': item.name,
@@ -380,15 +401,21 @@ def _model_list(arguments, conf):
             'peak': _by_rate(item.peak), 'window_start': item.window_start,
             'window_end': item.window_end, 'source': item.source,
             'refused': item.refused.to_dict(),
-            'updated_at': item.updated_at} for item in found]})
+            'updated_at': item.updated_at, **{
+                what: placed(item, what)
+                for what in ('host', 'flavor', 'project')}}
+            for item in found]})
         return 0
+    where = ('host', 'project') if placements else ()
     # Peak of egress and ingress each: they need not be of one state.
     _print_table(
         ['INSTANCE', 'NAME', 'SAMPLES', 'MEAN EGRESS', 'MEAN INGRESS',
-         'PEAK EGRESS', 'PEAK INGRESS', 'FROM', 'TO'],
+         'PEAK EGRESS', 'PEAK INGRESS', 'FROM', 'TO',
+         *map(str.upper, where)],
         [[item.instance_uuid, item.name or '-', f'{item.samples:.0f}',
           *map(_number, item.mean[:2] + item.peak[:2]),
-          _time(item.window_start), _time(item.window_end)]
+          _time(item.window_start), _time(item.window_end),
+          *(placed(item, what) or '-' for what in where)]
          for item in found])
     print(f'\n{len(found)} models; rates in kbit/s')
     return 0
@@ -471,6 +498,68 @@ def _model_show(arguments, conf):
           'another (column)')
     _print_table(['STATE', *map(str, states)],
                  [[i, *(f'{p:.4f}' for p in model.jump[i])] for i in states])
+    return 0
+
+
+def _prior_list(arguments, conf):
+    found = [one for one in _store(conf).priors().values()
+             if one.instance_uuid is None]
+    found.sort(key=lambda one: (_natural(one.flavor), _natural(one.project)))
+    if arguments.json:
+        terminal.print_json({'priors': [{
+            'flavor': one.flavor, 'project': one.project,
+            'members': one.members, 'mean': _by_rate(one.law.mean.tolist()),
+            'p99_kbps': _p99_kbps(one.law),
+            'peak': _by_rate(one.law.peak.tolist()),
+            'updated_at': one.updated_at} for one in found]})
+        return 0
+    # No peaks: shrunk towards the fleet, all have that of the fleet.
+    _print_table(
+        ['FLAVOR', 'PROJECT', 'MEMBERS', 'MEAN EGRESS', 'MEAN INGRESS',
+         'P99', 'UPDATED'],
+        [[one.flavor or 'any', one.project or 'any', f'{one.members:.0f}',
+          *map(_number, [*one.law.mean[:2], _p99_kbps(one.law)]),
+          _time(one.updated_at)] for one in found])
+    print(f'\n{len(found)} priors; rates in kbit/s, P99 of both directions '
+          f'together')
+    return 0
+
+
+def _p99_kbps(law):
+    """Return the rate that is not exceeded for 99 % of the time."""
+    bandwidth = law.rates[:, :2].sum(axis=1)
+    order = bandwidth.argsort()
+    below = law.probabilities[order].cumsum()
+    return float(bandwidth[order][(below < 0.99 - 1e-9).sum()])
+
+
+def _prior_show(arguments, conf):
+    target = _store(conf)
+    known = snapshot.Snapshot().updated(target.read_changes())
+    found = known.prior(arguments.instance, arguments.flavor,
+                        arguments.project)
+    if found is None:
+        raise exceptions.InvalidInput(
+            f'store {target.url} has no prior for that, wanted one: it takes '
+            f'models of {traffic_prior.MIN_PEERS} instances')
+    law, of = found
+    states = sorted(zip(law.rates.tolist(), law.by_regime.T.tolist()),
+                    key=lambda state: sum(state[0][:2]))
+    if arguments.json:
+        terminal.print_json({
+            'prior_of': of, 'mean': _by_rate(law.mean.tolist()),
+            'states': [{**_by_rate(rates),
+                        **dict(zip(traffic_model.REGIMES, shares))}
+                       for rates, shares in states]})
+        return 0
+    _print_fields([('Prior of', of), ('Mean egress', _number(law.mean[0])),
+                   ('Mean ingress', _number(law.mean[1]))])
+    print()
+    _print_table(
+        ['EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS',
+         *(f'P({regime})' for regime in traffic_model.REGIMES)],
+        [[*map(_number, rates), *(f'{share:.6f}' for share in shares)]
+         for rates, shares in states])
     return 0
 
 

@@ -64,6 +64,82 @@ class ManageTestCase(base.StoreTestCase):
         return errors
 
 
+class PriorCommandTestCase(ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.law = traffic_model.RateLaw.from_arrays(
+            [[.75, .25], [.5, .5]], [[40., 20., 1.], [4., 2., 0.]])
+        other = traffic_model.TrafficModel.constant(7.0).law
+        self.make_store().write(
+            [base.constant(1, name='web')], now=base.NOW, priors=[
+                store.Prior('small', 'p', self.law, 3),
+                store.Prior('small', None, other, 8),
+                store.Prior(None, None, other, 20),
+                store.Prior(None, None, other, 9, base.instance_uuid(2))],
+            placements=[store.Placement(base.instance_uuid(number), 'h1',
+                                        'small', 'p') for number in (1, 3)])
+
+    def test_list_prints_the_groups(self):
+        status, output, _ = self.run_command('prior', 'list')
+        self.assertEqual(0, status)
+        lines = [line.split() for line in output.splitlines()]
+        self.assertEqual(['small', 'p', '3', '30.1', '15.05', '60',
+                          '2023-11-14T22:13:20Z'], lines[2])
+        self.assertEqual(['small', 'any', '8'], lines[3][:3])
+        self.assertEqual(['any', 'any', '20'], lines[4][:3])
+        self.assertIn('3 priors; rates in kbit/s', output.splitlines()[-1])
+        first = self.ask('prior', 'list')['priors'][0]
+        self.assertEqual(('small', 'p', 3.0, base.NOW), (
+            first['flavor'], first['project'], first['members'],
+            first['updated_at']))
+        self.assertAlmostEqual(30.1, first['mean']['egress_kbps'])
+        self.assertEqual(60.0, first['p99_kbps'])
+
+    def test_the_99th_percentile_is_the_least_rate_that_holds_so_long(self):
+        for shares, expected in (([.989, .011], 2.0), ([.99, .01], 1.0),
+                                 ([.01, .99], 2.0), ([1.0, 0.0], 1.0)):
+            law = traffic_model.RateLaw.from_arrays(
+                shares, [[.5, .5, 0], [1.5, .5, 0]])
+            self.assertEqual(expected, manage._p99_kbps(law))
+
+    def test_show_prints_what_the_scheduler_would_take(self):
+        for words, expected in (
+                (['--flavor', 'small', '--project', 'p'],
+                 'flavor and project'),
+                (['--flavor', 'small'], 'flavor'),
+                (['--flavor', 'other'], 'fleet'), ([], 'fleet'),
+                ([base.instance_uuid(2)], 'instance'),
+                ([base.instance_uuid(3)], 'flavor and project')):
+            with self.subTest(words):
+                self.assertEqual(expected, self.ask(
+                    'prior', 'show', *words)['prior_of'])
+        answer = self.ask('prior', 'show', base.instance_uuid(3))
+        self.assertEqual(
+            [{'egress_kbps': 4, 'ingress_kbps': 2, 'kpps': 0, 'calm': .25,
+              'busy': .5},
+             {'egress_kbps': 40, 'ingress_kbps': 20, 'kpps': 1,
+              'calm': .75, 'busy': .5}], answer['states'])
+        _, output, _ = self.run_command('prior', 'show',
+                                        base.instance_uuid(3))
+        self.assertRegex(output, r'Prior of: +flavor and project\n')
+        self.assertRegex(output, r'\n +40 +20 +1 +0.750000 +0.500000\n')
+
+    def test_a_store_without_priors_says_what_it_takes(self):
+        url = f'sqlite:///{self.directory}/other.sqlite'
+        migration.sync(url)
+        self.assert_fails('models of 20 instances', 'prior', 'show',
+                          '--store', url)
+
+    def test_models_are_listed_with_the_host_and_the_project(self):
+        [model] = self.ask('model', 'list')['models']
+        self.assertEqual(('h1', 'small', 'p'), tuple(
+            model[name] for name in ('host', 'flavor', 'project')))
+        lines = self.run_command('model', 'list')[1].splitlines()
+        self.assertEqual(['HOST', 'PROJECT'], lines[0].split()[-2:])
+        self.assertEqual(['h1', 'p'], lines[2].split()[-2:])
+
+
 class DatabaseCommandTestCase(ManageTestCase):
 
     def test_sync_makes_the_store_and_version_tells_it(self):
