@@ -106,12 +106,15 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False):
     elif kind == 'postgresql':
         url = _with_defaults(url, {
             'connect_timeout': seconds,
+            # A lock has to time out first: that can be tried again.
             'options': f'-c statement_timeout={seconds}s '
-                       f'-c lock_timeout={seconds}s'})
+                       f'-c lock_timeout={int(seconds) * 800}ms'})
     else:
         url = _with_defaults(url, {
             'charset': 'utf8mb4', 'connect_timeout': seconds,
-            'read_timeout': seconds, 'write_timeout': seconds})
+            'read_timeout': seconds, 'write_timeout': seconds,
+            'init_command': f'SET innodb_lock_wait_timeout = '
+                            f'{max(1, int(seconds) - 1)}'})
     options = ({'poolclass': pool.NullPool} if kind == 'sqlite' else
                {'pool_pre_ping': True, 'pool_recycle': 3600})
     with translate_errors(url, 'open'):
@@ -148,16 +151,25 @@ def _raise_unlogged(context):
         raise error
 
 
-def _sqlite_code(error):
+def _original(error):
     error = getattr(error, 'inner_exception', None) or error
-    error = getattr(error, 'orig', None)
+    return getattr(error, 'orig', None)
+
+
+def _sqlite_code(error):
     # The lower byte: the upper ones tell variants of an error apart.
-    return getattr(error, 'sqlite_errorcode', 0) & 0xff
+    return getattr(_original(error), 'sqlite_errorcode', 0) & 0xff
 
 
 def is_locked(error):
-    """Whether another writer held the SQLite file for too long."""
-    return _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    """Whether another writer held what is wanted for too long.
+
+    On MariaDB oslo.db calls that a deadlock.
+    """
+    # PostgreSQL's lock_not_available.
+    return getattr(_original(error), 'pgcode', None) == '55P03' \
+        or _sqlite_code(error) in (sqlite3.SQLITE_BUSY,
+                                   sqlite3.SQLITE_LOCKED)
 
 
 def is_write_protected(error):
