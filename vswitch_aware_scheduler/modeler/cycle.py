@@ -247,7 +247,7 @@ class _Pass:
             return series
         new = series.times > last
         refused = series.refused
-        if last - start > 1.5 * series.period_seconds:
+        if start is None or last - start > 1.5 * series.period_seconds:
             # Some of these were counted when the samples were.
             refused = rate_series.Refused()
         return dataclasses.replace(series, times=series.times[new],

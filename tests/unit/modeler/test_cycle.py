@@ -220,6 +220,17 @@ class ReadingTestCase(base.ModelerTestCase):
         self.assertEqual({1}, {
             self.store.model(uuid).refused.missing for uuid in uuids})
 
+    def test_who_is_read_without_being_listed_is_not_counted_twice(self):
+        # Telemetry learned of it between two questions.
+        rates = np.full(60, 4.0)
+        rates[10] = np.nan
+        uuid = self.driver.put(0, grid(60), rates)
+        self.run_pass(now=BEGIN + 49 * PERIOD)
+        self.driver.instances = lambda: []
+        self.assertEqual(10, self.run_pass().samples)
+        found = self.store.model(uuid)
+        self.assertEqual((59, 1), (found.samples, found.refused.missing))
+
     def test_samples_of_the_future_wait_for_their_time(self):
         uuid = self.driver.put(0, [*grid(40), BEGIN + 1e9], np.ones(41))
         outcome = self.run_pass(now=BEGIN + 50 * PERIOD)
