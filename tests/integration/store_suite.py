@@ -9,6 +9,7 @@ from unittest import mock
 
 import sqlalchemy as sa
 
+from tests.integration import modeler_suite
 from tests.unit.modeler import test_cycle
 from tests.unit.modeler import test_kill
 from tests.unit.store import base as store_base
@@ -118,7 +119,7 @@ class ContentionTestCase(store_base.StoreTestCase):
 
 #: All that needs no SQLite file.
 CASES = (
-    ContentionTestCase,
+    ContentionTestCase, modeler_suite.KilledModelersTestCase,
     test_database.RoundTripTestCase, test_database.IncrementalReadTestCase,
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,
     test_database.BrokenContentTestCase, test_migration.MigrationTestCase,

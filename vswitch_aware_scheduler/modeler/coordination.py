@@ -28,7 +28,7 @@ LOG = logging.getLogger(__name__)
 PATIENCE_SECONDS = 10.0
 
 #: Points of each modeler on the ring. Shares then differ by some percent.
-_POINTS = 256
+_POINTS = 1024
 
 #: The ring is asked for these instead of each instance, which is slow.
 _PARTS = 4096

@@ -266,7 +266,7 @@ class _Pass:
                 self._refuse(one.instance_uuid, 'no usable sample',
                              f'no usable sample ({one.refused.total} '
                              f'refused), wanted at least one')
-        known = self._store.learned(one.instance_uuid for one in pieces)
+        known = self._learned(pieces)
         for one, counts in zip(pieces, estimate.count_all(pieces)):
             learned = known.get(one.instance_uuid)
             merged = self._merged(learned, counts)
@@ -285,6 +285,23 @@ class _Pass:
             self._pieces.append(_Piece(
                 one.instance_uuid, counts, estimate.SampleTrail.of(one),
                 one.refused, lack is None))
+
+    def _learned(self, pieces):
+        """Return {uuid: Learned}, all of which the pieces go on from.
+
+        :raises StoreChanged: when another writer has added to one: the write
+            would be refused
+        """
+        known = self._store.learned(one.instance_uuid for one in pieces)
+        for uuid, one in known.items():
+            if one.counts is not None \
+                    and one.counts.last_time != self._last_time(uuid):
+                raise exceptions.StoreChanged(
+                    f'instance {uuid}: its last counted sample is of '
+                    f'{one.counts.last_time:.0f}, wanted '
+                    f'{self._last_time(uuid) or 0:.0f} as when the pass '
+                    f'began: another writer was faster')
+        return known
 
     def _merged(self, learned, later):
         """Return the counts so far, aged, and later ones together."""
@@ -321,7 +338,7 @@ class _Pass:
         for first in range(0, len(self._pieces), _TOGETHER):
             self._tell(0.9 + 0.1 * first / len(self._pieces))
             pieces = self._pieces[first:first + _TOGETHER]
-            known = self._store.learned(one.instance_uuid for one in pieces)
+            known = self._learned(pieces)
             found = []
             for one in pieces:
                 learned = known.get(one.instance_uuid)

@@ -36,10 +36,12 @@ class ShareTestCase(base.StoreTestCase):
             self.assertEqual(sorted(EVERYONE), sorted(
                 uuid for share in shares for uuid in share))
             for share in shares:
-                # Four standard deviations of 256 points of each on the ring
-                # and of the parts that are drawn there.
-                self.assertLess(abs(len(share) * count / len(EVERYONE) - 1),
-                                4 * (1 / 256 + count / 4000) ** .5)
+                # Four standard deviations: of 1024 points of each on the
+                # ring, of 4096 parts laid there, and of these instances.
+                self.assertLess(
+                    abs(len(share) * count / len(EVERYONE) - 1),
+                    4 * (1 / 1024 + count / 4096
+                         + count / len(EVERYONE)) ** .5)
 
     def test_who_leaves_gives_to_the_others_and_nobody_else_moves(self):
         members = {b'a', b'b', b'c'}

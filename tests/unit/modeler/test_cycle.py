@@ -485,35 +485,17 @@ class FleetLoadTestCase(base.ModelerTestCase):
             regime.slots_of(days[-91:]).tolist(), slots.tolist())
 
 
-class SharesTestCase(base.ModelerTestCase):
+class SharesTestCase(base.SharingTestCase):
 
     def setUp(self):
         super().setUp()
         rng = np.random.default_rng(9)
         for number in range(30):
             self.driver.put(number, grid(200), whole_rates(rng, 200))
-        self.scratch = self.other_store('scratch')
 
     @staticmethod
     def share(rest, of=2):
         return lambda instance_uuid: int(instance_uuid[-2:], 16) % of == rest
-
-    def counts(self, store):
-        """Return what is counted, without regimes: they depend on order."""
-        found = {}
-        for uuid, one in store.learned(store.resume_points()).items():
-            counts = one.counts
-            found[uuid] = (counts.bins.tolist(), counts.samples.tolist(),
-                           counts.totals.tolist(), counts.peaks.tolist(),
-                           counts.last_time, one.refused, one.modelled)
-        return found
-
-    def assert_learned_once(self):
-        self.assertEqual(self.counts(self.scratch), self.counts(self.store))
-        slots, sums = self.scratch.fleet_load()
-        found = self.store.fleet_load()
-        self.assertEqual(slots.tolist(), found[0].tolist())
-        np.testing.assert_allclose(found[1][:, 0], sums[:, 0], rtol=1e-12)
 
     def test_an_instance_is_of_one_share_only(self):
         self.run_pass(self.scratch)
@@ -553,6 +535,25 @@ class SharesTestCase(base.ModelerTestCase):
             self.run_pass(share=self.share(0), writing=everyone())
         self.run_pass(share=self.share(0))
         self.run_pass(share=self.share(1))
+        self.assert_learned_once()
+
+    def test_who_was_overtaken_while_it_read_or_fitted_ends_at_once(self):
+        # At first, and when there are counts to go on from.
+        for until, at in ((60, 0), (90, 950), (120, 0), (150, 950)):
+            overtaken = []
+
+            def faster(done, total, until=until, at=at, told=overtaken):
+                if done >= at and not told:
+                    told.append(done)
+                    self.run_pass(now=BEGIN + until * PERIOD)
+
+            with self.assertRaisesRegex(exceptions.StoreChanged,
+                                        'another writer was faster'):
+                self.run_pass(now=BEGIN + (until + 5) * PERIOD,
+                              progress=faster)
+            self.assertEqual(1, len(overtaken))
+        self.run_pass()
+        self.run_pass(self.scratch)
         self.assert_learned_once()
 
     def test_nobody_of_another_share_is_forgotten(self):
