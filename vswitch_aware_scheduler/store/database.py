@@ -545,9 +545,9 @@ def _upsert(connection, table, rows):
 
 
 def _delete(connection, column, names):
-    connection.execute(
-        sa.delete(column.table).where(column == sa.bindparam('gone')),
-        [{'gone': name} for name in names])
+    for chunk in _chunks(names, _KEYS):
+        connection.execute(
+            sa.delete(column.table).where(column.in_(chunk)))
 
 
 def _write_models(connection, models, generation):

@@ -6,6 +6,8 @@ unless that is asked for.
 """
 
 import contextlib
+import functools
+import importlib
 import os
 import pathlib
 import sqlite3
@@ -17,6 +19,7 @@ from sqlalchemy import exc
 from sqlalchemy import pool
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import postgresql
 
 __all__ = ['create', 'hide_password', 'is_locked', 'is_write_protected',
            'parse', 'require_file', 'sqlite_path', 'translate_errors']
@@ -119,6 +122,10 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False):
                {'pool_pre_ping': True, 'pool_recycle': 3600})
     with translate_errors(url, 'open'):
         engine = sa.create_engine(url, **options)
+    if engine.driver == 'psycopg2':
+        # The server's own limits come first, which tell more.
+        sa.event.listen(engine, 'do_connect', functools.partial(
+            _limit_answers, timeout_seconds + 1))
     # Not oslo.db's own create_engine: its listener comes first then.
     sa.event.listen(engine, 'handle_error', _raise_unlogged)
     exc_filters.register_engine(engine)
@@ -138,6 +145,11 @@ def _begin(connection):
     connection.exec_driver_sql('BEGIN')
 
 
+def _limit_answers(seconds, _dialect, _record, _arguments, parameters):
+    parameters['connection_factory'] = postgresql.connection_factory(
+        importlib.import_module('psycopg2.extensions'), seconds)
+
+
 def _with_defaults(url, query):
     return url.update_query_dict(
         {key: value for key, value in query.items() if key not in url.query})
@@ -147,6 +159,9 @@ def _raise_unlogged(context):
     # oslo.db wraps these and logs each with its traceback. A scheduler meets
     # a damaged store at every refresh: the caller decides what is logged.
     error = context.sqlalchemy_exception
+    if error is None and isinstance(context.original_exception, Exception):
+        # A client that could not make sense of the answer.
+        raise db_exception.DBError(context.original_exception)
     if type(error) in (exc.DatabaseError, exc.ProgrammingError):
         raise error
 
