@@ -406,6 +406,14 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
         self.assert_fails(exceptions.StoreVersionError,
                           'version 9999, .*newer release')
 
+    def test_an_answer_that_the_client_does_not_understand_is_told(self):
+        one = self.make_store()
+        one.generation()
+        with mock.patch.object(one._engine().dialect, 'do_execute',
+                               side_effect=IndexError('odd packet')):
+            self.assert_fails(exceptions.StoreError, 'odd packet', one)
+        self.assertEqual(0, one.generation().number)
+
     def test_a_damaged_row_names_its_instance(self):
         one = self.make_store()
         one.write([base.constant(1)])
