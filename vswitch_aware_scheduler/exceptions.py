@@ -12,6 +12,7 @@
     ├── NotEnoughSamples         too short a history to fit a model
     ├── TelemetryError           a driver could not answer
     ├── CalibrationError         a measurement could not be made
+    ├── CoordinationError        modelers cannot share the instances
     └── StoreError               the store cannot be read or written
         ├── StoreChanged         another writer came in between
         ├── StoreMissing         there is no store at that URL
@@ -55,6 +56,10 @@ class TelemetryError(VSwitchError):
 
 class CalibrationError(VSwitchError):
     """What a switch carries could not be measured."""
+
+
+class CoordinationError(VSwitchError):
+    """Which instances are this modeler's share cannot be told."""
 
 
 class StoreError(VSwitchError):

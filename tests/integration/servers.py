@@ -69,7 +69,13 @@ def _demoted():
 
 
 class Server(fixtures.Fixture):
-    """A process that is started, watched and ended."""
+    """A process that is started, watched and ended.
+
+    :cvar required: whether continuous integration, which sets the environment
+        variable CI, fails where it is not installed; elsewhere that is a skip
+    """
+
+    required = False
 
     def _setUp(self):
         self.folder = self.useFixture(fixtures.TempDir()).path
@@ -127,8 +133,17 @@ def answers(url):
         return False
 
 
+def listens(port):
+    with contextlib.suppress(OSError), \
+            socket.create_connection(('127.0.0.1', port), 1):
+        return True
+    return False
+
+
 class PostgreSQL(Server):
     """An empty database; ``url`` for SQLAlchemy."""
+
+    required = True
 
     def _setUp(self):
         super()._setUp()
@@ -142,19 +157,83 @@ class PostgreSQL(Server):
         self.run_to_end(os.path.realpath(initdb), '-D', data, '-U', 'gnocchi',
                         '--auth=trust', '-E', 'UTF8', '--locale=C.UTF-8',
                         '--no-sync', cwd=data, **who)
-        port = free_port()
-        self.process = self.start(
-            os.path.realpath(postgres), '-D', data, '-p', str(port),
-            '-h', '127.0.0.1', '-k', data, '-F', cwd=data, **who)
-        self.url = f'postgresql://gnocchi@127.0.0.1:{port}/postgres'
+        self.port = free_port()
+        self._command = (
+            os.path.realpath(postgres), '-D', data, '-p', str(self.port),
+            '-h', '127.0.0.1', '-k', data, '-F')
+        self._options = {'cwd': data, **who}
+        self.url = f'postgresql://gnocchi@127.0.0.1:{self.port}/postgres'
+        self.start_server()
 
-        def listens():
-            with contextlib.suppress(OSError), \
-                    socket.create_connection(('127.0.0.1', port), 1):
-                return True
-        self.wait(self.process, listens)
+    def start_server(self):
+        self.process = self.start(*self._command, **self._options)
+        self.wait(self.process, lambda: listens(self.port))
         # SIGINT: end now, whoever is connected.
         self.addCleanup(self.end, self.process, signal.SIGINT)
+
+    def stop_server(self):
+        self.end(self.process, signal.SIGINT)
+
+
+class MariaDB(Server):
+    """An empty database; ``url`` for SQLAlchemy."""
+
+    required = True
+
+    def _setUp(self):
+        super()._setUp()
+        install = program('mariadb-install-db')
+        mariadbd = program('mariadbd', '/usr/sbin', '/usr/local/sbin')
+        who = _demoted()
+        data = os.path.join(self.folder, 'data')
+        os.mkdir(data, 0o700)
+        if who:
+            os.chown(data, who['user'], who['group'])
+        # Else it writes to the folder of the system's own server.
+        common = ('--no-defaults', f'--datadir={data}')
+        self._options = {'cwd': data, 'env': {**os.environ, 'TMPDIR': data},
+                         **who}
+        self.run_to_end(install, *common, '--skip-test-db',
+                        '--auth-root-authentication-method=normal',
+                        **self._options)
+        self.port = free_port()
+        self._command = (
+            mariadbd, *common, f'--port={self.port}',
+            '--bind-address=127.0.0.1', f'--socket={data}/socket',
+            f'--pid-file={data}/pid', '--skip-name-resolve',
+            '--innodb-flush-log-at-trx-commit=0')
+        self.url = f'mysql+pymysql://root@127.0.0.1:{self.port}/mysql'
+        self.start_server()
+
+    def start_server(self):
+        self.process = self.start(*self._command, **self._options)
+        self.wait(self.process, lambda: listens(self.port))
+
+    def stop_server(self):
+        self.end(self.process)
+
+
+class Redis(Server):
+    """An empty Redis; ``url`` for tooz."""
+
+    required = True
+
+    def _setUp(self):
+        super()._setUp()
+        self.port = free_port()
+        self._command = (
+            program('redis-server'), '--port', str(self.port), '--bind',
+            '127.0.0.1', '--dir', self.folder, '--save', '', '--appendonly',
+            'no')
+        self.url = f'redis://127.0.0.1:{self.port}'
+        self.start_server()
+
+    def start_server(self):
+        self.process = self.start(*self._command)
+        self.wait(self.process, lambda: listens(self.port))
+
+    def stop_server(self):
+        self.end(self.process)
 
 
 _GNOCCHI_API = '''

@@ -16,6 +16,7 @@ from oslo_upgradecheck import upgradecheck
 
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
@@ -135,8 +136,32 @@ class Checks(upgradecheck.UpgradeCommands):
             '; '.join(wrong[:5]) + more + '; profiles there are: '
             + ', '.join(sorted(known)))
 
+    def _check_modelers(self):
+        url = self._conf.modeler_coordination_url
+        if not url:
+            return _result(upgradecheck.Code.SUCCESS,
+                           'one modeler alone: modeler_coordination_url is '
+                           'not set')
+        try:
+            group = coordination.Group(url)
+            try:
+                count = group.count(self._store().generation().store_id)
+            finally:
+                group.leave()
+        except (exceptions.CoordinationError,
+                exceptions.StoreError) as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+        if not count:
+            return _result(
+                upgradecheck.Code.WARNING,
+                'modeler_coordination_url: nobody is in the group of this '
+                'store, wanted modelers: does vswitch-modeler run?')
+        return _result(upgradecheck.Code.SUCCESS,
+                       f'modelers that share the instances: {count}')
+
     _upgrade_checks = (('Store Schema', _check_schema),
                        ('Last Generation', _check_generation),
+                       ('Modelers', _check_modelers),
                        ('Switch Profiles', _check_profiles))
 
 

@@ -104,4 +104,54 @@ it comes back.
 
 Related options: ``unknown_instance_policy``.
 """),
+    cfg.StrOpt(
+        'modeler_coordination_url', secret=True,
+        help="""
+tooz backend by which several vswitch-modelers share the instances.
+
+Not set for one modeler alone. Several modelers of one store name the same
+backend; each then learns of its share, and those that remain take over when
+one ends. They need a store on MariaDB or PostgreSQL: writers of an SQLite
+file wait for each other.
+
+Format: a URL such as redis://:password@host:6379, etcd3+http://host:2379,
+zookeeper://host:2181, or file:///var/lib/vswitch_aware_scheduler/modelers for
+several on one machine. It may hold a password and is never logged. How long
+a modeler that was killed keeps its share is the backend's timeout, 30 seconds
+for Redis; an option ?timeout=15 of the URL changes it.
+
+When its backend does not answer, a modeler that knows its share keeps it and
+the log says so; one that has just started learns nothing until it answers.
+Where modelers name different backends, each learns of all instances: nothing
+is counted twice, and much work is void.
+
+Related options: ``store_url``, ``modeler_interval_seconds``.
+"""),
+    cfg.PortOpt(
+        'modeler_metrics_port', default=0, min=0,
+        help="""
+Port at which vswitch-modeler tells Prometheus of itself.
+
+With 0 nothing listens. It is plain HTTP without authentication, and tells
+numbers only.
+
+Format: port number, 0 to 65535.
+
+When it is in use already, the log says so, the modeler works all the same and
+tries again after each pass.
+
+Related options: ``modeler_metrics_address``.
+"""),
+    cfg.StrOpt(
+        'modeler_metrics_address', default='127.0.0.1',
+        help="""
+Address at which vswitch-modeler tells Prometheus of itself.
+
+Format: an address of this machine; 0.0.0.0 or :: for all of them.
+
+When it is none of this machine, the log says so and the modeler works all the
+same.
+
+Related options: ``modeler_metrics_port``.
+"""),
 ]

@@ -13,6 +13,8 @@ What a pass promises:
   :class:`Refused`) are not counted and are read again.
 * *No answer is not no traffic.* An instance of which telemetry tells nothing
   new keeps its model as it is.
+* *Passes may overlap.* Of an instance that another pass has learned more of
+  meanwhile nothing is written, nor of any other: the pass is void.
 * *The clock decides little.* Samples from the future are not read yet; else
   time is the time of samples. A clock that is wrong for a while delays, and
   loses nothing.
@@ -106,7 +108,7 @@ class Outcome:
 
     :ivar generation: :class:`.records.Generation` that is the last one now
     :ivar written: whether the pass published it
-    :ivar instances: number of instances that telemetry knows
+    :ivar instances: number of instances that telemetry knows, of the share
     :ivar samples: number of new samples that were counted
     :ivar fitted: number of models that were fitted anew
     :ivar waiting: number of instances that are counted and have no model yet
@@ -141,7 +143,8 @@ class Outcome:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
-def run(store, driver, clock, settings, progress=None, writing=None):
+def run(store, driver, clock, settings, progress=None, writing=None,
+        share=None):
     """Learn what is new and publish it as one generation.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
@@ -151,14 +154,18 @@ def run(store, driver, clock, settings, progress=None, writing=None):
     :param progress: None, or called as ``progress(done, total)`` while there
         is nothing written yet: what it raises ends the pass
     :param writing: None, or a context manager around the write
+    :param share: None: learn of all instances; or called with a uuid, whether
+        to learn of that one
     :returns: :class:`Outcome`; where nothing is new, nothing is written
     :raises TelemetryError: when telemetry cannot be read to its end
     :raises StoreError: when the store cannot be read or written
-    :raises StoreChanged: when something else wrote meanwhile: run it again
+    :raises StoreChanged: when something else has learned of the same
+        instances meanwhile: run it again
     """
     began = time.monotonic()
     now = float(clock())
-    one_pass = _Pass(store, driver, now, settings, progress)
+    one_pass = _Pass(store, driver, now, settings, progress,
+                     share or (lambda instance_uuid: True))
     one_pass.read()
     one_pass.fit()
     return one_pass.publish(writing or contextlib.nullcontext(), began)
@@ -177,18 +184,23 @@ class _Piece:
 
 class _Pass:
 
-    def __init__(self, store, driver, now, settings, progress):
+    def __init__(self, store, driver, now, settings, progress, share):
         self._store = store
         self._driver = driver
         self._now = now
         self._settings = settings
         self._progress = progress or (lambda done, total: None)
         self._told = -1
-        self._base = store.generation()
-        self._points = store.resume_points()
-        self._load_before = store.fleet_load()
-        self._load = regime.FleetLoad.of(*self._load_before, self._points)
-        self._names = {one.uuid: one.name for one in driver.instances()}
+        self._basis = store.basis()
+        self._load = regime.FleetLoad.of(
+            self._basis.slots, self._basis.sums, self._basis.points)
+        self._points = {uuid: point
+                        for uuid, point in self._basis.points.items()
+                        if share(uuid)}
+        instances = list(driver.instances())
+        self._names = {one.uuid: one.name for one in instances
+                       if share(one.uuid)}
+        self._reads_all = len(self._names) == len(instances)
         self._pieces = []
         self._samples = 0
         self._refused = []
@@ -200,7 +212,7 @@ class _Pass:
 
     def read(self):
         """Count what is new, without regimes, and add it to the load."""
-        groups = _groups(self._names, self._points)
+        groups = _groups(self._names, self._points, self._reads_all)
         for number, (start, wanted) in enumerate(groups):
             if start is not None and start > self._now:
                 continue
@@ -235,7 +247,7 @@ class _Pass:
             return series
         new = series.times > last
         refused = series.refused
-        if last - start > 1.5 * series.period_seconds:
+        if start is None or last - start > 1.5 * series.period_seconds:
             # Some of these were counted when the samples were.
             refused = rate_series.Refused()
         return dataclasses.replace(series, times=series.times[new],
@@ -254,7 +266,7 @@ class _Pass:
                 self._refuse(one.instance_uuid, 'no usable sample',
                              f'no usable sample ({one.refused.total} '
                              f'refused), wanted at least one')
-        known = self._store.learned(one.instance_uuid for one in pieces)
+        known = self._learned(pieces)
         for one, counts in zip(pieces, estimate.count_all(pieces)):
             learned = known.get(one.instance_uuid)
             merged = self._merged(learned, counts)
@@ -273,6 +285,23 @@ class _Pass:
             self._pieces.append(_Piece(
                 one.instance_uuid, counts, estimate.SampleTrail.of(one),
                 one.refused, lack is None))
+
+    def _learned(self, pieces):
+        """Return {uuid: Learned}, all of which the pieces go on from.
+
+        :raises StoreChanged: when another writer has added to one: the write
+            would be refused
+        """
+        known = self._store.learned(one.instance_uuid for one in pieces)
+        for uuid, one in known.items():
+            if one.counts is not None \
+                    and one.counts.last_time != self._last_time(uuid):
+                raise exceptions.StoreChanged(
+                    f'instance {uuid}: its last counted sample is of '
+                    f'{one.counts.last_time:.0f}, wanted '
+                    f'{self._last_time(uuid) or 0:.0f} as when the pass '
+                    f'began: another writer was faster')
+        return known
 
     def _merged(self, learned, later):
         """Return the counts so far, aged, and later ones together."""
@@ -309,7 +338,7 @@ class _Pass:
         for first in range(0, len(self._pieces), _TOGETHER):
             self._tell(0.9 + 0.1 * first / len(self._pieces))
             pieces = self._pieces[first:first + _TOGETHER]
-            known = self._store.learned(one.instance_uuid for one in pieces)
+            known = self._learned(pieces)
             found = []
             for one in pieces:
                 learned = known.get(one.instance_uuid)
@@ -344,15 +373,16 @@ class _Pass:
     def publish(self, writing, began):
         """Write what has changed; return the Outcome."""
         last = {uuid: point.last_time
-                for uuid, point in self._points.items()
+                for uuid, point in self._basis.points.items()
                 if point.last_time is not None}
-        ahead = sum(time > self._now for time in last.values())
+        ahead = sum(last.get(uuid, -math.inf) > self._now
+                    for uuid in self._points)
         last.update((one.instance_uuid, one.counts.last_time)
                     for one in self._pieces)
         newest = max(last.values(), default=None)
         removed = self._forgotten(last, newest)
         changed = bool(self._pieces or removed)
-        generation = self._base
+        generation = self._basis.generation
         if changed:
             with writing:
                 generation = self._store.write(
@@ -361,7 +391,7 @@ class _Pass:
                     fleet_load=self._changed_load(),
                     forget_load_before=regime.slots_of(
                         newest - FLEET_LOAD_SECONDS),
-                    based_on=self._base)
+                    based_on=self._basis)
         waiting = {uuid for uuid, point in self._points.items()
                    if not point.modelled}
         waiting -= {one.instance_uuid for one in self._models}
@@ -384,7 +414,7 @@ class _Pass:
 
     def _changed_load(self):
         slots, sums = self._load.by_slot()
-        before, sums_before = self._load_before
+        before, sums_before = self._basis.slots, self._basis.sums
         old = np.isin(slots, before)
         changed = ~old
         changed[old] = (sums[old] != sums_before[
@@ -409,19 +439,20 @@ def _usual_load(counts):
                  / counts.total_samples)
 
 
-def _groups(names, points):
+def _groups(names, points, are_all):
     """Say which instances are read together, and from when on.
 
     A driver reads many instances at once, all from the same time on. Those
     that end alike are read together; the further back, the wider what is
     taken for alike, so that there are few groups whoever is late by how much.
 
+    :param are_all: whether these are all that telemetry knows
     :returns: list of (start or None, uuids or None for all)
     """
     new = [uuid for uuid in names
            if uuid not in points or points[uuid].last_time is None]
     if len(new) == len(names):
-        return [(None, None)]
+        return [(None, None if are_all else new)] if new or are_all else []
     known = sorted(((points[uuid].last_time, points[uuid].period_seconds,
                      uuid) for uuid in names.keys() - set(new)), reverse=True)
     groups = [(None, new)] if new else []

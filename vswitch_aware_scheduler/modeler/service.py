@@ -21,8 +21,10 @@ from oslo_log import log as logging
 
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import inventory
+from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
@@ -47,8 +49,12 @@ QUIET_SECONDS = 3600.0
 
 _DAY_SECONDS = 86400.0
 
-#: States that a failed pass says nothing of.
-_LASTING = ('slow', 'quiet', 'ahead', 'inventory')
+#: States that a pass which fails, or succeeds, does not end.
+_LASTING = frozenset({'ahead', 'inventory', 'metrics', 'quiet', 'sharing',
+                      'slow'})
+
+#: Stands for the inventory and the priors where instances are shared.
+_COMMON = 'inventory'
 
 #: Signals are looked at so often while there is nothing to do.
 _TICK_SECONDS = 1.0
@@ -62,6 +68,9 @@ class SetUp:
     :ivar driver: telemetry driver
     :ivar settings: :class:`.cycle.Settings`
     :ivar interval_seconds: from the start of a pass to that of the next
+    :ivar group: :class:`.coordination.Group` that shares the instances, or
+        None: there is no other modeler
+    :ivar metrics_at: (address, port) to serve metrics at, or None
     :ivar inventory: source of :mod:`.inventory`, or None: there is none
     :ivar complete_seconds: all of the inventory is read after so long
     """
@@ -70,6 +79,8 @@ class SetUp:
     driver: telemetry_base.Driver
     settings: cycle.Settings
     interval_seconds: float
+    group: coordination.Group | None = None
+    metrics_at: tuple | None = None
     inventory: object = None
     complete_seconds: float = _DAY_SECONDS
 
@@ -107,8 +118,12 @@ def set_up(conf):
             half_life_seconds=group.modeler_half_life_days
             * _DAY_SECONDS or None,
             forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None),
-        group.modeler_interval_seconds, inventory=_inventory_source(conf),
-        complete_seconds=conf[
+        group.modeler_interval_seconds,
+        coordination.Group(group.modeler_coordination_url)
+        if group.modeler_coordination_url else None,
+        (group.modeler_metrics_address, group.modeler_metrics_port)
+        if group.modeler_metrics_port else None,
+        inventory=_inventory_source(conf), complete_seconds=conf[
             options.INVENTORY_GROUP].complete_interval_seconds)
     if migration.is_new_file(group.store_url):
         migration.sync(group.store_url)
@@ -224,6 +239,8 @@ class Service:
         self._failing_since = None
         self._news_at = None
         self._told_alive = None
+        self._share = None
+        self._metrics = None
         # What is wrong now, so that each is told once: {kind: words}.
         self._states = {}
         # Generation that the priors are up to date with.
@@ -237,12 +254,14 @@ class Service:
         """
         before = {}
         passes = 0
+        set_up = None
         try:
             for number, handler in ((signal.SIGTERM, self._on_end),
                                     (signal.SIGINT, self._on_end),
                                     (signal.SIGHUP, self._on_reload)):
                 before[number] = signal.signal(number, handler)
             set_up = self._load()
+            self._serve_metrics(set_up)
             self._news_at = self._monotonic()
             LOG.info('vswitch-modeler has started: %s every %g s into %s',
                      set_up.driver.source, set_up.interval_seconds,
@@ -267,6 +286,10 @@ class Service:
                     set_up = self._reloaded(set_up)
         finally:
             self._notifier.tell(STOPPING=1, STATUS='ended')
+            if set_up is not None and set_up.group is not None:
+                set_up.group.leave()
+            if self._metrics is not None:
+                self._metrics.close()
             for number, handler in before.items():
                 signal.signal(number, handler)
         LOG.info('vswitch-modeler has ended after %d passes', passes)
@@ -310,7 +333,8 @@ class Service:
         self._notifier.tell(RELOADING=1, MONOTONIC_USEC=int(
             time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6))
         try:
-            set_up = self._load()
+            set_up = self._in_group_of(set_up, self._load())
+            self._serve_metrics(set_up)
         except (exceptions.VSwitchError, cfg.Error, ValueError,
                 OSError) as error:
             reason = ' '.join(str(error).split())
@@ -326,7 +350,60 @@ class Service:
         self._notifier.tell(READY=1)
         return set_up
 
+    def _in_group_of(self, old, new):
+        """Return a new set-up, in the group of the old one if it is the same.
+
+        """
+        if old.group is None:
+            return new
+        if new.group is not None and new.group.url == old.group.url:
+            return dataclasses.replace(new, group=old.group)
+        old.group.leave()
+        self._share = None
+        return new
+
+    # Metrics
+
+    def _serve_metrics(self, set_up):
+        if set_up.metrics_at is None:
+            if self._metrics is not None:
+                self._metrics.close()
+            self._state('metrics', None)
+            return
+        if self._metrics is None:
+            self._metrics = metrics.Metrics()
+        try:
+            self._metrics.serve(*set_up.metrics_at)
+        except OSError as error:
+            reason = (f'metrics cannot be served at '
+                      f'{set_up.metrics_at[0]}:{set_up.metrics_at[1]}: '
+                      f'{error}')
+        else:
+            reason = None
+        self._state('metrics', reason)
+
     # Passes
+
+    def _shared(self, set_up):
+        """Return which instances to learn of, as cycle.run takes it."""
+        if set_up.group is None:
+            return None
+        store_id = set_up.store.generation().store_id
+        try:
+            share = set_up.group.share(store_id)
+        except exceptions.CoordinationError as error:
+            if self._share is None:
+                raise
+            reason = (f'{" ".join(str(error).split())}; instances stay '
+                      f'shared as they were')
+        else:
+            reason = None
+            if self._share is None or self._share.members != share.members:
+                LOG.info('vswitch-modeler: %d modelers share the instances',
+                         share.members)
+            self._share = share
+        self._state('sharing', reason)
+        return self._share
 
     def _pass(self, set_up):
         """Make a pass; return whether it succeeded."""
@@ -335,11 +412,15 @@ class Service:
         failure = None
         try:
             self._interruptible = not self._stopping
-            self._state('inventory', update_inventory(set_up, self._clock))
+            share = self._shared(set_up)
+            # What is not about single instances is one modeler's work.
+            common = share is None or share(_COMMON)
+            self._state('inventory', common and update_inventory(
+                set_up, self._clock))
             outcome = cycle.run(set_up.store, set_up.driver, self._clock,
                                 set_up.settings, self._alive,
-                                self._writing())
-            if outcome.generation != self._priors_of:
+                                self._writing(), share)
+            if common and outcome.generation != self._priors_of:
                 update_priors(set_up, self._clock)
                 self._priors_of = set_up.store.generation()
             self._interruptible = False
@@ -351,6 +432,8 @@ class Service:
             failure = 'store', error
         except exceptions.TelemetryError as error:
             failure = 'telemetry', error
+        except exceptions.CoordinationError as error:
+            failure = 'coordination', error
         except Exception as error:
             # Whatever it is, to end now would be to be started again.
             failure = 'unexpected', error
@@ -372,7 +455,9 @@ class Service:
             self._failing_since = self._monotonic()
         words = (f'pass failed, models stay as they are: '
                  f'{" ".join(str(error).split()) or type(error).__name__}')
-        for other in set(self._states) - {kind, *_LASTING}:
+        if self._metrics is not None:
+            self._metrics.failed(kind)
+        for other in set(self._states) - {kind} - _LASTING:
             del self._states[other]
         if kind == 'unexpected' and kind not in self._states:
             LOG.error('vswitch-modeler: unexpected %s',
@@ -392,6 +477,11 @@ class Service:
             self._states = {kind: words
                             for kind, words in self._states.items()
                             if kind in _LASTING}
+        if self._metrics is not None:
+            self._metrics.succeeded(
+                outcome, self._share.members if self._share else 1,
+                self._clock())
+            self._serve_metrics(set_up)
         now = self._monotonic()
         if outcome.samples:
             self._news_at = now

@@ -9,10 +9,11 @@ the schema. Never reads configuration: a URL and a timeout are handed in.
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import records
 
-__all__ = ['Changes', 'Generation', 'HostProfile', 'Inventory', 'Learned',
-           'ModelSummary', 'Placement', 'Prior', 'ResumePoint', 'Store',
-           'StoredModel', 'Unmodelled']
+__all__ = ['Basis', 'Changes', 'Generation', 'HostProfile', 'Inventory',
+           'Learned', 'ModelSummary', 'Placement', 'Prior', 'ResumePoint',
+           'Store', 'StoredModel', 'Unmodelled']
 
+Basis = records.Basis
 Changes = records.Changes
 Generation = records.Generation
 HostProfile = records.HostProfile

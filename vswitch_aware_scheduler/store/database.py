@@ -6,7 +6,9 @@ the rows it changes with it and publishes it by committing: a reader sees the
 last complete generation and nothing else, whatever happens to a writer.
 """
 
+import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import time
@@ -39,6 +41,10 @@ _CHUNK = 5000
 
 #: Keys that one query asks for; some builds of SQLite take 999 parameters.
 _KEYS = 900
+
+#: A writer waits for others by so many attempts, each of which is given up
+#: after the timeout; with the default one that is two minutes.
+_ATTEMPTS = 20
 
 _INSERTS = {'sqlite': sqlite.insert, 'postgresql': postgresql.insert,
             'mysql': mysql.insert, 'mariadb': mysql.insert}
@@ -157,6 +163,16 @@ class Store:
         """
         return self._read(_fleet_load)
 
+    def basis(self):
+        """Return the :class:`~.records.Basis` of a pass.
+
+        That is what ``generation``, ``resume_points`` and ``fleet_load``
+        return.
+        """
+        return self._read(lambda connection: records.Basis(
+            _generation(connection)[0], _resume_points(connection),
+            *_fleet_load(connection)))
+
     def write(self, models=(), remove=(), host_profiles=(), remove_hosts=(),
               now=None, unmodelled=(), fleet_load=None,
               forget_load_before=None, based_on=None, placements=(),
@@ -165,7 +181,7 @@ class Store:
         """Publish a new generation: all of it or, on any error, nothing.
 
         A record replaces the one of the same instance or host. Writers wait
-        for each other; deadlocks are retried a few times.
+        for each other; deadlocks and lost connections are retried.
 
         :param models: StoredModel, each instance once
         :param remove: uuids of instances whose model and counts go; unknown
@@ -175,14 +191,15 @@ class Store:
         :param now: seconds UTC, None for the system's clock
         :param unmodelled: Unmodelled, only of instances without a model
         :param fleet_load: None, or (slots, sums) as :meth:`fleet_load`
-            returns: these slots are replaced, others stay
+            returns: these slots are replaced, others stay. Where others have
+            written since ``based_on``, what was added to it is added.
         :param forget_load_before: slots before this one go, None: none do
-        :param based_on: Generation that was the last one when what is written
-            was derived from what was read; None: whatever it was
+        :param based_on: :class:`~.records.Basis` that models, counts, load
+            and removals go on from; None: they go on from nothing
         :returns: the new Generation
         :raises InvalidInput: when a key is given twice
-        :raises StoreChanged: when ``based_on`` is not the last generation any
-            more
+        :raises StoreChanged: when another writer has changed the counts of
+            any of these instances since ``based_on``
         """
         models, remove = list(models), list(remove)
         unmodelled = list(unmodelled)
@@ -200,25 +217,35 @@ class Store:
         if now is None:
             now = time.time()
 
+        attempts = itertools.count()
+
         @db_api.wrap_db_retry(
-            retry_interval=0.1, max_retries=5, max_retry_interval=2,
-            retry_on_deadlock=True, exception_checker=engines.is_locked)
+            retry_interval=0.1, max_retries=_ATTEMPTS, max_retry_interval=2,
+            retry_on_deadlock=True, retry_on_disconnect=True,
+            exception_checker=engines.is_locked)
         def attempt():
-            with self._engine().begin() as connection:
+            # What the last one raises is told to the caller alone; oslo.db
+            # would log it with its traceback.
+            with contextlib.ExitStack() as stack:
+                if next(attempts) == _ATTEMPTS:
+                    stack.enter_context(
+                        engines.translate_errors(self._url, 'write'))
+                connection = stack.enter_context(self._engine().begin())
                 # First of all, so that writers queue here and nowhere else.
                 connection.execute(sa.update(tables.generation).values(
                     number=tables.generation.c.number + 1, published_at=now))
                 generation, _ = _generation(connection)
-                if based_on is not None and (
-                        based_on.store_id, based_on.number + 1) != (
-                            generation.store_id, generation.number):
-                    raise exceptions.StoreChanged(
-                        f'store {self.url}: generation '
-                        f'{generation.number - 1} is the last one, wanted '
-                        f'{based_on.number}: another writer was faster')
+                load = fleet_load
+                if based_on is not None and _is_later(
+                        generation, based_on.generation):
+                    self._require_same(connection, based_on, [
+                        *(one.instance_uuid for one in models),
+                        *(one.instance_uuid for one in unmodelled), *remove])
+                    load = _added(fleet_load, based_on,
+                                  *_fleet_load(connection))
                 _write_models(connection, models, generation)
                 _write_unmodelled(connection, unmodelled, generation)
-                _write_fleet_load(connection, fleet_load, forget_load_before)
+                _write_fleet_load(connection, load, forget_load_before)
                 _write_host_profiles(connection, host_profiles, generation)
                 _write_placements(connection, placements, inventory,
                                   generation)
@@ -233,6 +260,19 @@ class Store:
         self._read(lambda connection: None)
         with engines.translate_errors(self._url, 'write'):
             return attempt()
+
+    def _require_same(self, connection, based_on, instance_uuids):
+        """Check that counts are what they were; others' do not matter."""
+        points = _resume_points(connection, instance_uuids)
+        changed = [uuid for uuid in instance_uuids
+                   if _mark(points.get(uuid))
+                   != _mark(based_on.points.get(uuid))]
+        if changed:
+            raise exceptions.StoreChanged(
+                f'store {self.url}: counts of {len(changed)} instances, such '
+                f'as {changed[0]}, have changed since generation '
+                f'{based_on.generation.number}, wanted as they were: another '
+                f'writer was faster')
 
     def _engine(self):
         pid = os.getpid()
@@ -322,6 +362,12 @@ def _chunks(rows, size=_CHUNK):
         yield rows[start:start + size]
 
 
+def _stream(connection, query):
+    # For this query alone: psycopg2 could not write on such a connection.
+    return connection.execute(query, execution_options={
+        'stream_results': True, 'max_row_buffer': _CHUNK})
+
+
 def _generation(connection):
     """Return (Generation, complete_since)."""
     table = tables.generation
@@ -346,9 +392,8 @@ def _changes(connection, since):
     hosts, gone, placements, priors = [], [], ((), ()), {}
     if complete or since.number != generation.number:
         table = tables.traffic_model
-        rows = connection.execution_options(
-            stream_results=True, max_row_buffer=_CHUNK).execute(
-                changed(table, table.c.instance_uuid, table.c.law))
+        rows = _stream(connection, changed(table, table.c.instance_uuid,
+                                           table.c.law))
         for chunk in rows.partitions(_CHUNK):
             names, laws = zip(*chunk)
             count, rates = records.unpack_laws(names, laws)
@@ -493,20 +538,34 @@ def _model(connection, instance_uuid):
             f'{error}') from error
 
 
-def _resume_points(connection):
+def _is_later(generation, other):
+    """Whether a generation does not follow at once on another one."""
+    return (other.store_id, other.number + 1) != (
+        generation.store_id, generation.number)
+
+
+def _mark(point):
+    return point and (point.modelled, point.mark)
+
+
+def _resume_points(connection, instance_uuids=None):
+    """Return the resume points of some instances, None: of all."""
     found = {}
     for column, modelled in (
             (tables.unmodelled_instance.c.counts, False),
             (tables.traffic_model_detail.c.counts, True)):
-        head = sa.func.substr(column, 1, estimate.HEADER_BYTES,
-                              type_=sa.LargeBinary)
-        rows = connection.execution_options(
-            stream_results=True, max_row_buffer=_CHUNK).execute(
-                sa.select(column.table.c.instance_uuid, head))
-        for instance_uuid, data in rows:
-            period, last = (None, None) if data is None else \
-                estimate.period_and_last_time(data)
-            found[instance_uuid] = records.ResumePoint(modelled, last, period)
+        uuid = column.table.c.instance_uuid
+        query = sa.select(uuid, sa.func.substr(
+            column, 1, estimate.HEADER_BYTES, type_=sa.LargeBinary))
+        for some in ([query] if instance_uuids is None else
+                     [query.where(uuid.in_(chunk))
+                      for chunk in _chunks(instance_uuids, _KEYS)]):
+            for instance_uuid, data in _stream(connection, some):
+                data = data if data is None else bytes(data)
+                period, last = (None, None) if data is None else \
+                    estimate.period_and_last_time(data)
+                found[instance_uuid] = records.ResumePoint(
+                    modelled, last, period, data)
     return found
 
 
@@ -550,9 +609,7 @@ def _summaries(connection, name):
     if name is not None:
         query = query.where(table.c.name == name)
     found = []
-    rows = connection.execution_options(
-        stream_results=True, max_row_buffer=_CHUNK).execute(query)
-    for chunk in rows.partitions(_CHUNK):
+    for chunk in _stream(connection, query).partitions(_CHUNK):
         counts, data = records.unpack_laws(
             [row.instance_uuid for row in chunk], [row.law for row in chunk])
         law = np.frombuffer(data, '<f8').reshape(
@@ -602,9 +659,9 @@ def _upsert(connection, table, rows):
 
 
 def _delete(connection, column, names):
-    connection.execute(
-        sa.delete(column.table).where(column == sa.bindparam('gone')),
-        [{'gone': name} for name in names])
+    for chunk in _chunks(names, _KEYS):
+        connection.execute(
+            sa.delete(column.table).where(column.in_(chunk)))
 
 
 def _write_models(connection, models, generation):
@@ -613,8 +670,10 @@ def _write_models(connection, models, generation):
             {'instance_uuid': item.instance_uuid,
              'generation': generation.number,
              'law': records.pack_law(item.model), 'name': item.name,
-             'window_start': item.window_start,
-             'window_end': item.window_end, 'samples': item.samples,
+             # psycopg2 knows no numbers of numpy.
+             'window_start': float(item.window_start),
+             'window_end': float(item.window_end),
+             'samples': float(item.samples),
              'refused': json.dumps(item.refused.to_dict()),
              'source': item.source, 'updated_at': generation.published_at}
             for item in chunk])
@@ -636,6 +695,28 @@ def _write_unmodelled(connection, unmodelled, generation):
              'refused': json.dumps(item.refused.to_dict()),
              'source': item.source, 'updated_at': generation.published_at}
             for item in chunk])
+
+
+def _added(fleet_load, based_on, slots, sums):
+    """Return what was added to the basis, added to the load of now.
+
+    :param slots: (n,) of now
+    :param sums: (n, 2) of now
+    """
+    if fleet_load is None:
+        return None
+    wanted, mine = fleet_load
+    before = _at(wanted, based_on.slots, based_on.sums)
+    now = _at(wanted, slots, sums)
+    return wanted, np.where(now == before, mine, now + (mine - before))
+
+
+def _at(wanted, slots, sums):
+    """Return the sums of the wanted slots, 0 of unknown ones."""
+    found = np.zeros((len(wanted), 2))
+    known = np.isin(wanted, slots)
+    found[known] = sums[np.searchsorted(slots, wanted[known])]
+    return found
 
 
 def _write_fleet_load(connection, fleet_load, forget_before):

@@ -6,6 +6,8 @@ unless that is asked for.
 """
 
 import contextlib
+import functools
+import importlib
 import os
 import pathlib
 import sqlite3
@@ -17,6 +19,7 @@ from sqlalchemy import exc
 from sqlalchemy import pool
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import postgresql
 
 __all__ = ['create', 'hide_password', 'is_locked', 'is_write_protected',
            'parse', 'require_file', 'sqlite_path', 'translate_errors']
@@ -106,16 +109,23 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False):
     elif kind == 'postgresql':
         url = _with_defaults(url, {
             'connect_timeout': seconds,
+            # A lock has to time out first: that can be tried again.
             'options': f'-c statement_timeout={seconds}s '
-                       f'-c lock_timeout={seconds}s'})
+                       f'-c lock_timeout={int(seconds) * 800}ms'})
     else:
         url = _with_defaults(url, {
             'charset': 'utf8mb4', 'connect_timeout': seconds,
-            'read_timeout': seconds, 'write_timeout': seconds})
+            'read_timeout': seconds, 'write_timeout': seconds,
+            'init_command': f'SET innodb_lock_wait_timeout = '
+                            f'{max(1, int(seconds) - 1)}'})
     options = ({'poolclass': pool.NullPool} if kind == 'sqlite' else
                {'pool_pre_ping': True, 'pool_recycle': 3600})
     with translate_errors(url, 'open'):
         engine = sa.create_engine(url, **options)
+    if engine.driver == 'psycopg2':
+        # The server's own limits come first, which tell more.
+        sa.event.listen(engine, 'do_connect', functools.partial(
+            _limit_answers, timeout_seconds + 1))
     # Not oslo.db's own create_engine: its listener comes first then.
     sa.event.listen(engine, 'handle_error', _raise_unlogged)
     exc_filters.register_engine(engine)
@@ -135,6 +145,11 @@ def _begin(connection):
     connection.exec_driver_sql('BEGIN')
 
 
+def _limit_answers(seconds, _dialect, _record, _arguments, parameters):
+    parameters['connection_factory'] = postgresql.connection_factory(
+        importlib.import_module('psycopg2.extensions'), seconds)
+
+
 def _with_defaults(url, query):
     return url.update_query_dict(
         {key: value for key, value in query.items() if key not in url.query})
@@ -144,20 +159,32 @@ def _raise_unlogged(context):
     # oslo.db wraps these and logs each with its traceback. A scheduler meets
     # a damaged store at every refresh: the caller decides what is logged.
     error = context.sqlalchemy_exception
+    if error is None and isinstance(context.original_exception, Exception):
+        # A client that could not make sense of the answer.
+        raise db_exception.DBError(context.original_exception)
     if type(error) in (exc.DatabaseError, exc.ProgrammingError):
         raise error
 
 
-def _sqlite_code(error):
+def _original(error):
     error = getattr(error, 'inner_exception', None) or error
-    error = getattr(error, 'orig', None)
+    return getattr(error, 'orig', None)
+
+
+def _sqlite_code(error):
     # The lower byte: the upper ones tell variants of an error apart.
-    return getattr(error, 'sqlite_errorcode', 0) & 0xff
+    return getattr(_original(error), 'sqlite_errorcode', 0) & 0xff
 
 
 def is_locked(error):
-    """Whether another writer held the SQLite file for too long."""
-    return _sqlite_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    """Whether another writer held what is wanted for too long.
+
+    On MariaDB oslo.db calls that a deadlock.
+    """
+    # PostgreSQL's lock_not_available.
+    return getattr(_original(error), 'pgcode', None) == '55P03' \
+        or _sqlite_code(error) in (sqlite3.SQLITE_BUSY,
+                                   sqlite3.SQLITE_LOCKED)
 
 
 def is_write_protected(error):

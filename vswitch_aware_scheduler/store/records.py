@@ -15,8 +15,8 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import series
 
-__all__ = ['Changes', 'Generation', 'HostProfile', 'Inventory', 'Learned',
-           'ModelSummary', 'Placement', 'Prior', 'ResumePoint',
+__all__ = ['Basis', 'Changes', 'Generation', 'HostProfile', 'Inventory',
+           'Learned', 'ModelSummary', 'Placement', 'Prior', 'ResumePoint',
            'StoredModel', 'Unmodelled', 'pack_law', 'unpack_laws']
 
 #: First byte of a packed law; then the rows of a RateLaw.
@@ -122,11 +122,31 @@ class ResumePoint:
     :ivar last_time: start of its last counted sample, seconds UTC; None when
         its counts are missing or of a format not known here
     :ivar period_seconds: sampling period of its counts, or None likewise
+    :ivar mark: changes with its counts: what they begin with; None when they
+        are missing
     """
 
     modelled: bool
     last_time: float | None
     period_seconds: float | None
+    mark: bytes | None = dataclasses.field(default=None, compare=False,
+                                           repr=False)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Basis:
+    """What a pass goes on from, in one consistent view.
+
+    :ivar generation: :class:`Generation`
+    :ivar points: {instance uuid: :class:`ResumePoint`} of all
+    :ivar slots: (n,) int64 slots of the fleet's load, increasing
+    :ivar sums: (n, 2) float64 of :meth:`.regime.FleetLoad.by_slot`
+    """
+
+    generation: Generation
+    points: dict
+    slots: np.ndarray
+    sums: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -10,11 +10,12 @@ import time
 from tests.unit.cmd import commands
 from tests.unit.store import base
 from vswitch_aware_scheduler.cmd import status
+from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
-SCHEMA, GENERATION, PROFILES = ('Store Schema', 'Last Generation',
-                                'Switch Profiles')
+SCHEMA, GENERATION, MODELERS, PROFILES = (
+    'Store Schema', 'Last Generation', 'Modelers', 'Switch Profiles')
 
 
 class StatusTestCase(base.StoreTestCase):
@@ -51,11 +52,12 @@ class StatusTestCase(base.StoreTestCase):
                               {'saturation_kbps': 1e6})])
         code, checks = self.check()
         self.assertEqual(0, code, checks)
-        self.assertEqual({SCHEMA, GENERATION, PROFILES}, set(checks))
+        self.assertEqual({SCHEMA, GENERATION, MODELERS, PROFILES},
+                         set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(3, output.count('Result: Success'))
+        self.assertEqual(4, output.count('Result: Success'))
 
     def test_a_store_that_is_not_there_is_a_failure(self):
         self.assert_told(2, SCHEMA, 'there is no such file')
@@ -100,6 +102,22 @@ class StatusTestCase(base.StoreTestCase):
                                       "'nosuch'; profiles there are: ")
         self.configure('default_switch_profile = ovs-vxlan-1g')
         self.assert_told(2, PROFILES, 'host host2: .*-1')
+
+    def test_the_number_of_modelers_is_told(self):
+        target = self.make_store()
+        target.write([base.constant(1)])
+        url = f'file://{self.directory}/modelers'
+        self.configure(f'modeler_coordination_url = {url}')
+        self.assert_told(1, MODELERS, 'nobody is in the group')
+        group = coordination.Group(url)
+        self.addCleanup(group.leave)
+        group.share(target.generation().store_id)
+        self.assert_told(0, MODELERS, 'share the instances: 1')
+
+    def test_a_backend_of_modelers_that_does_not_answer_is_a_failure(self):
+        self.make_store().write([base.constant(1)])
+        self.configure('modeler_coordination_url = nosuch://')
+        self.assert_told(2, MODELERS, 'does not answer')
 
     def test_a_bad_file_of_profiles_is_a_failure(self):
         self.make_store().write([base.constant(1)])

@@ -92,12 +92,12 @@ class ModelerTestCase(base.StoreTestCase):
         return found
 
     def run_pass(self, store=None, now=None, progress=None, writing=None,
-                 **settings):
+                 share=None, **settings):
         settings.setdefault('source', 'memory')
         return cycle.run(
             store or self.store, self.driver,
             lambda: self.now if now is None else now,
-            cycle.Settings(**settings), progress, writing)
+            cycle.Settings(**settings), progress, writing, share)
 
     def learned(self, store=None):
         """Return all that a store has learned, as bytes and plain values."""
@@ -110,3 +110,31 @@ class ModelerTestCase(base.StoreTestCase):
                 one.modelled, one.counts and one.counts.to_bytes(),
                 one.refused, model and model.model.to_dict())
         return found
+
+
+class SharingTestCase(ModelerTestCase):
+    """Whether several passes learn what one does.
+
+    :ivar scratch: a store for that one
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.scratch = self.other_store('scratch')
+
+    def counts(self, store):
+        """Return what is counted, without regimes: they depend on order."""
+        found = {}
+        for uuid, one in store.learned(store.resume_points()).items():
+            counts = one.counts
+            found[uuid] = (counts.bins.tolist(), counts.samples.tolist(),
+                           counts.totals.tolist(), counts.peaks.tolist(),
+                           counts.last_time, one.refused, one.modelled)
+        return found
+
+    def assert_learned_once(self):
+        self.assertEqual(self.counts(self.scratch), self.counts(self.store))
+        slots, sums = self.scratch.fleet_load()
+        found = self.store.fleet_load()
+        self.assertEqual(slots.tolist(), found[0].tolist())
+        np.testing.assert_allclose(found[1][:, 0], sums[:, 0], rtol=1e-12)

@@ -220,6 +220,17 @@ class ReadingTestCase(base.ModelerTestCase):
         self.assertEqual({1}, {
             self.store.model(uuid).refused.missing for uuid in uuids})
 
+    def test_who_is_read_without_being_listed_is_not_counted_twice(self):
+        # Telemetry learned of it between two questions.
+        rates = np.full(60, 4.0)
+        rates[10] = np.nan
+        uuid = self.driver.put(0, grid(60), rates)
+        self.run_pass(now=BEGIN + 49 * PERIOD)
+        self.driver.instances = lambda: []
+        self.assertEqual(10, self.run_pass().samples)
+        found = self.store.model(uuid)
+        self.assertEqual((59, 1), (found.samples, found.refused.missing))
+
     def test_samples_of_the_future_wait_for_their_time(self):
         uuid = self.driver.put(0, [*grid(40), BEGIN + 1e9], np.ones(41))
         outcome = self.run_pass(now=BEGIN + 50 * PERIOD)
@@ -333,8 +344,8 @@ class FailureTestCase(base.ModelerTestCase):
             yield
 
         with self.assertRaisesRegex(exceptions.StoreChanged,
-                                    'generation 2 is the last one, '
-                                    'wanted 1'):
+                                    'counts of 5 instances.* since '
+                                    'generation 1'):
             self.run_pass(writing=faster())
         self.before = self.store.generation(), self.learned()
         self._assert_unharmed()
@@ -472,6 +483,99 @@ class FleetLoadTestCase(base.ModelerTestCase):
         slots, _ = self.store.fleet_load()
         self.assertEqual(
             regime.slots_of(days[-91:]).tolist(), slots.tolist())
+
+
+class SharesTestCase(base.SharingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(9)
+        for number in range(30):
+            self.driver.put(number, grid(200), whole_rates(rng, 200))
+
+    @staticmethod
+    def share(rest, of=2):
+        return lambda instance_uuid: int(instance_uuid[-2:], 16) % of == rest
+
+    def test_an_instance_is_of_one_share_only(self):
+        self.run_pass(self.scratch)
+        for rest in range(3):
+            outcome = self.run_pass(share=self.share(rest, 3))
+            self.assertEqual((10, 10), (outcome.instances, outcome.fitted))
+            self.assertEqual(10 * (rest + 1), len(self.store.models()))
+            [asked] = self.driver.asked[1 + rest:]
+            self.assertEqual(10, len(asked[2]))
+        self.assert_learned_once()
+
+    def test_shares_that_are_learned_at_the_same_time_add_up(self):
+        for at in (90, 91, 140, 199):
+            now = BEGIN + at * PERIOD
+            self.run_pass(self.scratch, now=now)
+
+            @contextlib.contextmanager
+            def other_is_faster(now=now):
+                self.run_pass(now=now, share=self.share(1))
+                yield
+
+            self.run_pass(now=now, share=self.share(0),
+                          writing=other_is_faster())
+        self.assertEqual(8, self.store.generation().number)
+        self.assert_learned_once()
+
+    def test_overlapping_shares_count_nothing_twice(self):
+        self.run_pass(self.scratch)
+
+        @contextlib.contextmanager
+        def everyone():
+            self.run_pass(now=BEGIN + 90 * PERIOD)
+            yield
+
+        with self.assertRaisesRegex(exceptions.StoreChanged,
+                                    'counts of 15 instances'):
+            self.run_pass(share=self.share(0), writing=everyone())
+        self.run_pass(share=self.share(0))
+        self.run_pass(share=self.share(1))
+        self.assert_learned_once()
+
+    def test_who_was_overtaken_while_it_read_or_fitted_ends_at_once(self):
+        # At first, and when there are counts to go on from.
+        for until, at in ((60, 0), (90, 950), (120, 0), (150, 950)):
+            overtaken = []
+
+            def faster(done, total, until=until, at=at, told=overtaken):
+                if done >= at and not told:
+                    told.append(done)
+                    self.run_pass(now=BEGIN + until * PERIOD)
+
+            with self.assertRaisesRegex(exceptions.StoreChanged,
+                                        'another writer was faster'):
+                self.run_pass(now=BEGIN + (until + 5) * PERIOD,
+                              progress=faster)
+            self.assertEqual(1, len(overtaken))
+        self.run_pass()
+        self.run_pass(self.scratch)
+        self.assert_learned_once()
+
+    def test_nobody_of_another_share_is_forgotten(self):
+        self.run_pass()
+        gone = [uuid for uuid in self.driver.samples
+                if self.share(1)(uuid)][:3]
+        for uuid in gone:
+            del self.driver.samples[uuid]
+        self.driver.put(40, grid(300), np.ones(300))
+        self.assertEqual((), self.run_pass(
+            share=self.share(0), forget_seconds=10 * PERIOD).removed)
+        outcome = self.run_pass(share=self.share(1),
+                                forget_seconds=10 * PERIOD)
+        self.assertEqual(set(gone), set(outcome.removed))
+
+    def test_a_share_of_nobody_reads_nothing(self):
+        for _ in range(2):
+            self.driver.asked.clear()
+            outcome = self.run_pass(share=lambda uuid: False)
+            self.assertEqual((0, False, []), (
+                outcome.instances, outcome.written, self.driver.asked))
+            self.run_pass()
 
 
 class SettingsTestCase(base.ModelerTestCase):

@@ -11,6 +11,7 @@ import numpy as np
 from oslo_config import cfg
 
 from tests.unit.modeler import base
+from tests.unit.modeler import test_metrics
 from tests.unit.store import base as store_base
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -368,6 +369,147 @@ class FailureTestCase(ServiceTestCase):
                                 for line in logs), logs)
 
 
+class Members:
+    """A group of which a test says what it is.
+
+    :ivar error: None, or what it fails with
+    """
+
+    def __init__(self, members=2, url='file:///a'):
+        self.members = members
+        self.url = url
+        self.error = None
+        self.left = 0
+
+    def share(self, store_id):
+        if self.error is not None:
+            raise exceptions.CoordinationError(self.error)
+        share = mock.Mock(return_value=True)
+        share.members = self.members
+        return share
+
+    def leave(self):
+        self.left += 1
+
+
+class SharingTestCase(ServiceTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.group = Members()
+        self.set_up = dataclasses.replace(self.set_up, group=self.group)
+
+    def test_how_many_share_is_told_when_it_changes_and_the_end_too(self):
+        self.at[150] = lambda: setattr(self.group, 'members', 3)
+        self.end_at(450)
+        passes, logs = self.serve()
+        self.assertEqual(5, passes)
+        self.assertEqual(
+            ['2 modelers share', '3 modelers share'],
+            [line.partition(': ')[2][:16] for line in logs
+             if 'share the instances' in line])
+        self.assertEqual(1, self.group.left)
+
+    def test_a_share_that_is_not_known_yet_is_a_failure(self):
+        self.group.error = 'backend gone, wanted there'
+        self.at[12] = lambda: setattr(self.group, 'error', None)
+        self.end_at(20)
+        passes, logs = self.serve()
+        self.assertEqual(1, passes)
+        self.assertEqual(1, sum(line.startswith('WARNING')
+                                for line in logs), logs)
+        self.assertIn('models stay as they are: backend gone', logs[1])
+        self.assertIn('well again after 2 failed passes', ''.join(logs))
+
+    def test_a_share_stays_when_the_backend_goes(self):
+        self.at[150] = lambda: setattr(self.group, 'error', 'backend gone')
+        self.at[350] = lambda: setattr(self.group, 'error', None)
+        self.end_at(450)
+        passes, logs = self.serve()
+        self.assertEqual(5, passes)
+        told = [line for line in logs if 'backend gone' in line]
+        self.assertEqual(2, len(told), logs)
+        self.assertIn('WARNING vswitch-modeler: backend gone; instances '
+                      'stay shared as they were', told[0])
+        self.assertIn('INFO vswitch-modeler: over', told[1])
+
+    def test_a_reload_leaves_the_group_only_for_another_one(self):
+        groups = [Members(), Members(), Members(url='file:///b'), None]
+
+        def reload():
+            self.set_up = dataclasses.replace(self.set_up,
+                                              group=groups.pop(0))
+            _tell_myself(signal.SIGHUP)
+
+        left = []
+        for time in (50, 150, 250, 350):
+            self.at[time] = reload
+            self.at[time + 40] = lambda: left.append(self.group.left)
+        self.end_at(450)
+        other = groups[2]
+        self.serve()
+        self.assertEqual(([0, 0, 1, 1], 1), (left, other.left))
+
+
+class MetricsTestCase(ServiceTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.port = test_metrics.free_port()
+        self.set_up = dataclasses.replace(
+            self.set_up, metrics_at=('127.0.0.1', self.port))
+        self.found = []
+
+    def _scrape(self):
+        self.found.append(test_metrics.scraped(self.port))
+
+    def test_they_tell_of_passes_and_failures(self):
+        self.at[50] = self._scrape
+        self.at[60] = lambda: setattr(self.driver, 'fail_after', 0)
+        self.at[140] = self._scrape
+        self.end_at(145)
+        self.serve()
+        first, second = self.found
+        self.assertEqual(
+            [(50, 1, 1, 1, 1, base.END)] * 2,
+            [tuple(found[name,] for name in (
+                'samples_total', 'models_fitted_total', 'generation',
+                'members', 'instances', 'last_success_timestamp_seconds'))
+             for found in self.found])
+        # At 100, 105, 115 and 135.
+        self.assertEqual(4, second['failures_total', 'telemetry'])
+        self.assertNotIn(('failures_total', 'telemetry'), first)
+        with self.assertRaises(OSError):
+            self._scrape()
+
+    def test_a_port_in_use_is_told_once_and_tried_again(self):
+        taken = socket.create_server(('127.0.0.1', self.port))
+        self.addCleanup(taken.close)
+        self.at[150] = taken.close
+        self.at[250] = self._scrape
+        self.end_at(320)
+        passes, logs = self.serve()
+        self.assertEqual((4, 1), (passes, len(self.found)))
+        told = [line for line in logs if 'cannot be served' in line]
+        self.assertEqual(['WARNING', 'INFO'],
+                         [line.split()[0] for line in told], logs)
+
+    def test_a_reload_ends_them(self):
+        def reload():
+            self.set_up = dataclasses.replace(self.set_up, metrics_at=None)
+            _tell_myself(signal.SIGHUP)
+
+        def refused():
+            with self.assertRaises(OSError):
+                self._scrape()
+            self.found.append(None)
+
+        self.at[50], self.at[150] = reload, refused
+        self.end_at(160)
+        self.serve()
+        self.assertEqual([None], self.found)
+
+
 class NotifierTestCase(base.ModelerTestCase):
 
     def _listen(self, address):
@@ -411,6 +553,12 @@ class SetUpTestCase(base.ModelerTestCase):
         self.assertEqual(
             cycle.Settings('file', 30, 172800.0, None), found.settings)
         self.assertEqual(60, found.interval_seconds)
+        self.assertIsNone(found.group)
+        self.assertIsNone(found.metrics_at)
+        found = service.set_up(self._conf(
+            modeler_coordination_url='file:///a', modeler_metrics_port=9999))
+        self.assertEqual(('file:///a', ('127.0.0.1', 9999)),
+                         (found.group.url, found.metrics_at))
         self.assertEqual(self.path, found.driver.source)
 
     def test_an_inventory_is_read_where_options_say_from_where(self):

@@ -7,9 +7,12 @@ import unittest
 import uuid
 
 import numpy as np
+import sqlalchemy as sa
 
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
@@ -50,6 +53,11 @@ def as_models(changes):
 
 
 class StoreTestCase(unittest.TestCase):
+    """A test with a store of its own, in SQLite.
+
+    tests/integration runs those of its tests that need no file on other
+    databases as well.
+    """
 
     def setUp(self):
         super().setUp()
@@ -57,8 +65,44 @@ class StoreTestCase(unittest.TestCase):
         self.addCleanup(directory.cleanup)
         self.directory = directory.name
         self.path = os.path.join(self.directory, 'vswitch.sqlite')
-        self.url = f'sqlite:///{self.path}'
+        self.url = self.make_url()
+
+    def make_url(self):
+        return f'sqlite:///{self.path}'
 
     def make_store(self, timeout_seconds=5.0):
         migration.sync(self.url)
         return store.Store(self.url, timeout_seconds)
+
+    def execute(self, statement, **values):
+        """Execute an SQL statement in the store's database.
+
+        :returns: list of tuples, or None
+        """
+        engine = engines.create(engines.parse(self.url), 5, new_file=True)
+        try:
+            with engine.begin() as connection:
+                found = connection.execute(sa.text(statement), values)
+                return [tuple(row) for row in found] \
+                    if found.returns_rows else None
+        finally:
+            engine.dispose()
+
+    def remove_store(self):
+        """Leave nothing at the URL."""
+        os.unlink(self.path)
+
+    def content(self):
+        """Return {table: list of rows} of the store."""
+        return {table.name: self.execute(f'SELECT * FROM {table.name}')
+                for table in tables.metadata.sorted_tables}
+
+    def restore(self, content):
+        """Put back what :meth:`content` told before."""
+        for table in tables.metadata.sorted_tables:
+            names = [column.name for column in table.columns]
+            self.execute(f'DELETE FROM {table.name}')
+            for row in content[table.name]:
+                self.execute(
+                    f'INSERT INTO {table.name} ({", ".join(names)}) VALUES '
+                    f'(:{", :".join(names)})', **dict(zip(names, row)))

@@ -4,7 +4,6 @@ import concurrent.futures
 import contextlib
 import os
 import pathlib
-import shutil
 import sqlite3
 import threading
 import time
@@ -217,12 +216,10 @@ class IncrementalReadTestCase(base.StoreTestCase):
         self.store.write(now=late + 1)
         self.assertTrue(self.store.read_changes(self.first).complete)
         self.assertFalse(self.store.read_changes(second).complete)
-        with contextlib.closing(sqlite3.connect(self.path)) as connection:
-            self.assertEqual([], connection.execute(
-                'SELECT * FROM removal').fetchall())
+        self.assertEqual([], self.execute('SELECT * FROM removal'))
 
     def test_another_store_at_the_same_url_is_read_from_the_start(self):
-        os.unlink(self.path)
+        self.remove_store()
         other = self.make_store()
         other.write([base.constant(9)])
         changes = self.store.read_changes(self.first)
@@ -230,10 +227,9 @@ class IncrementalReadTestCase(base.StoreTestCase):
         self.assertEqual([base.instance_uuid(9)], changes.instance_uuids)
 
     def test_a_restored_backup_is_read_from_the_start(self):
-        backup = self.path + '.backup'
-        shutil.copy(self.path, backup)
+        backup = self.content()
         second = self.store.write(remove=[base.instance_uuid(1)])
-        shutil.copy(backup, self.path)
+        self.restore(backup)
         changes = self.store.read_changes(second)
         self.assertTrue(changes.complete)
         self.assertEqual(3, len(changes.instance_uuids))
@@ -348,6 +344,9 @@ class ConcurrencyTestCase(base.StoreTestCase):
         self.assertEqual(2, one.write([base.constant(3)]).number - 1)
         self.assertEqual(3, len(one.read_changes().instance_uuids))
 
+
+class LockedFileTestCase(base.StoreTestCase):
+
     def test_a_writer_that_waits_too_long_says_so(self):
         one = self.make_store(timeout_seconds=.05)
         with contextlib.closing(sqlite3.connect(
@@ -356,7 +355,7 @@ class ConcurrencyTestCase(base.StoreTestCase):
             with mock.patch('time.sleep', autospec=True) as sleep, \
                     self.assertRaisesRegex(exceptions.StoreError, 'locked'):
                 one.write([base.constant(1)])
-            self.assertEqual(5, sleep.call_count)
+            self.assertEqual(database._ATTEMPTS, sleep.call_count)
             # A reader does not wait at all.
             self.assertEqual(0, one.generation().number)
             other.execute('ROLLBACK')
@@ -374,42 +373,95 @@ class ConcurrencyTestCase(base.StoreTestCase):
             timer.join()
 
 
-class BrokenStoreTestCase(base.StoreTestCase):
+class _Failing:
+    """Mixin: whether all methods of a store tell what is wrong."""
 
     def _every_method(self, one):
         return (one.generation, one.read_changes, one.models,
                 one.host_profiles, lambda: one.model('u'),
                 lambda: one.write([base.constant(1)]))
 
-    def _assert_fails(self, error, words, one=None):
+    def assert_fails(self, error, words, one=None):
         one = one or store.Store(self.url)
         for call in self._every_method(one):
             # A scheduler meets this at every refresh: nothing is logged.
             with self.assertNoLogs(), \
                     self.assertRaisesRegex(error, words) as caught:
                 call()
-            self.assertIn(self.path, str(caught.exception))
+            self.assertIn(one.url, str(caught.exception))
             self.assertNotIn('\n', str(caught.exception))
 
-    def _execute(self, statement, *values):
-        with contextlib.closing(sqlite3.connect(self.path)) as connection:
-            with connection:
-                connection.execute(statement, values)
+
+class BrokenContentTestCase(_Failing, base.StoreTestCase):
+
+    def test_an_older_schema_asks_for_an_upgrade(self):
+        self.make_store()
+        self.execute("UPDATE alembic_version SET version_num = '0000'")
+        self.assert_fails(exceptions.StoreVersionError,
+                          'version 0000, wanted .* db sync')
+
+    def test_a_newer_schema_is_not_touched(self):
+        self.make_store()
+        self.execute("UPDATE alembic_version SET version_num = '9999'")
+        self.assert_fails(exceptions.StoreVersionError,
+                          'version 9999, .*newer release')
+
+    def test_an_answer_that_the_client_does_not_understand_is_told(self):
+        one = self.make_store()
+        one.generation()
+        with mock.patch.object(one._engine().dialect, 'do_execute',
+                               side_effect=IndexError('odd packet')):
+            self.assert_fails(exceptions.StoreError, 'odd packet', one)
+        self.assertEqual(0, one.generation().number)
+
+    def test_a_damaged_row_names_its_instance(self):
+        one = self.make_store()
+        one.write([base.constant(1)])
+        self.execute('UPDATE traffic_model SET law = :law',
+                     law=b'\x01short')
+        name = base.instance_uuid(1)
+        for call in (one.read_changes, one.models):
+            with self.assertRaisesRegex(exceptions.StoreError, name):
+                call()
+        for column, value in (('model', '{"format_version": 1}'),
+                              ('model', '{'), ('counts', b'\x07')):
+            one.write([base.fitted(1)])
+            self.execute(
+                f'UPDATE traffic_model_detail SET {column} = :value',
+                value=value)
+            with self.assertRaisesRegex(exceptions.StoreError, name):
+                one.model(name)
+        self.execute('UPDATE traffic_model_detail SET format_version = 99')
+        with self.assertRaisesRegex(exceptions.StoreVersionError,
+                                    f'{name}.* 99, wanted 1'):
+            one.model(name)
+
+    def test_a_damaged_host_profile_names_its_host(self):
+        one = self.make_store()
+        one.write(host_profiles=[store.HostProfile('node7', 'x')])
+        for value in ('{', '[]'):
+            self.execute('UPDATE host_profile SET overrides = :value',
+                         value=value)
+            with self.assertRaisesRegex(exceptions.VSwitchError, 'node7'):
+                one.host_profiles()
+
+
+class BrokenFileTestCase(_Failing, base.StoreTestCase):
 
     def test_making_a_store_touches_nothing(self):
         store.Store(self.url)
         self.assertEqual([], os.listdir(self.directory))
 
     def test_a_missing_file_is_told_and_not_made(self):
-        self._assert_fails(exceptions.StoreMissing,
-                           'no such file; run "vswitch-manage db sync"')
+        self.assert_fails(exceptions.StoreMissing,
+                          'no such file; run "vswitch-manage db sync"')
         self.assertEqual([], os.listdir(self.directory))
 
     def test_a_file_removed_while_in_use_is_missing(self):
         one = self.make_store()
         one.write([base.constant(1)])
         os.unlink(self.path)
-        self._assert_fails(exceptions.StoreMissing, 'no such file', one)
+        self.assert_fails(exceptions.StoreMissing, 'no such file', one)
         self.assertEqual([], os.listdir(self.directory))
         self.make_store()
         self.assertEqual(0, one.generation().number)
@@ -417,34 +469,22 @@ class BrokenStoreTestCase(base.StoreTestCase):
     def test_a_file_that_vanishes_while_it_is_opened_is_not_made(self):
         with mock.patch.object(database.engines, 'require_file',
                                autospec=True):
-            self._assert_fails(exceptions.StoreError, 'cannot read it')
+            self.assert_fails(exceptions.StoreError, 'cannot read it')
         self.assertEqual([], os.listdir(self.directory))
 
     def test_a_directory_is_no_store(self):
         os.mkdir(self.path)
-        self._assert_fails(exceptions.StoreError, 'is not a file')
+        self.assert_fails(exceptions.StoreError, 'is not a file')
 
     def test_an_empty_file_has_no_schema(self):
         pathlib.Path(self.path).touch()
-        self._assert_fails(exceptions.StoreMissing,
-                           'no schema; run "vswitch-manage db sync"')
-
-    def test_an_older_schema_asks_for_an_upgrade(self):
-        self.make_store()
-        self._execute("UPDATE alembic_version SET version_num = '0000'")
-        self._assert_fails(exceptions.StoreVersionError,
-                           'version 0000, wanted .* db sync')
-
-    def test_a_newer_schema_is_not_touched(self):
-        self.make_store()
-        self._execute("UPDATE alembic_version SET version_num = '9999'")
-        self._assert_fails(exceptions.StoreVersionError,
-                           'version 9999, .*newer release')
+        self.assert_fails(exceptions.StoreMissing,
+                          'no schema; run "vswitch-manage db sync"')
 
     def test_a_file_that_is_no_database_is_told(self):
         one = self.make_store()
         pathlib.Path(self.path).write_bytes(b'not a database at all' * 999)
-        self._assert_fails(exceptions.StoreError, 'not a database', one)
+        self.assert_fails(exceptions.StoreError, 'not a database', one)
 
     def test_a_file_damaged_in_the_middle_is_told(self):
         one = self.make_store()
@@ -459,35 +499,7 @@ class BrokenStoreTestCase(base.StoreTestCase):
         one = self.make_store()
         one.write([base.fitted(n) for n in range(50)])
         os.truncate(self.path, 5000)
-        self._assert_fails(exceptions.StoreError, 'malformed', one)
-
-    def test_a_damaged_row_names_its_instance(self):
-        one = self.make_store()
-        one.write([base.constant(1)])
-        self._execute('UPDATE traffic_model SET law = ?', b'\x01short')
-        name = base.instance_uuid(1)
-        for call in (one.read_changes, one.models):
-            with self.assertRaisesRegex(exceptions.StoreError, name):
-                call()
-        for column, value in (('model', '{"format_version": 1}'),
-                              ('model', '{'), ('counts', b'\x07')):
-            one.write([base.fitted(1)])
-            self._execute(
-                f'UPDATE traffic_model_detail SET {column} = ?', value)
-            with self.assertRaisesRegex(exceptions.StoreError, name):
-                one.model(name)
-        self._execute('UPDATE traffic_model_detail SET format_version = 99')
-        with self.assertRaisesRegex(exceptions.StoreVersionError,
-                                    f'{name}.* 99, wanted 1'):
-            one.model(name)
-
-    def test_a_damaged_host_profile_names_its_host(self):
-        one = self.make_store()
-        one.write(host_profiles=[store.HostProfile('node7', 'x')])
-        for value in ('{', '[]'):
-            self._execute('UPDATE host_profile SET overrides = ?', value)
-            with self.assertRaisesRegex(exceptions.VSwitchError, 'node7'):
-                one.host_profiles()
+        self.assert_fails(exceptions.StoreError, 'malformed', one)
 
     @contextlib.contextmanager
     def _without_write_permission(self):

@@ -6,6 +6,9 @@ import sys
 import unittest
 from unittest import mock
 
+from oslo_db import exception as db_exception
+from sqlalchemy import exc
+
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
@@ -79,6 +82,18 @@ class TimeoutTestCase(unittest.TestCase):
                                         'psycopg2')
         self.assertEqual('7', str(found['connect_timeout']))
         self.assertIn('statement_timeout=7s', found['options'])
+
+
+class LockedTestCase(unittest.TestCase):
+
+    def test_a_lock_of_postgresql_that_timed_out_is_told_from_others(self):
+        # 55P03 is lock_not_available, 57014 query_canceled.
+        for code, wanted in (('55P03', True), ('57014', False)):
+            original = mock.Mock(spec=['pgcode'], pgcode=code)
+            error = exc.OperationalError('UPDATE', {}, original)
+            self.assertEqual(wanted, engines.is_locked(error))
+            self.assertEqual(wanted, engines.is_locked(
+                db_exception.DBError(error)))
 
 
 class SqliteFileTestCase(base.StoreTestCase):

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import contextlib
 import os
 import pathlib
 import shutil
-import sqlite3
 import subprocess
 import sys
 
@@ -21,13 +19,9 @@ from vswitch_aware_scheduler.store import tables
 
 class MigrationTestCase(base.StoreTestCase):
 
-    def _execute(self, statement):
-        with contextlib.closing(sqlite3.connect(self.path)) as connection:
-            with connection:
-                return connection.execute(statement).fetchall()
-
     def _difference(self):
         engine = engines.create(engines.parse(self.url), 5)
+        self.addCleanup(engine.dispose)
         with engine.connect() as connection:
             context = alembic_migration.MigrationContext.configure(
                 connection, opts={'compare_type': True,
@@ -45,35 +39,53 @@ class MigrationTestCase(base.StoreTestCase):
 
     def test_the_comparison_notices_a_column_and_an_index_too_many(self):
         migration.sync(self.url)
-        self._execute('ALTER TABLE removal ADD COLUMN more INTEGER')
-        self._execute('CREATE INDEX ix_more ON removal (removed_at)')
+        self.execute('ALTER TABLE removal ADD COLUMN more INTEGER')
+        self.execute('CREATE INDEX ix_more ON removal (removed_at)')
         self.assertEqual({'remove_column', 'remove_index'},
                          {change[0] for change in self._difference()})
+
+    def test_sync_twice_changes_nothing(self):
+        migration.sync(self.url)
+        before = self.execute('SELECT * FROM generation')
+        self.assertEqual((tables.SCHEMA_VERSION,) * 2,
+                         migration.sync(self.url))
+        self.assertEqual(before, self.execute('SELECT * FROM generation'))
+
+    def test_a_store_of_a_newer_release_is_left_alone(self):
+        migration.sync(self.url)
+        self.execute("UPDATE alembic_version SET version_num = '9999'")
+        with self.assertRaisesRegex(exceptions.StoreVersionError,
+                                    'newer one'):
+            migration.sync(self.url)
+
+    def test_a_store_of_the_first_release_keeps_what_it_has(self):
+        migration.sync(self.url, '0001')
+        self.execute(
+            "INSERT INTO traffic_model VALUES ('one', 3, :law, 'name', 0, 1,"
+            " 2, '{}', 'file', 4)", law=b'\x02')
+        self.execute(
+            "INSERT INTO traffic_model_detail VALUES ('one', 2, '{}', NULL)")
+        before = {name: self.execute(f'SELECT * FROM {name}') for name in (
+            'generation', 'traffic_model', 'traffic_model_detail')}
+        self.assertEqual(('0001', tables.SCHEMA_VERSION),
+                         migration.sync(self.url))
+        for name, rows in before.items():
+            self.assertEqual(rows, self.execute(f'SELECT * FROM {name}'))
+        self.assertEqual([], self._difference())
+
+
+class FileTestCase(base.StoreTestCase):
 
     def test_revisions_are_in_the_order_of_their_names(self):
         # database.py compares them.
         found = migration.revisions()
         self.assertEqual(sorted(found), found)
 
-    def test_sync_twice_changes_nothing(self):
-        migration.sync(self.url)
-        before = self._execute('SELECT * FROM generation')
-        self.assertEqual((tables.SCHEMA_VERSION,) * 2,
-                         migration.sync(self.url))
-        self.assertEqual(before, self._execute('SELECT * FROM generation'))
-
     def test_an_unknown_version_is_refused_before_anything_is_made(self):
         with self.assertRaisesRegex(exceptions.StoreVersionError,
                                     'version 9999 is not known'):
             migration.sync(self.url, '9999')
         self.assertFalse(os.path.exists(self.path))
-
-    def test_a_store_of_a_newer_release_is_left_alone(self):
-        migration.sync(self.url)
-        self._execute("UPDATE alembic_version SET version_num = '9999'")
-        with self.assertRaisesRegex(exceptions.StoreVersionError,
-                                    'newer one'):
-            migration.sync(self.url)
 
     def test_a_missing_directory_is_named(self):
         with self.assertRaisesRegex(exceptions.StoreError,
@@ -90,14 +102,14 @@ class MigrationTestCase(base.StoreTestCase):
 
     def test_a_failed_migration_leaves_nothing_behind(self):
         # A table of that name is there already, of someone else.
-        self._execute('CREATE TABLE removal (mine INTEGER)')
+        self.execute('CREATE TABLE removal (mine INTEGER)')
         with self.assertRaisesRegex(exceptions.StoreError,
                                     'removal already exists'):
             migration.sync(self.url)
         self.assertEqual(
             [('removal',)],
-            self._execute("SELECT name FROM sqlite_master "
-                          "WHERE type = 'table'"))
+            self.execute("SELECT name FROM sqlite_master "
+                         "WHERE type = 'table'"))
         self.assertIsNone(migration.version(self.url))
 
     def test_the_version_of_a_missing_file_does_not_make_one(self):
@@ -109,13 +121,13 @@ class MigrationTestCase(base.StoreTestCase):
         self.assertTrue(migration.is_new_file(self.url))
         pathlib.Path(self.path).touch()
         self.assertTrue(migration.is_new_file(self.url))
-        self._execute('CREATE TABLE other (id INTEGER)')
+        self.execute('CREATE TABLE other (id INTEGER)')
         self.assertFalse(migration.is_new_file(self.url))
         self.assertFalse(migration.is_new_file('mysql+pymysql://h/x'))
 
     def test_readers_do_not_wait_for_a_writer(self):
         migration.sync(self.url)
-        self.assertEqual([('wal',)], self._execute('PRAGMA journal_mode'))
+        self.assertEqual([('wal',)], self.execute('PRAGMA journal_mode'))
 
     def test_migrations_are_found_wherever_the_package_is(self):
         # As in site-packages, at a path with a percent sign, from elsewhere.
@@ -135,18 +147,3 @@ class MigrationTestCase(base.StoreTestCase):
         place, version = result.stdout.split()
         self.assertTrue(place.startswith(str(target)), place)
         self.assertEqual(tables.SCHEMA_VERSION, version)
-
-    def test_a_store_of_the_first_release_keeps_what_it_has(self):
-        migration.sync(self.url, '0001')
-        self._execute(
-            "INSERT INTO traffic_model VALUES ('one', 3, x'02', 'name', 0, 1,"
-            " 2, '{}', 'file', 4)")
-        self._execute(
-            "INSERT INTO traffic_model_detail VALUES ('one', 2, '{}', NULL)")
-        before = {name: self._execute(f'SELECT * FROM {name}') for name in (
-            'generation', 'traffic_model', 'traffic_model_detail')}
-        self.assertEqual(('0001', tables.SCHEMA_VERSION),
-                         migration.sync(self.url))
-        for name, rows in before.items():
-            self.assertEqual(rows, self._execute(f'SELECT * FROM {name}'))
-        self.assertEqual([], self._difference())

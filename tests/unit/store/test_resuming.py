@@ -83,15 +83,62 @@ class ResumingTestCase(base.StoreTestCase):
         self.assertEqual([[8.0, 9.0], [5.0, 0.1], [0.5, 0.25]],
                          found[1].tolist())
 
-    def test_a_write_on_an_older_base_changes_nothing(self):
-        first = self.store.write([base.fitted(1)])
-        second = self.store.write([base.fitted(2)], based_on=first)
-        with self.assertRaisesRegex(
-                exceptions.StoreChanged,
-                'generation 2 is the last one, wanted 1'):
-            self.store.write([base.fitted(3)], based_on=first)
+    def test_the_basis_of_a_pass_is_what_the_others_tell(self):
+        self.store.write([base.fitted(1)],
+                         unmodelled=[self._unmodelled(2)],
+                         fleet_load=(np.array([5]), np.array([[1.5, 2.0]])))
+        found = self.store.basis()
+        self.assertEqual(self.store.generation(), found.generation)
+        self.assertEqual(self.store.resume_points(), found.points)
+        self.assertEqual(
+            [one.tolist() for one in self.store.fleet_load()],
+            [found.slots.tolist(), found.sums.tolist()])
+
+    def test_a_write_on_changed_counts_changes_nothing(self):
+        first = self.store.basis()
+        self.store.write([base.fitted(1)], unmodelled=[self._unmodelled(2)])
+        second = self.store.basis()
+        content = self.content()
+        other = base.fitted(3)
+        for models, more in (
+                ([other, base.fitted(1)], {}), ([other, base.fitted(2)], {}),
+                ([other], {'unmodelled': [self._unmodelled(2)]}),
+                ([other], {'unmodelled': [self._unmodelled(1)]}),
+                ([other], {'remove': [base.instance_uuid(1)]})):
+            with self.assertRaisesRegex(
+                    exceptions.StoreChanged,
+                    'counts of 1 instances, such as .* since generation 0'):
+                self.store.write(models, based_on=first, **more)
+            self.assertEqual(content, self.content())
+        self.store.write(remove=[base.instance_uuid(1)])
+        with self.assertRaises(exceptions.StoreChanged):
+            self.store.write([base.fitted(1)], based_on=second)
+
+    def test_a_write_on_unchanged_counts_goes_beside_others(self):
+        basis = self.store.basis()
+        self.store.write([base.fitted(number) for number in (1, 2)])
+        self.store.write([base.fitted(3)], based_on=basis)
+        # Alone since its basis, or not: another store is another one.
+        basis = self.store.basis()
+        self.store.write([base.fitted(3, seed=1)], based_on=basis)
         with self.assertRaises(exceptions.StoreChanged):
             self.store.write([base.fitted(3)], based_on=dataclasses.replace(
-                second, store_id='another store'))
-        self.assertEqual(second, self.store.generation())
-        self.assertEqual(2, len(self.store.models()))
+                basis, generation=dataclasses.replace(
+                    basis.generation, store_id='other')))
+        self.assertEqual(3, len(self.store.models()))
+
+    def test_what_two_add_to_the_load_is_added(self):
+        slots = np.array([5, 7])
+        self.store.write(fleet_load=(slots, np.array([[1.0, 2.0],
+                                                      [3.0, 4.0]])))
+        basis = self.store.basis()
+        more = np.array([7, 9])
+        one = np.array([[3.5, 5.0], [0.5, 0.25]])
+        two = np.array([[4.0, 6.0], [2.0, 1.0]])
+        self.store.write(fleet_load=(more, one), based_on=basis)
+        self.store.write(fleet_load=(more, two), based_on=basis)
+        self.store.write([base.fitted(1)], based_on=basis)
+        found = self.store.fleet_load()
+        self.assertEqual([5, 7, 9], found[0].tolist())
+        self.assertEqual([[1.0, 2.0], [4.5, 7.0], [2.5, 1.25]],
+                         found[1].tolist())

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tests of the store, and those of a pass, for another database."""
+
+import concurrent.futures
+import contextlib
+import os
+import time
+from unittest import mock
+
+import sqlalchemy as sa
+
+from tests.integration import modeler_suite
+from tests.unit.modeler import test_cycle
+from tests.unit.modeler import test_kill
+from tests.unit.store import base as store_base
+from tests.unit.store import test_database
+from tests.unit.store import test_migration
+from tests.unit.store import test_resuming
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import database
+
+_MY_NUMBER = {'mysql': 'SELECT CONNECTION_ID()',
+              'postgresql': 'SELECT pg_backend_pid()'}
+_END = {'mysql': 'KILL CONNECTION {}',
+        'postgresql': 'SELECT pg_terminate_backend({})'}
+
+
+class ContentionTestCase(store_base.StoreTestCase):
+    """What others do to a writer, as the servers do it."""
+
+    def setUp(self):
+        super().setUp()
+        engine = sa.create_engine(self.url)
+        self.addCleanup(engine.dispose)
+        self.kind = engine.dialect.name
+        self.store = self.make_store()
+        self.store.write([store_base.constant(1)])
+        self.other = self.enterContext(contextlib.closing(engine.connect()))
+        self.pool = self.enterContext(
+            concurrent.futures.ThreadPoolExecutor(1))
+
+    def _lock_generation(self):
+        self.other.exec_driver_sql('UPDATE generation SET number = number')
+
+    def test_a_writer_waits_for_another_one_longer_than_the_timeout(self):
+        one = self.make_store(timeout_seconds=1)
+        self._lock_generation()
+        writing = self.pool.submit(one.write, [store_base.constant(2)])
+        time.sleep(3)
+        self.assertFalse(writing.done())
+        # A reader does not wait at all.
+        self.assertEqual(1, one.generation().number)
+        self.other.rollback()
+        self.assertEqual(2, writing.result().number)
+
+    def test_a_writer_that_waits_too_long_says_so(self):
+        one = self.make_store(timeout_seconds=1)
+        self._lock_generation()
+        with mock.patch.object(database, '_ATTEMPTS', 1), \
+                self.assertRaisesRegex(exceptions.StoreError,
+                                       'cannot write it: .*(lock|Lock|Lost)'):
+            one.write([store_base.constant(2)])
+        self.other.rollback()
+        self.assertEqual(2, one.write([store_base.constant(2)]).number)
+
+    @contextlib.contextmanager
+    def _before_the_end(self, function):
+        """Call function(connection) once, in the middle of a write."""
+        left = [function]
+
+        def forget_removals(connection, now):
+            while left:
+                left.pop()(connection)
+            original(connection, now)
+
+        original = database._forget_removals
+        with mock.patch.object(database, '_forget_removals',
+                               forget_removals):
+            yield
+        self.assertEqual([], left)
+
+    def test_a_lost_connection_is_made_anew(self):
+        def lose(connection):
+            number = connection.exec_driver_sql(
+                _MY_NUMBER[self.kind]).scalar()
+            self.other.exec_driver_sql(_END[self.kind].format(number))
+            time.sleep(.2)
+
+        with self._before_the_end(lose):
+            generation = self.store.write([store_base.constant(2)])
+        self.assertEqual(2, generation.number)
+        self.assertEqual(2, len(self.store.models()))
+
+    def test_the_victim_of_a_deadlock_tries_again(self):
+        attempts = []
+
+        def write_models(*arguments):
+            attempts.append(arguments)
+            original(*arguments)
+
+        original = database._write_models
+        if self.kind == 'postgresql':
+            # Who looks first is the victim.
+            self.other.exec_driver_sql("SET deadlock_timeout = '1min'")
+        else:
+            # The one that has changed less is.
+            self.store.write([store_base.constant(n) for n in range(200)])
+        before = self.store.generation().number
+        self.other.exec_driver_sql('UPDATE traffic_model SET samples = 7')
+        with mock.patch.object(database, '_write_models', write_models):
+            writing = self.pool.submit(self.store.write,
+                                       [store_base.constant(1)])
+            time.sleep(.5)
+            self._lock_generation()
+            self.other.commit()
+            self.assertEqual(before + 1, writing.result().number)
+        self.assertEqual(2, len(attempts))
+
+
+#: All that needs no SQLite file.
+CASES = (
+    ContentionTestCase, modeler_suite.KilledModelersTestCase,
+    test_database.RoundTripTestCase, test_database.IncrementalReadTestCase,
+    test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,
+    test_database.BrokenContentTestCase, test_migration.MigrationTestCase,
+    test_resuming.ResumingTestCase, test_kill.KillTestCase,
+    test_cycle.IncrementalTestCase, test_cycle.SharesTestCase)
+
+
+class OnServer:
+    """Mixin of a StoreTestCase: each test has an empty database of a server.
+
+    :cvar server: fixture with ``url``
+    """
+
+    server = None
+
+    def make_url(self):
+        return new_database(self.server)
+
+    def remove_store(self):
+        engine = sa.create_engine(self.url)
+        self.addCleanup(engine.dispose)
+        found = sa.MetaData()
+        found.reflect(engine)
+        found.drop_all(engine)
+
+
+def execute(server, *statements):
+    """Execute statements that cannot be in a transaction."""
+    engine = sa.create_engine(server.url, isolation_level='AUTOCOMMIT')
+    try:
+        with engine.connect() as connection:
+            return [connection.exec_driver_sql(one) for one in statements]
+    finally:
+        engine.dispose()
+
+
+def new_database(server):
+    """Return the URL of a new database."""
+    name = 'store_' + os.urandom(6).hex()
+    execute(server, f'CREATE DATABASE {name}')
+    return sa.make_url(server.url).set(database=name).render_as_string(
+        hide_password=False)
+
+
+def cases(module, mixin):
+    """Return {name: test case} of all CASES with a mixin."""
+    return {case.__name__: type(case.__name__, (mixin, case),
+                                {'__module__': module}) for case in CASES}

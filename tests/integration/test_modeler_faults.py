@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers that fail in the middle of a pass, and a modeler that goes on.
+
+Whatever happens, each instance keeps its model, nothing is counted twice, the
+service lives, says once what is wrong, and catches up by itself.
+"""
+
+import functools
+import math
+import os
+
+import numpy as np
+import sqlalchemy as sa
+
+from tests.contract import telemetry_counters
+from tests.contract import telemetry_driver
+from tests.contract import telemetry_services
+from tests.contract import telemetry_stand_ins
+from tests.integration import base
+from tests.integration import feeds
+from tests.integration import modeler_processes
+from tests.integration import servers
+from tests.integration import store_suite
+from tests.unit.modeler import base as modeler_base
+from vswitch_aware_scheduler.modeler import coordination
+from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.telemetry import gnocchi
+from vswitch_aware_scheduler.telemetry import prometheus
+
+TRAFFIC = telemetry_driver.sample_traffic()
+INTERFACES = telemetry_counters.interfaces(TRAFFIC)
+PERIOD = modeler_base.PERIOD
+Proxy = modeler_processes.Proxy
+
+
+class FaultsWhileModelling(base.WithServer):
+    """Mixin of a SharingTestCase: a modeler with one server behind a proxy.
+
+    :cvar kind: what a failure of the server is called in the one line of the
+        log
+    :cvar stops: whether a pass fails without the server
+    """
+
+    kind = None
+    stops = True
+
+    #: First time, and by how much it goes on from one fault to the next.
+    begin, step = modeler_base.BEGIN + 100 * PERIOD, 20 * PERIOD
+
+    def setUp(self):
+        super().setUp()
+        self.clock = modeler_processes.Clock(self.begin)
+        self.proxy = Proxy(self.server.port)
+        self.addCleanup(self.proxy.close)
+        self.log = os.path.join(self.directory, 'log')
+        for number in range(5):
+            self.driver.put(
+                number, modeler_base.BEGIN + PERIOD * np.arange(400),
+                np.floor(np.random.default_rng(number).lognormal(4, 2, 400)))
+        self.modeler = modeler_processes.Modeler(
+            self.make_set_up, self.clock, self.log)
+
+    def start(self):
+        self.modeler.start()
+        self.addCleanup(self.modeler.kill)
+        self.wait_until_caught_up()
+
+    def make_driver(self):
+        return self.driver
+
+    def make_store(self, *arguments):
+        migration.sync(self.url)
+        return store.Store(self.url, 1.0)
+
+    def make_group(self):
+        return None
+
+    def make_set_up(self):
+        return service.SetUp(self.service_store(), self.make_driver(),
+                             cycle.Settings('memory'), .1, self.make_group())
+
+    def service_store(self):
+        return store.Store(self.url, 1.0)
+
+    def stop_server(self):
+        self.server.stop_server()
+
+    def start_server(self):
+        self.server.start_server()
+
+    def learned_samples(self):
+        return {uuid: one.counts.total_samples for uuid, one
+                in self.store.learned(self.store.resume_points()).items()}
+
+    def wanted(self):
+        """Return what one pass over all learns, from the server itself."""
+        fresh = self.other_store(f'fresh{self.clock():.0f}')
+        cycle.run(fresh, self.make_driver(), self.clock,
+                  cycle.Settings('memory'))
+        return fresh
+
+    def wait_until_caught_up(self):
+        wanted = {uuid: point.last_time for uuid, point
+                  in self.wanted().resume_points().items()}
+
+        def caught_up():
+            points = self.store.resume_points()
+            return wanted == {uuid: point.last_time
+                              for uuid, point in points.items()}
+
+        modeler_processes.wait_for(
+            caught_up, f'{wanted}; {modeler_processes.lines(self.log)}')
+
+    def assert_survived(self, spoil, heal):
+        """Let time go on while the server is bad, then while it is good."""
+        self.start()
+        passed = self.proxy.passed.value
+        self.clock.set(self.clock() + self.step)
+        self.wait_until_caught_up()
+        passed = self.proxy.passed.value - passed
+        for share in (0, .3, .8):
+            before = self.learned_samples()
+            lines = len(modeler_processes.lines(self.log))
+            spoil(int(share * passed))
+            self.clock.set(self.clock() + self.step)
+            if self.kind is not None:
+                modeler_processes.wait_for(
+                    lambda lines=lines: any(
+                        self.kind in line for line
+                        in modeler_processes.lines(self.log)[lines:]),
+                    f'a word of {self.kind}')
+            if not self.stops:
+                self.wait_until_caught_up()
+            heal()
+            self.wait_until_caught_up()
+            after = self.learned_samples()
+            # No model is lost.
+            self.assertLessEqual(before.keys(), after.keys())
+            for uuid, samples in before.items():
+                self.assertGreaterEqual(after[uuid], samples)
+            self.assert_told_once(
+                lambda lines=lines: modeler_processes.lines(self.log)[lines:])
+        self.assertTrue(self.modeler.process.is_alive())
+        self.assertEqual(0, self.modeler.end())
+        self.scratch = self.wanted()
+        self.assert_same_counts()
+        self.assert_no_wrong_sign()
+
+    def assert_told_once(self, new_lines):
+        """One warning when it begins, one word when it has ended."""
+        modeler_processes.wait_for(lambda: any(
+            'well again' in line or 'over: ' in line
+            for line in new_lines()), 'a word of the end')
+        # The interval of this test is shorter than any; tooz has a word of
+        # its own on a heart that waits.
+        warnings = [line for line in new_lines()
+                    if not line.startswith('INFO ')
+                    and 'modeler_interval_seconds' not in line
+                    and not line.startswith('WARNING Heartbeating took')]
+        self.assertEqual(1, len(warnings), warnings)
+        self.assertTrue(warnings[0].startswith('WARNING '), warnings)
+        self.assertNotIn('Traceback', warnings[0])
+
+    def assert_same_counts(self):
+        # What was refused at the end of a piece is counted again with it.
+        def bare(found):
+            return {uuid: one[:5] for uuid, one in found.items()}
+
+        self.assertEqual(bare(self.counts(self.scratch)),
+                         bare(self.counts(self.store)))
+
+    def assert_no_wrong_sign(self):
+        for one in self.store.models():
+            self.assertTrue(min(*one.mean, *one.peak) >= 0, one)
+            self.assertTrue(all(map(math.isfinite, one.mean)), one)
+
+    def test_the_server_stops(self):
+        def spoil(after):
+            self.proxy.spoil(Proxy.ENDS, after)
+            if not after:
+                self.stop_server()
+
+        def heal():
+            if self.server.process.poll() is not None:
+                self.start_server()
+            self.proxy.heal()
+
+        self.assert_survived(spoil, heal)
+
+    def test_the_server_stands_still(self):
+        self.assert_survived(
+            functools.partial(self.proxy.spoil, Proxy.STANDS_STILL),
+            self.proxy.heal)
+
+    def test_the_server_talks_nonsense(self):
+        self.assert_survived(
+            functools.partial(self.proxy.spoil, Proxy.TALKS_NONSENSE),
+            self.proxy.heal)
+
+
+class LivesOfInstances(modeler_base.MemoryDriver):
+    """Counters of instances that come, go, move and begin again.
+
+    :ivar known: {uuid: (from, to)} when telemetry knows it
+    """
+
+    def __init__(self, clock):
+        super().__init__(counters=True)
+        self._clock = clock
+        self.known = {}
+
+    def live(self, number, times, rates, begin=0.0, changes=(), name=None):
+        """Add an instance of so many kbit/s.
+
+        :param changes: {sample: value that its counter goes on from}
+        """
+        counter = begin + np.cumsum(rates) * 125.0 * PERIOD
+        for at, value in dict(changes).items():
+            counter[at:] += value - counter[at]
+        counter %= 2.0 ** 32
+        uuid = self.put(number, times, counter, counter, name)
+        self.known[uuid] = times[0], times[-1] + 20 * PERIOD
+        return uuid
+
+    def instances(self):
+        return [one for one in super().instances()
+                if self.known[one.uuid][0] <= self._clock()
+                <= self.known[one.uuid][1]]
+
+
+class LivesTestCase(modeler_base.SharingTestCase):
+    """What happens to instances, clock and modeler, all at once."""
+
+    def setUp(self):
+        super().setUp()
+        self.rng = np.random.default_rng(11)
+        self.clock = modeler_processes.Clock(modeler_base.BEGIN)
+        self.log = os.path.join(self.directory, 'log')
+        self.driver = LivesOfInstances(self.clock)
+        self.times = modeler_base.BEGIN + PERIOD * np.arange(400)
+        self.rates = np.floor(self.rng.lognormal(4, 1, 400))
+        driver, times, rates = self.driver, self.times, self.rates
+        self.steady = driver.live(0, times, rates)
+        self.reset = driver.live(1, times, rates, changes={150: 0.0})
+        # A counter of 32 bits goes over their end.
+        self.wrapped = driver.live(2, times, rates, begin=2.0 ** 32 - 4e8)
+        # Its counter begins anew on another host.
+        self.migrated = driver.live(3, times, rates, changes={
+            120: 0.0, 240: 0.0, 360: 0.0})
+        self.deleted = driver.live(4, times[:180], rates[:180], name='web')
+        self.reborn = driver.live(5, times[181:], 2 * rates[181:],
+                                  name='web')
+
+    def _set_up(self):
+        return service.SetUp(store.Store(self.url), self.driver,
+                             cycle.Settings('memory'), .02)
+
+    def _last(self):
+        return max((point.last_time for point
+                    in self.store.resume_points().values()), default=0)
+
+    def test_no_model_is_lost_and_no_sign_is_wrong(self):
+        modeler = modeler_processes.Modeler(self._set_up, self.clock,
+                                            self.log)
+        modeler.start()
+        self.addCleanup(lambda: modeler.kill())
+        known = set()
+        for step, at in enumerate(range(30, 399, 12)):
+            now = self.times[at]
+            self.clock.set(now)
+            modeler_processes.wait_for(
+                lambda now=now: self._last() >= now - 2 * PERIOD,
+                f'samples until {now}')
+            found = set(self.store.resume_points())
+            self.assertLessEqual(known, found)
+            known = found
+            if step % 3 == 1:
+                self.clock.set(now - 50 * PERIOD)
+                modeler_processes.wait_for(lambda: any(
+                    'later than the clock' in line for line
+                    in modeler_processes.lines(self.log)), 'a word of it')
+            if step % 5 == 4:
+                modeler.kill()
+                modeler.start()
+        self.clock.set(self.times[-1] + PERIOD)
+        modeler_processes.wait_for(
+            lambda: self._last() >= self.times[-1] - PERIOD, 'the end')
+        self.assertEqual(0, modeler.end())
+        for uuid, changes, rates in (
+                (self.steady, 0, self.rates), (self.reset, 1, self.rates),
+                (self.wrapped, 1, self.rates),
+                (self.migrated, 3, self.rates),
+                (self.deleted, 0, self.rates[:180]),
+                (self.reborn, 0, 2 * self.rates[181:])):
+            found = self.store.model(uuid)
+            # The last reading closes the last period; each change costs one.
+            self.assertEqual(len(rates) - 1 - changes, found.samples, uuid)
+            self.assertEqual(changes, found.refused.reset, uuid)
+            peak = found.model.peak
+            self.assertLessEqual(peak[0], rates.max() * 1.0001)
+            self.assertGreater(min(found.model.mean[:2]), 0)
+        self.assertEqual(2, len(self.store.models(name='web')))
+        self.assertEqual([], modeler_processes.lines(self.log, 'ERROR'))
+
+
+class FaultsOfDatabase(FaultsWhileModelling):
+
+    kind = 'models stay as they are: store'
+
+    def make_url(self):
+        return store_suite.new_database(self.server)
+
+    def service_store(self):
+        return store.Store(sa.make_url(self.url).set(
+            port=self.proxy.port).render_as_string(hide_password=False), 1.0)
+
+
+class MariaDBFaultsTestCase(FaultsOfDatabase, modeler_base.SharingTestCase):
+
+    make_server = servers.MariaDB
+
+
+class PostgreSQLFaultsTestCase(FaultsOfDatabase,
+                               modeler_base.SharingTestCase):
+
+    make_server = servers.PostgreSQL
+
+
+class RedisFaultsTestCase(FaultsWhileModelling,
+                          modeler_base.SharingTestCase):
+
+    kind = 'instances stay shared as they were'
+    stops = False
+    make_server = servers.Redis
+
+    def make_group(self):
+        return coordination.Group(
+            f'redis://127.0.0.1:{self.proxy.port}?timeout=2')
+
+
+class FaultsOfTelemetry(FaultsWhileModelling):
+
+    kind = 'models stay as they are: telemetry'
+    begin = float(TRAFFIC.times[-1]) - 86400
+
+    def access(self):
+        return telemetry_services.access(
+            self.url_of(self.proxy.port), timeout_seconds=1.0, retries=1,
+            backoff_seconds=.1)
+
+    @staticmethod
+    def url_of(port):
+        return f'http://127.0.0.1:{port}'
+
+
+class PrometheusFaultsTestCase(FaultsOfTelemetry,
+                               modeler_base.SharingTestCase):
+
+    @classmethod
+    def make_server(cls):
+        return servers.Prometheus(feeds.open_metrics(
+            telemetry_stand_ins.ceilometer_series(INTERFACES)))
+
+    def make_driver(self):
+        return prometheus.PrometheusDriver(self.access(), clock=self.clock)
+
+
+class GnocchiFaultsTestCase(FaultsOfTelemetry, modeler_base.SharingTestCase):
+
+    @classmethod
+    def make_server(cls):
+        return servers.Gnocchi()
+
+    @classmethod
+    def feed(cls, server):
+        feeds.GnocchiFeed(server).publish(INTERFACES)
+
+    def make_driver(self):
+        return gnocchi.GnocchiDriver(
+            {**self.access(), 'url': None, 'auth': {
+                'auth_type': 'gnocchi-basic', 'user': 'admin',
+                'endpoint': self.url_of(self.proxy.port)}}, clock=self.clock)
+
+    def stop_server(self):
+        self.server.stop_api()
+
+    def start_server(self):
+        self.server.start_api()

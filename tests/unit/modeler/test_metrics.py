@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import socket
+import unittest
+from unittest import mock
+import urllib.error
+import urllib.request
+
+from prometheus_client import parser
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import metrics
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import series
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(('127.0.0.1', 0))
+        return listener.getsockname()[1]
+
+
+def scraped(port):
+    """Return {(name, label values): value} of what is answered."""
+    with urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics',
+                                timeout=10) as answer:
+        text = answer.read().decode()
+    return {(one.name.removeprefix('vswitch_modeler_'),
+             *one.labels.values()): one.value
+            for family in parser.text_string_to_metric_families(text)
+            for one in family.samples if not one.name.endswith('_created')}
+
+
+def outcome(number, refused=()):
+    return cycle.Outcome(
+        store.Generation('s', number, 7.0), True, 40, 300, 30, 4, ('a',),
+        tuple(cycle.Refused(str(i), None, reason, '')
+              for i, reason in enumerate(refused)),
+        series.Refused(gap=2, reset=1), 99.0, 0, 2.5)
+
+
+class MetricsTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.metrics = metrics.Metrics()
+        self.addCleanup(self.metrics.close)
+        self.port = free_port()
+
+    def test_a_scrape_tells_what_passes_did(self):
+        self.metrics.serve('127.0.0.1', self.port)
+        self.metrics.succeeded(outcome(8, ['short', 'short', 'silent']), 1,
+                               900.0)
+        self.metrics.failed('telemetry')
+        self.metrics.failed('telemetry')
+        self.metrics.failed('store')
+        self.metrics.succeeded(outcome(9, ['short']), 3, 1000.0)
+        found = scraped(self.port)
+        wanted = {
+            ('pass_seconds_count',): 2, ('pass_seconds_sum',): 5.0,
+            ('last_success_timestamp_seconds',): 1000.0,
+            ('failures_total', 'telemetry'): 2,
+            ('failures_total', 'store'): 1, ('samples_total',): 600,
+            ('refused_samples_total', 'gap'): 4,
+            ('refused_samples_total', 'reset'): 2,
+            ('models_fitted_total',): 60,
+            ('instances_forgotten_total',): 2,
+            ('instances_refused', 'short'): 1, ('instances',): 40,
+            ('instances_waiting',): 4, ('generation',): 9, ('members',): 3}
+        self.assertEqual(wanted, {key: found.get(key) for key in wanted})
+        # What held for the pass before is gone.
+        self.assertEqual(set(wanted), {
+            key for key, value in found.items()
+            if value or key[0] != 'refused_samples_total'})
+
+    def test_another_port_takes_the_place_of_the_first(self):
+        other = free_port()
+        self.metrics.serve('127.0.0.1', self.port)
+        self.metrics.serve('127.0.0.1', self.port)
+        self.metrics.failed('store')
+        self.metrics.serve('127.0.0.1', other)
+        self.assertEqual(1, scraped(other)['failures_total', 'store'])
+        with self.assertRaises(urllib.error.URLError):
+            scraped(self.port)
+        self.metrics.close()
+        self.metrics.close()
+        with self.assertRaises(urllib.error.URLError):
+            scraped(other)
+
+    def test_without_the_library_it_is_told(self):
+        with mock.patch.object(metrics, 'prometheus_client', None), \
+                self.assertRaisesRegex(exceptions.InvalidInput,
+                                       'prometheus_client is not installed'):
+            metrics.Metrics()

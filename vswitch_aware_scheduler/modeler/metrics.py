@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the modeler tells Prometheus of itself.
+
+Numbers only: no uuid, name or URL is ever a label. Nothing listens before
+:meth:`Metrics.serve`.
+"""
+
+from vswitch_aware_scheduler import exceptions
+
+try:
+    import prometheus_client
+except ImportError:
+    prometheus_client = None
+
+__all__ = ['Metrics']
+
+_PREFIX = 'vswitch_modeler'
+
+
+class Metrics:
+    """Counts what passes did, and serves it over HTTP.
+
+    :raises InvalidInput: when prometheus_client is not installed
+    """
+
+    def __init__(self):
+        if prometheus_client is None:
+            raise exceptions.InvalidInput(
+                'prometheus_client is not installed, wanted for '
+                'modeler_metrics_port')
+        self._registry = prometheus_client.CollectorRegistry()
+        self._listener = None
+        #: (address, port) that is listened on, or None.
+        self.served_at = None
+
+        def make(kind, name, text, *labels):
+            return kind(f'{_PREFIX}_{name}', text, labels,
+                        registry=self._registry)
+
+        counter, gauge = prometheus_client.Counter, prometheus_client.Gauge
+        self._passes = make(
+            prometheus_client.Summary, 'pass_seconds',
+            'Passes that succeeded, and how long they took.')
+        self._last = make(
+            gauge, 'last_success_timestamp_seconds',
+            'When the last pass that succeeded ended, seconds UTC.')
+        self._failures = make(
+            counter, 'failures', 'Passes that failed, by kind.', 'kind')
+        self._samples = make(
+            counter, 'samples', 'New samples that were counted.')
+        self._refused_samples = make(
+            counter, 'refused_samples',
+            'Samples that were read and refused, by reason.', 'reason')
+        self._fitted = make(
+            counter, 'models_fitted', 'Models that were fitted anew.')
+        self._forgotten = make(
+            counter, 'instances_forgotten',
+            'Instances whose model was removed.')
+        self._refused = make(
+            gauge, 'instances_refused',
+            'Instances that got no new model in the last pass, by reason.',
+            'reason')
+        self._instances = make(
+            gauge, 'instances',
+            'Instances that telemetry knows and this modeler learns of.')
+        self._waiting = make(
+            gauge, 'instances_waiting',
+            'Instances that are counted and have no model yet.')
+        self._generation = make(
+            gauge, 'generation', 'Last generation of the store.')
+        self._members = make(
+            gauge, 'members', 'Modelers that share the instances.')
+
+    def serve(self, address, port):
+        """Answer at this address, and at no other any more.
+
+        :raises OSError: when it cannot be listened on
+        """
+        if (address, port) == self.served_at:
+            return
+        self.close()
+        self._listener = prometheus_client.start_http_server(
+            port, address, self._registry)
+        self.served_at = address, port
+
+    def close(self):
+        """Answer no more."""
+        if self._listener is not None:
+            server, thread = self._listener
+            self._listener = self.served_at = None
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+    def succeeded(self, outcome, members, now):
+        """Count a pass.
+
+        :param outcome: :class:`.cycle.Outcome`
+        :param members: number of modelers
+        :param now: seconds UTC
+        """
+        self._passes.observe(outcome.seconds)
+        self._last.set(now)
+        self._samples.inc(outcome.samples)
+        for reason, count in outcome.refused_samples.to_dict().items():
+            self._refused_samples.labels(reason).inc(count)
+        self._fitted.inc(outcome.fitted)
+        self._forgotten.inc(len(outcome.removed))
+        self._refused.clear()
+        for reason, count in outcome.reasons.items():
+            self._refused.labels(reason).set(count)
+        self._instances.set(outcome.instances)
+        self._waiting.set(outcome.waiting)
+        self._generation.set(outcome.generation.number)
+        self._members.set(members)
+
+    def failed(self, kind):
+        """Count a pass that failed.
+
+        :param kind: short, such as 'store'
+        """
+        self._failures.labels(kind).inc()
