@@ -75,7 +75,7 @@ class Server(fixtures.Fixture):
         variable CI, fails where it is not installed; elsewhere that is a skip
     """
 
-    required = False
+    required = True
 
     def _setUp(self):
         self.folder = self.useFixture(fixtures.TempDir()).path
@@ -143,8 +143,6 @@ def listens(port):
 class PostgreSQL(Server):
     """An empty database; ``url`` for SQLAlchemy."""
 
-    required = True
-
     def _setUp(self):
         super()._setUp()
         place = '/usr/lib/postgresql/*/bin'
@@ -177,8 +175,6 @@ class PostgreSQL(Server):
 
 class MariaDB(Server):
     """An empty database; ``url`` for SQLAlchemy."""
-
-    required = True
 
     def _setUp(self):
         super()._setUp()
@@ -215,8 +211,6 @@ class MariaDB(Server):
 
 class Redis(Server):
     """An empty Redis; ``url`` for tooz."""
-
-    required = True
 
     def _setUp(self):
         super()._setUp()
@@ -379,6 +373,8 @@ class Ceilometer(Server):
 
     :ivar url: of the API; no authentication
     """
+
+    required = False
 
     def _setUp(self):
         super()._setUp()
