@@ -120,6 +120,9 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False):
                             f'{max(1, int(seconds) - 1)}'})
     options = ({'poolclass': pool.NullPool} if kind == 'sqlite' else
                {'pool_pre_ping': True, 'pool_recycle': 3600})
+    if kind == 'postgresql' and url.get_driver_name() == 'psycopg2':
+        # A hundred rows at a time, where psycopg2 sends each by itself.
+        options['executemany_mode'] = 'values_plus_batch'
     with translate_errors(url, 'open'):
         engine = sa.create_engine(url, **options)
     if engine.driver == 'psycopg2':

@@ -28,11 +28,6 @@ def connection_factory(extensions, seconds):
             with _limited(self.connection, seconds):
                 return super().execute(*arguments)
 
-        def executemany(self, statement, rows):
-            # Each has an answer of its own.
-            for row in rows:
-                self.execute(statement, row)
-
         def fetchone(self):
             with _limited(self.connection, seconds):
                 return super().fetchone()
