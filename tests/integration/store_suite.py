@@ -15,6 +15,7 @@ from tests.unit.modeler import test_kill
 from tests.unit.store import base as store_base
 from tests.unit.store import test_database
 from tests.unit.store import test_migration
+from tests.unit.store import test_placements
 from tests.unit.store import test_resuming
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.store import database
@@ -123,7 +124,8 @@ CASES = (
     test_database.RoundTripTestCase, test_database.IncrementalReadTestCase,
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,
     test_database.BrokenContentTestCase, test_migration.MigrationTestCase,
-    test_resuming.ResumingTestCase, test_kill.KillTestCase,
+    test_resuming.ResumingTestCase, test_placements.PlacementsTestCase,
+    test_placements.PriorsTestCase, test_kill.KillTestCase,
     test_cycle.IncrementalTestCase, test_cycle.SharesTestCase)
 
 
