@@ -60,13 +60,16 @@ def arguments():
                         metavar='E,...', default=[0.01, 0.003])
     parser.add_argument('--history', choices=protocols.HISTORIES,
                         default=protocols.TRACE)
+    parser.add_argument('--feedback', action='store_true',
+                        help='ours corrects its limit by trials')
     parser.add_argument('--seeds', type=int, default=3)
     parser.add_argument('--json', action='store_true')
     return parser.parse_args()
 
 
-def chosen_methods(names, variants):
-    known = {one.name: one for one in methods.make_methods(DEFAULT_LAW)}
+def chosen_methods(names, variants, corrects):
+    known = {one.name: one for one in methods.make_methods(
+        DEFAULT_LAW, corrects=corrects)}
     if variants:
         known.update((one.name, one)
                      for one in runpy.run_path(variants)['METHODS'])
@@ -104,7 +107,7 @@ def main():
     if not options.traces:
         print('No --traces DIR and no VSWITCH_TRACES: nothing to calibrate')
         return 0
-    ways = chosen_methods(options.methods, options.variants)
+    ways = chosen_methods(options.methods, options.variants, options.feedback)
     began, rows = time.monotonic(), []
     width = max(18, *(len(way.name) + 2 for way in ways))
     if not options.json:

@@ -22,8 +22,9 @@ _VSWITCH = _TRAFFIC | {'vswitch'}
 _STORE = _VSWITCH | {'store'}
 _SNAPSHOT = _STORE | {'telemetry', 'snapshot'}
 _ADMISSION = _SNAPSHOT | {'admission'}
-_SERVICES = _ADMISSION | {'calibrate', 'modeler', 'evaluate', 'report', 'conf',
-                          'cmd'}
+_FEEDBACK = _ADMISSION | {'feedback'}
+_SERVICES = _FEEDBACK | {'calibrate', 'modeler', 'evaluate', 'report', 'conf',
+                         'cmd'}
 
 # What each top-level module or package may import from the others.
 MAY_IMPORT = {
@@ -36,9 +37,10 @@ MAY_IMPORT = {
     'store': _VSWITCH,
     'snapshot': _SNAPSHOT,
     'admission': _ADMISSION,
+    'feedback': _FEEDBACK,
     'scheduler': _ADMISSION | {'conf'},
-    'modeler': _ADMISSION | {'conf'},
-    'evaluate': _ADMISSION,
+    'modeler': _FEEDBACK | {'conf'},
+    'evaluate': _FEEDBACK,
     'report': _ADMISSION,
     'cmd': _SERVICES,
     'demo': _SERVICES | {'scheduler'},

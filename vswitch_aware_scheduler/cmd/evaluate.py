@@ -45,6 +45,9 @@ def add_arguments(parser):
                              'measured since the start of the trace, '
                              'wherever it ran, or since its arrival '
                              '(default: trace)')
+    parser.add_argument('--feedback', action='store_true',
+                        help='the method ours corrects its limit by what '
+                             'came of trials; the services do not')
     parser.add_argument('--groups', metavar='CSV',
                         help='flavor and project of the instances, columns '
                              'instance, flavor and project, for the method '
@@ -68,8 +71,9 @@ def run(arguments, conf, progress=None):
         raise exceptions.InvalidInput(
             'train-days is given, wanted no such argument with the protocol '
             'rolling, which learns as it goes')
-    chosen = _methods(arguments.methods, conf, arguments.groups
-                      and trace.load_groups(arguments.groups))
+    chosen = _methods(
+        arguments.methods, conf, arguments.feedback,
+        arguments.groups and trace.load_groups(arguments.groups))
     limit = arguments.overload_probability
     if limit is None:
         limit = conf.overload_probability
@@ -85,6 +89,7 @@ def run(arguments, conf, progress=None):
         'history': (arguments.history
                     if arguments.protocol == protocols.ROLLING else None),
         'saturation_kbps': arguments.saturation_kbps,
+        'feedback': arguments.feedback,
         'overload_probability': limit, 'seeds': arguments.seeds,
         'instances': len(case.trace.series),
         'methods': [result.figures(limit, best)
@@ -94,12 +99,12 @@ def run(arguments, conf, progress=None):
     return answer
 
 
-def _methods(names, conf, groups):
+def _methods(names, conf, corrects, groups):
     default = model.TrafficModel.on_off(
         conf.default_egress_kbps, conf.default_ingress_kbps,
         on_seconds=conf.default_on_seconds,
         off_seconds=conf.default_off_seconds).law
-    known = methods.make_methods(default, conf.min_samples, groups)
+    known = methods.make_methods(default, conf.min_samples, groups, corrects)
     if names is None:
         return known
     wanted = {name.strip() for name in names.split(',')}

@@ -17,6 +17,8 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.evaluate import packing
+from vswitch_aware_scheduler.evaluate import trace
+from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
@@ -175,12 +177,16 @@ class Admission(Method):
     :param name: what it is called in the report
     :param estimator: Estimator
     :param policy: admission.PROBABILITY or admission.AVERAGE
+    :param corrects: whether the limit is corrected by what came of trials,
+        see :mod:`..feedback`
     """
 
-    def __init__(self, name, estimator, policy=admission.PROBABILITY):
+    def __init__(self, name, estimator, policy=admission.PROBABILITY,
+                 corrects=False):
         super().__init__(name)
         self._estimator = estimator
         self._policy = policy
+        self._corrects = corrects
 
     def start(self, saturation_kbps, overload_probability):
         """Return an empty first-fit by LoadTable."""
@@ -190,7 +196,8 @@ class Admission(Method):
                 saturation_kbps=saturation_kbps,
                 saturation_dimension='bandwidth'),
             self._policy, self._estimator.limit(overload_probability))
-        return _ByTable(self._estimator, policy, saturation_kbps)
+        kind = _Corrected if self._corrects else _ByTable
+        return kind(self._estimator, policy, saturation_kbps)
 
 
 class _ByTable(packing.FirstFit):
@@ -205,10 +212,13 @@ class _ByTable(packing.FirstFit):
         self._slots = []
         self._laws = None
 
-    def learn(self, known):
-        self._laws = known.derived(
+    def _laws_of(self, known):
+        return known.derived(
             (self._estimator, self._saturation_kbps),
             lambda: self._estimator.fit(known, self._saturation_kbps))
+
+    def learn(self, known):
+        self._laws = self._laws_of(known)
         for host in range(len(self.residents)):
             self._describe(host)
 
@@ -228,6 +238,40 @@ class _ByTable(packing.FirstFit):
     def predicted(self):
         # What it is with one more instance that sends nothing.
         return self._table.assess(self._slots, _SILENT).overload_probability
+
+
+class _Corrected(_ByTable):
+    """The same, the limit corrected by trials with all that is known.
+
+    Each time that it learns it follows the trials so far and starts one more,
+    in an order of its own.
+    """
+
+    def __init__(self, estimator, policy, saturation_kbps):
+        super().__init__(estimator, policy, saturation_kbps)
+        self._asked = policy
+        self._feedback = feedback.Feedback(policy)
+        self._learned = 0        # bins
+
+    def learn(self, known):
+        laws = self._laws_of(known)
+        bins, days = known.times.size, known.period_seconds / trace.DAY_SECONDS
+        rates = np.zeros((*known.rates[:, self._learned:].shape, 3))
+        rates[..., 0] = np.nan_to_num(known.rates[:, self._learned:])
+        self._feedback.count(bins * days, dict(enumerate(rates)), days)
+        rows = np.flatnonzero(
+            (known.samples >= estimate.MIN_SAMPLES)
+            & (known.peak <= self._saturation_kbps * (1 + _TOLERANCE)))
+        if rows.size >= feedback.MIN_INSTANCES:
+            self._feedback.add(bins * days, known.derived(
+                (self._estimator, self._saturation_kbps,
+                 self._asked.overload_probability),
+                lambda: feedback.Trial.of(
+                    {row: laws[row] for row in np.random.default_rng(
+                        bins).permutation(rows).tolist()}, self._asked)))
+        self._learned = bins
+        self._policy = self._feedback.policy()
+        super().learn(known)
 
 
 # Published methods
@@ -579,12 +623,14 @@ class _Published(Method):
                           self._default_rates)
 
 
-def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None):
+def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None,
+                 corrects=False):
     """Return the methods of the report, without the clairvoyant.
 
     :param default_law: RateLaw of an instance of which nothing is known
     :param min_samples: fewest samples that a model is fitted to
     :param groups: {instance uuid: (flavor, project)}, or None
+    :param corrects: whether ours corrects its limit by trials
     :returns: list of Method, in the order of :data:`NAMES`
     """
     def fit(counts):
@@ -601,7 +647,7 @@ def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None):
     published = {'peak': _Peak, 'p99': _Percentile, 'sbp': _Normal,
                  'queue': _Queue, 'nsigma': _NSigma, 'chernoff': _Chernoff}
     methods = {
-        'ours': Admission('ours', ours),
+        'ours': Admission('ours', ours, corrects=corrects),
         'prior': Admission('prior', PriorEstimator(
             fit, default_law, min_samples, groups)),
         'default': Admission('default', PriorEstimator(

@@ -53,6 +53,12 @@ class EvaluateTestCase(test_manage.ManageTestCase):
                                 self.trace, '--seeds', '1',
                                 '--methods', 'ours')
         self.assertEqual('trace', answer['history'])
+        self.assertFalse(answer['feedback'])
+
+    def test_feedback_is_told_where_it_was_asked_for(self):
+        answer = self._evaluate('--feedback', '--protocol', 'rolling',
+                                '--seeds', '1', '--methods', 'ours')
+        self.assertTrue(answer['feedback'])
 
     def test_groups_are_what_priors_are_learned_by(self):
         # Half are of a flavor that carries much.

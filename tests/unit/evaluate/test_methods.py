@@ -9,6 +9,8 @@ import numpy as np
 
 from tests.unit.evaluate import traces
 from vswitch_aware_scheduler.evaluate import methods
+from vswitch_aware_scheduler.evaluate import protocols
+from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import superposition
@@ -144,6 +146,51 @@ class OursTestCase(MethodTestCase):
         self.methods['strict'] = strict
         self.assertLess(self.sizes('strict', rows, 20.0, known=known)[0],
                         self.sizes('ours', rows, 20.0, known=known)[0])
+
+
+class CorrectedTestCase(unittest.TestCase):
+
+    DAY = 288
+
+    def _hosts(self, shares, corrects, count=40, **keywords):
+        """Return the hosts after days on which the share of time is on.
+
+        :param shares: of each day; instances come at 10 kbit/s, two fit
+        """
+        generator = np.random.default_rng(4)
+        rows = 10.0 * np.concatenate([
+            generator.random((count, self.DAY)) < share
+            for share in shares], axis=1)
+        way = methods.make_methods(traces.DEFAULT_LAW, corrects=corrects)[0]
+        case = protocols.Case(
+            traces.make_trace(rows), 20.0, 0.01,
+            traces.make_trace(rows[:, :2 * self.DAY], traces.START - 1e6),
+            **keywords)
+        found = protocols.evaluate(case, [way], 2)['ours']
+        return [one.overload.size for one in found.judgements]
+
+    def test_hosts_that_stay_calm_are_filled_further(self):
+        falling = [.2, .2, .02, .02, .02, .02, .02, .02]
+        corrected, plain = (
+            self._hosts(falling, corrects, protocol='rolling')
+            for corrects in (True, False))
+        self.assertLess(max(corrected), min(plain))
+
+    def test_hosts_that_are_overloaded_are_filled_less(self):
+        rising = [.02, .02, .05, .1, .2, .3]
+        corrected, plain = (
+            self._hosts(rising, corrects, count=120, protocol='rolling')
+            for corrects in (True, False))
+        self.assertGreater(min(corrected), max(plain))
+
+    def test_it_changes_nothing_where_there_is_nothing_to_learn_from(self):
+        # Too few to fill hosts; or nothing that comes after the only trial.
+        for keywords in ({'count': feedback.MIN_INSTANCES - 1,
+                          'protocol': 'rolling'}, {'protocol': 'static'}):
+            with self.subTest(keywords):
+                self.assertEqual(*(
+                    self._hosts([.1, .1, .02, .02], corrects, **keywords)
+                    for corrects in (True, False)))
 
 
 class PriorTestCase(MethodTestCase):
