@@ -203,6 +203,14 @@ class Residency:
                 if law is not None:
                     self._claim(instance_uuid, host, law, expires)
 
+    def state(self, instance_uuid, host, law):
+        """Remember what an instance states that it demands on its host.
+
+        :param law: RateLaw
+        """
+        self._assume(instance_uuid, host, law)
+        self._changed.add(host)
+
     def _assume(self, uuid, host, law):
         # By host: a reverted resize brings back the demand of before.
         laws = dict(self._assumed.get(uuid, ()))

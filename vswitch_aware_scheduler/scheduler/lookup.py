@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where an instance is for certain, from Nova's database.
+"""What Nova's database says of instances.
 
-For the few instances of which what hosts list and what was placed do not tell.
+For the few of which what hosts list and what was placed do not tell where
+they are, and for those whose flavor nobody has told.
 """
 
 import dataclasses
@@ -11,7 +12,7 @@ from nova import context as nova_context
 from nova import exception
 from nova import objects
 
-__all__ = ['Found', 'look_up']
+__all__ = ['Found', 'flavors_of', 'look_up']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,3 +54,27 @@ def look_up(instance_uuid):
                  and instance.vm_state != vm_states.BUILDING),
         confirmed=instance.vm_state != vm_states.RESIZED,
         flavor=instance.flavor)
+
+
+def flavors_of(instance_uuids):
+    """Return {uuid: nova Flavor} of those instances that there are.
+
+    Whatever the database raises is raised.
+
+    :param instance_uuids: list, read with one query for each cell
+    """
+    context = nova_context.get_admin_context()
+    cells = {}
+    for mapping in objects.InstanceMappingList.get_by_instance_uuids(
+            context, instance_uuids):
+        if mapping.cell_mapping is not None:
+            cells.setdefault(mapping.cell_mapping.uuid, (
+                mapping.cell_mapping, []))[1].append(mapping.instance_uuid)
+    flavors = {}
+    for cell_mapping, uuids in cells.values():
+        with nova_context.target_cell(context, cell_mapping) as cell:
+            found = objects.InstanceList.get_by_filters(
+                cell, {'uuid': uuids, 'deleted': False},
+                expected_attrs=['flavor'])
+        flavors.update((one.uuid, one.flavor) for one in found)
+    return flavors

@@ -14,8 +14,8 @@ import reprlib
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['Demand', 'EXTRA_SPECS', 'demand_of', 'instance_uuid_of',
-           'law_of_extra_specs', 'law_of_flavor']
+__all__ = ['Demand', 'EXTRA_SPECS', 'demand_of', 'flavor_of',
+           'instance_uuid_of', 'law_of_extra_specs', 'law_of_flavor']
 
 #: Numbers a flavor can carry, all integers 0..LARGEST, and what they mean.
 EXTRA_SPECS = {
@@ -161,6 +161,14 @@ def demand_of(spec_obj, laws, priors, default_law, report):
     if default_law is None:
         return Demand(uuid, _law(), 'unknown')
     return Demand(uuid, default_law, 'default')
+
+
+def flavor_of(instance):
+    """Return the Flavor that a nova Instance carries, or None.
+
+    Nothing is loaded: that could ask a database, and fail.
+    """
+    return _read(instance, 'flavor')
 
 
 def law_of_flavor(flavor, laws):

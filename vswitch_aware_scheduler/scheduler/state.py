@@ -57,6 +57,13 @@ _MOST_FITTED = 4096
 
 _NOTHING = model.TrafficModel.constant().law
 
+#: Instances whose flavors are looked up in one request at most, how soon
+#: again after Nova's database has failed, and of how many it is remembered
+#: that it was asked.
+_MOST_FLAVORS = 500
+_FLAVORS_AGAIN_SECONDS = 30.0
+_MOST_ASKED = 1_000_000
+
 _HOST, _INSTANCES, _AGGREGATES = map(
     operator.attrgetter, ('host', 'instances', 'aggregates'))
 
@@ -149,6 +156,11 @@ class SchedulerState:
         self._described = set()  # hosts described since the last adoption
         self._next_expiry = self._next_comparison = 0.0
         self._look_up_again = {}  # uuid -> seconds
+        # Residents of which neither a model nor a flavor is known: {uuid:
+        # host}, and those of which the database was asked.
+        self._strangers = {}
+        self._asked = set()
+        self._ask_again = 0.0
         self._fitted = {}        # (prior, id of profile) -> (profile, law)
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
@@ -186,6 +198,8 @@ class SchedulerState:
         if getattr(self._recent, 'requesting', False):
             self._turn.take()
         found = self._judge(host_states, spec_obj)
+        if self._acquaint():
+            found = self._judge(host_states, spec_obj)
         if self._settle(host_states, spec_obj, found[0]):
             found = self._judge(host_states, spec_obj)
         return found
@@ -337,6 +351,42 @@ class SchedulerState:
                         now + self._conf.claim_expiry_seconds)
         return version != self._residency.version
 
+    def _acquaint(self):
+        """Ask the database for the flavors of residents that nobody told.
+
+        Another worker has placed them and this one has started since: of
+        those that come later the hosts tell it.
+
+        :returns: whether the demand of any is another one now
+        """
+        now = self._clock()
+        if not self._strangers or now < self._ask_again:
+            return False
+        with self._lock:
+            strangers = dict(itertools.islice(self._strangers.items(),
+                                              _MOST_FLAVORS))
+        try:
+            flavors = lookup.flavors_of(list(strangers))
+            self.report('flavors', None)
+        except Exception as error:
+            self._ask_again = now + _FLAVORS_AGAIN_SECONDS
+            self.report('flavors', (
+                f'{type(error).__name__}: {error}; instances without a model '
+                f'that were there before count by the default'))
+            return False
+        told = False
+        with self._lock:
+            if len(self._asked) > _MOST_ASKED:
+                self._asked.clear()
+            for uuid, host in strangers.items():
+                self._strangers.pop(uuid, None)
+                self._asked.add(uuid)
+                law = self._law_of_flavor(flavors.get(uuid))
+                if law is not None:
+                    self._residency.state(uuid, host, law)
+                    told = True
+        return told
+
     def _law_of_flavor(self, flavor):
         try:
             return flavor and request.law_of_flavor(flavor,
@@ -474,13 +524,25 @@ class SchedulerState:
         law, of = snapshot.prior(uuid) or (None, None)
         # What it has shown itself, then what it was placed with.
         if of != 'instance':
-            assumed = self._residency.assumed_law(uuid, host)
+            assumed = self._residency.assumed_law(uuid, host) \
+                or self._stated_law(uuid, host)
             if assumed is not None:
                 return assumed
         unknown = self._unknown_law(snapshot)
         if unknown is None or law is None:
             return unknown or _NOTHING
         return self._fitting(law, host)
+
+    def _stated_law(self, uuid, host):
+        """Return what the flavor of a listed resident says, or None."""
+        view = self._hosts.get(host)
+        instance = view and view.instances and view.instances.get(uuid)
+        flavor = instance and request.flavor_of(instance)
+        if flavor is None:
+            if uuid not in self._asked:
+                self._strangers[uuid] = host
+            return None
+        return self._law_of_flavor(flavor)
 
     def _fitting(self, law, host):
         """Return a prior as an instance can have it that is on a host.

@@ -100,6 +100,11 @@ class SchedulerTestCase(unittest.TestCase):
         #: What Nova's database says: number -> lookup.Found
         self.database = {}
         self.looked_up = []
+        #: What it says of flavors: uuid -> Flavor; who it was asked for.
+        self.flavors, self.asked_flavors = {}, []
+        patch = mock.patch.object(lookup, 'flavors_of', self._flavors_of)
+        patch.start()
+        self.addCleanup(patch.stop)
         patch = mock.patch.object(lookup, 'look_up', self._look_up)
         patch.start()
         self.addCleanup(patch.stop)
@@ -110,6 +115,13 @@ class SchedulerTestCase(unittest.TestCase):
         logger.setLevel(logging.DEBUG)
         self.addCleanup(logger.setLevel, level)
         self.addCleanup(logger.removeHandler, self.log)
+
+    def _flavors_of(self, uuids):
+        self.asked_flavors.append(sorted(uuids))
+        if isinstance(self.flavors, Exception):
+            raise self.flavors
+        return {uuid: self.flavors[uuid] for uuid in uuids
+                if uuid in self.flavors}
 
     def _look_up(self, uuid):
         number = int(uuid[-12:])

@@ -83,3 +83,46 @@ class TestLookUp(unittest.TestCase):
         self.instance.side_effect = RuntimeError('database is down')
         with self.assertRaises(RuntimeError):
             lookup.look_up(UUID)
+
+
+class TestFlavorsOf(unittest.TestCase):
+    """Nova's objects are the wire here too."""
+
+    def _found(self, mappings, instances):
+        """Return the flavors, of mappings {uuid: cell or None}."""
+        asked = []
+
+        @contextlib.contextmanager
+        def target_cell(context, cell):
+            yield cell.uuid
+
+        def get_by_filters(cell, filters, expected_attrs):
+            asked.append((cell, filters, expected_attrs))
+            return [one for one in instances if one.uuid in filters['uuid']]
+
+        with mock.patch.object(
+                objects.InstanceMappingList, 'get_by_instance_uuids',
+                return_value=[mock.Mock(
+                    instance_uuid=uuid, cell_mapping=cell and mock.Mock(
+                        uuid=cell)) for uuid, cell in mappings.items()]), \
+                mock.patch.object(nova_context, 'target_cell',
+                                  new=target_cell), \
+                mock.patch.object(objects.InstanceList, 'get_by_filters',
+                                  new=get_by_filters):
+            return lookup.flavors_of(sorted(mappings)), asked
+
+    def test_each_cell_is_asked_once(self):
+        instances = [mock.Mock(uuid=uuid, flavor=f'flavor of {uuid}')
+                     for uuid in 'abc']
+        flavors, asked = self._found(
+            {'a': 'one', 'b': 'two', 'c': 'one', 'd': 'two', 'e': None},
+            instances)
+        self.assertEqual({uuid: f'flavor of {uuid}' for uuid in 'abc'},
+                         flavors)
+        self.assertEqual([
+            ('one', {'uuid': ['a', 'c'], 'deleted': False}, ['flavor']),
+            ('two', {'uuid': ['b', 'd'], 'deleted': False}, ['flavor'])],
+            asked)
+
+    def test_none_that_is_known_is_no_flavor(self):
+        self.assertEqual(({}, []), self._found({}, []))

@@ -7,6 +7,7 @@ import time
 import types
 from unittest import mock
 
+from nova import objects
 from nova.scheduler import host_manager
 from nova.scheduler import manager
 
@@ -353,6 +354,43 @@ class TestPlacements(StateTestCase):
         self.store.answers = [base.changes(2, {9: 70.0})]
         self.state.refresh()
         self.assertEqual({'a': .8}, self.ask(base.request(1)))
+
+    def _flavor(self, kbps):
+        return objects.Flavor(name='m1', extra_specs={
+            'vswitch:egress_kbps': str(kbps)})
+
+    def _unknown(self):
+        return self.state._default_law.mean[:2].sum() / 100
+
+    def test_what_the_flavor_of_a_resident_says_counts(self):
+        # Hosts tell it of those that another worker has placed.
+        self.ask(base.request(1, egress_kbps=10), a=[])
+        self.hosts['a'].instances[base.instance_uuid(40)] = objects.Instance(
+            uuid=base.instance_uuid(40), flavor=self._flavor(30))
+        self.assertEqual({'a': .4}, self.ask(base.request(1,
+                                                          egress_kbps=10)))
+        self.assertEqual([], self.asked_flavors)
+
+    def test_flavors_nobody_told_are_looked_up_once(self):
+        self.flavors = {base.instance_uuid(40): self._flavor(30)}
+        for _ in range(2):
+            seen = self.ask(base.request(1, egress_kbps=10), a=[40, 41])
+            self.assertAlmostEqual(.4 + self._unknown(), seen['a'], 6)
+        self.assertEqual([[base.instance_uuid(40), base.instance_uuid(41)]],
+                         self.asked_flavors)
+
+    def test_a_database_that_fails_is_not_asked_for_flavors_again_soon(self):
+        self.flavors = OSError('no route')
+        self.ask(base.request(1, egress_kbps=10), a=[40])
+        self.ask(base.request(1, egress_kbps=10), a=[40, 41])
+        self.assertEqual(1, len(self.asked_flavors))
+        self.assertIn('OSError: no route', self.log.texts(
+            logging.WARNING)[-1])
+        self.clock.now += 31
+        self.flavors = {base.instance_uuid(40): self._flavor(30),
+                        base.instance_uuid(41): self._flavor(20)}
+        self.assertEqual({'a': .6}, self.ask(base.request(
+            1, egress_kbps=10), a=[40, 41]))
 
     def test_a_default_demand_is_not_remembered(self):
         self.store.answers = [exceptions.StoreError('gone'),
