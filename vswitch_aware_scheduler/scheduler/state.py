@@ -26,6 +26,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler.scheduler import lookup
+from vswitch_aware_scheduler.scheduler import meditation
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import turn
 from vswitch_aware_scheduler import snapshot as snapshots
@@ -298,6 +299,33 @@ class SchedulerState:
         if placed is None or spec_obj not in (None, placed[0]):
             placed = self._recent.placed = (spec_obj, {})
         return placed[1]
+
+    @property
+    def generation(self):
+        """Number of the generation of the store in use, or None."""
+        found = self._ready and self._snapshot.generation
+        return found.number if found else None
+
+    def counted(self):
+        """Return who counts where.
+
+        :returns: {host: {'profile': name or None, 'instances': [uuid],
+            'claimed': [uuid]}} of the hosts known so far; those claimed are
+            among the instances and not yet reported by their host
+        """
+        if not self._ready:
+            return {}
+        with self._lock:
+            claimed = {}
+            for claim in self._residency.claims:
+                claimed.setdefault(claim.host, []).append(
+                    claim.instance_uuid)
+            return {host: {
+                'profile': view.policy and view.policy.profile
+                and view.policy.profile.name,
+                'instances': self._residency.residents(host),
+                'claimed': claimed.get(host, [])}
+                for host, view in self._hosts.items()}
 
     def refresh(self):
         """Look at the store now, and not when it is due."""
@@ -628,6 +656,7 @@ class _NoStore:
 # have joined it. Module-level, for Nova gives its plugins no place to share.
 _current = None
 _roles = set()
+_registered = []                 # once the report has its section
 _lock = threading.Lock()
 
 
@@ -647,6 +676,9 @@ def join(role):
             _roles.clear()
         _roles.add(role)
         _watch_nova()
+        if not _registered:
+            meditation.register(current)
+            _registered.append(True)
         return _current
 
 
