@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether what the scheduler did is right, judged without its code.
+
+Reads Nova's and placement's databases, the store and the reports of the
+schedulers, and works out the load of each host by its own arithmetic.
+"""
+
+import collections
+import json
+
+import numpy as np
+
+#: Steps of the grid, rounded down: what is above a limit here is above it.
+_CELLS = 4000
+
+
+class Auditor:
+    """Judges a :class:`~.services.Cloud` whose hosts have one capacity.
+
+    :param capacity_kbps: saturation of each host, egress and ingress together
+    :param limit: overload probability that hosts may have
+    """
+
+    def __init__(self, cloud, capacity_kbps, limit):
+        self._database = cloud.database
+        self._capacity = capacity_kbps
+        self._limit = limit
+
+    def instances(self):
+        """Return {uuid: (host, flavor's extra specs)} of what runs."""
+        rows = self._database.rows('nova', '''
+            SELECT i.uuid, i.host, e.flavor FROM instances i
+            JOIN instance_extra e ON e.instance_uuid = i.uuid
+            WHERE i.deleted = 0 AND i.host IS NOT NULL''')
+        return {row['uuid']: (row['host'], json.loads(row['flavor'])[
+            'cur']['nova_object.data']['extra_specs']) for row in rows}
+
+    def laws(self, instances):
+        """Return {uuid: [(share of time, [(probability, kbps)])]}.
+
+        Of each regime; the learned model, or else what the flavor says.
+        """
+        learned = {row['instance_uuid']: json.loads(row['model'])
+                   for row in self._database.rows('vswitch', (
+                       'SELECT instance_uuid, model '
+                       'FROM traffic_model_detail'))}
+        return {uuid: _of_model(learned[uuid]) if uuid in learned
+                else _of_flavor(specs)
+                for uuid, (_, specs) in instances.items()}
+
+    def problems(self):
+        """Return what is wrong, a list of sentences."""
+        instances = self.instances()
+        laws = self.laws(instances)
+        on_host = collections.defaultdict(list)
+        for uuid, (host, _) in instances.items():
+            on_host[host].append(uuid)
+        found = []
+        for host, uuids in sorted(on_host.items()):
+            risk = self.overload([laws[uuid] for uuid in uuids])
+            if risk > self._limit * (1 + 1e-9):
+                found.append(f'{host} with {len(uuids)} instances is '
+                             f'overloaded with probability {risk:.3g}, '
+                             f'limit {self._limit:g}')
+        return found + self._allocations(instances)
+
+    def _allocations(self, instances):
+        rows = self._database.rows('placement', '''
+            SELECT DISTINCT a.consumer_id, p.name FROM allocations a
+            JOIN resource_providers p ON p.id = a.resource_provider_id''')
+        hosts = collections.defaultdict(set)
+        for row in rows:
+            hosts[row['consumer_id']].add(row['name'])
+        return [f'instance {uuid} is on {host} and has allocations on '
+                f'{sorted(hosts[uuid]) or "no host"}'
+                for uuid, (host, _) in instances.items()
+                if hosts[uuid] != {host}]
+
+    def overload(self, laws):
+        """Return a lower bound of P(sum > capacity) of independent laws."""
+        step = self._capacity / _CELLS
+        total = 0.0
+        shares = [(.9, 0), (.1, 1)]
+        for share, regime in shares:
+            held = np.ones(1)
+            for law in laws:
+                levels = law[min(regime, len(law) - 1)]
+                kernel = np.zeros(1 + max(
+                    int(kbps / step + 1e-9) for _, kbps in levels))
+                for probability, kbps in levels:
+                    kernel[int(kbps / step + 1e-9)] += probability
+                held = np.convolve(held, kernel)
+            total += share * held[_CELLS + 1:].sum()
+        return float(total)
+
+    def miscounted(self, reports):
+        """Return how the workers' counts differ from where instances are.
+
+        :param reports: list of {host: set of uuids}, one for each worker
+        """
+        truth = {uuid: host for uuid, (host, _) in self.instances().items()}
+        found = []
+        for worker, counted in sorted(reports.items()):
+            hosts = collections.defaultdict(list)
+            for host, uuids in counted.items():
+                for uuid in uuids:
+                    hosts[uuid].append(host)
+            twice = sum(len(one) > 1 for one in hosts.values())
+            wrong = sum(hosts.get(uuid, [None])[0] != host
+                        for uuid, host in truth.items())
+            ghosts = len(hosts.keys() - truth.keys())
+            if twice or wrong or ghosts:
+                found.append(f'worker {worker} counts {twice} instances '
+                             f'twice, {wrong} not where they are, {ghosts} '
+                             f'that are no more')
+        return found
+
+
+def _of_flavor(specs):
+    kbps = sum(int(specs.get(f'vswitch:{way}_kbps', 0))
+               for way in ('egress', 'ingress'))
+    on = int(specs.get('vswitch:on_seconds', 1))
+    off = int(specs.get('vswitch:off_seconds', 0))
+    return [[(off / (on + off), 0.0), (on / (on + off), float(kbps))]]
+
+
+def _of_model(stored):
+    rates = [row[0] + row[1] for row in stored['rates']]
+    laws = stored.get('regime_law')
+    if laws is None:
+        sojourn = np.array(stored['sojourn_seconds'])
+        jump = np.array(stored['jump'])
+        size = len(sojourn)
+        # Visits: v = v J, sum 1.
+        equations = np.vstack([jump.T - np.eye(size), np.ones(size)])
+        visits = np.linalg.lstsq(
+            equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
+        law = visits * sojourn
+        laws = [law / law.sum()]
+    return [list(zip(map(float, law), rates)) for law in laws]

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The public API as a user of the cloud has it, by openstacksdk."""
+
+import time
+
+import openstack
+
+#: Longest wait for an operation, on a machine that runs a dozen services.
+TIMEOUT_SECONDS = 180.0
+
+_BLANK = [{'boot_index': 0, 'source_type': 'blank',
+           'destination_type': 'local', 'delete_on_termination': True,
+           'volume_size': 1}]
+
+
+class Client:
+    """What scenarios do.
+
+    :param cloud: :class:`~.services.Cloud`
+    """
+
+    def __init__(self, cloud):
+        self.connection = openstack.connection.Connection(
+            auth=dict(cloud.openstack.auth), region_name='RegionOne')
+        self.compute = self.connection.compute
+        self.compute.default_microversion = '2.90'
+
+    def flavor(self, name, **extra_specs):
+        """Return a new flavor with numbers of ours."""
+        flavor = self.compute.create_flavor(
+            name=name, ram=64, vcpus=1, disk=0, ephemeral=1)
+        self.compute.create_flavor_extra_specs(flavor, {
+            f'vswitch:{key}': str(value)
+            for key, value in extra_specs.items()})
+        return flavor
+
+    def boot(self, name, flavor, wait=True, **more):
+        """Return a server, once it is ACTIVE or ERROR."""
+        server = self.compute.create_server(
+            name=name, flavor_id=flavor.id, image_id='', networks='none',
+            block_device_mapping=_BLANK, **more)
+        return self.settled(server) if wait else server
+
+    def get(self, server):
+        return self.compute.get_server(server.id)
+
+    def settled(self, server, *states):
+        """Return a server once it has one of the states, and no task.
+
+        :param states: those wanted; ERROR always ends the wait
+        """
+        wanted = set(states or ('ACTIVE',)) | {'ERROR'}
+        limit = time.monotonic() + TIMEOUT_SECONDS
+        while True:
+            server = self.get(server)
+            if server.status in wanted and not server.task_state:
+                return server
+            if time.monotonic() > limit:
+                raise TimeoutError(
+                    f'server {server.name} is {server.status}, task '
+                    f'{server.task_state}, wanted one of {sorted(wanted)} '
+                    f'within {TIMEOUT_SECONDS:g} s')
+            time.sleep(.3)
+
+    def servers(self):
+        return list(self.compute.servers(all_projects=True))
+
+    def delete_all(self):
+        for server in self.servers():
+            self.compute.delete_server(server, ignore_missing=True)
+        limit = time.monotonic() + TIMEOUT_SECONDS
+        while self.servers():
+            if time.monotonic() > limit:
+                raise TimeoutError('servers that were deleted are still '
+                                   'there')
+            time.sleep(.5)
+
+    def set_aggregate(self, name, hosts, **metadata):
+        """Make an aggregate of hosts with metadata of ours, or change it."""
+        found = [one for one in self.compute.aggregates()
+                 if one.name == name]
+        aggregate = found[0] if found else self.compute.create_aggregate(
+            name=name)
+        self.compute.set_aggregate_metadata(aggregate, {
+            f'vswitch:{key}': None if value is None else str(value)
+            for key, value in metadata.items()})
+        for host in set(hosts) - set(aggregate.hosts or ()):
+            self.compute.add_host_to_aggregate(aggregate, host)
+        return aggregate

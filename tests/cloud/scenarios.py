@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is played on the cloud, one after the other.
+
+Each takes a :class:`Stage` and raises when something is not as it should be;
+what it returns is a remark for the table. All flavors have a constant rate,
+so that how many instances a host can carry is plain.
+"""
+
+import concurrent.futures
+import dataclasses
+import time
+
+from tests.cloud import client as api
+from tests.cloud import services
+
+#: What each host carries, and an instance of each flavor asks for, kbit/s.
+CAPACITY_KBPS = 10_000
+RATES_KBPS = {'small': 1_000, 'large': 4_000, 'huge': 20_000}
+
+ALL = []
+
+
+@dataclasses.dataclass
+class Stage:
+    """What scenarios play on.
+
+    :ivar flavors: {name: flavor}
+    :ivar refused: number of requests so far that were to be refused
+    """
+
+    cloud: services.Cloud
+    client: api.Client
+    flavors: dict
+
+    @property
+    def hosts(self):
+        return self.cloud.openstack.computes
+
+    def boot(self, name, flavor='small', **more):
+        """Boot a server, which has to succeed."""
+        server = self.client.boot(name, self.flavors[flavor], **more)
+        require(server.status == 'ACTIVE', f'{name} is {server.status}: '
+                f'{server.fault and server.fault.get("message")}')
+        return server
+
+    def boot_many(self, count, at_once, flavor='small'):
+        """Return the servers of many requests, some at a time."""
+        with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            return list(pool.map(
+                lambda number: self.client.boot(
+                    f'many-{number}', self.flavors[flavor]), range(count)))
+
+    def act(self, server, action, *arguments, states=('ACTIVE',), **more):
+        """Do something to a server and return it once that is over."""
+        getattr(self.client.compute, action)(server, *arguments, **more)
+        time.sleep(1)
+        return self.client.settled(server, *states)
+
+
+def require(condition, text):
+    if not condition:
+        raise AssertionError(text)
+
+
+def scenario(function):
+    ALL.append(function)
+    return function
+
+
+def room(kbps, hosts):
+    """Return how many instances of a constant rate fit on hosts."""
+    return CAPACITY_KBPS // kbps * hosts
+
+
+@scenario
+def boot(stage):
+    """One boot, and one that no host can carry."""
+    server = stage.boot('one')
+    refused = stage.client.boot('too-large', stage.flavors['huge'])
+    require(refused.status == 'ERROR', f'a server whose peak no switch can '
+            f'carry is {refused.status}')
+    require('No valid host' in refused.fault['message'],
+            refused.fault['message'])
+    return f'on {server.compute_host}'
+
+
+@scenario
+def concurrent_boots(stage):
+    """50 boots from 10 clients."""
+    began = time.monotonic()
+    servers = stage.boot_many(50, 10)
+    active = sum(one.status == 'ACTIVE' for one in servers)
+    require(active == 50, f'{active} of 50 are ACTIVE')
+    seconds = time.monotonic() - began
+    return f'50 in {seconds:.0f} s'
+
+
+@scenario
+def multi_create(stage):
+    """40 servers in one request."""
+    first = stage.client.boot('multi', stage.flavors['small'], wait=False,
+                              min_count=40, max_count=40)
+    limit = time.monotonic() + api.TIMEOUT_SECONDS
+    while time.monotonic() < limit:
+        states = [one.status for one in stage.client.servers()]
+        if len(states) == 40 and set(states) <= {'ACTIVE', 'ERROR'}:
+            break
+        time.sleep(1)
+    require(states.count('ACTIVE') == 40, f'{states.count("ACTIVE")} of 40 '
+            f'are ACTIVE, the first is {stage.client.get(first).status}')
+
+
+@scenario
+def full(stage):
+    """As many as fit, and not one more."""
+    most = room(RATES_KBPS['large'], len(stage.hosts))
+    servers = [stage.client.boot(f'full-{number}', stage.flavors['large'])
+               for number in range(most + 2)]
+    active = sum(one.status == 'ACTIVE' for one in servers)
+    require(active == most, f'{active} are ACTIVE, {most} fit')
+    return f'{active} of {len(servers)}'
+
+
+@scenario
+def resize_and_confirm(stage):
+    """To a larger flavor, confirmed."""
+    server = stage.boot('resized')
+    server = stage.act(server, 'resize_server', stage.flavors['large'].id,
+                       states=('VERIFY_RESIZE',))
+    require(server.status == 'VERIFY_RESIZE', server.status)
+    server = stage.act(server, 'confirm_server_resize')
+    require(server.status == 'ACTIVE', server.status)
+
+
+@scenario
+def resize_and_revert(stage):
+    """To a larger flavor, and back."""
+    server = stage.boot('resized')
+    before = server.compute_host
+    server = stage.act(server, 'resize_server', stage.flavors['large'].id,
+                       states=('VERIFY_RESIZE',))
+    server = stage.act(server, 'revert_server_resize')
+    require((server.status, server.compute_host) == ('ACTIVE', before),
+            f'{server.status} on {server.compute_host}, was on {before}')
+
+
+@scenario
+def cold_migration(stage):
+    """To another host that the scheduler chooses, confirmed."""
+    server = stage.boot('migrated')
+    before = server.compute_host
+    server = stage.act(server, 'migrate_server', states=('VERIFY_RESIZE',))
+    require(server.compute_host != before, f'still on {before}')
+    server = stage.act(server, 'confirm_server_resize')
+    require(server.status == 'ACTIVE', server.status)
+
+
+@scenario
+def live_migration(stage):
+    """To a host that the scheduler chooses, and to a forced one."""
+    server = stage.boot('moving')
+    before = server.compute_host
+    server = stage.act(server, 'live_migrate_server', host=None,
+                       block_migration='auto')
+    require(server.compute_host != before, f'still on {before}')
+    other = next(host for host in stage.hosts
+                 if host not in (before, server.compute_host))
+    server = stage.act(server, 'live_migrate_server', host=other,
+                       block_migration='auto')
+    require(server.compute_host == other, f'on {server.compute_host}, asked '
+            f'for {other}')
+
+
+@scenario
+def shelve_and_unshelve(stage):
+    """Off its host and back on one."""
+    server = stage.boot('shelved')
+    server = stage.act(server, 'shelve_server',
+                       states=('SHELVED_OFFLOADED',))
+    require(server.status == 'SHELVED_OFFLOADED', server.status)
+    server = stage.act(server, 'unshelve_server')
+    require(server.status == 'ACTIVE', server.status)
+
+
+@scenario
+def delete_during_build(stage):
+    """A server that is deleted before it is there."""
+    for number in range(5):
+        server = stage.client.boot(f'short-{number}',
+                                   stage.flavors['large'], wait=False)
+        stage.client.compute.delete_server(server)
+    stage.client.delete_all()
+    return full(stage)
+
+
+@scenario
+def server_groups(stage):
+    """Anti-affinity keeps apart what affinity keeps together."""
+    for policy, hosts in (('anti-affinity', 3), ('affinity', 1)):
+        group = stage.client.compute.create_server_group(
+            name=policy, policy=policy)
+        found = {stage.boot(f'{policy}-{number}', scheduler_hints={
+            'group': group.id}).compute_host for number in range(3)}
+        require(len(found) == hosts, f'{policy}: on {sorted(found)}')
+
+
+@scenario
+def aggregates_change(stage):
+    """A switch that is said to carry less takes less, at once."""
+    stage.client.set_aggregate('all', stage.hosts, saturation_kbps=1_500)
+    try:
+        servers = [stage.client.boot(f'tight-{number}',
+                                     stage.flavors['small'])
+                   for number in range(len(stage.hosts) + 1)]
+    finally:
+        stage.client.set_aggregate('all', stage.hosts,
+                                   saturation_kbps=CAPACITY_KBPS)
+    active = sum(one.status == 'ACTIVE' for one in servers)
+    require(active == len(stage.hosts), f'{active} are ACTIVE, '
+            f'{len(stage.hosts)} fit')
+
+
+@scenario
+def scheduler_restarted(stage):
+    """A scheduler that starts anew counts who is there."""
+    most = room(RATES_KBPS['large'], len(stage.hosts))
+    for number in range(most - 1):
+        stage.boot(f'before-{number}', 'large')
+    openstack = stage.cloud.openstack
+    for name in ('scheduler-0', 'scheduler-1'):
+        openstack.kill(name)
+        openstack.start_service(name)
+    states = [stage.client.boot(f'after-{number}',
+                                stage.flavors['large']).status
+              for number in range(3)]
+    require(states.count('ACTIVE') == 1, f'of 3 for one place: {states}')
+
+
+@scenario
+def store_stopped(stage):
+    """Without our store requests go on, by what is known."""
+    # The store shares its server with Nova, so its tables go instead.
+    stage.boot('before')
+    rename = 'RENAME TABLE vswitch.generation{} TO vswitch.generation{}'
+    stage.cloud.database.execute(rename.format('', '_gone'))
+    try:
+        time.sleep(3)
+        stage.boot('without')
+    finally:
+        stage.cloud.database.execute(rename.format('_gone', ''))
+    time.sleep(3)
+    stage.boot('after')
+
+
+@scenario
+def evacuation(stage):
+    """Off a host whose compute was killed."""
+    server = stage.boot('evacuated')
+    host = server.compute_host
+    openstack = stage.cloud.openstack
+    openstack.kill(f'compute-{host}')
+    compute = stage.client.compute
+    service, = [one for one in compute.services(binary='nova-compute')
+                if one.host == host]
+    compute.update_service_forced_down(service, host, 'nova-compute', True)
+    server = stage.act(server, 'evacuate_server')
+    require(server.compute_host != host, f'still on {host}')
+    openstack.start_service(f'compute-{host}')
+    limit = time.monotonic() + api.TIMEOUT_SECONDS
+    # The restarted one has to settle its evacuations before it is let in.
+    while True:
+        try:
+            compute.update_service_forced_down(
+                service, host, 'nova-compute', False)
+            break
+        except Exception:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(2)

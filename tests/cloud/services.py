@@ -1,0 +1,571 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A control plane of separate processes, each a fixture's child.
+
+MariaDB, RabbitMQ, keystone, placement, glance, a stand-in for Neutron, and
+Nova's API, conductor, schedulers and computes with the fake driver. All listen
+on the loopback interface, and each keeps its state in a folder of its own.
+"""
+
+import glob
+import json
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import fixtures
+import pymysql
+import sqlalchemy as sa
+
+from tests.integration import servers
+from vswitch_aware_scheduler.store import migration
+
+PASSWORD = 'open-sesame'
+REGION = 'RegionOne'
+
+#: Longest wait for a service, on a machine that starts a dozen at once.
+START_SECONDS = 300
+
+DATABASES = ('keystone', 'placement', 'glance', 'nova_api', 'nova_cell0',
+             'nova', 'vswitch')
+
+#: The wheels of nova and its like have it below the prefix.
+_ETC = os.path.join(sys.prefix, 'etc')
+
+# Native threads, in the WSGI applications too.
+_ENVIRONMENT = {**os.environ, 'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true',
+                'PYTHONUNBUFFERED': '1'}
+
+
+class Database(servers.MariaDB):
+    """MariaDB with a database for each service."""
+
+    def _setUp(self):
+        super()._setUp()
+        for name in DATABASES:
+            self.execute(f'CREATE DATABASE {name} '
+                         f'CHARACTER SET utf8mb3')
+
+    def start_server(self):
+        if '--max-connections=1000' not in self._command:
+            self._command = (*self._command, '--max-connections=1000')
+        super().start_server()
+
+    def url_of(self, name):
+        return f'mysql+pymysql://root@127.0.0.1:{self.port}/{name}'
+
+    def execute(self, statement):
+        with pymysql.connect(host='127.0.0.1', port=self.port, user='root',
+                             autocommit=True) as connection, \
+                connection.cursor() as cursor:
+            cursor.execute(statement)
+
+    def rows(self, name, statement):
+        """Return the rows of a query in one database, as dictionaries."""
+        engine = sa.create_engine(self.url_of(name))
+        try:
+            with engine.connect() as connection:
+                return [dict(row._mapping) for row in
+                        connection.execute(sa.text(statement))]
+        finally:
+            engine.dispose()
+
+
+class RabbitMQ(servers.Server):
+    """A broker; ``url`` for oslo.messaging."""
+
+    required = True
+
+    def _setUp(self):
+        super()._setUp()
+        # Not the one of the path, which insists on folders of the system.
+        places = sorted(glob.glob(
+            '/usr/lib/rabbitmq/lib/*/sbin/rabbitmq-server'))
+        if not places:
+            raise servers.MissingProgram('rabbitmq-server is not installed')
+        self.port, distribution, epmd = (servers.free_port()
+                                         for _ in range(3))
+        self.url = f'rabbit://openstack:{PASSWORD}@127.0.0.1:{self.port}/'
+        self._write('rabbitmq.conf', f'''
+            listeners.tcp.1 = 127.0.0.1:{self.port}
+            default_user = openstack
+            default_pass = {PASSWORD}
+            loopback_users = none
+            log.file.level = warning
+            ''')
+        self._write('enabled_plugins', '[].')
+        user = pwd.getpwnam('rabbitmq') if not os.getuid() else None
+        if user:
+            for path in (self.folder, *map(
+                    lambda name: os.path.join(self.folder, name),
+                    os.listdir(self.folder))):
+                os.chown(path, user.pw_uid, user.pw_gid)
+        self.process = self.start(
+            places[-1], start_new_session=True, cwd=self.folder, env={
+                'PATH': '/usr/sbin:/usr/bin:/sbin:/bin', 'LANG': 'C.UTF-8',
+                'HOME': self.folder,
+                'RABBITMQ_NODENAME': f'rabbit{self.port}@localhost',
+                'RABBITMQ_CONFIG_FILE': f'{self.folder}/rabbitmq',
+                'RABBITMQ_MNESIA_BASE': f'{self.folder}/mnesia',
+                'RABBITMQ_LOG_BASE': f'{self.folder}/logs',
+                'RABBITMQ_ENABLED_PLUGINS_FILE':
+                    f'{self.folder}/enabled_plugins',
+                'RABBITMQ_DIST_PORT': str(distribution),
+                'ERL_EPMD_ADDRESS': '127.0.0.1', 'ERL_EPMD_PORT': str(epmd),
+                'RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS':
+                    '-kernel inet_dist_use_interface {127,0,0,1}'},
+            **({'user': user.pw_uid, 'group': user.pw_gid,
+                'extra_groups': []} if user else {}))
+        self.addCleanup(_end_group, self.process)
+        self.wait(self.process, lambda: servers.listens(self.port))
+
+    def _write(self, name, text):
+        with open(os.path.join(self.folder, name), 'w') as stream:
+            stream.write(textwrap.dedent(text))
+
+
+def _end_group(process):
+    """End what a process has started, the Erlang port mapper included."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait(20)
+
+
+class OpenStack(servers.Server):
+    """Keystone, placement and Nova.
+
+    :param database: :class:`Database`
+    :param broker: :class:`RabbitMQ`
+    :param computes: names of the hosts
+    :param schedulers: number of nova-scheduler processes
+    :param workers: of each of them
+    :ivar auth: keywords of :class:`keystoneauth1.identity.v3.Password`
+    """
+
+    def __init__(self, database, broker, computes, schedulers=2, workers=2):
+        super().__init__()
+        self._database, self._broker = database, broker
+        self.computes = list(computes)
+        self._schedulers, self._workers = schedulers, workers
+        self.processes = {}
+
+    def _setUp(self):
+        super()._setUp()
+        self._ports = {name: servers.free_port() for name in (
+            'keystone', 'placement', 'glance', 'nova', 'neutron')}
+        self.auth = {
+            'auth_url': self.url('keystone') + '/v3', 'username': 'admin',
+            'password': PASSWORD, 'project_name': 'admin',
+            'user_domain_id': 'default', 'project_domain_id': 'default'}
+        self._configure()
+        self._start_keystone()
+        self._start_placement()
+        self._start_glance()
+        self._start_nova()
+
+    def url(self, name):
+        return f'http://127.0.0.1:{self._ports[name]}'
+
+    def path(self, *names):
+        return os.path.join(self.folder, *names)
+
+    def log_of(self, name):
+        """Return all that a process has said."""
+        with open(self.path(f'{name}.log'), errors='replace') as stream:
+            return stream.read()
+
+    # Processes.
+
+    def run_service(self, name, *command, **environment):
+        """Start a process by name, with a log of its own."""
+        with open(self.path(f'{name}.log'), 'ab') as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                cwd=self.folder, env={**_ENVIRONMENT, **environment},
+                start_new_session=True)
+        self.processes[name] = process
+        # There is nothing to save: no need to wait for a graceful end.
+        self.addCleanup(_end_group, process)
+        return process
+
+    def kill(self, name):
+        """End a process without a word, and what it has forked."""
+        _end_group(self.processes[name])
+
+    def stop(self, name):
+        self.end(self.processes[name])
+
+    def _serve(self, name, application, **environment):
+        # Some applications take the words of the command line for theirs.
+        configuration = self._write(f'gunicorn-{name}.py', f"""
+            bind = '127.0.0.1:{self._ports[name]}'
+            threads = 16
+            timeout = 600
+            loglevel = 'warning'
+            wsgi_app = '{application}'
+            """)
+        self.run_service(
+            name, sys.executable, '-m', 'gunicorn',
+            GUNICORN_CMD_ARGS=f'--config {configuration}', **environment)
+        self._await(name, lambda: servers.answers(self.url(name)))
+
+    def _await(self, name, ready):
+        limit = time.monotonic() + START_SECONDS
+        while not ready():
+            if self.processes[name].poll() is not None \
+                    or time.monotonic() > limit:
+                raise RuntimeError(f'{name} does not answer: '
+                                   f'{self.log_of(name)[-3000:]}')
+            time.sleep(.2)
+
+    def _run(self, *command):
+        with open(self.path('setup.log'), 'ab') as log:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                cwd=self.folder, env=_ENVIRONMENT, timeout=600)
+        if done.returncode:
+            raise RuntimeError(f'{command[0]} exited with {done.returncode}:'
+                               f' {self.log_of("setup")[-3000:]}')
+
+    def _bin(self, name):
+        return os.path.join(os.path.dirname(sys.executable), name)
+
+    def filtered(self, since=None):
+        """Return what the schedulers said of filters that left no host.
+
+        :param since: {name: characters of the log to pass over}
+        :returns: (lines, what to pass over the next time)
+        """
+        lines, ends = [], {}
+        for number in range(self._schedulers):
+            name = f'scheduler-{number}'
+            said = self.log_of(name)
+            ends[name] = len(said)
+            lines.extend(
+                f'{name}: {line}' for line in
+                said[(since or {}).get(name, 0):].splitlines()
+                if 'returned 0 hosts' in line or 'vswitch: ' in line)
+        return lines, ends
+
+    def reports(self):
+        """Return {pid: {host: [uuid]}} of what each worker counts where."""
+        found = {}
+        for number in range(self._schedulers):
+            name = f'scheduler-{number}'
+            for pid in _children(self.processes[name].pid):
+                found[pid] = self._report(name, pid)
+        return found
+
+    def _report(self, name, pid):
+        seen = len(self.log_of(name))
+        os.kill(pid, signal.SIGUSR2)
+        limit = time.monotonic() + 60
+        mark = f'{{"pid": {pid}, '
+        while True:
+            said = self.log_of(name)[seen:]
+            begin = said.find(mark)
+            # The report goes on after our section.
+            if begin >= 0 and '====' in said[begin:]:
+                break
+            if time.monotonic() > limit:
+                raise RuntimeError(f'worker {pid} of {name} makes no report')
+            time.sleep(.2)
+        counted = {}
+        for line in said[begin:].splitlines()[1:]:
+            if not line.startswith('{'):
+                break
+            one = json.loads(line)
+            counted[one['host']] = one['instances']
+        return counted
+
+    # Configuration.
+
+    def _write(self, name, text):
+        path = self.path(name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, 'w') as stream:
+            stream.write(textwrap.dedent(text))
+        return path
+
+    def _client(self, user):
+        return textwrap.dedent(f'''
+            auth_type = password
+            auth_url = {self.url('keystone')}/v3
+            username = {user}
+            password = {PASSWORD}
+            project_name = service
+            user_domain_id = default
+            project_domain_id = default
+            region_name = {REGION}
+            ''')
+
+    def _configure(self):
+        self._write('keystone/keystone.conf', f'''
+            [DEFAULT]
+            use_stderr = true
+            [database]
+            connection = {self._database.url_of('keystone')}
+            [token]
+            provider = fernet
+            expiration = 86400
+            [fernet_tokens]
+            key_repository = {self.path('fernet')}
+            [fernet_receipts]
+            key_repository = {self.path('fernet')}
+            [credential]
+            key_repository = {self.path('credential')}
+            ''')
+        tokens = (f'[keystone_authtoken]\nwww_authenticate_uri = '
+                  f'{self.url("keystone")}/v3\n')
+        self._write('placement/placement.conf', textwrap.dedent(f'''
+            [DEFAULT]
+            use_stderr = true
+            [api]
+            auth_strategy = keystone
+            [placement_database]
+            connection = {self._database.url_of('placement')}
+            ''') + tokens + self._client('placement'))
+        self._write('glance/glance-api.conf', textwrap.dedent(f'''
+            [DEFAULT]
+            use_stderr = true
+            enabled_backends = images:file
+            [glance_store]
+            default_backend = images
+            [images]
+            filesystem_store_datadir = {self.path('images')}
+            [os_glance_staging_store]
+            filesystem_store_datadir = {self.path('images-staging')}
+            [os_glance_tasks_store]
+            filesystem_store_datadir = {self.path('images-tasks')}
+            [database]
+            connection = {self._database.url_of('glance')}
+            [oslo_concurrency]
+            lock_path = {self.path('glance', 'locks')}
+            [paste_deploy]
+            flavor = keystone
+            config_file = {_ETC}/glance/glance-api-paste.ini
+            ''') + tokens + self._client('glance'))
+        self._write('nova/nova.conf', textwrap.dedent(f'''
+            [DEFAULT]
+            use_stderr = true
+            state_path = {self.path('nova')}
+            my_ip = 127.0.0.1
+            transport_url = {self._broker.url}
+            compute_driver = fake.FakeDriverWithoutFakeNodes
+            allow_resize_to_same_host = true
+            vif_plugging_is_fatal = false
+            vif_plugging_timeout = 0
+            manager_shutdown_timeout = 0
+            report_interval = 5
+            service_down_time = 30
+            update_resources_interval = 20
+            scheduler_instance_sync_interval = 20
+            [wsgi]
+            api_paste_config = {_ETC}/nova/api-paste.ini
+            [vnc]
+            enabled = false
+            [glance]
+            endpoint_override = {self.url('glance')}
+            [oslo_concurrency]
+            lock_path = {self.path('nova', 'locks')}
+            [scheduler]
+            workers = {self._workers}
+            discover_hosts_in_cells_interval = -1
+            [conductor]
+            workers = 2
+            [compute]
+            live_migration_wait_for_vif_plug = false
+            [quota]
+            instances = -1
+            cores = -1
+            ram = -1
+            [service_user]
+            send_service_user_token = true
+            ''') + self._client('nova') + ''.join(
+                f'[{group}]\n{more}{self._client("nova")}' for group, more in (
+                    ('placement', ''), ('cinder', ''), ('neutron', (
+                        f'endpoint_override = {self.url("neutron")}\n')))
+            ) + tokens + self._client('nova'))
+        # Computes must not see the database.
+        self._write('nova/database.conf', f'''
+            [api_database]
+            connection = {self._database.url_of('nova_api')}
+            [database]
+            connection = {self._database.url_of('nova')}
+            ''')
+        shutil.copy(os.path.join(_ETC, 'nova', 'api-paste.ini'),
+                    self.path('nova', 'api-paste.ini'))
+        self.configure_scheduler()
+
+    def configure_scheduler(self, **options):
+        """Write what the schedulers read, our plugin enabled."""
+        more = ''.join(f'{name} = {value}\n'
+                       for name, value in options.items())
+        self._write('nova/scheduler.conf', textwrap.dedent(f'''
+            [filter_scheduler]
+            available_filters = nova.scheduler.filters.all_filters
+            available_filters = {_PLUGIN}.filters.VSwitchFilter
+            enabled_filters = {','.join(_FILTERS)},VSwitchFilter
+            weight_classes = nova.scheduler.weights.all_weighers
+            weight_classes = {_PLUGIN}.weights.VSwitchWeigher
+            [vswitch_scheduler]
+            store_url = {self._database.url_of('vswitch')}
+            snapshot_refresh_seconds = 1
+            ''') + more)
+
+    # Services.
+
+    def _start_keystone(self):
+        manage = (self._bin('keystone-manage'), '--config-dir',
+                  self.path('keystone'))
+        for name in ('fernet', 'credential'):
+            os.mkdir(self.path(name), 0o700)
+        self._run(*manage, 'db_sync')
+        for what in ('fernet_setup', 'credential_setup'):
+            self._run(*manage, what, '--keystone-user', _user(),
+                      '--keystone-group', _user())
+        public = self.url('keystone') + '/v3/'
+        self._run(*manage, 'bootstrap', '--bootstrap-password', PASSWORD,
+                  '--bootstrap-region-id', REGION, '--bootstrap-public-url',
+                  public, '--bootstrap-internal-url', public,
+                  '--bootstrap-admin-url', public)
+        self._serve('keystone', 'keystone.wsgi.api:application',
+                    OS_KEYSTONE_CONFIG_DIR=self.path('keystone'))
+        self._fill_catalog()
+
+    def _fill_catalog(self):
+        # As an operator would, with the client of keystone.
+        from keystoneauth1.identity import v3
+        from keystoneauth1 import session
+        from keystoneclient.v3 import client
+
+        keystone = client.Client(
+            session=session.Session(v3.Password(**self.auth)),
+            endpoint_override=self.auth['auth_url'])
+        roles = {one.name: one for one in keystone.roles.list()}
+        service = roles.get('service') or keystone.roles.create('service')
+        project = keystone.projects.create('service', 'default')
+        for name, kind, url in (
+                ('placement', 'placement', self.url('placement')),
+                ('glance', 'image', self.url('glance')),
+                ('nova', 'compute', self.url('nova') + '/v2.1'),
+                ('neutron', 'network', self.url('neutron'))):
+            user = keystone.users.create(name, domain='default',
+                                         password=PASSWORD)
+            for role in (roles['admin'], service):
+                keystone.roles.grant(role, user=user, project=project)
+            entry = keystone.services.create(name, type=kind)
+            for interface in ('public', 'internal', 'admin'):
+                keystone.endpoints.create(entry, url, interface=interface,
+                                          region=REGION)
+
+    def _start_placement(self):
+        self._run(self._bin('placement-manage'), '--config-file',
+                  self.path('placement', 'placement.conf'), 'db', 'sync')
+        self._serve('placement', 'placement.wsgi.api:application',
+                    OS_PLACEMENT_CONFIG_DIR=self.path('placement'))
+
+    def _start_glance(self):
+        for name in ('images', 'images-staging', 'images-tasks'):
+            os.mkdir(self.path(name))
+        self._run(self._bin('glance-manage'), '--config-file',
+                  self.path('glance', 'glance-api.conf'), 'db_sync')
+        self._serve('glance', 'glance.wsgi.api:application',
+                    OS_GLANCE_CONFIG_DIR=self.path('glance'))
+
+    def _files(self, *names):
+        return [word for name in names
+                for word in ('--config-file', self.path('nova', name))]
+
+    def nova_manage(self, *words):
+        self._run(self._bin('nova-manage'),
+                  *self._files('nova.conf', 'database.conf'), *words)
+
+    def _start_nova(self):
+        self.nova_manage('api_db', 'sync')
+        self.nova_manage('cell_v2', 'map_cell0', '--database_connection',
+                         self._database.url_of('nova_cell0'))
+        self.nova_manage('cell_v2', 'create_cell', '--name', 'cell1')
+        self.nova_manage('db', 'sync')
+        self._serve('neutron', 'tests.cloud.neutron:application',
+                    PYTHONPATH=os.getcwd())
+        self.start_service('conductor')
+        for number in range(self._schedulers):
+            self.start_service(f'scheduler-{number}')
+        for host in self.computes:
+            self.start_service(f'compute-{host}')
+        self._serve('nova', 'nova.wsgi.osapi_compute:application',
+                    OS_NOVA_CONFIG_DIR=self.path('nova'),
+                    OS_NOVA_CONFIG_FILES='api-paste.ini;nova.conf;'
+                                         'database.conf')
+        self._await_computes()
+        self.nova_manage('cell_v2', 'discover_hosts')
+
+    def start_service(self, name):
+        """Start a process of Nova: conductor, scheduler-N or compute-HOST."""
+        kind, _, which = name.partition('-')
+        files = {'conductor': ('nova.conf', 'database.conf'),
+                 'scheduler': ('nova.conf', 'database.conf',
+                               'scheduler.conf', f'{name}.conf'),
+                 'compute': ('nova.conf', f'{name}.conf')}[kind]
+        if which:
+            # Each scheduler is a service of its own to Nova.
+            host = which if kind == 'compute' else name
+            self._write(f'nova/{name}.conf', f'''
+                [DEFAULT]
+                host = {host}
+                state_path = {self.path(f'state-{name}')}
+                [oslo_concurrency]
+                lock_path = {self.path(f'state-{name}', 'locks')}
+                ''')
+            os.makedirs(self.path(f'state-{name}'), exist_ok=True)
+        return self.run_service(name, self._bin(f'nova-{kind}'),
+                                *self._files(*files))
+
+    def _await_computes(self):
+        def known():
+            return len(self._database.rows(
+                'nova', 'SELECT id FROM compute_nodes WHERE deleted = 0'))
+        self._await(f'compute-{self.computes[-1]}',
+                    lambda: known() == len(self.computes))
+
+
+_PLUGIN = 'vswitch_aware_scheduler.scheduler'
+_FILTERS = ('ComputeFilter', 'ComputeCapabilitiesFilter',
+            'ImagePropertiesFilter', 'ServerGroupAntiAffinityFilter',
+            'ServerGroupAffinityFilter')
+
+
+def _children(pid):
+    with open(f'/proc/{pid}/task/{pid}/children') as stream:
+        return sorted(map(int, stream.read().split()))
+
+
+def _user():
+    return pwd.getpwuid(os.getuid()).pw_name
+
+
+class Cloud(fixtures.Fixture):
+    """All of it, with a store of ours that is up to date.
+
+    :ivar database: :class:`Database`
+    :ivar openstack: :class:`OpenStack`
+    """
+
+    def __init__(self, computes=6):
+        super().__init__()
+        self._names = [f'c{number}' for number in range(1, computes + 1)]
+
+    def _setUp(self):
+        self.database = self.useFixture(Database())
+        self.store_url = self.database.url_of('vswitch')
+        migration.sync(self.store_url)
+        broker = self.useFixture(RabbitMQ())
+        self.openstack = self.useFixture(OpenStack(
+            self.database, broker, self._names))
