@@ -20,6 +20,7 @@ import datetime
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.telemetry import sdk
 from vswitch_aware_scheduler.telemetry import service
 
 __all__ = ['FileSource', 'NovaSource', 'Outcome', 'Reading', 'make_source',
@@ -218,8 +219,8 @@ class NovaSource:
             query['changes-since'] = service.iso_time(since) + 'Z'
         found, deleted, unanswered = {}, set(), set()
         until = None
-        with _client(self._access, self.name, 'compute',
-                     **self._sleep) as client:
+        with sdk.SdkClient(self._access, self.name, 'compute',
+                           **self._sleep) as client:
             for servers in _pages(client, '/servers/detail', 'servers',
                                   query, _server, **_VERSION):
                 for status, changed, placement in servers:
@@ -250,8 +251,8 @@ class NovaSource:
         gone = set()
         if not instance_uuids:
             return gone
-        with _client(self._access, self.name, 'compute',
-                     **self._sleep) as client:
+        with sdk.SdkClient(self._access, self.name, 'compute',
+                           **self._sleep) as client:
             for uuid in instance_uuids[:_MOST_ASKED]:
                 try:
                     client.json(
@@ -275,39 +276,14 @@ class NovaSource:
             {'device_id': devices} for devices in _chunks(
                 sorted(found), _DEVICES)]
         networks = {}
-        with _client(self._network, self.name, 'network',
-                     **self._sleep) as client:
+        with sdk.SdkClient(self._network, self.name, 'network',
+                           **self._sleep) as client:
             for query in queries:
                 query['fields'] = ['id', 'device_id', 'network_id']
                 for ports in _pages(client, '/ports', 'ports', query, _port):
                     for device, network in ports:
                         networks.setdefault(device, set()).add(network)
         return networks
-
-
-class _client(service.Client):  # noqa: N801, reads as a function
-    """A Client that asks through openstacksdk, which finds the service."""
-
-    @property
-    def name(self):
-        return self._source
-
-    def __enter__(self):
-        super().__enter__()
-        # Late: an extra, and slow to import.
-        from openstack import connection
-        from openstack import exceptions as sdk_exceptions
-        self.no_connection += (sdk_exceptions.SDKException,)
-        options = self.adapter_options()
-        kind = self._service_type
-        known = connection.Connection(
-            session=self.session, region_name=options['region_name'],
-            **{f'{kind}_interface': options['interface'],
-               f'{kind}_endpoint_override': options['endpoint_override']})
-        # It asks which versions there are.
-        self.adapter = self.attempt(
-            'versions', f'the {kind} API', lambda: getattr(known, kind))
-        return self
 
 
 def _pages(client, path, kind, query, parsed, **arguments):
