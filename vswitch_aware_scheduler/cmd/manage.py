@@ -6,6 +6,7 @@ manual has every sub-command with an example: cli/vswitch-manage.rst.
 """
 
 import argparse
+import dataclasses
 import datetime
 import logging
 import re
@@ -17,6 +18,7 @@ from oslo_config import cfg
 
 from vswitch_aware_scheduler.cmd import capacity
 from vswitch_aware_scheduler.cmd import evaluate
+from vswitch_aware_scheduler.cmd import hosts
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -149,6 +151,17 @@ def _parser():
     validate = add(profile, 'validate', _profile_validate,
                    'check a file of switch profiles')
     validate.add_argument('file', metavar='FILE')
+
+    host = group('host', 'tell and set which profile the switch of a host has')
+    hosts.add_discover_arguments(add(
+        host, 'discover', _host_discover,
+        'propose profiles by what the agents of Neutron tell'))
+    add(host, 'list', _host_list, 'print the profiles of hosts in the store')
+    hosts.add_set_arguments(add(
+        host, 'set', _host_set, 'set the profile of a host by hand'))
+    remove = add(host, 'remove', _host_remove,
+                 'remove the profile of a host from the store')
+    remove.add_argument('host', metavar='HOST')
 
     costs = group('capacity', 'fit what a packet costs a switch')
     capacity.add_fit_arguments(add(
@@ -644,6 +657,58 @@ def _profile_validate(arguments, _conf):
     else:
         print(f'{arguments.file} is valid: {len(found)} profiles: '
               f'{", ".join(found)}')
+    return 0
+
+
+def _host_discover(arguments, conf):
+    def opened():
+        if arguments.apply:
+            return _made_store(conf)
+        return (None if migration.is_new_file(conf.store_url)
+                else _store(conf))
+
+    answer = hosts.discover(arguments, arguments.all_options, opened)
+    if arguments.json:
+        terminal.print_json(answer)
+        return 0
+    _print_table(*hosts.discover_table(answer))
+    _print_remarks('Remarks', hosts.remarks(answer))
+    if not arguments.apply:
+        print('\nNothing was written: --apply writes what is new or changed')
+    return 0
+
+
+def _host_list(arguments, conf):
+    found = _store(conf).host_profiles()
+    if arguments.json:
+        terminal.print_json({'hosts': [
+            dataclasses.asdict(one) for one in found]})
+    else:
+        _print_table(*hosts.list_table(found, _time))
+    return 0
+
+
+def _host_set(arguments, conf):
+    record = hosts.set_(arguments, conf)
+    generation = _made_store(conf).write(host_profiles=[record])
+    return _host_written(arguments, record.host, generation)
+
+
+def _host_remove(arguments, conf):
+    target = _store(conf)
+    if arguments.host not in [one.host for one in target.host_profiles()]:
+        raise exceptions.InvalidInput(
+            f'store {target.url} has no profile of host {arguments.host}; '
+            f'"vswitch-manage host list" prints those it has')
+    return _host_written(arguments, arguments.host,
+                         target.write(remove_hosts=[arguments.host]))
+
+
+def _host_written(arguments, host, generation):
+    if arguments.json:
+        terminal.print_json({'host': host, 'generation': generation.number})
+    else:
+        print(f'Host {host}: written as generation {generation.number}.')
     return 0
 
 

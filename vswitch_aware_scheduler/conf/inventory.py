@@ -18,6 +18,7 @@ project. vswitch-modeler asks Nova for it when ``auth_type`` is set, or reads
 it from ``path``; with none of them there is no inventory, and priors are of
 the whole fleet only. As whom Nova is asked is told by auth_type and the
 options of that plugin of keystoneauth1; it has to be an administrator.
+"vswitch-manage host discover" asks Neutron with the same options.
 """
 
 OPTS = telemetry.access_opts(
@@ -55,11 +56,13 @@ Related options: ``network_url``.
 URL of Neutron.
 
 Without it Neutron is looked up in the catalog of keystone, which needs
-``auth_type``. It means nothing without ``read_networks``.
+``auth_type``. It is asked where ``read_networks`` is set, and by
+"vswitch-manage host discover".
 
 Format: http://host:port or https://host:port, without a user and password.
 
-When it is wrong, the inventory stays as it is, and the log says so.
+When it is wrong, the inventory stays as it is, and the log says so; the
+command tells it and ends.
 
 Related options: ``read_networks``.
 """, sample_default='https://controller:9696'),

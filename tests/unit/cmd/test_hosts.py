@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import pathlib
+import unittest
+
+import yaml
+
+from tests.contract import telemetry_stand_ins as stand_ins
+from tests.unit.cmd import test_manage
+from tests.unit.modeler import test_hosts
+from tests.unit.vswitch import agents
+
+
+class HostTestCase(test_manage.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.neutron = test_hosts.Neutron()
+        self.neutron.setUp()
+        self.addCleanup(self.neutron.cleanUp)
+        self._configure(
+            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
+            f'endpoint = {self.neutron.url}',
+            f'network_url = {self.neutron.url}')
+        self.neutron.agents = [
+            agents.open_vswitch('a', ['vxlan']),
+            agents.nic_switch('b', ens1f0=(70, 80)),
+            agents.linux_bridge('c')]
+
+    def stored(self):
+        return {one['host']: (one['profile'], one['overrides'], one['source'])
+                for one in self.ask('host', 'list')['hosts']}
+
+    def actions(self, *words):
+        return {one['host']: one['action'] for one
+                in self.ask('host', 'discover', *words)['hosts']}
+
+
+class DiscoverTestCase(HostTestCase):
+
+    def test_it_proposes_and_writes_nothing(self):
+        answer = self.ask('host', 'discover')
+        self.assertFalse(answer['applied'])
+        self.assertFalse(pathlib.Path(self.directory, 'vswitch.sqlite')
+                         .exists())
+        self.assertEqual(
+            [('a', 'ovs-vxlan', {}, 'new'),
+             ('b', 'mellanox-eswitch', {'line_rate_kbps': 70}, 'new'),
+             ('c', None, {}, 'none')],
+            [tuple(one[key] for key in ('host', 'profile', 'overrides',
+                                        'action'))
+             for one in answer['hosts']])
+        self.assertEqual(['vxlan'],
+                         answer['hosts'][0]['agents'][0]['tunnel_types'])
+
+    def test_the_reason_and_remarks_are_printed(self):
+        _, output, _ = self.run_command('host', 'discover')
+        lines = output.splitlines()
+        self.assertRegex(lines[2], r'^a +ovs-vxlan +- +new +- +Open vSwitch '
+                                   r'agent .*tunnels vxlan')
+        self.assertRegex(lines[3], '^b +mellanox-eswitch +line_rate_kbps=70 ')
+        self.assertRegex(lines[4], '^c .*linuxbridge:none$')
+        self.assertIn('- b: line_rate_kbps is 70, as the operator', output)
+        self.assertIn('Nothing was written', output)
+
+    def test_a_second_run_changes_nothing(self):
+        status, output, errors = self.run_command('host', 'discover',
+                                                  '--apply')
+        self.assertEqual(0, status)
+        self.assertIn('made a new store', errors)
+        self.assertNotIn('Nothing was written', output)
+        expected = {'a': ('ovs-vxlan', {}, 'discovered'),
+                    'b': ('mellanox-eswitch', {'line_rate_kbps': 70},
+                          'discovered')}
+        self.assertEqual(expected, self.stored())
+        for words in ((), ('--apply',), ('--apply', '--force')):
+            self.assertEqual({'a': 'same', 'b': 'same', 'c': 'none'},
+                             self.actions(*words))
+        self.assertEqual(expected, self.stored())
+        self.assertEqual(1, self.ask('db', 'version')['generation'])
+
+    def test_what_was_set_by_hand_stays_unless_it_is_forced(self):
+        self.run_command('host', 'set', 'a', 'ovs-gre')
+        _, output, _ = self.run_command('host', 'discover', '--apply')
+        self.assertRegex(output, r'\na +ovs-vxlan +- +kept +ovs-gre '
+                                 r'\(operator\)')
+        self.assertIn('- a: what operator wrote stays; --force', output)
+        self.assertEqual(('ovs-gre', {}, 'operator'), self.stored()['a'])
+        self.assertEqual('changed', self.actions('--apply', '--force')['a'])
+        self.assertEqual(('ovs-vxlan', {}, 'discovered'), self.stored()['a'])
+
+    def test_profiles_of_switches_can_be_given(self):
+        path = pathlib.Path(self.directory, 'own.yaml')
+        path.write_text(yaml.safe_dump({'mine': {'saturation_kbps': 5}}))
+        self._configure(
+            f'switch_profiles_file = {path}', '[vswitch_inventory]',
+            'auth_type = none', f'endpoint = {self.neutron.url}',
+            f'network_url = {self.neutron.url}')
+        self.run_command('db', 'sync')
+        self.assertEqual({'a': 'new', 'b': 'new', 'c': 'new'}, self.actions(
+            '--map', 'linuxbridge=mine', '--map', 'ovs-system=ovs-gre',
+            '--apply'))
+        self.assertEqual('mine', self.stored()['c'][0])
+        self.assertEqual('ovs-vxlan', self.stored()['a'][0])
+        self.assert_fails("'x=mine'.*wanted one of", 'host', 'discover',
+                          '--map', 'x=mine')
+
+    def test_it_needs_to_know_as_whom_to_ask(self):
+        self._configure()
+        self.assert_fails(r'auth_type.*\[vswitch_inventory\] is not set',
+                          'host', 'discover')
+        self._configure('[vswitch_inventory]', 'path = inventory.csv')
+        self.assert_fails('auth_type', 'host', 'discover')
+
+    def test_what_goes_wrong_with_neutron_is_told(self):
+        self.neutron.faults[:] = [stand_ins.status(403)]
+        self.assert_fails('agents: seen HTTP 403', 'host', 'discover',
+                          '--apply')
+        # Nor was anything made.
+        self.assertFalse(pathlib.Path(self.directory, 'vswitch.sqlite')
+                         .exists())
+
+
+class RecordTestCase(HostTestCase):
+
+    def test_what_is_set_is_listed_until_it_is_removed(self):
+        status, output, _ = self.run_command(
+            'host', 'set', 'h', 'ovs-flat', '--override',
+            'line_rate_kbps=1e6', '--override', 'max_tunnels=7')
+        self.assertEqual((0, 'Host h: written as generation 1.\n'),
+                         (status, output))
+        self.run_command('host', 'set', 'i', '--override', 'max_tunnels=8')
+        self.assertEqual(
+            {'h': ('ovs-flat', {'line_rate_kbps': 1e6, 'max_tunnels': 7},
+                   'operator'), 'i': (None, {'max_tunnels': 8}, 'operator')},
+            self.stored())
+        _, output, _ = self.run_command('host', 'list')
+        self.assertRegex(output, r'\nh +ovs-flat +line_rate_kbps=1000000, '
+                                 r'max_tunnels=7 +operator +20')
+        self.assertEqual({'host': 'h', 'generation': 3},
+                         self.ask('host', 'remove', 'h'))
+        self.assertEqual({'i'}, self.stored().keys())
+        self.assert_fails('no profile of host h', 'host', 'remove', 'h')
+
+    def test_what_makes_no_sense_is_refused(self):
+        for wanted, words in (
+                ("'gone', wanted one of", ['gone']),
+                ('neither a profile nor', []),
+                ('no key .*line_rate', ['--override', 'line_rat=5']),
+                ('max_tunnels is .*x', ['--override', 'max_tunnels=x']),
+                ('max_tunnels is', ['--override', 'max_tunnels'])):
+            self.assert_fails(f'host h: .*{wanted}', 'host', 'set', 'h',
+                              *words)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import unittest
+
+from tests.unit.vswitch import agents
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import discovery
+from vswitch_aware_scheduler.vswitch import profile
+
+BANDWIDTHS = 'resource_provider_bandwidths'
+PACKETS = 'resource_provider_packet_processing_'
+
+
+class DiscoveryTestCase(unittest.TestCase):
+
+    def one(self, *found, mapping=()):
+        """Return the proposal for the only host of some agents."""
+        profiles = profile.catalogue()
+        [proposal] = discovery.propose(
+            found, profiles, discovery.parse_mapping(mapping, profiles))
+        return proposal
+
+    def assert_none(self, reason, *found, **more):
+        proposal = self.one(*found, **more)
+        self.assertIsNone(proposal.profile)
+        self.assertEqual({}, proposal.overrides)
+        self.assertIn(reason, proposal.reason)
+        return proposal
+
+
+class ChoiceTestCase(DiscoveryTestCase):
+
+    def test_each_kind_of_switch_has_its_profile(self):
+        for agent, expected in (
+                (agents.open_vswitch('h'), 'ovs-flat'),
+                (agents.open_vswitch('h', ['vxlan']), 'ovs-vxlan'),
+                (agents.open_vswitch('h', ['gre']), 'ovs-gre'),
+                (agents.open_vswitch('h', (), 'netdev', iface_types=['dpdk']),
+                 'dpdk-vswitch'),
+                (agents.nic_switch('h'), 'mellanox-eswitch')):
+            with self.subTest(expected):
+                proposal = self.one(agent)
+                self.assertEqual(expected, proposal.profile)
+                self.assertIn(expected, proposal.reason)
+                self.assertIn(agent['agent_type'], proposal.reason)
+                self.assertEqual({}, proposal.overrides)
+
+    def test_of_several_encapsulations_the_one_that_carries_least_counts(
+            self):
+        known = profile.catalogue()
+        self.assertLess(known['ovs-vxlan'].bandwidth_kbps(),
+                        known['ovs-gre'].bandwidth_kbps())
+        for tunnels in (['vxlan', 'gre'], ['gre', 'vxlan']):
+            proposal = self.one(agents.open_vswitch('h', tunnels))
+            self.assertEqual('ovs-vxlan', proposal.profile)
+            self.assertIn('carries least', proposal.reason)
+
+    def test_what_the_catalogue_does_not_have_is_not_guessed(self):
+        for agent, reason in (
+                (agents.open_vswitch('h', ['geneve']), 'ovs-system:geneve'),
+                (agents.open_vswitch('h', ['vxlan', 'geneve']),
+                 'ovs-system:geneve'),
+                (agents.open_vswitch('h', (), 'netdev'), 'ovs-netdev:none'),
+                (agents.open_vswitch('h', ['vxlan'], 'netdev',
+                                     iface_types=['dpdk']),
+                 'ovs-dpdk:vxlan'),
+                (agents.linux_bridge('h', ['vxlan']), 'linuxbridge:vxlan'),
+                (agents.agent('Macvtap agent', 'h'), 'for macvtap'),
+                (agents.ovn('h'), 'neither datapath nor encapsulation'),
+                (agents.ovn('h', 'OVN Controller Gateway agent'),
+                 'for ovn')):
+            with self.subTest(reason):
+                self.assert_none(reason, agent)
+
+    def test_a_mapping_counts_before_the_catalogue(self):
+        mapping = ['ovs-system:geneve=ovs-gre', 'ovn=ovs-vxlan',
+                   'linuxbridge=ietf-e5-2430', 'ovs-system:vxlan=ovs-gre',
+                   'ovs-dpdk=lagopus-dpdk']
+        for agent, expected in (
+                (agents.open_vswitch('h', ['geneve']), 'ovs-gre'),
+                (agents.open_vswitch('h', ['vxlan']), 'ovs-gre'),
+                (agents.ovn('h'), 'ovs-vxlan'),
+                (agents.linux_bridge('h', ['vxlan']), 'ietf-e5-2430'),
+                # What names the encapsulation counts first.
+                (agents.open_vswitch('h', [], 'netdev',
+                                     iface_types=['dpdk']), 'dpdk-vswitch'),
+                (agents.open_vswitch('h', ['gre'], 'netdev',
+                                     iface_types=['dpdk']), 'lagopus-dpdk')):
+            self.assertEqual(expected,
+                             self.one(agent, mapping=mapping).profile)
+
+    def test_a_mapping_that_makes_no_sense_is_refused(self):
+        for text, seen in (('ovs=ovs-flat', "'ovs'"),
+                           ('ovs-system:stt=ovs-flat', 'ovs-system:stt'),
+                           ('ovn:=ovs-flat', "'ovn:'"), ('ovn', "''"),
+                           ('ovn=gone', "'gone'")):
+            with self.subTest(text), self.assertRaisesRegex(
+                    exceptions.InvalidInput, f'{seen}.*wanted one of'):
+                discovery.parse_mapping([text], profile.catalogue())
+
+    def test_what_an_agent_does_not_tell_is_not_guessed(self):
+        for more, reason in (
+                ({'datapath_type': None}, 'datapath_type None'),
+                ({'datapath_type': 'windows'}, 'wanted system or netdev'),
+                ({'tunnel_types': ['stt']}, "'stt', which is not known")):
+            self.assert_none(reason, agents.open_vswitch('h', **more))
+        agent = agents.open_vswitch('h')
+        del agent['configurations']['tunnel_types']
+        self.assert_none('tunnel_types are None', agent)
+        self.assert_none('ovs-netdev:none', agents.open_vswitch(
+            'h', (), 'netdev', ovs_capabilities=None))
+
+
+class AgentsTestCase(DiscoveryTestCase):
+
+    def test_hosts_come_in_order_and_each_once(self):
+        found = discovery.propose(
+            [agents.open_vswitch('b'), agents.agent('DHCP agent', 'a'),
+             agents.agent('L3 agent', 'b'),
+             agents.ovn('("Chassis" register deleted)')],
+            profile.catalogue())
+        self.assertEqual([('a', None), ('b', 'ovs-flat')],
+                         [(one.host, one.profile) for one in found])
+        self.assertIn('no agent of a switch', found[0].reason)
+        self.assertEqual((), found[1].remarks)
+        self.assertEqual([], discovery.propose([], profile.catalogue()))
+
+    def test_what_agents_tell_is_shown(self):
+        [told] = self.one(agents.open_vswitch('h', ['vxlan'])).agents
+        self.assertEqual(
+            ('Open vSwitch agent', True, 'system', ['vxlan'],
+             {'physnet': 'br-ex'}),
+            tuple(told[key] for key in (
+                'agent_type', 'alive', 'datapath_type', 'tunnel_types',
+                'bridge_mappings')))
+        # What has no value is left out.
+        self.assertNotIn(BANDWIDTHS, told)
+
+    def test_an_agent_that_is_down_tells_nothing(self):
+        for agent, reason in (
+                (agents.open_vswitch('h', alive=False), 'its switch is down'),
+                (agents.nic_switch('h', alive=False),
+                 'NIC Switch agent is down')):
+            proposal = self.assert_none(reason, agent)
+            self.assertIn('2026-02-03 04:05:06', proposal.remarks[0])
+
+    def test_a_vswitch_that_is_down_is_not_taken_for_none(self):
+        self.assert_none('its switch is down', agents.nic_switch('h'),
+                         agents.open_vswitch('h', alive=False))
+
+    def test_one_that_is_left_over_does_not_count_beside_one_that_is_up(self):
+        proposal = self.one(agents.open_vswitch('h', alive=False),
+                            agents.ovn('h'), mapping=['ovn=ovs-gre'])
+        self.assertEqual('ovs-gre', proposal.profile)
+        self.assertIn('Open vSwitch agent is down', proposal.remarks[0])
+
+    def test_agents_that_disagree_give_none(self):
+        mapping = ['ovn=ovs-gre', 'linuxbridge=ovs-gre']
+        for pair in (
+                (agents.open_vswitch('h'), agents.ovn('h')),
+                (agents.open_vswitch('h'), agents.linux_bridge('h')),
+                (agents.ovn('h'), agents.ovn('h', chassis='c2'))):
+            self.assert_none('disagree', *pair, mapping=mapping)
+
+    def test_agents_that_say_the_same_agree(self):
+        self.assertEqual('ovs-gre', self.one(
+            agents.ovn('h'), agents.ovn('h', 'OVN Controller Gateway agent'),
+            agents.ovn('h', 'OVN Metadata agent'),
+            mapping=['ovn=ovs-gre']).profile)
+
+    def test_a_type_that_is_not_known_is_told(self):
+        proposal = self.one(agents.open_vswitch('h'),
+                            agents.agent('Quantum switch agent', 'h'))
+        self.assertEqual('ovs-flat', proposal.profile)
+        self.assertEqual(('Quantum switch agent is a type of agent that is '
+                          'not known',), proposal.remarks)
+        self.assert_none('no agent of a switch',
+                         agents.agent('Quantum switch agent', 'h'))
+
+    def test_sr_iov_beside_a_vswitch_is_told(self):
+        proposal = self.one(agents.nic_switch('h', ens1f0=(5, 5)),
+                            agents.open_vswitch('h'))
+        self.assertEqual(('ovs-flat', {}),
+                         (proposal.profile, proposal.overrides))
+        self.assertIn('virtual functions go past', proposal.remarks[0])
+
+
+class StatedNumbersTestCase(DiscoveryTestCase):
+
+    def overrides(self, agent):
+        found = self.one(agent)
+        self.assertIsNotNone(found.profile)
+        return found.overrides
+
+    def test_the_line_rate_is_that_of_all_lines_in_the_lesser_direction(self):
+        self.assertEqual({'line_rate_kbps': 50}, self.overrides(
+            agents.nic_switch('h', devices=['a', 'b'], a=(30, 50),
+                              b=(20, 10))))
+        self.assertEqual({'line_rate_kbps': 7}, self.overrides(
+            agents.open_vswitch('h', **{BANDWIDTHS: {
+                'br-ex': {'egress': 8, 'ingress': 7}}})))
+
+    def test_a_line_of_which_a_direction_is_missing_gives_none(self):
+        for agent, missing in (
+                (agents.nic_switch('h', devices=['a', 'b'], a=(3, 5)), 'b'),
+                (agents.nic_switch('h', devices=['a'], a=(None, 5)), 'a'),
+                (agents.nic_switch('h', devices=['a'], a=(0, 5)), 'a'),
+                (agents.open_vswitch('h', ['vxlan'], **{BANDWIDTHS: {
+                    'br-ex': {'egress': 8, 'ingress': 7}}}),
+                 'rp_tunnelled')):
+            proposal = self.one(agent)
+            self.assertEqual({}, proposal.overrides)
+            self.assertRegex(proposal.remarks[0],
+                             f'both directions of {missing}$')
+
+    def test_tunnels_have_a_line_of_their_own_whatever_its_name(self):
+        for name in ('rp_tunnelled', 'underlay'):
+            self.assertEqual({'line_rate_kbps': 19}, self.overrides(
+                agents.open_vswitch('h', ['vxlan'], **{BANDWIDTHS: {
+                    'br-ex': {'egress': 8, 'ingress': 9},
+                    name: {'egress': 11, 'ingress': 12}}})))
+
+    def test_the_packet_rate_is_that_of_both_directions(self):
+        for stated, expected in (
+                ({'without_direction': {'h': {'any': 300}}}, 300),
+                ({'without_direction': {'h': {'any': 300},
+                                        'i': {'any': 30}}}, 330),
+                ({'with_direction': {'h': {'egress': 40, 'ingress': 50}}},
+                 90)):
+            agent = agents.open_vswitch('h', **{
+                PACKETS + key: value for key, value in stated.items()})
+            self.assertEqual({'packet_rate_kpps': expected},
+                             self.overrides(agent))
+            self.assertIn(f'packet_rate_kpps is {expected}',
+                          self.one(agent).remarks[0])
+
+    def test_what_is_no_rate_is_not_taken(self):
+        for stated in ({'h': {'any': None}}, {'h': {'any': 0}}, [], None,
+                       {'h': 'x'}, {'h': {'any': True}},
+                       {'h': {'egress': 5, 'ingress': None}}):
+            self.assertEqual({}, self.overrides(agents.open_vswitch(
+                'h', **{PACKETS + 'without_direction': stated})))
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage host: which profile the switch of each host has."""
+
+import dataclasses
+
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import hosts
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.vswitch import discovery
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['OPERATOR', 'add_discover_arguments', 'add_set_arguments',
+           'discover', 'discover_table', 'list_table', 'remarks', 'set_']
+
+#: Source of the records that somebody wrote by hand.
+OPERATOR = 'operator'
+
+
+def add_discover_arguments(parser):
+    """Add the arguments of "host discover"."""
+    parser.add_argument(
+        '--map', metavar='SWITCH[:ENCAPSULATION]=PROFILE', action='append',
+        default=[], help='the profile of a kind of switch, before that of '
+                         'the catalogue; may be given several times')
+    parser.add_argument('--apply', action='store_true',
+                        help='write the proposals to the store')
+    parser.add_argument('--force', action='store_true',
+                        help='replace also what others wrote, by hand for '
+                             'instance')
+
+
+def add_set_arguments(parser):
+    """Add the arguments of "host set"."""
+    parser.add_argument('host', metavar='HOST')
+    parser.add_argument('profile', metavar='PROFILE', nargs='?',
+                        help='name of a profile; none: that of the option '
+                             'default_switch_profile')
+    parser.add_argument('--override', metavar='KEY=NUMBER', action='append',
+                        default=[], help='a number of the profile that '
+                        'differs on this host; may be given several times')
+
+
+def _access(conf):
+    """Return how Neutron is asked: as the inventory does."""
+    given = options.inventory_options(conf)
+    if given is None or given['access']['auth'] is None:
+        raise exceptions.InvalidInput(
+            f'auth_type in the group [{options.INVENTORY_GROUP}] is not set, '
+            f'wanted it and the options of its plugin, to ask Neutron with')
+    return service.Access(**{**given['access'], 'url': given['network_url']})
+
+
+def discover(arguments, conf, opened):
+    """Return the answer of "host discover" as a dictionary.
+
+    :param opened: returns the Store, or None where there is none yet and
+        nothing is to be written; called when Neutron has answered
+    """
+    profiles = switch_profile.profiles(
+        conf[options.GROUP].switch_profiles_file)
+    mapping = discovery.parse_mapping(arguments.map, profiles)
+    proposals = discovery.propose(hosts.read_agents(_access(conf)), profiles,
+                                  mapping)
+    target = opened()
+    if arguments.apply:
+        steps = hosts.apply(target, proposals, arguments.force)
+    else:
+        steps = hosts.plan([] if target is None else target.host_profiles(),
+                           proposals, arguments.force)
+    return {'applied': arguments.apply, 'hosts': [
+        {**dataclasses.asdict(one), 'action': step.action,
+         'before': step.before and dataclasses.asdict(step.before)}
+        for one, step in zip(proposals, steps)]}
+
+
+def discover_table(answer):
+    """Return (header, rows) of an answer of :func:`discover`."""
+    return ['HOST', 'PROFILE', 'OVERRIDES', 'ACTION', 'STORED', 'REASON'], [
+        [one['host'], one['profile'] or '-', _numbers(one['overrides']),
+         one['action'], '-' if one['before'] is None else
+         f'{one["before"]["profile"] or "-"} ({one["before"]["source"]})',
+         one['reason']] for one in answer['hosts']]
+
+
+def remarks(answer):
+    """Return a sentence for each remark of an answer, and for what stays."""
+    found = [f'{one["host"]}: {remark}' for one in answer['hosts']
+             for remark in one['remarks']]
+    return found + [
+        f'{one["host"]}: what {one["before"]["source"]} wrote stays; --force '
+        f'replaces it' for one in answer['hosts'] if one['action'] == 'kept']
+
+
+def _numbers(overrides):
+    return ', '.join(f'{key}={value:.15g}' for key, value
+                     in sorted(overrides.items())) or '-'
+
+
+def list_table(records, shown_time):
+    """Return (header, rows) of the records of a store.
+
+    :param shown_time: makes text of seconds UTC
+    """
+    return ['HOST', 'PROFILE', 'OVERRIDES', 'SOURCE', 'UPDATED'], [
+        [one.host, one.profile or '-', _numbers(one.overrides), one.source,
+         shown_time(one.updated_at)] for one in records]
+
+
+def set_(arguments, conf):
+    """Return the HostProfile that "host set" is to write."""
+    where = f'host {arguments.host}'
+    overrides = {}
+    for text in arguments.override:
+        key, _, value = text.partition('=')
+        overrides[key] = switch_profile.override_number(key, value, where)
+    profiles = switch_profile.profiles(conf.switch_profiles_file)
+    if arguments.profile is None and not overrides:
+        raise exceptions.InvalidInput(
+            f'{where}: neither a profile nor an override is given, wanted '
+            f'one of them')
+    if arguments.profile is not None and arguments.profile not in profiles:
+        raise exceptions.InvalidInput(
+            f'{where}: its profile is {arguments.profile!r}, wanted one of '
+            f'{", ".join(profiles)}')
+    return store.HostProfile(arguments.host, arguments.profile, overrides,
+                             OPERATOR)

@@ -1,0 +1,291 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which profile the switch of a host has, by what Neutron's agents tell.
+
+Pure: agents as Neutron's API gives them in, proposals out. What agents do not
+tell is not guessed: then no profile is proposed, and the reason says what is
+missing. Knows no store, no configuration and no client.
+"""
+
+import dataclasses
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['SWITCHES', 'Proposal', 'parse_mapping', 'propose']
+
+_OVS = 'Open vSwitch agent'
+_NIC = 'NIC Switch agent'
+_GATEWAY = 'OVN Controller Gateway agent'
+
+#: Agents of a switch that carries the traffic of VMs on its host's CPU.
+_SOFTWARE = (_OVS, 'Linux bridge agent', 'Macvtap agent',
+             'OVN Controller agent', _GATEWAY)
+
+#: Agents that have no switch of their own.
+_OTHERS = frozenset([
+    'BGP dynamic routing agent', 'DHCP agent', 'L3 agent', 'Metadata agent',
+    'Metering agent', 'OVN Metadata agent', 'OVN Neutron agent'])
+
+#: What a switch can be found to be, for mappings of switches to profiles.
+SWITCHES = ('eswitch', 'linuxbridge', 'macvtap', 'ovn', 'ovs-dpdk',
+            'ovs-netdev', 'ovs-system')
+
+_OF_TYPE = {'Linux bridge agent': 'linuxbridge', 'Macvtap agent': 'macvtap',
+            'OVN Controller agent': 'ovn', _GATEWAY: 'ovn', _NIC: 'eswitch'}
+
+# Of a switch whose encapsulation Neutron does not tell, or that has none:
+# the switch alone.
+_CATALOGUE = {'ovs-system:none': 'ovs-flat', 'ovs-system:vxlan': 'ovs-vxlan',
+              'ovs-system:gre': 'ovs-gre', 'ovs-dpdk:none': 'dpdk-vswitch',
+              'eswitch': 'mellanox-eswitch'}
+
+# What ML2/OVN gives for the host of a chassis that was deleted.
+_DELETED = '("Chassis" register deleted)'
+
+# The name under which Neutron keeps the bandwidth of tunnelled networks.
+_TUNNELLED = 'rp_tunnelled'
+
+_BANDWIDTHS = 'resource_provider_bandwidths'
+_PACKETS = ('resource_provider_packet_processing_without_direction',
+            'resource_provider_packet_processing_with_direction')
+
+# What of an agent's configurations is told beside a proposal.
+_TOLD = ('datapath_type', 'tunnel_types', 'tunneling_ip', 'bridge_mappings',
+         'bridge-mappings', 'interface_mappings', 'device_mappings',
+         'chassis_name', _BANDWIDTHS, *_PACKETS,
+         'resource_provider_inventory_defaults')
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposal:
+    """Which profile a host should have.
+
+    :ivar host: its name in Neutron, which is that in Nova
+    :ivar profile: name of a profile, or None: none can be told
+    :ivar reason: why this one, or why none
+    :ivar overrides: numbers of the profile that the operator stated to
+        Neutron, by key
+    :ivar remarks: tuple of sentences on what else was seen
+    :ivar agents: tuple of {key: value}, what the agents of the host tell
+    """
+
+    host: str
+    profile: str | None
+    reason: str
+    overrides: dict = dataclasses.field(default_factory=dict)
+    remarks: tuple = ()
+    agents: tuple = ()
+
+
+class _Untold(Exception):
+    """What is needed for a proposal was not told."""
+
+
+def parse_mapping(texts, profiles):
+    """Return {switch or switch:encapsulation: name of a profile}.
+
+    :param texts: of the form SWITCH=PROFILE or SWITCH:ENCAPSULATION=PROFILE
+    :param profiles: {name: SwitchProfile}
+    :raises InvalidInput: naming the text and what was wanted
+    """
+    found = {}
+    for text in texts:
+        key, _, name = text.partition('=')
+        switch, colon, encapsulation = key.partition(':')
+        if switch not in SWITCHES or colon and (
+                encapsulation not in switch_profile.ENCAPSULATIONS):
+            raise exceptions.InvalidInput(
+                f'mapping {text!r}: its switch is {key!r}, wanted one of '
+                f'{", ".join(SWITCHES)}, and after a colon one of '
+                f'{", ".join(switch_profile.ENCAPSULATIONS)}')
+        if name not in profiles:
+            raise exceptions.InvalidInput(
+                f'mapping {text!r}: its profile is {name!r}, wanted one of '
+                f'{", ".join(profiles)}')
+        found[key] = name
+    return found
+
+
+def propose(agents, profiles, mapping=None):
+    """Return what to take for the switch of each host.
+
+    :param agents: dictionaries with the keys ``host``, ``agent_type``,
+        ``alive``, ``heartbeat_timestamp`` and ``configurations``, as in an
+        answer of Neutron
+    :param profiles: {name: SwitchProfile}
+    :param mapping: of :func:`parse_mapping`; counts before the built-in one
+    :returns: list of :class:`Proposal`, by host
+    """
+    by_host = {}
+    agents = [agent for agent in agents if agent['host'] != _DELETED]
+    for agent in sorted(agents, key=lambda one: (one['host'],
+                                                 one['agent_type'])):
+        by_host.setdefault(agent['host'], []).append(agent)
+    mapping = {**_CATALOGUE, **(mapping or {})}
+    return [_of_host(host, found, profiles, mapping)
+            for host, found in by_host.items()]
+
+
+def _of_host(host, agents, profiles, mapping):
+    remarks = []
+    told = tuple({
+        'agent_type': agent['agent_type'], 'alive': agent['alive'],
+        **{key: value for key in _TOLD if (value := agent[
+            'configurations'].get(key)) not in (None, '', [], {})}}
+        for agent in agents)
+    try:
+        agent = _deciding(agents, remarks)
+        profile, reason = _chosen(agent, profiles, mapping)
+        overrides = _stated(agent, remarks)
+    except _Untold as reason:
+        return Proposal(host, None, str(reason), remarks=tuple(remarks),
+                        agents=told)
+    return Proposal(host, profile, reason, overrides, tuple(remarks), told)
+
+
+def _deciding(agents, remarks):
+    """Return the agent of the switch that the VMs of a host are on.
+
+    :raises _Untold: when there is none, it is down, or there are several
+    """
+    down, alive, devices = [], [], []
+    for agent in agents:
+        kind = agent['agent_type']
+        if kind in _OTHERS:
+            continue
+        if kind not in _SOFTWARE and kind != _NIC:
+            remarks.append(f'{kind} is a type of agent that is not known')
+        elif not agent['alive']:
+            down.append(agent)
+        elif kind == _NIC:
+            devices.append(agent)
+        else:
+            alive.append(agent)
+    for agent in down:
+        remarks.append(f'{agent["agent_type"]} is down, its last heartbeat '
+                       f'was at {agent.get("heartbeat_timestamp")}')
+    if len({_OF_TYPE.get(agent['agent_type'], _OVS)
+            for agent in alive}) > 1 or len(alive) > 1 and any(
+                agent['configurations'] != alive[0]['configurations']
+                for agent in alive):
+        raise _Untold('agents that are up disagree on the switch: '
+                      + ', '.join(agent['agent_type'] for agent in alive))
+    if not alive and any(agent['agent_type'] != _NIC for agent in down):
+        raise _Untold('the agent of its switch is down')
+    if alive and devices:
+        remarks.append('virtual functions go past this switch: there is a '
+                       f'{_NIC} as well')
+    if not alive and not devices:
+        raise _Untold(f'the {_NIC} is down' if down
+                      else 'no agent of a switch that is known')
+    return (alive or devices)[0]
+
+
+def _chosen(agent, profiles, mapping):
+    """Return (name of a profile, why)."""
+    switch, encapsulations, seen = _seen(agent)
+    if encapsulations is None:
+        if switch not in mapping:
+            raise _Untold(f'{seen}; no profile is known for {switch}')
+        name = mapping[switch]
+        return name, f'{seen}: {name} is for {switch}'
+    found = {}
+    for encapsulation in encapsulations:
+        key = f'{switch}:{encapsulation}'
+        name = mapping.get(key, mapping.get(switch))
+        if name is None:
+            raise _Untold(f'{seen}; no profile is known for {key}')
+        found[name] = key
+    # Of several, the one that can carry least.
+    name = min(found, key=lambda one: profiles[one].bandwidth_kbps())
+    more = ', which carries least of ' + ', '.join(found) if found.keys() != {
+        name} else ''
+    return name, f'{seen}: {name} is for {found[name]}{more}'
+
+
+def _seen(agent):
+    """Return (switch, its encapsulations or None, both in words)."""
+    kind, told = agent['agent_type'], agent['configurations']
+    if kind in (_NIC, 'Macvtap agent'):
+        return _OF_TYPE[kind], None, kind
+    if kind != _OVS and _OF_TYPE[kind] == 'ovn':
+        return 'ovn', None, (f'{kind}, which tells neither datapath nor '
+                             f'encapsulation')
+    switch, seen = _OF_TYPE.get(kind), kind
+    if kind == _OVS:
+        datapath = told.get('datapath_type')
+        seen += f' with datapath_type {datapath}'
+        if datapath not in ('system', 'netdev'):
+            raise _Untold(f'{seen}, wanted system or netdev')
+        switch = f'ovs-{datapath}'
+        kinds = _mapping(told, 'ovs_capabilities').get('iface_types')
+        if datapath == 'netdev' and isinstance(kinds, list) \
+                and 'dpdk' in kinds:
+            switch = 'ovs-dpdk'
+            seen += ' and interfaces of DPDK'
+    tunnels = told.get('tunnel_types')
+    if not isinstance(tunnels, list):
+        raise _Untold(f'{seen}; its tunnel_types are {tunnels!r}, wanted a '
+                      f'list')
+    for one in tunnels:
+        if one not in switch_profile.ENCAPSULATIONS:
+            raise _Untold(f'{seen}; one of its tunnel_types is {one!r}, '
+                          f'which is not known')
+    return switch, tunnels or ['none'], seen + (
+        f', tunnels {", ".join(tunnels)}' if tunnels else ', no tunnels')
+
+
+def _mapping(told, key):
+    value = told.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def _rate(told, direction):
+    """Return a rate that an operator stated, or None; 0 states none."""
+    value = told.get(direction) if isinstance(told, dict) else None
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    return value if whole and value > 0 else None
+
+
+def _stated(agent, remarks):
+    """Return the numbers that an operator stated for minimum guarantees."""
+    told, found = agent['configurations'], {}
+    rates = _mapping(told, _BANDWIDTHS)
+    if rates:
+        missing = _without_rate(told, rates)
+        if missing:
+            remarks.append(
+                f'{_BANDWIDTHS} are not taken for the line rate: they do not '
+                f'state both directions of {", ".join(missing)}')
+        else:
+            found['line_rate_kbps'] = min(
+                sum(_rate(one, direction) for one in rates.values())
+                for direction in ('egress', 'ingress'))
+    for key in _PACKETS:
+        packets = [packet_rate for one in _mapping(told, key).values()
+                   if (packet_rate := _packet_rate(one)) is not None]
+        if packets:
+            found['packet_rate_kpps'] = sum(packets)
+    for key, value in found.items():
+        remarks.append(f'{key} is {value}, as the operator stated it to '
+                       f'Neutron')
+    return found
+
+
+def _packet_rate(told):
+    """Return the packets of both directions together, or None."""
+    found = _rate(told, 'any')
+    each = [_rate(told, direction) for direction in ('egress', 'ingress')]
+    return sum(each) if found is None and None not in each else found
+
+
+def _without_rate(told, rates):
+    """Return what of the lines has no bandwidth in both directions."""
+    devices = {str(one) for one in _mapping(told, 'bridge_mappings').values()}
+    for several in _mapping(told, 'device_mappings').values():
+        devices.update(map(str, several))
+    if told.get('tunnel_types') and not rates.keys() - devices:
+        # An option names it; this is the default.
+        devices.add(_TUNNELLED)
+    return sorted(one for one in devices | rates.keys() if None in (
+        _rate(rates.get(one), 'egress'), _rate(rates.get(one), 'ingress')))
