@@ -9,10 +9,12 @@ from vswitch_aware_scheduler.modeler import hosts
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.vswitch import discovery
+from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['OPERATOR', 'add_discover_arguments', 'add_set_arguments',
-           'discover', 'discover_table', 'list_table', 'remarks', 'set_']
+__all__ = ['OPERATOR', 'add_discover_arguments', 'add_export_arguments',
+           'add_set_arguments', 'discover', 'discover_table', 'export_',
+           'list_table', 'remarks', 'set_']
 
 #: Source of the records that somebody wrote by hand.
 OPERATOR = 'operator'
@@ -40,6 +42,28 @@ def add_set_arguments(parser):
     parser.add_argument('--override', metavar='KEY=NUMBER', action='append',
                         default=[], help='a number of the profile that '
                         'differs on this host; may be given several times')
+
+
+def add_export_arguments(parser):
+    """Add the arguments of "profile export"."""
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument('name', metavar='NAME', nargs='?',
+                      help='name of a profile')
+    what.add_argument('--host', metavar='HOST',
+                      help='the profile of this host in the store, with its '
+                           'overrides')
+    parser.add_argument('--format', choices=export.FORMATS, required=True,
+                        help='provider.yaml of nova-compute, or the options '
+                             'of an agent of Neutron')
+    parser.add_argument('--device', metavar='NAME', action='append',
+                        default=[], help='bridge or network device that has '
+                        'the bandwidth; several share it evenly')
+    parser.add_argument('--hypervisor', metavar='NAME', default='',
+                        help='name of the hypervisor, where it is not that '
+                             'of the host')
+    parser.add_argument('--directions', action='store_true',
+                        help='count packets in each direction, as for a '
+                             'switch that is offloaded to hardware')
 
 
 def _access(conf):
@@ -126,3 +150,33 @@ def set_(arguments, conf):
             f'{", ".join(profiles)}')
     return store.HostProfile(arguments.host, arguments.profile, overrides,
                              OPERATOR)
+
+
+def export_(arguments, conf, opened):
+    """Return the answer of "profile export" as a dictionary.
+
+    :param opened: returns the Store
+    """
+    known = switch_profile.profiles(conf.switch_profiles_file)
+    name, overrides = arguments.name, {}
+    if arguments.host is not None:
+        record = {one.host: one for one in opened().host_profiles()}.get(
+            arguments.host)
+        if record is None:
+            raise exceptions.InvalidInput(
+                f'host {arguments.host} has no profile in the store, wanted '
+                f'one: see "vswitch-manage host list"')
+        name = record.profile or conf.default_switch_profile
+        overrides = record.overrides
+    if name not in known:
+        raise exceptions.InvalidProfile(
+            f'there is no profile {name!r}, wanted one of '
+            f'{", ".join(known)}')
+    found = known[name].overridden(overrides, f'host {arguments.host}') \
+        if overrides else known[name]
+    return {'profile': name, 'overrides': overrides,
+            'format': arguments.format,
+            'inventory': dataclasses.asdict(export.inventory(found)),
+            'text': export.render(found, arguments.format, arguments.device,
+                                  arguments.hypervisor,
+                                  arguments.directions)}

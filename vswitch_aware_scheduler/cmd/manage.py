@@ -152,6 +152,10 @@ def _parser():
                    'check a file of switch profiles')
     validate.add_argument('file', metavar='FILE')
 
+    hosts.add_export_arguments(add(
+        profile, 'export', _profile_export,
+        'print a profile as options of Nova or Neutron'))
+
     host = group('host', 'tell and set which profile the switch of a host has')
     hosts.add_discover_arguments(add(
         host, 'discover', _host_discover,
@@ -657,6 +661,15 @@ def _profile_validate(arguments, _conf):
     else:
         print(f'{arguments.file} is valid: {len(found)} profiles: '
               f'{", ".join(found)}')
+    return 0
+
+
+def _profile_export(arguments, conf):
+    answer = hosts.export_(arguments, conf, lambda: _store(conf))
+    if arguments.json:
+        terminal.print_json(answer)
+    else:
+        print(answer['text'], end='')
     return 0
 
 

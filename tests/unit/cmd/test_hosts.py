@@ -153,5 +153,54 @@ class RecordTestCase(HostTestCase):
                               *words)
 
 
+class ExportTestCase(HostTestCase):
+
+    def export(self, *words):
+        return self.ask('profile', 'export', *words)
+
+    def test_a_profile_is_printed(self):
+        _, output, _ = self.run_command(
+            'profile', 'export', 'ovs-vxlan', '--format', 'neutron-ovs',
+            '--device', 'br-ex')
+        # Half of 1.241 Gbit/s in each direction.
+        self.assertIn('[ovs]\nresource_provider_bandwidths = '
+                      'br-ex:620500:620500\n', output)
+        answer = self.export('ovs-vxlan', '--format', 'provider')
+        self.assertEqual(1241000, answer['inventory']['bandwidth_kbps'])
+        self.assertEqual('1.0', yaml.safe_load(answer['text'])['meta'][
+            'schema_version'])
+
+    def test_a_host_has_its_overrides(self):
+        self.run_command('host', 'discover', '--apply')
+        answer = self.export('--host', 'b', '--format', 'neutron-sriov',
+                             '--device', 'ens1f0')
+        self.assertEqual(('mellanox-eswitch', {'line_rate_kbps': 70}),
+                         (answer['profile'], answer['overrides']))
+        self.assertIn('ens1f0:70:70', answer['text'])
+        self.assertEqual(self.export('ovs-vxlan', '--format', 'provider'),
+                         self.export('--host', 'a', '--format', 'provider'))
+
+    def test_a_host_without_a_name_has_the_default_profile(self):
+        self._configure('default_switch_profile = ovs-gre')
+        self.run_command('host', 'set', 'h', '--override', 'max_tunnels=3')
+        answer = self.export('--host', 'h', '--format', 'provider')
+        self.assertEqual('ovs-gre', answer['profile'])
+        self.assertIn('CUSTOM_VSWITCH_TUNNEL', answer['text'])
+
+    def test_what_is_not_there_is_told(self):
+        self.run_command('host', 'set', 'h', '--override', 'max_tunnels=3')
+        for wanted, words in (
+                ('no profile .gone', ['gone', '--format', 'provider']),
+                ('no profile None', ['--host', 'h', '--format', 'provider']),
+                ('host x has no profile', ['--host', 'x', '--format',
+                                           'provider']),
+                ('--device', ['ovs-flat', '--format', 'neutron-ovs'])):
+            self.assert_fails(wanted, 'profile', 'export', *words)
+        for words in (['--format', 'provider'], ['ovs-flat'],
+                      ['ovs-flat', '--format', 'x'],
+                      ['ovs-flat', '--host', 'h', '--format', 'provider']):
+            self.assert_fails('usage', 'profile', 'export', *words, status=2)
+
+
 if __name__ == '__main__':
     unittest.main()

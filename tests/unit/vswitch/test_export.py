@@ -1,0 +1,238 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import configparser
+import pathlib
+import tempfile
+import unittest
+
+from nova.compute import provider_config
+import yaml
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import export
+from vswitch_aware_scheduler.vswitch import profile
+
+
+def made(**stated):
+    return profile.SwitchProfile('of-the.test', **stated)
+
+
+class InventoryTestCase(unittest.TestCase):
+
+    def assert_inventory(self, expected, **stated):
+        found = export.inventory(made(**stated))
+        self.assertEqual(expected, (
+            found.egress_kbps, found.ingress_kbps, found.bandwidth_kbps,
+            found.packets_kpps, found.max_kbps))
+
+    def test_what_counts_both_directions_is_halved(self):
+        self.assert_inventory((500, 500, 1000, None, 300),
+                              saturation_kbps=1000, vm_peak_kbps=300)
+        # The line carries less than half in neither direction.
+        self.assert_inventory((500, 500, 1000, None, None),
+                              saturation_kbps=1000, line_rate_kbps=800)
+
+    def test_a_line_carries_its_rate_in_each_direction(self):
+        self.assert_inventory((800, 800, 1600, None, None),
+                              line_rate_kbps=800)
+        self.assert_inventory((800, 800, 1600, None, None),
+                              saturation_kbps=2000, line_rate_kbps=800)
+
+    def test_a_limit_on_one_direction_leaves_the_other(self):
+        # The peak of one VM is one of that direction, not of both.
+        self.assert_inventory((300, 800, 1100, None, None),
+                              saturation_kbps=300, line_rate_kbps=800,
+                              saturation_dimension='egress', vm_peak_kbps=9)
+        self.assert_inventory((800, 300, 1100, None, None),
+                              saturation_kbps=300, line_rate_kbps=800,
+                              saturation_dimension='ingress')
+        self.assert_inventory((300, None, None, None, None),
+                              saturation_kbps=300,
+                              saturation_dimension='egress')
+
+    def test_packets_limit_the_bandwidth_at_their_typical_size(self):
+        # 10 kpps of 125 bytes are 10 Mbit/s.
+        self.assert_inventory((5000, 5000, 10000, 10, None),
+                              packet_rate_kpps=10.9999,
+                              saturation_kbps=10000,
+                              typical_packet_bytes=125)
+        self.assert_inventory((5000, 5000, 10000, 10, None),
+                              packet_rate_kpps=10, typical_packet_bytes=125)
+
+    def test_an_uneven_limit_is_filled_up_from_the_other_side(self):
+        # 3000 of both, at most 1000 of it egress.
+        self.assert_inventory((1000, 2000, 3000, 3, None),
+                              saturation_kbps=1000, packet_rate_kpps=3,
+                              saturation_dimension='egress',
+                              typical_packet_bytes=125)
+        self.assert_inventory((2000, 1000, 3000, 3, None),
+                              saturation_kbps=1000, packet_rate_kpps=3,
+                              saturation_dimension='ingress',
+                              typical_packet_bytes=125)
+
+    def test_costs_and_tables_give_the_packets_of_the_typical_size(self):
+        # 4 us + 1000 bytes * 1 ns = 5 us a packet: 200 kpps, 1.6 Gbit/s.
+        self.assert_inventory((800000, 800000, 1600000, 200, None),
+                              packet_cost_us=4, byte_cost_ns=1,
+                              typical_packet_bytes=1000)
+        self.assert_inventory((800000, 800000, 1600000, 200, None),
+                              byte_cost_ns=5, typical_packet_bytes=1000,
+                              packet_rate_kpps=900)
+        self.assert_inventory((4000, 4000, 8000, 1, None),
+                              saturation_by_packet_bytes={
+                                  100: 2000, 1000: 8000},
+                              typical_packet_bytes=1000)
+
+    def test_no_profile_of_the_catalogue_is_promised_more_than_it_carries(
+            self):
+        for name, one in profile.catalogue().items():
+            with self.subTest(name):
+                found = export.inventory(one)
+                rates = (found.egress_kbps, found.ingress_kbps)
+                used = {'egress': rates[0], 'ingress': rates[1]}
+                packets = sum(rates) / (8 * one.typical_packet_bytes)
+                for limit in one.limits():
+                    self.assertLessEqual(
+                        limit.weights[0] * used['egress']
+                        + limit.weights[1] * used['ingress']
+                        + limit.weights[2] * packets,
+                        limit.capacity * (1 + 1e-9), limit)
+
+    def test_placement_counts_to_its_largest_integer(self):
+        self.assert_inventory((2147483647,) * 3 + (None, None),
+                              line_rate_kbps=1e12)
+
+
+class ProviderTestCase(unittest.TestCase):
+
+    def provider(self, **stated):
+        [found] = export.provider_config(made(**stated))['providers']
+        classes = {}
+        for one in found['inventories']['additional']:
+            classes |= {key.removeprefix('CUSTOM_VSWITCH_'):
+                        (value['total'], value['max_unit'])
+                        for key, value in one.items()}
+        return found, classes
+
+    def test_each_limit_is_a_resource_class(self):
+        found, classes = self.provider(
+            saturation_kbps=1000, vm_peak_kbps=600, packet_rate_kpps=7.5,
+            typical_packet_bytes=1500, max_tunnels=9,
+            max_virtual_functions=4)
+        self.assertEqual({
+            'EGR_KILOBIT_PER_SEC': (500, 500),
+            'IGR_KILOBIT_PER_SEC': (500, 500),
+            'KILOBIT_PER_SEC': (1000, 600), 'KILOPACKET_PER_SEC': (7, 7),
+            'TUNNEL': (9, 9), 'VIRTUAL_FUNCTION': (4, 4)}, classes)
+        self.assertEqual({'uuid': '$COMPUTE_NODE'}, found['identification'])
+        self.assertEqual(['CUSTOM_VSWITCH_OF_THE_TEST'],
+                         found['traits']['additional'])
+
+    def test_a_limit_that_is_not_stated_or_none_is_no_class(self):
+        self.assertEqual({'TUNNEL'}, self.provider(max_tunnels=2)[1].keys())
+        # Placement has no inventory of nothing, nor one of shared tunnels.
+        self.assertEqual({}, self.provider(max_virtual_functions=0)[1])
+        self.assertEqual({}, self.provider(max_tunnels=2,
+                                           tunnel_unit='networks')[1])
+
+    def test_the_text_is_yaml_of_the_same(self):
+        for one in profile.catalogue().values():
+            self.assertEqual(export.provider_config(one),
+                             yaml.safe_load(export.render(one, 'provider')))
+
+    def test_nova_compute_takes_it(self):
+        profiles = [*profile.catalogue().values(), made(max_tunnels=10 ** 12)]
+        for one in profiles:
+            with self.subTest(one.name), \
+                    tempfile.TemporaryDirectory() as folder:
+                pathlib.Path(folder, 'provider.yaml').write_text(
+                    export.render(one, 'provider'))
+                found = provider_config.get_provider_configs(folder)
+                self.assertEqual(['$COMPUTE_NODE'], list(found))
+                for inventory in found['$COMPUTE_NODE']['inventories'][
+                        'additional']:
+                    [values] = inventory.values()
+                    # As Placement's schema of inventories wants them.
+                    self.assertLessEqual(
+                        (1, 1), (values['total'], values['max_unit']))
+                    self.assertLess(values['total'], 2 ** 31)
+
+
+class NeutronTestCase(unittest.TestCase):
+
+    def options(self, form, devices=('br-ex',), hypervisor='',
+                directions=False, **stated):
+        text = export.render(made(**stated), form, devices, hypervisor,
+                             directions)
+        parser = configparser.ConfigParser()
+        parser.read_string(text)
+        [section] = parser.sections()
+        return section, {
+            name.removeprefix('resource_provider_'): value
+            for name, value in parser[section].items()}
+
+    def test_open_vswitch_gets_bandwidth_and_packets(self):
+        self.assertEqual(('ovs', {
+            'bandwidths': 'br-ex:500:500',
+            'inventory_defaults': 'allocation_ratio:1.0,min_unit:1,'
+                                  'max_unit:300,step_size:1,reserved:0',
+            'packet_processing_without_direction': ':70'}), self.options(
+                'neutron-ovs', saturation_kbps=1000, vm_peak_kbps=300,
+                packet_rate_kpps=70.9))
+
+    def test_sr_iov_gets_bandwidth(self):
+        section, found = self.options('neutron-sriov', ['ens1f0'],
+                                      line_rate_kbps=800,
+                                      packet_rate_kpps=700)
+        self.assertEqual(('sriov_nic', 'ens1f0:800:800'),
+                         (section, found['bandwidths']))
+        self.assertNotIn('packet_processing_without_direction', found)
+        self.assertIn('max_unit:800,', found['inventory_defaults'])
+
+    def test_devices_share_evenly(self):
+        _, found = self.options('neutron-sriov', ['a', 'b', 'c'],
+                                line_rate_kbps=800, vm_peak_kbps=700)
+        self.assertEqual('a:266:266,b:266:266,c:266:266',
+                         found['bandwidths'])
+        self.assertIn('max_unit:266,', found['inventory_defaults'])
+
+    def test_packets_can_be_counted_in_each_direction(self):
+        for hypervisor in ('', 'node7'):
+            _, found = self.options('neutron-ovs', hypervisor=hypervisor,
+                                    directions=True, packet_rate_kpps=71)
+            self.assertEqual(
+                f'{hypervisor}:35:35',
+                found['packet_processing_with_direction'])
+            self.assertNotIn('packet_processing_without_direction', found)
+
+    def test_a_direction_without_limit_is_left_out(self):
+        _, found = self.options('neutron-ovs', saturation_kbps=300,
+                                saturation_dimension='egress')
+        self.assertEqual('br-ex:300:', found['bandwidths'])
+
+    def test_ovn_gets_a_part_of_its_options(self):
+        *comments, text = export.render(
+            made(line_rate_kbps=800), 'neutron-ovn',
+            ['br-ex', 'rp_tunnelled']).splitlines()
+        self.assertTrue(all(line.startswith('# ') for line in comments))
+        self.assertEqual(
+            'resource_provider_bandwidths=br-ex:400:400;rp_tunnelled:400:400,'
+            'resource_provider_inventory_defaults=allocation_ratio:1.0;'
+            'min_unit:1;max_unit:400;step_size:1;reserved:0', text)
+
+    def test_what_cannot_be_exported_is_refused(self):
+        for wanted, arguments, stated in (
+                ('--device is not given', {'devices': ()},
+                 {'line_rate_kbps': 8}),
+                ("'br:ex'.*wanted letters", {'devices': ['br:ex']},
+                 {'line_rate_kbps': 8}),
+                ("'a,b'.*wanted letters", {'hypervisor': 'a,b'},
+                 {'line_rate_kbps': 8}),
+                ('states no limit.*neutron-ovs', {}, {'max_tunnels': 4})):
+            with self.subTest(wanted), self.assertRaisesRegex(
+                    exceptions.InvalidInput, wanted):
+                self.options('neutron-ovs', **arguments, **stated)
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A profile as Placement gets to know it: from Nova's or Neutron's options.
+
+Pure: a SwitchProfile in, plain values and text out. Placement counts whole
+kbit/s and kilo-packets/s, each resource by itself; figures are rounded down.
+Derivation: admin/discovery.rst, "What Placement can hold".
+"""
+
+import dataclasses
+import math
+import re
+
+import yaml
+
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['FORMATS', 'Inventory', 'inventory', 'neutron_options',
+           'provider_config', 'render']
+
+#: Of the text: provider.yaml of nova-compute, and what the agents of Open
+#: vSwitch, SR-IOV and OVN read.
+FORMATS = ('provider', 'neutron-ovs', 'neutron-sriov', 'neutron-ovn')
+
+# Group of the agent's file; what ML2/OVN reads is in the OVS database.
+_GROUPS = {'neutron-ovs': 'ovs', 'neutron-sriov': 'sriov_nic'}
+
+# The largest integer of Placement.
+_MOST = 2 ** 31 - 1
+
+_NAME = re.compile(r'[A-Za-z0-9_.-]+')
+
+
+@dataclasses.dataclass(frozen=True)
+class Inventory:
+    """The most that a switch carries, in whole units; None: no limit stated.
+
+    :ivar egress_kbps: with ``ingress_kbps`` never more than the switch
+        carries of both together
+    :ivar ingress_kbps: as ``egress_kbps``
+    :ivar bandwidth_kbps: egress and ingress together
+    :ivar packets_kpps: egress and ingress together, at the typical size
+    :ivar max_kbps: the most of one VM, both directions together
+    """
+
+    egress_kbps: int | None
+    ingress_kbps: int | None
+    bandwidth_kbps: int | None
+    packets_kpps: int | None
+    max_kbps: int | None
+
+
+def inventory(profile):
+    """Return the :class:`Inventory` of a SwitchProfile."""
+    size = profile.typical_packet_bytes
+    both = profile.bandwidth_kbps()
+    saturation = profile.saturation_kbps_at()
+    most = dict.fromkeys(('egress', 'ingress'), profile.line_rate_kbps
+                         or math.inf)
+    if saturation is not None and profile.saturation_dimension in most:
+        most[profile.saturation_dimension] = min(
+            most[profile.saturation_dimension], saturation)
+    egress, ingress = most['egress'], most['ingress']
+    if both < math.inf:
+        # As even as the limits of each allow.
+        egress = min(egress, max(both / 2, both - ingress))
+        ingress = min(ingress, both - egress)
+    packets = [rate for rate in (
+        profile.packet_rate_kpps,
+        both / (8 * size) if profile.packet_cost_us is not None
+        or profile.byte_cost_ns is not None
+        or profile.saturation_by_packet_bytes is not None else None)
+        if rate is not None]
+    return Inventory(*(_whole(rate) for rate in (
+        egress, ingress, both, min(packets, default=None),
+        profile.vm_peak_kbps
+        if profile.saturation_dimension == 'bandwidth' else None)))
+
+
+def _whole(rate):
+    if rate is None or rate == math.inf:
+        return None
+    # What is a whole number but for rounding counts as that.
+    return min(math.floor(rate * (1 + 1e-12)), _MOST)
+
+
+def provider_config(profile):
+    """Return what a provider.yaml of nova-compute says of a profile.
+
+    Nova takes custom resource classes and traits only, so that they never
+    meet those that Neutron reports.
+
+    :returns: a dictionary of schema version 1.0
+    """
+    found = inventory(profile)
+    classes = {}
+    for name, total in (
+            ('EGR_KILOBIT_PER_SEC', found.egress_kbps),
+            ('IGR_KILOBIT_PER_SEC', found.ingress_kbps),
+            ('KILOBIT_PER_SEC', found.bandwidth_kbps),
+            ('KILOPACKET_PER_SEC', found.packets_kpps),
+            ('TUNNEL', profile.max_tunnels
+             if profile.tunnel_unit in ('instances', 'interfaces') else None),
+            ('VIRTUAL_FUNCTION', profile.max_virtual_functions)):
+        if not total:
+            continue
+        most = total
+        if name.endswith('KILOBIT_PER_SEC') and found.max_kbps:
+            most = min(total, found.max_kbps)
+        classes[f'CUSTOM_VSWITCH_{name}'] = {
+            'total': min(total, _MOST), 'reserved': 0, 'min_unit': 1,
+            'max_unit': min(most, _MOST), 'step_size': 1,
+            'allocation_ratio': 1.0}
+    trait = re.sub('[^A-Z0-9_]', '_', profile.name.upper())
+    return {'meta': {'schema_version': '1.0'}, 'providers': [{
+        'identification': {'uuid': '$COMPUTE_NODE'},
+        'inventories': {'additional': [{key: value} for key, value
+                                       in classes.items()]},
+        'traits': {'additional': [f'CUSTOM_VSWITCH_{trait}']}}]}
+
+
+def neutron_options(profile, devices, hypervisor='', directions=False,
+                    packets=True):
+    """Return {name of an option: its text} for an agent of Neutron.
+
+    :param devices: bridges or network devices that share the bandwidth,
+        evenly
+    :param hypervisor: of packet processing; '': the agent's own host
+    :param directions: whether packets are counted in each direction, as
+        for a switch that is offloaded to hardware
+    :param packets: whether this agent reports packet processing at all
+    :raises InvalidInput: on a name that such an option cannot hold
+    """
+    for name in (*devices, *([hypervisor] if hypervisor else [])):
+        if not _NAME.fullmatch(name):
+            raise exceptions.InvalidInput(
+                f'a bridge, device or hypervisor is {name!r}, wanted '
+                f'letters, digits, "_", "." and "-"')
+    found, options = inventory(profile), {}
+    both = (found.egress_kbps, found.ingress_kbps)
+    if any(both):
+        shares = [None if rate is None else rate // len(devices)
+                  for rate in both]
+        options['resource_provider_bandwidths'] = ','.join(
+            ':'.join([device, *('' if rate is None else str(rate)
+                                for rate in shares)]) for device in devices)
+        most = min(rate for rate in (found.max_kbps, *shares) if rate)
+        options['resource_provider_inventory_defaults'] = (
+            f'allocation_ratio:1.0,min_unit:1,max_unit:{most},step_size:1,'
+            f'reserved:0')
+    if packets and found.packets_kpps:
+        name = 'resource_provider_packet_processing_'
+        half = found.packets_kpps // 2
+        if directions:
+            options[name + 'with_direction'] = f'{hypervisor}:{half}:{half}'
+        else:
+            options[name + 'without_direction'] = \
+                f'{hypervisor}:{found.packets_kpps}'
+    return options
+
+
+def render(profile, form, devices=(), hypervisor='', directions=False):
+    """Return a profile as text, for the file or command that is to have it.
+
+    :param form: one of :data:`FORMATS`
+    :raises InvalidInput: when the profile has nothing for that, or an
+        argument is missing
+    Other parameters: see :func:`neutron_options`.
+    """
+    head = f'# Switch profile {profile.name}\n'
+    if form == 'provider':
+        return head + yaml.safe_dump(provider_config(profile),
+                                     sort_keys=False)
+    if not devices:
+        raise exceptions.InvalidInput(
+            f'--device is not given, wanted the bridge or network device '
+            f'of format {form}')
+    options = neutron_options(profile, devices, hypervisor, directions,
+                              packets=form == 'neutron-ovs')
+    if not options:
+        raise exceptions.InvalidInput(
+            f'profile {profile.name} states no limit for format {form}, '
+            f'wanted one on bandwidth or packets')
+    if form == 'neutron-ovn':
+        text = ','.join(f'{name}={value.replace(",", ";")}'
+                        for name, value in options.items())
+        return (f'{head}# To be added, after a comma, to '
+                f'external-ids:ovn-cms-options of Open_vSwitch\n{text}\n')
+    return head + f'[{_GROUPS[form]}]\n' + ''.join(
+        f'{name} = {value}\n' for name, value in options.items())
