@@ -22,6 +22,7 @@ import textwrap
 import time
 import urllib.error
 import urllib.request
+import uuid
 
 import fixtures
 
@@ -413,3 +414,144 @@ class Ceilometer(Server):
     def _write(self, name, text):
         with open(os.path.join(self.folder, name), 'w') as stream:
             stream.write(textwrap.dedent(text))
+
+
+class Neutron(Server):
+    """A real neutron-server with SQLite, without authentication.
+
+    It has an environment of its own, which VSWITCH_SERVERS names.
+
+    :param mechanism_drivers: of ML2; with ovn there is an OVN southbound and
+        a northbound database, without an ovn-northd
+    :ivar url: of the API
+    """
+
+    required = False
+
+    def __init__(self, mechanism_drivers='openvswitch,sriovnicswitch'):
+        super().__init__()
+        self._drivers = mechanism_drivers
+
+    def _setUp(self):
+        super()._setUp()
+        folder = os.path.dirname(program('neutron-db-manage'))
+        self._python = shutil.which('python3', path=folder)
+        paste = os.path.join(os.path.dirname(folder), 'etc', 'neutron',
+                             'api-paste.ini')
+        if self._python is None or not os.path.exists(paste):
+            raise MissingProgram(f'a Neutron with a Python of its own in '
+                                 f'{folder}')
+        self._script = os.path.join(os.path.dirname(__file__),
+                                    'neutron_api.py')
+        ovn = 'ovn' in self._drivers.split(',')
+        if ovn:
+            self.northbound = self._database('nb', 'OVN_Northbound', [
+                {'op': 'insert', 'table': 'NB_Global', 'row': {}}])
+            self.southbound = self._database('sb', 'OVN_Southbound', [
+                {'op': 'insert', 'table': 'SB_Global', 'row': {}}])
+        self.port = free_port()
+        self.url = f'http://127.0.0.1:{self.port}'
+        self._file = self.write('neutron.conf', f'''
+            [DEFAULT]
+            core_plugin = ml2
+            service_plugins = {'ovn-router' if ovn else ''}
+            auth_strategy = noauth
+            api_paste_config = {paste}
+            state_path = {self.folder}
+            transport_url = fake://
+            agent_down_time = 20
+            notify_nova_on_port_status_changes = false
+            notify_nova_on_port_data_changes = false
+            [database]
+            connection = sqlite:///{self.folder}/neutron.sqlite
+            [oslo_concurrency]
+            lock_path = {self.folder}/locks
+            [ml2]
+            type_drivers = flat,vlan,geneve
+            project_network_types = {'geneve' if ovn else 'vlan'}
+            mechanism_drivers = {self._drivers}
+            [ml2_type_geneve]
+            vni_ranges = 1:65536
+            max_header_size = 38
+            [ovn]
+            ovn_nb_connection = {self.northbound if ovn else ''}
+            ovn_sb_connection = {self.southbound if ovn else ''}
+            ''')
+        self.run_to_end(self._python, self._script, 'tables',
+                        f'sqlite:///{self.folder}/neutron.sqlite')
+
+    def serve(self):
+        """Start to answer, with what has been put in so far."""
+        self.process = self.start(self._python, self._script, 'serve',
+                                  self._file, str(self.port))
+        self.wait(self.process, lambda: answers(self.url))
+
+    def _database(self, short, name, rows):
+        """Return where a new database of OVN listens."""
+        schema = os.path.join(
+            os.path.dirname(os.path.dirname(program('ovn-sbctl'))), 'share',
+            'ovn', f'ovn-{short}.ovsschema')
+        path = os.path.join(self.folder, f'{short}.db')
+        place = f'tcp:127.0.0.1:{free_port()}'
+        self.run_to_end(program('ovsdb-tool'), 'create', path, schema)
+        process = self.start(
+            program('ovsdb-server', '/usr/sbin'), '--remote=p' + ':'.join(
+                place.split(':')[i] for i in (0, 2, 1)),
+            f'--unixctl={path}.ctl', path)
+        self.wait(process, lambda: subprocess.run(
+            [program('ovsdb-client'), 'list-dbs', place],
+            capture_output=True, timeout=30).returncode == 0)
+        self._transact(place, name, rows)
+        return place
+
+    def _transact(self, place, name, rows):
+        done = subprocess.run(
+            [program('ovsdb-client'), 'transact', place,
+             json.dumps([name, *rows])], capture_output=True, text=True,
+            timeout=30)
+        # What the database refuses is an answer, too.
+        if done.returncode or '"error"' in done.stdout:
+            raise RuntimeError(f'ovsdb-client: {done.stdout}{done.stderr}')
+
+    def register_chassis(self, name, host, address):
+        """Do what the ovn-controller of a host and its metadata agent do."""
+        def mapping(**values):
+            return ['map', [[key.replace('_', '-'), value]
+                            for key, value in values.items()]]
+
+        self._transact(self.southbound, 'OVN_Southbound', [
+            {'op': 'insert', 'table': 'Encap', 'uuid-name': 'e', 'row': {
+                'type': 'geneve', 'ip': address, 'chassis_name': name}},
+            {'op': 'insert', 'table': 'Chassis', 'uuid-name': 'c', 'row': {
+                'name': name, 'hostname': host,
+                'encaps': ['set', [['named-uuid', 'e']]],
+                'other_config': mapping(
+                    datapath_type='system', iface_types='geneve,gre,vxlan',
+                    ovn_bridge_mappings='physnet:br-ex')}},
+            {'op': 'insert', 'table': 'Chassis_Private', 'row': {
+                'name': name, 'chassis': ['set', [['named-uuid', 'c']]],
+                # It has seen all that Neutron will write.
+                'nb_cfg': 10 ** 6, 'external_ids': ['map', [
+                    ['neutron:ovn-metadata-id', str(uuid.uuid4())],
+                    ['neutron:ovn-metadata-sb-cfg', str(10 ** 6)]]]}}])
+
+    def write(self, name, text):
+        """Return the path of a new file in the server's folder."""
+        path = os.path.join(self.folder, name)
+        with open(path, 'w') as stream:
+            stream.write(textwrap.dedent(text))
+        return path
+
+    def ask(self, *words, given=''):
+        """Return what Neutron's own code prints."""
+        done = subprocess.run(
+            [self._python, self._script, *words], input=given, timeout=120,
+            text=True, capture_output=True)
+        if done.returncode:
+            raise RuntimeError(f'neutron_api.py {words[0]} exited with '
+                               f'{done.returncode}: {done.stderr[-4000:]}')
+        return done.stdout
+
+    def report(self, states):
+        """Take the states that agents report."""
+        self.ask('report', self._file, given=json.dumps(states))

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Agents of a real Neutron, and the options that its agents read."""
+
+import json
+import time
+import urllib.request
+
+import testtools
+
+from tests.integration import base
+from tests.integration import servers
+from tests.unit.vswitch import agents
+from vswitch_aware_scheduler.modeler import hosts
+from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.vswitch import discovery
+from vswitch_aware_scheduler.vswitch import export
+from vswitch_aware_scheduler.vswitch import profile
+
+WITHOUT = 'resource_provider_packet_processing_without_direction'
+WITH = 'resource_provider_packet_processing_with_direction'
+
+
+def state(agent):
+    """Return what an agent reports, of which the API makes that."""
+    return {key: agent[key] for key in (
+        'agent_type', 'binary', 'host', 'topic', 'configurations')} | {
+            'start_flag': True}
+
+
+def read(server):
+    return hosts.read_agents(service.Access(
+        url=server.url, retries=0, auth={
+            'auth_type': 'none', 'endpoint': server.url}))
+
+
+class NeutronTest(base.WithServer, testtools.TestCase):
+
+    @classmethod
+    def make_server(cls):
+        return servers.Neutron()
+
+    @classmethod
+    def feed(cls, server):
+        server.serve()
+
+    def parsed(self, form, devices, **more):
+        """Return {group: options} as the agents of Neutron read a profile."""
+        one = profile.SwitchProfile(
+            'a', saturation_kbps=1000, packet_rate_kpps=71, vm_peak_kbps=300)
+        path = self.server.write('agent.conf', export.render(
+            one, form, devices, **more))
+        return json.loads(self.server.ask('parse', path, 'here'))
+
+    def test_a_profile_is_proposed_until_the_agent_is_down(self):
+        reported = [
+            agents.open_vswitch('h1', ['vxlan']),
+            agents.open_vswitch('h2', (), 'netdev', iface_types=['dpdk'],
+                                **{WITHOUT: {'h2': {'any': 400}}}),
+            agents.nic_switch('h3', ens1f0=(70, 80)),
+            agents.linux_bridge('h4'), agents.agent('DHCP agent', 'h5')]
+        self.server.report([state(one) for one in reported])
+
+        told = {one['host']: one for one in read(self.server)}
+        for one in reported:
+            # The stand-in of the unit tests has what Neutron has.
+            self.assertEqual(one.keys(), told[one['host']].keys())
+            self.assertEqual(one['configurations'],
+                             told[one['host']]['configurations'])
+            self.assertIs(True, told[one['host']]['alive'])
+        self.assertEqual(
+            [('h1', 'ovs-vxlan', {}),
+             ('h2', 'dpdk-vswitch', {'packet_rate_kpps': 400}),
+             ('h3', 'mellanox-eswitch', {'line_rate_kbps': 70}),
+             ('h4', None, {}), ('h5', None, {})],
+            [(one.host, one.profile, one.overrides) for one in
+             discovery.propose(told.values(), profile.catalogue())])
+
+        limit = time.monotonic() + 60
+        while any(one['alive'] for one in read(self.server)):
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(1)
+        for one in discovery.propose(read(self.server),
+                                     profile.catalogue()):
+            self.assertIsNone(one.profile)
+
+    def test_the_agent_of_open_vswitch_reads_what_is_exported(self):
+        found = self.parsed('neutron-ovs', ['br-ex', 'br-b'])['OVS']
+        self.assertEqual(
+            {name: {'egress': 250, 'ingress': 250}
+             for name in ('br-ex', 'br-b')},
+            found['resource_provider_bandwidths'])
+        self.assertEqual(
+            {'allocation_ratio': 1.0, 'min_unit': 1, 'max_unit': 250,
+             'step_size': 1, 'reserved': 0},
+            found['resource_provider_inventory_defaults'])
+        self.assertEqual({'here': {'any': 71}}, found[WITHOUT])
+        self.assertEqual({}, found[WITH])
+
+    def test_packets_in_each_direction_are_read(self):
+        found = self.parsed('neutron-ovs', ['br-ex'], directions=True,
+                            hypervisor='there')['OVS']
+        self.assertEqual({'there': {'egress': 35, 'ingress': 35}},
+                         found[WITH])
+
+    def test_the_agent_of_sr_iov_reads_what_is_exported(self):
+        found = self.parsed('neutron-sriov', ['ens1f0'])['SRIOV_NIC']
+        self.assertEqual({'ens1f0': {'egress': 500, 'ingress': 500}},
+                         found['resource_provider_bandwidths'])
+        self.assertEqual(300, found['resource_provider_inventory_defaults'][
+            'max_unit'])
+
+
+class OvnTest(base.WithServer, testtools.TestCase):
+
+    @classmethod
+    def make_server(cls):
+        return servers.Neutron('ovn,sriovnicswitch')
+
+    @classmethod
+    def feed(cls, server):
+        for number in range(3):
+            server.register_chassis(f'c{number}', f'h{number}',
+                                    f'192.0.2.{number + 1}')
+        server.report([state(agents.nic_switch('h0')),
+                       state(agents.nic_switch('h9', ens1f0=(70, 80)))])
+        server.serve()
+
+    def test_chassis_are_told_of_as_agents(self):
+        told = {(one['host'], one['agent_type']): one
+                for one in read(self.server)}
+        expected = {(f'h{number}', f'OVN {kind} agent')
+                    for number in range(3)
+                    for kind in ('Controller', 'Metadata')} | {
+            ('h0', 'NIC Switch agent'), ('h9', 'NIC Switch agent')}
+        self.assertEqual(expected, told.keys())
+        # The stand-in of the unit tests has what Neutron has.
+        stand_in = agents.ovn('h1', chassis='c1')
+        seen = told['h1', 'OVN Controller agent']
+        self.assertEqual(set(), stand_in.keys() - seen.keys())
+        self.assertEqual(stand_in['configurations'], seen['configurations'])
+
+    def test_no_profile_is_guessed_but_one_can_be_named(self):
+        profiles = profile.catalogue()
+        for mapping, expected in (([], None), (['ovn=ovs-gre'], 'ovs-gre')):
+            found = discovery.propose(
+                read(self.server), profiles,
+                discovery.parse_mapping(mapping, profiles))
+            self.assertEqual(
+                [(f'h{number}', expected) for number in range(3)]
+                + [('h9', 'mellanox-eswitch')],
+                [(one.host, one.profile) for one in found])
+
+    def test_each_page_has_all_chassis_and_a_link_to_a_next_one(self):
+        # Why agents are asked for at once, and reading ends by itself.
+        with urllib.request.urlopen(
+                f'{self.server.url}/v2.0/agents?limit=2&marker=c2') as answer:
+            page = json.load(answer)
+        self.assertGreaterEqual(len(page['agents']), 6)
+        self.assertIn('next', [link['rel'] for link in page['agents_links']])
