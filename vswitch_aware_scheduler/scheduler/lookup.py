@@ -2,7 +2,7 @@
 """What Nova's database says of instances.
 
 For the few of which what hosts list and what was placed do not tell where
-they are, and for those whose flavor nobody has told.
+they are, for those whose flavor nobody has told, and for a worker that begins.
 """
 
 import dataclasses
@@ -12,7 +12,7 @@ from nova import context as nova_context
 from nova import exception
 from nova import objects
 
-__all__ = ['Found', 'flavors_of', 'look_up']
+__all__ = ['Found', 'flavors_of', 'look_up', 'uuids_on']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,3 +78,20 @@ def flavors_of(instance_uuids):
                 expected_attrs=['flavor'])
         flavors.update((one.uuid, one.flavor) for one in found)
     return flavors
+
+
+def uuids_on(hosts):
+    """Return {host: set of uuids} of the instances on some hosts.
+
+    Whatever the database raises is raised.
+
+    :param hosts: list of names, read with one query for each cell
+    """
+    context = nova_context.get_admin_context()
+    found = {host: set() for host in hosts}
+    for cell_mapping in objects.CellMappingList.get_all(context):
+        with nova_context.target_cell(context, cell_mapping) as cell:
+            by_host = objects.InstanceList.get_uuids_by_hosts(cell, hosts)
+        for host, uuids in by_host.items():
+            found[host].update(uuids)
+    return found

@@ -162,6 +162,8 @@ class SchedulerState:
         self._strangers = {}
         self._asked = set()
         self._ask_again = 0.0
+        # Hosts of which the database was not asked yet who is on them.
+        self._unverified = set()
         self._fitted = {}        # (prior, id of profile) -> (profile, law)
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
@@ -199,7 +201,7 @@ class SchedulerState:
         if getattr(self._recent, 'requesting', False):
             self._turn.take()
         found = self._judge(host_states, spec_obj)
-        if self._acquaint():
+        if self._verify() | self._acquaint():
             found = self._judge(host_states, spec_obj)
         if self._settle(host_states, spec_obj, found[0]):
             found = self._judge(host_states, spec_obj)
@@ -379,6 +381,47 @@ class SchedulerState:
                         now + self._conf.claim_expiry_seconds)
         return version != self._residency.version
 
+    def _verify(self):
+        """Ask the database who is on hosts that this process sees first.
+
+        What Nova lists for them may be from before the process was forked,
+        or not be read yet.
+
+        :returns: whether anybody is not where it seemed
+        """
+        now = self._clock()
+        if not self._unverified or now < self._ask_again:
+            return False
+        with self._lock:
+            hosts = sorted(self._unverified)
+        try:
+            found = lookup.uuids_on(hosts)
+            with self._lock:
+                absent = {uuid: host for host in hosts for uuid in
+                          found[host].difference(
+                              self._residency.residents(host))}
+                nameless = [uuid for uuid in absent
+                            if self._snapshot.law(uuid) is None]
+            flavors = lookup.flavors_of(nameless[:_MOST_FLAVORS]) \
+                if nameless else {}
+            self.report('database at the start', None)
+        except Exception as error:
+            self._ask_again = now + _FLAVORS_AGAIN_SECONDS
+            self.report('database at the start', (
+                f'{type(error).__name__}: {error}; going by what hosts '
+                f'report'))
+            return False
+        with self._lock:
+            self._unverified.difference_update(hosts)
+            for uuid, host in absent.items():
+                law = self._snapshot.law(uuid) \
+                    or self._law_of_flavor(flavors.get(uuid))
+                self._residency.claim(
+                    uuid, host, law or self._unknown_law(self._snapshot)
+                    or _NOTHING, now + self._conf.claim_expiry_seconds, now,
+                    known=law is not None)
+        return bool(absent)
+
     def _acquaint(self):
         """Ask the database for the flavors of residents that nobody told.
 
@@ -453,6 +496,7 @@ class SchedulerState:
             for host in hosts:
                 if host not in self._hosts:
                     self._hosts[host] = _HostView()
+                    self._unverified.add(host)
                     changed.add(host)
             views = list(map(self._hosts.get, hosts))
         listings = list(map(_INSTANCES, host_states))

@@ -102,6 +102,11 @@ class SchedulerTestCase(unittest.TestCase):
         self.looked_up = []
         #: What it says of flavors: uuid -> Flavor; who it was asked for.
         self.flavors, self.asked_flavors = {}, []
+        #: What it says of who is on a host: host -> set of uuids; who asked.
+        self.on_hosts, self.asked_hosts = {}, []
+        patch = mock.patch.object(lookup, 'uuids_on', self._uuids_on)
+        patch.start()
+        self.addCleanup(patch.stop)
         patch = mock.patch.object(lookup, 'flavors_of', self._flavors_of)
         patch.start()
         self.addCleanup(patch.stop)
@@ -115,6 +120,12 @@ class SchedulerTestCase(unittest.TestCase):
         logger.setLevel(logging.DEBUG)
         self.addCleanup(logger.setLevel, level)
         self.addCleanup(logger.removeHandler, self.log)
+
+    def _uuids_on(self, hosts):
+        self.asked_hosts.append(hosts)
+        if isinstance(self.on_hosts, Exception):
+            raise self.on_hosts
+        return {host: self.on_hosts.get(host, set()) for host in hosts}
 
     def _flavors_of(self, uuids):
         self.asked_flavors.append(sorted(uuids))

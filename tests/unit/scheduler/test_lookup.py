@@ -126,3 +126,25 @@ class TestFlavorsOf(unittest.TestCase):
 
     def test_none_that_is_known_is_no_flavor(self):
         self.assertEqual(({}, []), self._found({}, []))
+
+
+class TestUuidsOn(unittest.TestCase):
+
+    def test_all_cells_are_put_together(self):
+        cells = {'one': {'a': ['1', '2'], 'b': []}, 'two': {'b': ['3']}}
+
+        @contextlib.contextmanager
+        def target_cell(context, cell):
+            yield cell
+
+        with mock.patch.object(objects.CellMappingList, 'get_all',
+                               return_value=sorted(cells)), \
+                mock.patch.object(nova_context, 'target_cell',
+                                  new=target_cell), \
+                mock.patch.object(
+                    objects.InstanceList, 'get_uuids_by_hosts',
+                    new=lambda cell, hosts: {host: uuids for host, uuids in
+                                             cells[cell].items()
+                                             if host in hosts}):
+            self.assertEqual({'a': {'1', '2'}, 'b': {'3'}, 'c': set()},
+                             lookup.uuids_on(['a', 'b', 'c']))

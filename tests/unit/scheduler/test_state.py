@@ -489,6 +489,56 @@ class TestDoubts(StateTestCase):
         self.assertEqual([], self.looked_up)
 
 
+class TestBeginning(StateTestCase):
+    """A worker whose Nova lists what was long ago, or nothing yet."""
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 20.0, 3: 40.0})]
+        self.state = self.make_state()
+
+    def test_who_is_there_counts_though_nobody_lists_it(self):
+        self.on_hosts = {'a': {base.instance_uuid(2)},
+                         'b': {base.instance_uuid(40)}}
+        self.flavors = {base.instance_uuid(40): objects.Flavor(
+            name='m1', extra_specs={'vswitch:egress_kbps': '30'})}
+        for _ in range(2):
+            self.assertEqual({'a': .3, 'b': .4}, self.ask(
+                base.request(1), a=[], b=[]))
+        self.assertEqual([['a', 'b']], self.asked_hosts)
+        # A host that comes later is one to ask for too.
+        self.ask(base.request(1), c=[])
+        self.assertEqual([['a', 'b'], ['c']], self.asked_hosts)
+
+    def test_one_that_is_elsewhere_counts_there_alone(self):
+        self.on_hosts = {'b': {base.instance_uuid(2)}}
+        self.assertEqual({'a': .1, 'b': .3}, self.ask(
+            base.request(1), a=[2], b=[]))
+
+    def test_one_that_its_host_lists_counts_once_and_goes_with_the_list(self):
+        self.on_hosts = {'a': {base.instance_uuid(2)}}
+        self.assertEqual({'a': .3}, self.ask(base.request(1), a=[]))
+        self.assertEqual({'a': .3}, self.ask(base.request(1), a=[2]))
+        self.assertEqual({'a': .1}, self.ask(base.request(1), a=[]))
+
+    def test_one_nobody_ever_lists_expires(self):
+        self.on_hosts = {'a': {base.instance_uuid(2)}}
+        self.ask(base.request(1), a=[])
+        self.clock.now += 10_000
+        self.assertEqual({'a': .1}, self.ask(base.request(1)))
+
+    def test_a_database_that_fails_is_asked_again_later(self):
+        self.on_hosts = OSError('no route')
+        for _ in range(2):
+            self.assertEqual({'a': .1}, self.ask(base.request(1), a=[]))
+        self.assertEqual(1, len(self.asked_hosts))
+        self.assertIn('OSError: no route', self.log.texts(
+            logging.WARNING)[-1])
+        self.on_hosts = {'a': {base.instance_uuid(2)}}
+        self.clock.now += 31
+        self.assertEqual({'a': .3}, self.ask(base.request(1)))
+
+
 class TestRecall(StateTestCase):
 
     def setUp(self):
