@@ -48,8 +48,8 @@ class Auditor:
                 else _of_flavor(specs)
                 for uuid, (_, specs) in instances.items()}
 
-    def problems(self):
-        """Return what is wrong, a list of sentences."""
+    def overloads(self):
+        """Return the hosts that are above their limit, as sentences."""
         instances = self.instances()
         laws = self.laws(instances)
         on_host = collections.defaultdict(list)
@@ -62,9 +62,11 @@ class Auditor:
                 found.append(f'{host} with {len(uuids)} instances is '
                              f'overloaded with probability {risk:.3g}, '
                              f'limit {self._limit:g}')
-        return found + self._allocations(instances)
+        return found
 
-    def _allocations(self, instances):
+    def misallocated(self):
+        """Return the instances whose allocations are not on their host."""
+        instances = self.instances()
         rows = self._database.rows('placement', '''
             SELECT DISTINCT a.consumer_id, p.name FROM allocations a
             JOIN resource_providers p ON p.id = a.resource_provider_id''')

@@ -8,6 +8,7 @@ so that how many instances a host can carry is plain.
 
 import concurrent.futures
 import dataclasses
+import signal
 import time
 
 from tests.cloud import client as api
@@ -113,7 +114,11 @@ def multi_create(stage):
 @scenario
 def full(stage):
     """As many as fit, and not one more."""
-    most = room(RATES_KBPS['large'], len(stage.hosts))
+    return fill(stage, room(RATES_KBPS['large'], len(stage.hosts)))
+
+
+def fill(stage, most):
+    """Boot large servers until two are refused, of which ``most`` fit."""
     servers = [stage.client.boot(f'full-{number}', stage.flavors['large'])
                for number in range(most + 2)]
     active = sum(one.status == 'ACTIVE' for one in servers)
@@ -250,6 +255,65 @@ def store_stopped(stage):
         stage.cloud.database.execute(rename.format('_gone', ''))
     time.sleep(3)
     stage.boot('after')
+
+
+@scenario
+def learned_traffic(stage):
+    """What instances are measured to send counts, not what was stated."""
+    hosts = len(stage.hosts)
+    servers = [stage.boot(f'quiet-{number}', 'large')
+               for number in range(2 * hosts)]
+    require(stage.client.boot('before', stage.flavors['large']).status
+            == 'ERROR', 'there was room before anything was learned')
+    telemetry = stage.cloud.telemetry
+    telemetry.publish({server.id: 1_000.0 for server in servers})
+    status, said = telemetry.learn()
+    require(status == 0, said)
+    # The schedulers look at the store every second.
+    time.sleep(5)
+    # Two of 1 Mbit/s leave room for two of 4 on each host.
+    active = sum(stage.client.boot(
+        f'more-{number}', stage.flavors['large']).status == 'ACTIVE'
+        for number in range(2 * hosts + 1))
+    require(active == 2 * hosts, f'{active} more are ACTIVE, {2 * hosts} fit')
+
+
+@scenario
+def telemetry_outage(stage):
+    """Without telemetry the models stay, and so does what is decided."""
+    telemetry = stage.cloud.telemetry
+    telemetry.gnocchi.stop_api()
+    try:
+        status, said = telemetry.learn()
+        require(status == 1, f'the modeler exited with {status}: {said}')
+        return full(stage)
+    finally:
+        telemetry.gnocchi.start_api()
+
+
+@scenario
+def rebuild(stage):
+    """In place, with no question to the scheduler's filters."""
+    server = stage.boot('rebuilt')
+    before = server.compute_host
+    image = stage.client.image()
+    server = stage.act(server, 'rebuild_server', image.id)
+    require((server.status, server.compute_host) == ('ACTIVE', before),
+            f'{server.status} on {server.compute_host}, was on {before}')
+
+
+@scenario
+def reload_of_the_schedulers(stage):
+    """SIGHUP, which Nova takes as the wish to read its options again."""
+    stage.boot('before', 'large')
+    for number in range(2):
+        stage.cloud.openstack.processes[f'scheduler-{number}'].send_signal(
+            signal.SIGHUP)
+    time.sleep(10)
+    # New workers know the aggregates of when their parent started, until
+    # Nova tells them of a change.
+    stage.client.set_aggregate('all', stage.hosts, reloaded='yes')
+    return fill(stage, room(RATES_KBPS['large'], len(stage.hosts)) - 1)
 
 
 @scenario

@@ -21,6 +21,7 @@ import fixtures
 import pymysql
 import sqlalchemy as sa
 
+from tests.cloud import telemetry
 from tests.integration import servers
 from vswitch_aware_scheduler.store import migration
 
@@ -236,21 +237,20 @@ class OpenStack(servers.Server):
     def _bin(self, name):
         return os.path.join(os.path.dirname(sys.executable), name)
 
-    def filtered(self, since=None):
-        """Return what the schedulers said of filters that left no host.
+    def complaints(self, since=None):
+        """Return what the services said went wrong, and what filters refused.
 
         :param since: {name: characters of the log to pass over}
         :returns: (lines, what to pass over the next time)
         """
         lines, ends = [], {}
-        for number in range(self._schedulers):
-            name = f'scheduler-{number}'
+        for name in self.processes:
             said = self.log_of(name)
             ends[name] = len(said)
             lines.extend(
-                f'{name}: {line}' for line in
+                f'{name}: {line[:500]}' for line in
                 said[(since or {}).get(name, 0):].splitlines()
-                if 'returned 0 hosts' in line or 'vswitch: ' in line)
+                if any(word in line for word in _COMPLAINTS))
         return lines, ends
 
     def reports(self):
@@ -536,6 +536,7 @@ class OpenStack(servers.Server):
                     lambda: known() == len(self.computes))
 
 
+_COMPLAINTS = (' ERROR ', 'returned 0 hosts', 'vswitch: ')
 _PLUGIN = 'vswitch_aware_scheduler.scheduler'
 _FILTERS = ('ComputeFilter', 'ComputeCapabilitiesFilter',
             'ImagePropertiesFilter', 'ServerGroupAntiAffinityFilter',
@@ -569,3 +570,12 @@ class Cloud(fixtures.Fixture):
         broker = self.useFixture(RabbitMQ())
         self.openstack = self.useFixture(OpenStack(
             self.database, broker, self._names))
+        self._telemetry = None
+
+    @property
+    def telemetry(self):
+        """The :class:`~.telemetry.Telemetry`, started when first asked."""
+        if self._telemetry is None:
+            self._telemetry = self.useFixture(
+                telemetry.Telemetry(self.store_url))
+        return self._telemetry

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The auditor of tests/cloud finds what is wrong."""
+
+import json
+import math
+import unittest
+
+from tests.cloud import auditor
+from vswitch_aware_scheduler.traffic import model
+
+ON_OFF = {'vswitch:egress_kbps': '400', 'vswitch:ingress_kbps': '100',
+          'vswitch:on_seconds': '10', 'vswitch:off_seconds': '90'}
+
+
+class FakeCloud:
+    """Rows of the databases.
+
+    :param instances: [(uuid, host, extra specs)]
+    :param allocations: [(uuid, host)], those of the instances by default
+    :param models: {uuid: TrafficModel}
+    """
+
+    def __init__(self, instances, allocations=None, models=None):
+        self.database = self
+        self._rows = {
+            'nova': [{'uuid': uuid, 'host': host, 'flavor': json.dumps({
+                'cur': {'nova_object.data': {'extra_specs': specs}}})}
+                for uuid, host, specs in instances],
+            'placement': [{'consumer_id': uuid, 'name': host}
+                          for uuid, host in (
+                              [one[:2] for one in instances]
+                              if allocations is None else allocations)],
+            'vswitch': [{'instance_uuid': uuid,
+                         'model': json.dumps(one.to_dict())}
+                        for uuid, one in (models or {}).items()]}
+
+    def rows(self, name, statement):
+        return self._rows[name]
+
+
+class AuditorTest(unittest.TestCase):
+
+    def auditor(self, *args, limit=.01, **kwargs):
+        return auditor.Auditor(FakeCloud(*args, **kwargs), 1000, limit)
+
+    def many(self, count):
+        return [(f'vm-{number}', 'a', ON_OFF) for number in range(count)]
+
+    def test_the_overload_of_like_instances_is_binomial(self):
+        for count in (2, 3, 8):
+            judge = self.auditor(self.many(count))
+            laws = judge.laws(judge.instances()).values()
+            wanted = sum(math.comb(count, on) * .1 ** on * .9 ** (count - on)
+                         for on in range(3, count + 1))
+            self.assertAlmostEqual(wanted, judge.overload(list(laws)), 12)
+
+    def test_a_host_above_the_limit_is_found(self):
+        # P(more than 2 of 4) is .0037, of 5 it is .0086, of 6 .0159.
+        self.assertEqual([], self.auditor(self.many(5)).overloads())
+        found, = self.auditor(self.many(6)).overloads()
+        self.assertIn('a with 6 instances', found)
+        self.assertIn('0.0159', found)
+
+    def test_a_learned_model_counts_in_place_of_the_flavor(self):
+        quiet = model.TrafficModel.constant()
+        judge = self.auditor(self.many(6), models={'vm-0': quiet})
+        self.assertEqual([], judge.overloads())
+        steady = model.TrafficModel.on_off(600, on_seconds=1, off_seconds=1)
+        judge = self.auditor(self.many(3), models={'vm-0': steady})
+        # It is on, and one of the two others at least.
+        self.assertIn(f'{.5 * .19:.3g}', judge.overloads()[0])
+
+    def test_allocations_elsewhere_are_found(self):
+        for hosts, words in ((['b'], "['b']"), (['a', 'b'], "['a', 'b']"),
+                             ([], 'no host')):
+            found, = self.auditor(self.many(1), allocations=[
+                ('vm-0', host) for host in hosts]).misallocated()
+            self.assertIn(words, found)
+
+    def test_counts_that_are_wrong_are_found(self):
+        judge = self.auditor(self.many(2))
+        self.assertEqual([], judge.miscounted(
+            {1: {'a': ['vm-0', 'vm-1']}, 2: {'a': ['vm-1', 'vm-0']}}))
+        for counted, words in (
+                ({'a': ['vm-0', 'vm-1'], 'b': ['vm-1']}, '1 instances twice'),
+                ({'a': ['vm-0'], 'b': ['vm-1']}, '1 not where'),
+                ({'a': ['vm-0']}, '1 not where'),
+                ({'a': ['vm-0', 'vm-1', 'vm-7']}, '1 that are no more')):
+            found, = judge.miscounted({1: counted})
+            self.assertIn(words, found)
