@@ -73,7 +73,7 @@ def _serve(make, clock, log):
     with mock.patch.object(service, 'FIRST_PAUSE_SECONDS', .2), \
             mock.patch.object(service, 'LONGEST_PAUSE_SECONDS', 1), \
             mock.patch.object(service, '_TICK_SECONDS', .02), \
-            mock.patch.object(coordination, 'PATIENCE_SECONDS', 1):
+            mock.patch.object(coordination, 'PATIENCE_SECONDS', 4):
         service.Service(make, service.Notifier({}), clock).run()
 
 

@@ -122,6 +122,7 @@ class FaultsWhileModelling(base.WithServer):
         self.wait_until_caught_up()
         passed = self.proxy.passed.value - passed
         for share in (0, .3, .8):
+            modeler_processes.wait_for(self.is_well, 'all is well')
             before = self.learned_samples()
             lines = len(modeler_processes.lines(self.log))
             spoil(int(share * passed))
@@ -148,6 +149,14 @@ class FaultsWhileModelling(base.WithServer):
         self.scratch = self.wanted()
         self.assert_same_counts()
         self.assert_no_wrong_sign()
+
+    def is_well(self):
+        """Return whether the last word is that it is over."""
+        if self.stops or self.kind is None:
+            return True
+        told = [line for line in modeler_processes.lines(self.log)
+                if self.kind in line]
+        return not told or 'over: ' in told[-1]
 
     def assert_told_once(self, new_lines):
         """One warning when it begins, one word when it has ended."""
