@@ -11,16 +11,9 @@ import threading
 import time
 
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 
 __all__ = ['Snapshot', 'SnapshotSource']
-
-#: Of a state of a packed law.
-_ROW_BYTES = 8 * model.LAW_COLUMNS
-
-#: Instances that are taken over at a time.
-_CHUNK = 10_000
 
 #: What a prior is of, by whether its key has a flavor and a project.
 _LEVELS = {(True, True): 'flavor and project', (True, False): 'flavor',
@@ -103,13 +96,7 @@ class Snapshot:
             laws.pop(uuid, None)
         for host in changes.removed_hosts:
             hosts.pop(host, None)
-        for first in range(0, len(changes.instance_uuids), _CHUNK):
-            uuids = changes.instance_uuids[first:first + _CHUNK]
-            starts = changes.starts[first:first + len(uuids) + 1]
-            packed = changes.law_rows[starts[0]:starts[-1]].tobytes()
-            ends = ((starts - starts[0]) * _ROW_BYTES).tolist()
-            for uuid, start, end in zip(uuids, ends, ends[1:]):
-                laws[uuid] = model.RateLaw(packed[start:end])
+        laws.update(changes.laws())
         hosts.update((entry.host, entry) for entry in changes.host_profiles)
         return Snapshot(
             changes.generation, laws, hosts, _with(

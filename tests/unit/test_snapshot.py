@@ -13,6 +13,7 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import records
 from vswitch_aware_scheduler.traffic import model
 
 NOW = 1_700_000_000.0
@@ -133,7 +134,7 @@ class TestSnapshot(unittest.TestCase):
 
     def test_more_instances_than_are_taken_over_at_a_time(self):
         given = {f'vm-{i}': i % 7 for i in range(23)}
-        with mock.patch.object(snapshot, '_CHUNK', 5):
+        with mock.patch.object(records, '_CHUNK', 5):
             self.assertLaws(given, snapshot.Snapshot().updated(
                 _changes(1, given)))
 

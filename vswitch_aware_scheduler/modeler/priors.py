@@ -18,7 +18,6 @@ from vswitch_aware_scheduler.traffic import prior
 __all__ = ['Outcome', 'update']
 
 _SILENT = model.TrafficModel.constant().law
-_ROW_BYTES = 8 * model.LAW_COLUMNS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +46,7 @@ def update(store, clock, min_samples=estimate.MIN_SAMPLES):
     :raises StoreError: when the store cannot be read or written
     """
     placements = store.placements()
-    laws = _laws(store)
+    laws = dict(store.read_changes().laws())
     counts = {uuid: learned.counts for uuid, learned in store.learned(
         [uuid for uuid, point in store.resume_points().items()
          if not point.modelled]).items() if learned.counts is not None}
@@ -77,15 +76,6 @@ def update(store, clock, min_samples=estimate.MIN_SAMPLES):
         store.write(priors=changed, remove_priors=gone, now=clock())
     return Outcome(len(pools), len(wanted) - len(pools), len(changed),
                    len(gone))
-
-
-def _laws(store):
-    """Return {instance uuid: RateLaw} of all models."""
-    changes = store.read_changes()
-    packed = changes.law_rows.tobytes()
-    ends = (changes.starts * _ROW_BYTES).tolist()
-    return {uuid: model.RateLaw(packed[start:end]) for uuid, start, end
-            in zip(changes.instance_uuids, ends, ends[1:])}
 
 
 def _group(placement):

@@ -441,9 +441,7 @@ _PRIOR = [tables.prior.c[name] for name in (
 def _placement_values(connection, query):
     """Return (uuids, [(host, flavor, project)]); there may be a million."""
     uuids, values, shared = [], [], {}
-    rows = connection.execution_options(
-        stream_results=True, max_row_buffer=_CHUNK).execute(query)
-    for chunk in rows.partitions(_CHUNK):
+    for chunk in _stream(connection, query).partitions(_CHUNK):
         for uuid, *names in chunk:
             value = tuple(shared.setdefault(name, name) for name in names)
             uuids.append(uuid)
@@ -470,9 +468,7 @@ def _unpacked(rows):
         return []
     counts, data = records.unpack_laws(
         [_prior_key(row) for row in rows], [row.law for row in rows])
-    ends = np.cumsum(counts) * 8 * traffic_model.LAW_COLUMNS
-    return [traffic_model.RateLaw(data[start:end]) for start, end
-            in zip([0, *ends.tolist()], ends.tolist())]
+    return traffic_model.split_laws(data, counts)
 
 
 def _priors(connection):

@@ -23,6 +23,9 @@ __all__ = ['Basis', 'Changes', 'Generation', 'HostProfile', 'Inventory',
 _LAW_FORMAT = 2
 _LAW_ROW_BYTES = 8 * traffic_model.LAW_COLUMNS
 
+#: Laws that are unpacked at a time.
+_CHUNK = 10_000
+
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
@@ -341,6 +344,16 @@ class Changes:
     removed_placements: tuple = ()
     seen_at: float | None = None
     priors: dict = dataclasses.field(default_factory=dict)
+
+    def laws(self):
+        """Yield (instance uuid, RateLaw) of all that are given."""
+        counts = np.diff(self.starts)
+        for first in range(0, len(self.instance_uuids), _CHUNK):
+            uuids = self.instance_uuids[first:first + _CHUNK]
+            rows = self.law_rows[self.starts[first]:
+                                 self.starts[first + len(uuids)]]
+            yield from zip(uuids, traffic_model.split_laws(
+                rows.tobytes(), counts[first:first + len(uuids)]))
 
 
 def _check_instance(record):

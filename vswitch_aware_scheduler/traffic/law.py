@@ -10,7 +10,6 @@ into its mass and its mean excess. Pure; immutable.
 Derivation: reference/model.rst, "Law of the sum".
 """
 
-
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions

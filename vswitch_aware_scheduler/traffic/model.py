@@ -16,7 +16,7 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'LAW_COLUMNS', 'REGIMES',
            'REGIME_SHARES', 'RateLaw', 'TrafficModel', 'dimension_weights',
-           'visits']
+           'split_laws', 'visits']
 
 #: What a capacity can be counted in: weights of (egress_kbps, ingress_kbps,
 #: kpps). 'bandwidth' counts both directions, as a software switch does.
@@ -166,6 +166,17 @@ class RateLaw(bytes):
             values = values + weights[2] * (
                 rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
         return values
+
+
+def split_laws(packed, counts):
+    """Return the list of RateLaws that stand one after the other.
+
+    :param packed: bytes, the packed forms of n laws
+    :param counts: (n,) int, number of states of each
+    """
+    ends = (np.cumsum(counts) * (8 * LAW_COLUMNS)).tolist()
+    return [RateLaw(packed[start:end])
+            for start, end in zip([0, *ends], ends)]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
