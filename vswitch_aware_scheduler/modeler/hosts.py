@@ -43,8 +43,7 @@ def read_agents(access, **sleep):
     :param sleep: waits seconds, None: as :class:`.service.Client` does
     :raises TelemetryError: when they cannot be read to their end
     """
-    name = 'neutron ' + (access.url or 'of the catalog' + (
-        f' in {access.region_name}' if access.region_name else ''))
+    name = f'neutron {access.where()}'
     found, query, more = {}, {}, True
     with sdk.SdkClient(access, name, 'network', **sleep) as client:
         while more:

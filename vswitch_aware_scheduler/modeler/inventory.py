@@ -205,8 +205,7 @@ class NovaSource:
         self._access = access
         self._network = network
         self._sleep = sleep
-        self.name = 'nova ' + (access.url or 'of the catalog' + (
-            f' in {access.region_name}' if access.region_name else ''))
+        self.name = f'nova {access.where()}'
 
     def read(self, since=None):
         """Return the :class:`Reading` of all instances, or of changes.

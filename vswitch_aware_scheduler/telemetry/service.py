@@ -126,6 +126,16 @@ class Access:
                     f'{name} of a telemetry service is {value!r}, wanted a '
                     f'finite number {"above" if low == 0 else "from"} 0')
 
+    def where(self, what=''):
+        """Return where the service is, for messages.
+
+        :param what: kind of service, said where the catalog tells its URL
+        """
+        if self.url is not None:
+            return self.url
+        text = f'{what} of the catalog'.lstrip()
+        return f'{text} in {self.region_name}' if self.region_name else text
+
     def __reduce__(self):
         values = {item.name: getattr(self, item.name)
                   for item in dataclasses.fields(self)}
@@ -451,11 +461,7 @@ class ServiceDriver(base.Driver):
     @property
     def source(self):
         """Name of the driver and URL of the service."""
-        where = self._access.url or (
-            f'{self.SERVICE_TYPE} of the catalog'
-            + (f' in {self._access.region_name}'
-               if self._access.region_name else ''))
-        return f'{self.NAME} {where}'
+        return f'{self.NAME} {self._access.where(self.SERVICE_TYPE)}'
 
     def _client(self):
         return Client(self._access, self.source, self.SERVICE_TYPE,
