@@ -351,9 +351,7 @@ class Service:
         return set_up
 
     def _in_group_of(self, old, new):
-        """Return a new set-up, in the group of the old one if it is the same.
-
-        """
+        """Return a new set-up, in the old one's group if that is its own."""
         if old.group is None:
             return new
         if new.group is not None and new.group.url == old.group.url:
@@ -442,8 +440,8 @@ class Service:
         if failure is None:
             self._succeeded(set_up, outcome)
         elif failure[0] is None:
-            LOG.info('vswitch-modeler: the pass was ended before it wrote '
-                     'anything')
+            LOG.info('vswitch-modeler: the pass was ended; what it has '
+                     'written is complete')
         else:
             self._failed(*failure)
         return failure is None

@@ -198,7 +198,7 @@ class LifeTestCase(ServiceTestCase):
         passes, logs = self.serve()
         self.assertEqual((0, 0), (passes, self.store.generation().number))
         self.assertEqual(0.0, self.time)
-        self.assertIn('ended before it wrote', logs[1])
+        self.assertIn('the pass was ended', logs[1])
 
     def test_an_end_while_it_writes_comes_after_the_write(self):
         class Ending(model_store.Store):
