@@ -20,8 +20,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import law as sum_law
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['AVERAGE', 'PROBABILITY', 'Assessment', 'HostPolicy', 'LoadTable',
-           'limits_on_one']
+__all__ = ['AVERAGE', 'PROBABILITY', 'Assessment', 'HostPolicy', 'LoadTable']
 
 #: Admission policies: the sum of averages against saturation (Figure 9 of
 #: "Towards a Method Integrating Virtual Switch Performance Into Data Centre
@@ -73,6 +72,15 @@ class HostPolicy:
     def limits(self):
         """[(weights, capacity, most of one instance)] of the profile."""
         return [] if self.profile is None else _limits_of(self.profile)
+
+    @functools.cached_property
+    def limits_on_one(self):
+        """[(weights, packet_bytes, most)]: what one instance may have.
+
+        Above it no such host takes an instance, as ``PEAK`` tells.
+        """
+        return [(weights, self.profile.typical_packet_bytes, most)
+                for weights, _, most in self.limits]
 
 
 class LoadTable:
@@ -692,17 +700,6 @@ def _limits_of(profile):
         # A limit on one instance where there is none on all together.
         limits.append([saturation, np.inf, most])
     return limits
-
-
-def limits_on_one(profile):
-    """Return [(weights, packet_bytes, most)]: what one instance may have.
-
-    Above it no host of that profile takes an instance, as ``PEAK`` tells.
-
-    :param profile: SwitchProfile
-    """
-    return [(weights, profile.typical_packet_bytes, most)
-            for weights, _, most in _limits_of(profile)]
 
 
 def _unit_text(weights):

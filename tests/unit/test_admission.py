@@ -700,7 +700,7 @@ class TestEach(AdmissionTestCase):
                        dict(saturation_kbps=None, packet_rate_kpps=4.0)):
             with self.subTest(**stated):
                 policy = _policy(limit=0.0, **stated)
-                limits = admission.limits_on_one(policy.profile)
+                limits = policy.limits_on_one
                 slot = self.table.describe('h', policy, {})
                 for rates in ([900., 500., 9.], [90., 900., 0.], [0, 0, 99.]):
                     law = model.RateLaw.from_arrays(

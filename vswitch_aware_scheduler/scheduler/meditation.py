@@ -6,6 +6,7 @@ their [oslo_reports] options say. Ours is one section of it: a line of JSON
 for the worker and one for each host that it knows.
 """
 
+import functools
 import json
 import os
 
@@ -16,8 +17,11 @@ __all__ = ['TITLE', 'register', 'text']
 TITLE = 'vSwitch loads'
 
 
+@functools.cache
 def register(current):
     """Add the section, in this process and in those that it forks.
+
+    Once for each ``current``: the report has no way to take it out.
 
     :param current: callable, returns the SchedulerState or None
     """

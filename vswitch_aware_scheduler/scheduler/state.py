@@ -53,16 +53,16 @@ _TURN_SECONDS = 5.0
 _MOST_LOOK_UPS = 16
 _LOOK_UP_AGAIN_SECONDS = 0.5
 
-#: Priors that are kept as they are cut for profiles.
+#: Priors that are kept as they are cut for policies.
 _MOST_FITTED = 4096
 
 _NOTHING = model.TrafficModel.constant().law
 
 #: Instances whose flavors are looked up in one request at most, how soon
-#: again after Nova's database has failed, and of how many it is remembered
-#: that it was asked.
+#: Nova's database is asked again after it has failed, and of how many it is
+#: remembered that it was asked.
 _MOST_FLAVORS = 500
-_FLAVORS_AGAIN_SECONDS = 30.0
+_ASK_AGAIN_SECONDS = 30.0
 _MOST_ASKED = 1_000_000
 
 _HOST, _INSTANCES, _AGGREGATES = map(
@@ -164,7 +164,7 @@ class SchedulerState:
         self._ask_again = 0.0
         # Hosts of which the database was not asked yet who is on them.
         self._unverified = set()
-        self._fitted = {}        # (prior, id of profile) -> (profile, law)
+        self._fitted = {}        # (prior, id of policy) -> (policy, law)
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
@@ -390,11 +390,12 @@ class SchedulerState:
         :returns: whether anybody is not where it seemed
         """
         now = self._clock()
-        if not self._unverified or now < self._ask_again:
-            return False
         with self._lock:
             hosts = sorted(self._unverified)
-        try:
+        if not hosts:
+            return False
+
+        def ask():
             found = lookup.uuids_on(hosts)
             with self._lock:
                 absent = {uuid: host for host in hosts for uuid in
@@ -402,15 +403,14 @@ class SchedulerState:
                               self._residency.residents(host))}
                 nameless = [uuid for uuid in absent
                             if self._snapshot.law(uuid) is None]
-            flavors = lookup.flavors_of(nameless[:_MOST_FLAVORS]) \
-                if nameless else {}
-            self.report('database at the start', None)
-        except Exception as error:
-            self._ask_again = now + _FLAVORS_AGAIN_SECONDS
-            self.report('database at the start', (
-                f'{type(error).__name__}: {error}; going by what hosts '
-                f'report'))
+            return absent, (lookup.flavors_of(nameless[:_MOST_FLAVORS])
+                            if nameless else {})
+
+        found = self._ask('database at the start', ask,
+                          'going by what hosts report')
+        if found is None:
             return False
+        absent, flavors = found
         with self._lock:
             self._unverified.difference_update(hosts)
             for uuid, host in absent.items():
@@ -430,20 +430,16 @@ class SchedulerState:
 
         :returns: whether the demand of any is another one now
         """
-        now = self._clock()
-        if not self._strangers or now < self._ask_again:
-            return False
         with self._lock:
             strangers = dict(itertools.islice(self._strangers.items(),
                                               _MOST_FLAVORS))
-        try:
-            flavors = lookup.flavors_of(list(strangers))
-            self.report('flavors', None)
-        except Exception as error:
-            self._ask_again = now + _FLAVORS_AGAIN_SECONDS
-            self.report('flavors', (
-                f'{type(error).__name__}: {error}; instances without a model '
-                f'that were there before count by the default'))
+        if not strangers:
+            return False
+        flavors = self._ask(
+            'flavors', lambda: lookup.flavors_of(list(strangers)),
+            'instances without a model that were there before count by the '
+            'default')
+        if flavors is None:
             return False
         told = False
         with self._lock:
@@ -457,6 +453,27 @@ class SchedulerState:
                     self._residency.state(uuid, host, law)
                     told = True
         return told
+
+    def _ask(self, topic, ask, otherwise):
+        """Return what Nova's database answers, None when it does not.
+
+        After a failure it is left alone for a while.
+
+        :param topic: what is asked, a short string
+        :param ask: callable
+        :param otherwise: what happens without an answer, in words
+        """
+        now = self._clock()
+        if now < self._ask_again:
+            return None
+        try:
+            found = ask()
+        except Exception as error:
+            self._ask_again = now + _ASK_AGAIN_SECONDS
+            self.report(topic, f'{type(error).__name__}: {error}; {otherwise}')
+            return None
+        self.report(topic, None)
+        return found
 
     def _law_of_flavor(self, flavor):
         try:
@@ -623,16 +640,16 @@ class SchedulerState:
         the peak of another one; on a host it loads the switch at most fully.
         """
         view = self._hosts.get(host)
-        profile = view and view.policy and view.policy.profile
-        if profile is None:
+        policy = view and view.policy
+        if not policy or not policy.limits:
             return law
-        key = law, id(profile)
+        key = law, id(policy)
         found = self._fitted.get(key)
-        if found is None or found[0] is not profile:
+        if found is None or found[0] is not policy:
             if len(self._fitted) >= _MOST_FITTED:
                 self._fitted.clear()
-            found = self._fitted[key] = (profile, prior.cut(
-                law, admission.limits_on_one(profile)))
+            found = self._fitted[key] = (policy, prior.cut(
+                law, policy.limits_on_one))
         return found[1]
 
     def _unknown_law(self, snapshot):
@@ -700,7 +717,6 @@ class _NoStore:
 # have joined it. Module-level, for Nova gives its plugins no place to share.
 _current = None
 _roles = set()
-_registered = []                 # once the report has its section
 _lock = threading.Lock()
 
 
@@ -720,9 +736,7 @@ def join(role):
             _roles.clear()
         _roles.add(role)
         _watch_nova()
-        if not _registered:
-            meditation.register(current)
-            _registered.append(True)
+        meditation.register(current)
         return _current
 
 
