@@ -91,14 +91,14 @@ class RabbitMQ(servers.Server):
         self.port, distribution, epmd = (servers.free_port()
                                          for _ in range(3))
         self.url = f'rabbit://openstack:{PASSWORD}@127.0.0.1:{self.port}/'
-        self._write('rabbitmq.conf', f'''
+        self.write('rabbitmq.conf', f'''
             listeners.tcp.1 = 127.0.0.1:{self.port}
             default_user = openstack
             default_pass = {PASSWORD}
             loopback_users = none
             log.file.level = warning
             ''')
-        self._write('enabled_plugins', '[].')
+        self.write('enabled_plugins', '[].')
         user = pwd.getpwnam('rabbitmq') if not os.getuid() else None
         if user:
             for path in (self.folder, *map(
@@ -123,10 +123,6 @@ class RabbitMQ(servers.Server):
                 'extra_groups': []} if user else {}))
         self.addCleanup(_end_group, self.process)
         self.wait(self.process, lambda: servers.listens(self.port))
-
-    def _write(self, name, text):
-        with open(os.path.join(self.folder, name), 'w') as stream:
-            stream.write(textwrap.dedent(text))
 
 
 def _end_group(process):

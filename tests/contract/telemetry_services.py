@@ -66,9 +66,9 @@ class PrometheusContract(ServiceContract):
     gap_reason = 'gap'
     negative_reason = 'reset'
 
-    def make(self, url, traffic, **options):
+    def make(self, url, traffic, auth=None, **options):
         return prometheus.PrometheusDriver(
-            access(url), clock=self.clock(traffic), **options)
+            access(url, auth=auth), clock=self.clock(traffic), **options)
 
     def driver_without_source(self):
         return self.make('http://127.0.0.1:1', self.traffic)

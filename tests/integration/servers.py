@@ -10,6 +10,7 @@ PATH), beside the interpreter, in PATH, and where Debian puts it.
 
 import contextlib
 import glob
+import importlib.util
 import json
 import os
 import pwd
@@ -25,6 +26,7 @@ import urllib.request
 import uuid
 
 import fixtures
+import requests
 
 #: Longest wait for a server to answer, seconds.
 START_SECONDS = 60
@@ -110,6 +112,13 @@ class Server(fixtures.Fixture):
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait(20)
+
+    def write(self, name, text):
+        """Return the path of a new file in the server's folder."""
+        path = os.path.join(self.folder, name)
+        with open(path, 'w') as stream:
+            stream.write(textwrap.dedent(text))
+        return path
 
     def log(self):
         with open(os.path.join(self.folder, 'log'), 'rb') as log:
@@ -229,6 +238,20 @@ class Redis(Server):
 
     def stop_server(self):
         self.end(self.process)
+
+
+_WSGI_SERVER = '''
+    import importlib
+    import sys
+    from werkzeug import serving
+    module, name = sys.argv[1].split(':')
+    port = int(sys.argv[2])
+    # Some applications take the words of the command line for theirs.
+    del sys.argv[1:]
+    serving.WSGIRequestHandler.protocol_version = 'HTTP/1.1'
+    serving.run_simple('127.0.0.1', port, getattr(
+        importlib.import_module(module), name), threaded=True)
+'''
 
 
 _GNOCCHI_API = '''
@@ -367,6 +390,114 @@ class Prometheus(Server):
         self.end(self.process)
 
 
+class Keystone(Server):
+    """A real keystone with SQLite and one user, an admin.
+
+    :ivar url: of the API, without its version
+    :ivar auth: options of the plugin "password" of keystoneauth1
+    """
+
+    def _setUp(self):
+        super()._setUp()
+        manage = program('keystone-manage')
+        self.port = free_port()
+        self.url = f'http://127.0.0.1:{self.port}'
+        self.auth = {
+            'auth_type': 'password', 'auth_url': self.url + '/v3',
+            'username': 'admin', 'password': 'not a secret',
+            'project_name': 'admin', 'user_domain_id': 'default',
+            'project_domain_id': 'default'}
+        self.write('keystone.conf', f'''
+            [database]
+            connection = sqlite:///{self.folder}/keystone.db
+            [fernet_tokens]
+            key_repository = {self.folder}/fernet
+            [fernet_receipts]
+            key_repository = {self.folder}/fernet
+            [credential]
+            key_repository = {self.folder}/credential
+            ''')
+        for name in ('fernet', 'credential'):
+            os.mkdir(os.path.join(self.folder, name), 0o700)
+        owner = ('--keystone-user', str(os.getuid()),
+                 '--keystone-group', str(os.getgid()))
+        for what in (('db_sync',), ('fernet_setup', *owner),
+                     ('credential_setup', *owner),
+                     ('bootstrap', '--bootstrap-region-id', 'somewhere',
+                      '--bootstrap-password', self.auth['password'],
+                      '--bootstrap-public-url', self.url + '/v3/',
+                      '--bootstrap-internal-url', self.url + '/v3/')):
+            self.run_to_end(manage, '--config-dir', self.folder, *what)
+        self.process = self.start(
+            sys.executable, '-c', textwrap.dedent(_WSGI_SERVER),
+            'keystone.wsgi.api:application', str(self.port),
+            env={**os.environ, 'OS_KEYSTONE_CONFIG_DIR': self.folder})
+        self.wait(self.process, lambda: answers(self.url + '/v3'))
+
+    def register(self, kind, url):
+        """Put a service into the catalog.
+
+        :param kind: type of the service
+        """
+        methods = {'identity': {'methods': ['password'], 'password': {
+            'user': {'name': self.auth['username'],
+                     'password': self.auth['password'],
+                     'domain': {'id': 'default'}}}}}
+        scope = {'project': {'name': self.auth['project_name'],
+                             'domain': {'id': 'default'}}}
+        token = requests.post(
+            self.url + '/v3/auth/tokens', timeout=60,
+            json={'auth': {**methods, 'scope': scope}}
+        ).headers['X-Subject-Token']
+
+        def add(path, name, body):
+            answer = requests.post(
+                f'{self.url}/v3/{path}', json={name: body}, timeout=60,
+                headers={'X-Auth-Token': token})
+            answer.raise_for_status()
+            return answer.json()[name]['id']
+
+        add('endpoints', 'endpoint', {
+            'interface': 'public', 'region_id': 'somewhere', 'url': url,
+            'service_id': add('services', 'service', {'type': kind})})
+
+
+class Aetos(Server):
+    """A real Aetos before a Prometheus, which asks a keystone who asks.
+
+    :param prometheus: :class:`Prometheus`
+    :param keystone: :class:`Keystone`
+    :ivar url: of the service
+    """
+
+    def __init__(self, prometheus, keystone):
+        super().__init__()
+        self._prometheus = prometheus
+        self._keystone = keystone
+
+    def _setUp(self):
+        super()._setUp()
+        if importlib.util.find_spec('aetos') is None:
+            raise MissingProgram('aetos is not installed')
+        self.port = free_port()
+        self.url = f'http://127.0.0.1:{self.port}'
+        os.mkdir(os.path.join(self.folder, '.aetos'))
+        self.write('.aetos/aetos.conf', textwrap.dedent(f'''
+            [prometheus]
+            host = 127.0.0.1
+            port = {self._prometheus.port}
+            [keystone_authtoken]
+            www_authenticate_uri = {self._keystone.url}/v3
+            ''') + ''.join(
+                f'{name} = {value}\n'
+                for name, value in self._keystone.auth.items()))
+        self.process = self.start(
+            sys.executable, '-c', textwrap.dedent(_WSGI_SERVER),
+            'aetos.wsgi.api:application', str(self.port),
+            env={**os.environ, 'HOME': self.folder})
+        self.wait(self.process, lambda: answers(self.url))
+
+
 class Ceilometer(Server):
     """A real Ceilometer API server of before Queens, with SQLite.
 
@@ -383,7 +514,7 @@ class Ceilometer(Server):
         self.port = free_port()
         self.url = f'http://127.0.0.1:{self.port}'
         path = os.path.join(self.folder, 'ceilometer.conf')
-        self._write('ceilometer.conf', f'''
+        self.write('ceilometer.conf', f'''
             [DEFAULT]
             transport_url = fake://
             api_paste_config = {self.folder}/api_paste.ini
@@ -392,7 +523,7 @@ class Ceilometer(Server):
             [oslo_policy]
             policy_file = {self.folder}/policy.json
             ''')
-        self._write('api_paste.ini', '''
+        self.write('api_paste.ini', '''
             [pipeline:main]
             pipeline = api-server
             [app:api-server]
@@ -402,7 +533,7 @@ class Ceilometer(Server):
             ['segregation', 'telemetry:get_samples',
              'telemetry:create_samples', 'telemetry:compute_statistics',
              'telemetry:get_meters', 'telemetry:get_resources'], '')
-        self._write('policy.json', json.dumps(
+        self.write('policy.json', json.dumps(
             {'context_is_admin': 'role:admin', **rules}))
         self.run_to_end(upgrade, '--config-file', path,
                         '--skip-gnocchi-resource-types')
@@ -410,10 +541,6 @@ class Ceilometer(Server):
                                   str(self.port), '--', '--config-file', path)
         self.wait(self.process,
                   lambda: answers(self.url + '/v2/capabilities'))
-
-    def _write(self, name, text):
-        with open(os.path.join(self.folder, name), 'w') as stream:
-            stream.write(textwrap.dedent(text))
 
 
 class Neutron(Server):
@@ -534,13 +661,6 @@ class Neutron(Server):
                 'nb_cfg': 10 ** 6, 'external_ids': ['map', [
                     ['neutron:ovn-metadata-id', str(uuid.uuid4())],
                     ['neutron:ovn-metadata-sb-cfg', str(10 ** 6)]]]}}])
-
-    def write(self, name, text):
-        """Return the path of a new file in the server's folder."""
-        path = os.path.join(self.folder, name)
-        with open(path, 'w') as stream:
-            stream.write(textwrap.dedent(text))
-        return path
 
     def ask(self, *words, given=''):
         """Return what Neutron's own code prints."""
