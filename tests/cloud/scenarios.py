@@ -279,6 +279,32 @@ def learned_traffic(stage):
 
 
 @scenario
+def inventory(stage):
+    """The modeler asks Nova who is where, and again what has changed."""
+    servers = [stage.boot(f'one-of-{number}') for number in range(4)]
+    _learn_inventory(stage)
+    stage.client.compute.delete_server(servers.pop())
+    moved = stage.act(servers[0], 'migrate_server',
+                      states=('VERIFY_RESIZE', 'ERROR'))
+    require(moved.status == 'VERIFY_RESIZE', f'it is {moved.status}')
+    _learn_inventory(stage)
+    stage.act(servers[0], 'confirm_server_resize')
+    _learn_inventory(stage)
+
+
+def _learn_inventory(stage):
+    status, said = stage.cloud.telemetry.learn()
+    require(status == 0, said)
+    known = {row['instance_uuid']: (row['host'], row['flavor']) for row in
+             stage.cloud.database.rows('vswitch', (
+                 'SELECT instance_uuid, host, flavor FROM placement'))}
+    truth = {server.id: (server.compute_host, server.flavor.original_name)
+             for server in stage.client.compute.servers(all_projects=True)
+             if server.status != 'DELETED'}
+    require(known == truth, f'known: {known}, in truth: {truth}')
+
+
+@scenario
 def telemetry_outage(stage):
     """Without telemetry the models stay, and so does what is decided."""
     telemetry = stage.cloud.telemetry

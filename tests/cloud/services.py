@@ -289,7 +289,8 @@ class OpenStack(servers.Server):
             stream.write(textwrap.dedent(text))
         return path
 
-    def _client(self, user):
+    def client_options(self, user):
+        """Return the lines of a configuration that tell who asks."""
         return textwrap.dedent(f'''
             auth_type = password
             auth_url = {self.url('keystone')}/v3
@@ -326,7 +327,7 @@ class OpenStack(servers.Server):
             auth_strategy = keystone
             [placement_database]
             connection = {self._database.url_of('placement')}
-            ''') + tokens + self._client('placement'))
+            ''') + tokens + self.client_options('placement'))
         self._write('glance/glance-api.conf', textwrap.dedent(f'''
             [DEFAULT]
             use_stderr = true
@@ -346,7 +347,7 @@ class OpenStack(servers.Server):
             [paste_deploy]
             flavor = keystone
             config_file = {_ETC}/glance/glance-api-paste.ini
-            ''') + tokens + self._client('glance'))
+            ''') + tokens + self.client_options('glance'))
         self._write('nova/nova.conf', textwrap.dedent(f'''
             [DEFAULT]
             use_stderr = true
@@ -383,11 +384,11 @@ class OpenStack(servers.Server):
             ram = -1
             [service_user]
             send_service_user_token = true
-            ''') + self._client('nova') + ''.join(
-                f'[{group}]\n{more}{self._client("nova")}' for group, more in (
+            ''') + self.client_options('nova') + ''.join(
+                f'[{group}]\n{more}{self.client_options("nova")}' for group, more in (
                     ('placement', ''), ('cinder', ''), ('neutron', (
                         f'endpoint_override = {self.url("neutron")}\n')))
-            ) + tokens + self._client('nova'))
+            ) + tokens + self.client_options('nova'))
         # Computes must not see the database.
         self._write('nova/database.conf', f'''
             [api_database]
@@ -573,5 +574,6 @@ class Cloud(fixtures.Fixture):
         """The :class:`~.telemetry.Telemetry`, started when first asked."""
         if self._telemetry is None:
             self._telemetry = self.useFixture(
-                telemetry.Telemetry(self.store_url))
+                telemetry.Telemetry(
+                    self.store_url, self.openstack.client_options('nova')))
         return self._telemetry

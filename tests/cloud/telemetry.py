@@ -38,12 +38,14 @@ class Telemetry(fixtures.Fixture):
     """Gnocchi, and ``vswitch-modeler --once`` as cron would start it.
 
     :param store_url: of the store that the schedulers read
+    :param nova: options, as lines, of who asks Nova for the inventory
     :ivar gnocchi: :class:`~tests.integration.servers.Gnocchi`
     """
 
-    def __init__(self, store_url):
+    def __init__(self, store_url, nova):
         super().__init__()
         self._store_url = store_url
+        self._nova = nova
 
     def _setUp(self):
         self.gnocchi = self.useFixture(servers.Gnocchi())
@@ -60,7 +62,8 @@ class Telemetry(fixtures.Fixture):
                 user = admin
                 endpoint = {self.gnocchi.url}
                 retries = 1
-                '''))
+                [vswitch_inventory]
+                ''') + self._nova)
 
     def publish(self, egress_kbps, days=1):
         """Bring in a past of constant rates.
