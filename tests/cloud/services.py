@@ -385,7 +385,8 @@ class OpenStack(servers.Server):
             [service_user]
             send_service_user_token = true
             ''') + self.client_options('nova') + ''.join(
-                f'[{group}]\n{more}{self.client_options("nova")}' for group, more in (
+                f'[{group}]\n{more}{self.client_options("nova")}'
+                for group, more in (
                     ('placement', ''), ('cinder', ''), ('neutron', (
                         f'endpoint_override = {self.url("neutron")}\n')))
             ) + tokens + self.client_options('nova'))

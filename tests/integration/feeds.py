@@ -14,8 +14,9 @@ class GnocchiFeed:
     """Publishes to a :class:`.servers.Gnocchi`."""
 
     def __init__(self, server, methods=('mean', 'rate:mean'),
-                 granularity=300, points=8640):
+                 granularity=300, points=8640, settled=True):
         self._server = server
+        self._settled = settled
         self._session = requests.Session()
         self._session.auth = ('admin', '')
         self._post('archive_policy', {
@@ -54,7 +55,8 @@ class GnocchiFeed:
                     in zip(stamps, one.counters[:, column].tolist())]
                 for column, name in enumerate(telemetry_counters.METRICS)
                 if name in metrics})
-        self._server.settled()
+        if self._settled:
+            self._server.settled()
 
 
 def open_metrics(series):

@@ -89,8 +89,8 @@ class Server(fixtures.Fixture):
     def run_to_end(self, *command, **options):
         with open(os.path.join(self.folder, 'log'), 'ab') as log:
             done = subprocess.run(command, stdin=subprocess.DEVNULL,
-                                  stdout=log, stderr=log, timeout=120,
-                                  **options)
+                                  stdout=log, stderr=log,
+                                  **{'timeout': 120, **options})
         if done.returncode:
             raise RuntimeError(f'{command[0]} exited with '
                                f'{done.returncode}: {self.log()}')
@@ -326,9 +326,12 @@ class Gnocchi(Server):
     def stop_api(self):
         self.end(self.process)
 
-    def settled(self):
-        """Return once every measure is processed."""
-        limit = time.monotonic() + START_SECONDS * 5
+    def settled(self, patience=START_SECONDS * 5):
+        """Return once every measure is processed.
+
+        :param patience: longest wait, seconds
+        """
+        limit = time.monotonic() + patience
         while True:
             request = urllib.request.Request(
                 self.url + '/v1/status?details=true',
@@ -352,14 +355,16 @@ class Prometheus(Server):
     :ivar url: of the server
     """
 
-    def __init__(self, metrics, arguments=()):
+    def __init__(self, metrics, arguments=(), patience=120):
         """Remember what to serve.
 
         :param metrics: text in the OpenMetrics format
+        :param patience: longest time to take it in, seconds
         """
         super().__init__()
         self._metrics = metrics
         self._arguments = arguments
+        self._patience = patience
 
     def _setUp(self):
         super()._setUp()
@@ -369,7 +374,8 @@ class Prometheus(Server):
             stream.writelines(self._metrics)
         self.run_to_end(promtool, 'tsdb', 'create-blocks-from', 'openmetrics',
                         '--max-block-duration=720h', history,
-                        os.path.join(self.folder, 'data'))
+                        os.path.join(self.folder, 'data'),
+                        timeout=self._patience)
         configuration = os.path.join(self.folder, 'prometheus.yml')
         with open(configuration, 'w') as stream:
             stream.write('global: {scrape_interval: 1h}\n')

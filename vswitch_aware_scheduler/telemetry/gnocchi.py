@@ -40,7 +40,8 @@ _PAGE = 1000
 #: Most pages of one listing: 10 million resources.
 _MAX_PAGES = 10000
 
-#: Instances wanted up to which only their resources are listed.
+#: Instances wanted up to which only their resources are listed, and metrics
+#: one interface at a time.
 _FEW = 200
 
 #: Longest stretch read at a time, in points of one metric.
@@ -118,7 +119,7 @@ class GnocchiDriver(service.ServiceDriver):
         with self._opened() as client:
             found = self._resources(client, instances)
             progress(0, len(found))
-            self._learn_policies(client, found)
+            self._learn_policies(client, found, _few(instances))
             _, last, oldest = self._bounds(start, end)
             first = self._first(found, start)
             done = 0
@@ -140,11 +141,10 @@ class GnocchiDriver(service.ServiceDriver):
 
     def _resources(self, client, wanted):
         """Return [(instance uuid, [_Interface])] in the order of uuids."""
-        few = wanted is not None and len(wanted) <= _FEW
         if wanted is not None and not wanted:
             return []
         # A list of one type: Gnocchi takes no bare "true" as a search.
-        search = {'in': {'instance_id': sorted(wanted)}} if few \
+        search = {'in': {'instance_id': sorted(wanted)}} if _few(wanted) \
             else {'!=': {'instance_id': None}}
         found = {}
         for item in client.pages(
@@ -157,11 +157,14 @@ class GnocchiDriver(service.ServiceDriver):
             links.sort(key=lambda link: link.id)
         return sorted(found.items())
 
-    def _learn_policies(self, client, found):
-        """Set what can be read of each interface."""
+    def _learn_policies(self, client, found, few):
+        """Set what can be read of each interface.
+
+        :param few: whether they may be few of very many
+        """
         links = [link for _, links in found for link in links
                  if set(_BYTES) & set(link.metrics)]
-        if len(found) <= _FEW:
+        if few:
             metrics = (metric for link in links for metric in client.metrics(
                 f'metrics of interface {link.id}',
                 f'v1/resource/{self._resource_type}/{link.id}/metric'))
@@ -301,6 +304,10 @@ class GnocchiDriver(service.ServiceDriver):
             return interfaces.from_increments(
                 readings.periods, readings.counters, self._interval_seconds)
         return interfaces.from_counters([readings])
+
+
+def _few(wanted):
+    return wanted is not None and len(wanted) <= _FEW
 
 
 class _Interface:

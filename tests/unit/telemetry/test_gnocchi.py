@@ -241,13 +241,17 @@ class RequestsTest(GnocchiTestCase):
                          json.loads(self.server.requests[0][3]))
 
     def test_of_many_instances_the_metrics_are_listed(self):
-        self.useFixture(fixtures.MonkeyPatch(
-            'vswitch_aware_scheduler.telemetry.gnocchi._FEW', 3))
-        driver = self.make()
-        self.assertEqual(5, len(list(driver.series())))
-        self.assertIn('/v1/metric', self.paths())
-        self.assertFalse([path for path in self.paths()
-                          if path.startswith('/v1/resource/')])
+        uuids = [telemetry_counters.instance_uuid(number)
+                 for number in TRAFFIC.numbers]
+        # Whether all are wanted, however few there are, or many.
+        for wanted, most in ((None, 200), (uuids, 3)):
+            self.useFixture(fixtures.MonkeyPatch(
+                'vswitch_aware_scheduler.telemetry.gnocchi._FEW', most))
+            driver = self.make()
+            self.assertEqual(5, len(list(driver.series(instances=wanted))))
+            self.assertIn('/v1/metric', self.paths())
+            self.assertFalse([path for path in self.paths()
+                              if path.startswith('/v1/resource/')])
 
     def test_a_long_time_is_read_in_pieces(self):
         whole = [one.rates for one in self.make(methods=('last',)).series(
