@@ -23,8 +23,8 @@ _STORE = _VSWITCH | {'store'}
 _SNAPSHOT = _STORE | {'telemetry', 'snapshot'}
 _ADMISSION = _SNAPSHOT | {'admission'}
 _FEEDBACK = _ADMISSION | {'feedback'}
-_SERVICES = _FEEDBACK | {'calibrate', 'modeler', 'evaluate', 'report', 'conf',
-                         'cmd'}
+_SERVICES = _FEEDBACK | {'sizing', 'calibrate', 'modeler', 'evaluate',
+                         'report', 'conf', 'cmd'}
 
 # What each top-level module or package may import from the others.
 MAY_IMPORT = {
@@ -38,17 +38,21 @@ MAY_IMPORT = {
     'snapshot': _SNAPSHOT,
     'admission': _ADMISSION,
     'feedback': _FEEDBACK,
+    'sizing': _ADMISSION,
     'scheduler': _ADMISSION | {'conf'},
     'modeler': _FEEDBACK | {'conf'},
     'evaluate': _FEEDBACK,
     'report': _ADMISSION,
     'cmd': _SERVICES,
     'demo': _SERVICES | {'scheduler'},
+    # It knows the plugin by the public API alone.
+    'tempest_plugin': set(),
 }
 NUMERICAL = {'numpy'}
 NOVA = {'nova'}
 MAY_IMPORT_NOVA = ('scheduler', 'demo')
-MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.service', 'cmd', 'demo')
+MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.service', 'cmd', 'demo',
+                'tempest_plugin')
 # Loaded by every worker of nova-scheduler: beyond the standard library only
 # these, in them and in whatever of the package they import, store apart.
 IN_EVERY_WORKER = ('snapshot', 'admission')

@@ -19,6 +19,7 @@ from oslo_config import cfg
 from vswitch_aware_scheduler.cmd import capacity
 from vswitch_aware_scheduler.cmd import evaluate
 from vswitch_aware_scheduler.cmd import hosts
+from vswitch_aware_scheduler.cmd import size
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -124,6 +125,10 @@ def _parser():
     evaluate.add_arguments(add(
         commands, 'evaluate', _evaluate,
         'replay recorded traffic through our admission and others'))
+
+    size.add_arguments(add(
+        commands, 'size', _size,
+        'tell how many instances a host can have, or the hosts of a fleet'))
 
     model = group('model', 'print stored traffic models')
     show = add(model, 'show', _model_show, 'print the model of one instance')
@@ -737,6 +742,18 @@ def _capacity_fit(arguments, _conf):
         print(f'Median error of what was left out: '
               f'{answer["median_error"]:.1%}')
     _print_remarks('The table contradicts itself', answer['contradictions'])
+    return 0
+
+
+def _size(arguments, conf):
+    answer = size.run(arguments, conf, lambda: _store(conf))
+    if arguments.json:
+        terminal.print_json(answer)
+        return 0
+    _print_tables(size.tables(answer))
+    _print_remarks('Why not one more', [
+        f'{one["profile"]}: {one["reason"]}' for one in answer['profiles']
+        if one.get('reason')])
     return 0
 
 
