@@ -1,0 +1,331 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What the plugin adds to a request of a real nova-scheduler.
+
+One process with nova's conductor, placement and SQLite databases, and hosts
+that are rows of these: nova-scheduler cannot tell them from real ones. Two
+SchedulerManagers answer the same requests in turn, one with VSwitchFilter and
+VSwitchWeigher and one without; what they claim is given back, which is not
+measured. Prints the median of select_destinations with and without, the ratio
+of the medians and its spread over blocks of requests; the median share of a
+request that passes in the plugin, by a clock around each of its calls, which
+other load of the machine disturbs less; and the rate of requests with
+--at-once clients. Then, each in processes of their own, the time in which a
+scheduler is ready and its memory.
+
+    in_place.py --hosts 6 100 1000
+
+--json for a machine.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import logging
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from unittest import mock
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', 'true')
+
+from tests.functional import base  # noqa: E402
+
+from nova import context as nova_context  # noqa: E402
+from nova import objects  # noqa: E402
+from nova.scheduler.client import report  # noqa: E402
+from nova.scheduler import manager  # noqa: E402
+from oslo_utils import timeutils  # noqa: E402
+from oslo_utils import uuidutils  # noqa: E402
+
+from vswitch_aware_scheduler.scheduler import state  # noqa: E402
+
+#: What differs from host to host, or is the database's own.
+_OWN = ('id', 'uuid', 'host', 'hypervisor_hostname', 'service_id',
+        'created_at', 'updated_at', 'deleted_at', 'deleted')
+
+#: Requests whose medians make one ratio.
+_BLOCK = 10
+
+
+class InPlace(base.VSwitchTestCase):
+    """The cloud, and its two schedulers."""
+
+    HOSTS = ('h1',)
+    OPTIONS = {'default_switch_profile': 'ovs-vxlan'}
+
+    def __init__(self, hosts, instances):
+        super().__init__('runTest')
+        self._count = hosts
+        self._instances = instances
+
+    def runTest(self):
+        """Nothing: the caller asks."""
+
+    def setUp(self):
+        super().setUp()
+        self.flags(service_down_time=10 ** 6)
+        server = self.boot(self.flavor('small', egress_kbps=100))
+        self.context = nova_context.get_admin_context()
+        self.spec = objects.RequestSpec.get_by_instance_uuid(
+            self.context, server['id'])
+        # As a new instance has it, which is not stored.
+        self.spec.requested_resources = []
+        self.spec.request_level_params = objects.RequestLevelParams()
+        self._add_hosts()
+        self.placement_client = report.report_client_singleton()
+        self.managers = {}
+        for name, filters, weighers in (
+                ('with', self.FILTERS, self.WEIGHERS),
+                ('without', base.NOVA_FILTERS,
+                 ['nova.scheduler.weights.all_weighers'])):
+            self.flags(enabled_filters=filters, weight_classes=weighers,
+                       group='filter_scheduler')
+            self.managers[name] = manager.SchedulerManager()
+        self.plugin = state.current()
+        self.addCleanup(self.plugin.stop)
+        self._watch()
+
+    def _add_hosts(self):
+        cell = self.cell_mappings['cell1']
+        with nova_context.target_cell(self.context, cell) as context:
+            like = objects.ComputeNode.get_first_node_by_host_for_old_compat(
+                context, 'h1')
+            for number in range(self._count - 1):
+                self._add_host(context, cell, like, f'row{number:05}')
+
+    def _add_host(self, context, cell, like, host):
+        service = objects.Service(
+            context, host=host, binary='nova-compute', topic='compute',
+            report_count=1, disabled=False)
+        service.create()
+        service.last_seen_up = timeutils.utcnow()
+        service.save()
+        node = objects.ComputeNode(context)
+        for name in like.fields:
+            if name not in _OWN and like.obj_attr_is_set(name):
+                setattr(node, name, getattr(like, name))
+        node.uuid = uuidutils.generate_uuid()
+        node.host = node.hypervisor_hostname = host
+        node.service_id = service.id
+        node.create()
+        objects.HostMapping(self.context, host=host,
+                            cell_mapping=cell).create()
+        provider = f'/resource_providers/{node.uuid}'
+        for answer in (
+                self.placement.post('/resource_providers', {
+                    'uuid': node.uuid, 'name': host}, version='1.20'),
+                self.placement.put(provider + '/inventories', {
+                    'resource_provider_generation': 0, 'inventories': {
+                        'VCPU': {'total': 1000},
+                        'MEMORY_MB': {'total': 1000000},
+                        'DISK_GB': {'total': 100000}}}, version='1.26'),
+                self.placement.put(provider + '/traits', {
+                    'resource_provider_generation': 1,
+                    'traits': ['OWNER_NOVA']}, version='1.6')):
+            if answer.status >= 300:
+                raise RuntimeError(f'{answer.status} {answer.body}')
+        for _ in range(self._instances):
+            objects.Instance(
+                context, uuid=uuidutils.generate_uuid(), host=host,
+                node=host, project_id=self.spec.project_id, user_id='u',
+                flavor=self.spec.flavor, vm_state='active').create()
+
+    def _watch(self):
+        """Count the seconds that pass in the plugin."""
+        self.inside = 0.0
+        ours = self.managers['with'].host_manager
+        for owner, name in (
+                (next(one for one in ours.enabled_filters
+                      if type(one).__name__ == 'VSwitchFilter'),
+                 'filter_all'),
+                (next(one for one in ours.weighers
+                      if type(one).__name__ == 'VSwitchWeigher'),
+                 'weigh_objects'),
+                (self.plugin, 'placed'), (self.plugin, 'began'),
+                (self.plugin, 'finished')):
+            setattr(owner, name, self._timed(getattr(owner, name)))
+
+    def _timed(self, function):
+        def timed(*arguments, **options):
+            began = time.perf_counter()
+            found = function(*arguments, **options)
+            # A generator would do its work later.
+            found = list(found) if hasattr(found, '__next__') else found
+            self.inside += time.perf_counter() - began
+            return found
+        return timed
+
+    def ask(self, name):
+        """Return (seconds, those in the plugin) of one request."""
+        uuid = uuidutils.generate_uuid()
+        spec = self.spec.obj_clone()
+        spec.instance_uuid = uuid
+        # A scheduler without the plugin has no hooks of it.
+        with mock.patch.object(state, '_current',
+                               self.plugin if name == 'with' else None):
+            self.inside, began = 0.0, time.perf_counter()
+            self.managers[name].select_destinations(
+                self.context, spec_obj=spec, instance_uuids=[uuid],
+                return_objects=True, return_alternates=True)
+            seconds = time.perf_counter() - began
+        self.placement_client.delete_allocation_for_instance(
+            self.context, uuid, force=True)
+        if name == 'with':
+            with self.plugin._lock:
+                self.plugin._residency.withdraw(uuid)
+        return seconds, self.inside
+
+    def rate(self, name, at_once, count):
+        """Return the requests a minute of so many clients."""
+        with mock.patch.object(state, '_current',
+                               self.plugin if name == 'with' else None), \
+                concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            began = time.perf_counter()
+            list(pool.map(lambda _: self._ask_plainly(name), range(count)))
+            return 60 * count / (time.perf_counter() - began)
+
+    def _ask_plainly(self, name):
+        uuid = uuidutils.generate_uuid()
+        spec = self.spec.obj_clone()
+        spec.instance_uuid = uuid
+        self.managers[name].select_destinations(
+            self.context, spec_obj=spec, instance_uuids=[uuid],
+            return_objects=True, return_alternates=True)
+        self.placement_client.delete_allocation_for_instance(
+            self.context, uuid, force=True)
+
+
+def measure(hosts, options):
+    """Return the figures of one size of cloud."""
+    cloud = InPlace(hosts, options.instances)
+    cloud.setUp()
+    try:
+        for name in cloud.managers:
+            for _ in range(3):
+                cloud.ask(name)
+        seconds = {name: [] for name in cloud.managers}
+        shares = []
+        for number in range(options.requests):
+            # Neither always follows the other.
+            for name in sorted(seconds, reverse=number % 2):
+                whole, inside = cloud.ask(name)
+                seconds[name].append(whole)
+                if name == 'with':
+                    shares.append(inside / (whole - inside))
+        blocks = [
+            statistics.median(seconds['with'][first:first + _BLOCK])
+            / statistics.median(seconds['without'][first:first + _BLOCK])
+            for first in range(0, options.requests, _BLOCK)]
+        rates = {name: [] for name in seconds}
+        for _ in range(options.repeats):
+            for name, found in rates.items():
+                found.append(cloud.rate(name, options.at_once,
+                                        2 * options.at_once))
+    finally:
+        cloud.doCleanups()
+    medians = {name: statistics.median(spent)
+               for name, spent in seconds.items()}
+    return {
+        'hosts': hosts, 'instances_per_host': options.instances,
+        'seconds': medians,
+        'ratio': medians['with'] / medians['without'],
+        'ratio_of_blocks': [min(blocks), max(blocks)],
+        'share': statistics.median(shares),
+        'share_quartiles': statistics.quantiles(shares, n=4)[::2],
+        'requests_a_minute': {name: statistics.median(found)
+                              for name, found in rates.items()}}
+
+
+_READY = '''
+import os, sys, time
+began = time.perf_counter()
+os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = 'true'
+from nova import config, objects
+import nova.conf
+from nova.scheduler import manager
+objects.register_all()
+nova.conf.CONF([], project='nova', default_config_files=[])
+set_ = nova.conf.CONF.set_override
+set_('track_instance_changes', False, 'filter_scheduler')
+if sys.argv[1] == 'with':
+    set_('available_filters', ['nova.scheduler.filters.all_filters',
+         'vswitch_aware_scheduler.scheduler.filters.VSwitchFilter'],
+         'filter_scheduler')
+    set_('enabled_filters', [
+         *nova.conf.CONF.filter_scheduler.enabled_filters, 'VSwitchFilter'],
+         'filter_scheduler')
+    set_('weight_classes', ['nova.scheduler.weights.all_weighers',
+         'vswitch_aware_scheduler.scheduler.weights.VSwitchWeigher'],
+         'filter_scheduler')
+from nova.scheduler import host_manager
+# These ask the database, which there is none of here.
+host_manager.HostManager._init_aggregates = lambda self: None
+host_manager.HostManager.refresh_cells_caches = lambda self: None
+host_manager.HostManager()
+with open('/proc/self/status') as stream:
+    kilobytes, = [int(line.split()[1]) for line in stream
+                  if line.startswith('VmRSS')]
+print(time.perf_counter() - began, kilobytes / 1024)
+'''
+
+
+def ready(repeats):
+    """Return {'with' and 'without': [seconds, MiB], medians}."""
+    found = {'with': [], 'without': []}
+    for _ in range(repeats):
+        for name, runs in found.items():
+            done = subprocess.run(
+                [sys.executable, '-W', 'ignore', '-c', _READY, name],
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                check=True)
+            runs.append(tuple(map(float, done.stdout.split()[-2:])))
+    return {name: [statistics.median(column) for column in zip(*runs)]
+            for name, runs in found.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument('--hosts', type=int, nargs='+', default=[6, 100])
+    parser.add_argument('--instances', type=int, default=0, metavar='M',
+                        help='on each host that is a row (default: 0)')
+    parser.add_argument('--requests', type=int, default=30)
+    parser.add_argument('--at-once', type=int, default=20)
+    parser.add_argument('--repeats', type=int, default=3)
+    parser.add_argument('--json', action='store_true')
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)
+    found = {'ready': ready(options.repeats), 'sizes': [
+        measure(hosts, options) for hosts in options.hosts]}
+    found['peak_memory_mib'] = resource.getrusage(
+        resource.RUSAGE_SELF).ru_maxrss / 1024
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return 0
+    for one in found['sizes']:
+        seconds, rates = one['seconds'], one['requests_a_minute']
+        low, high = one['ratio_of_blocks']
+        print(f'{one["hosts"]} hosts of {one["instances_per_host"]} '
+              f'instances: {1e3 * seconds["with"]:.1f} ms with, '
+              f'{1e3 * seconds["without"]:.1f} ms without, ratio '
+              f'{one["ratio"]:.3f} ({low:.3f} to {high:.3f}); in the plugin '
+              f'{one["share"]:.2%} of the rest (quartiles '
+              f'{one["share_quartiles"][0]:.2%} and '
+              f'{one["share_quartiles"][1]:.2%}); '
+              f'{options.at_once} at once: {rates["with"]:.0f} and '
+              f'{rates["without"]:.0f} requests a minute')
+    for name, (seconds, mebibytes) in found['ready'].items():
+        print(f'scheduler {name}: ready in {seconds:.2f} s, '
+              f'{mebibytes:.0f} MiB')
+    return 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())
