@@ -29,8 +29,9 @@ import vswitch_aware_scheduler as package
 assert importlib.util.find_spec('nova') is None, 'nova is installed here'
 assert 'site-packages' in package.__file__, package.__file__
 
-# Only these may import nova.
-edge = ('vswitch_aware_scheduler.scheduler', 'vswitch_aware_scheduler.demo')
+# Only these may import nova, or tempest.
+edge = ('vswitch_aware_scheduler.scheduler', 'vswitch_aware_scheduler.demo',
+        'vswitch_aware_scheduler.tempest_plugin')
 # alembic runs these itself, inside a migration.
 alembic = 'vswitch_aware_scheduler.store.migrations.'
 imported = 0

@@ -11,6 +11,7 @@ from tests.cloud import auditor
 from tests.cloud import client as api
 from tests.cloud import scenarios
 from tests.cloud import services
+from tests.cloud import tempest
 
 #: The computes report their instances every 20 s: so late a witness may be.
 SETTLE_SECONDS = 90
@@ -79,6 +80,8 @@ def main():
                         choices=[one.__name__ for one in scenarios.ALL])
     parser.add_argument('--keep', action='store_true',
                         help='leave it up until Enter is pressed')
+    parser.add_argument('--tempest', action='store_true',
+                        help='run our tempest plugin instead')
     parser.add_argument('--json', action='store_true')
     options = parser.parse_args()
     began = time.monotonic()
@@ -87,17 +90,27 @@ def main():
         print(f'up in {time.monotonic() - began:.0f} s', file=sys.stderr)
         stage = stage_of(cloud)
         judge = auditor.Auditor(cloud, scenarios.CAPACITY_KBPS, 0.0)
-        for function in scenarios.ALL:
+        for function in () if options.tempest else scenarios.ALL:
             if options.only and function.__name__ not in options.only:
                 continue
             lines.append(play(stage, function, judge))
             if not options.json:
                 print(_row(lines[-1]), flush=True)
+        workspace = cloud.openstack.path('tempest')
+        if options.tempest or options.keep:
+            tempest.set_up(stage, workspace)
+        if options.tempest:
+            lines.append({'scenario': 'tempest',
+                          'good': tempest.run(workspace) == 0})
+            if not lines[-1]['good']:
+                print(*cloud.openstack.complaints()[0], sep='\n',
+                      file=sys.stderr)
         if options.keep:
             words = ' '.join(f'OS_{key.upper()}={value}' for key, value
                              in cloud.openstack.auth.items())
             print(f'It stays until you press Enter: {words}\n'
-                  f'Files: {cloud.openstack.folder}')
+                  f'Files: {cloud.openstack.folder}\n'
+                  f'In {workspace}: tempest run --regex "{tempest.REGEX}"')
             sys.stdin.readline()
     good = sum(line['good'] for line in lines)
     if options.json:

@@ -81,6 +81,11 @@ class Client:
                                    'there')
             time.sleep(.5)
 
+    def leave_aggregate(self, name, host):
+        aggregate, = [one for one in self.compute.aggregates()
+                      if one.name == name]
+        self.compute.remove_host_from_aggregate(aggregate, host)
+
     def set_aggregate(self, name, hosts, **metadata):
         """Make an aggregate of hosts with metadata of ours, or change it."""
         found = [one for one in self.compute.aggregates()

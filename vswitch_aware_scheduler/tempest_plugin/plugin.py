@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tells tempest where the tests are.
+
+There are no options: the tests run where tempest.conf counts VSwitchFilter
+among ``[compute-feature-enabled]/scheduler_enabled_filters``.
+"""
+
+import os
+
+from tempest.test_discover import plugins
+
+__all__ = ['VSwitchTempestPlugin']
+
+
+class VSwitchTempestPlugin(plugins.TempestPlugin):
+    """The entry point of ``tempest.test_plugins``."""
+
+    def load_tests(self):
+        """Return (folder of the tests, folder of their package)."""
+        here = os.path.dirname(os.path.abspath(__file__))
+        return (os.path.join(here, 'tests'),
+                os.path.dirname(os.path.dirname(here)))
+
+    def register_opts(self, conf):
+        """Add no options."""
+
+    def get_opt_lists(self):
+        """Return no options."""
+        return []
