@@ -24,7 +24,7 @@ from vswitch_aware_scheduler.traffic import model
 __all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
            'OVERRIDABLE_KEYS', 'SATURATION_DIMENSIONS', 'SwitchProfile',
            'TUNNEL_UNITS', 'catalogue', 'load_profiles', 'most_cautious',
-           'override_number', 'profiles']
+           'override_number', 'profiles', 'read_yaml']
 
 ENCAPSULATIONS = ('none', 'vxlan', 'gre', 'geneve')
 
@@ -46,6 +46,8 @@ _RATES = {'saturation_kbps': 'kbit/s',
           'line_rate_kbps': 'kbit/s',
           'vm_peak_kbps': 'kbit/s',
           'typical_packet_bytes': 'bytes'}
+_SHARE = 'same_host_share'
+_SAME_HOST = (_SHARE, 'same_host_saturation_kbps')
 _COUNTS = ('max_tunnels', 'max_virtual_functions')
 _CPU = {'cpu_idle_mhz': 'MHz', 'cpu_mhz_per_kpps': 'MHz for a kilo-packet/s',
         'cpu_mhz_per_mbps': 'MHz for a Mbit/s'}
@@ -57,6 +59,9 @@ _TABLE = 'saturation_by_packet_bytes'
 #: Keys of aggregate metadata (behind ``vswitch:``) that override a number. A
 #: smaller number is the more cautious one for each of them.
 OVERRIDABLE_KEYS = tuple(_RATES) + _COUNTS
+
+#: Name of a profile that consists of numbers that somebody set, and no more.
+NUMBERS_ONLY = 'numbers-only'
 
 _WORD = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]*')
 _BRIEF = reprlib.Repr()
@@ -79,6 +84,10 @@ def _number(key, value):
             return float(value)
         raise ValueError(f'0 or a number of 1e-9 to 1e15, '
                          f'{_AT_LEAST_ZERO[key]}')
+    if key == _SHARE:
+        if real and 0 <= value < 1:
+            return float(value)
+        raise ValueError('a number 0 <= share < 1')
     # The bounds keep every quotient of two numbers finite; NaN is outside.
     if real and 1e-6 <= value <= 1e15:
         return float(value)
@@ -86,7 +95,8 @@ def _number(key, value):
     if isinstance(value, str) and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
         hint = (f'; YAML takes {value} for text, 1.0e+6 and 1000000 are '
                 'numbers to it')
-    raise ValueError(f'a number > 0 (1e-6 to 1e15), {_RATES[key]}{hint}')
+    raise ValueError('a number > 0 (1e-6 to 1e15), '
+                     f'{_RATES.get(key, "kbit/s")}{hint}')
 
 
 def override_number(key, value, where):
@@ -185,8 +195,13 @@ class SwitchProfile:
         at all, in ``saturation_dimension`` (first test of seed 000, figure 9)
     :param max_tunnels: how many tunnels it serves; 0 serves none
     :param tunnel_unit: what is one tunnel, one of :data:`TUNNEL_UNITS`
-    :param max_virtual_functions: how many VMs get a virtual function, one
-        each; 0 serves none
+    :param max_virtual_functions: how many interfaces get a virtual function,
+        one each; 0 serves none
+    :param same_host_share: the part of the traffic of a host's VMs that they
+        have with one another, at the least, whoever is there; 0 <= share < 1.
+        It takes nothing of the line
+    :param same_host_saturation_kbps: what the switch would carry of it alone;
+        without it such traffic costs the switch what other traffic does
     :param typical_packet_bytes: packet size assumed where packets are unknown
     :param saturation_by_packet_bytes: {bytes: kbps}, in place of
         ``saturation_kbps``; kept in increasing order
@@ -214,6 +229,8 @@ class SwitchProfile:
     max_tunnels: int | None = None
     tunnel_unit: str = TUNNEL_UNITS[0]
     max_virtual_functions: int | None = None
+    same_host_share: float | None = None
+    same_host_saturation_kbps: float | None = None
     typical_packet_bytes: float = DEFAULT_PACKET_BYTES
     saturation_by_packet_bytes: dict | None = dataclasses.field(
         default=None, hash=False)
@@ -238,7 +255,7 @@ class SwitchProfile:
                            ('tunnel_unit', TUNNEL_UNITS)):
             if getattr(self, key) not in known:
                 self._refuse(key, _one_of(getattr(self, key), known))
-        for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO):
+        for key in (*OVERRIDABLE_KEYS, *_AT_LEAST_ZERO, *_SAME_HOST):
             value = getattr(self, key)
             if value is None and key != 'typical_packet_bytes':
                 continue
@@ -261,7 +278,8 @@ class SwitchProfile:
                 self.packet_cost_us or self.byte_cost_ns):
             self._refuse('packet_cost_us', 'a number > 0, or byte_cost_ns '
                          'to be one: packets that cost nothing are no limit')
-        stated.extend(key for key in _CPU if getattr(self, key) is not None)
+        stated.extend(key for key in (*_CPU, *_SAME_HOST)
+                      if getattr(self, key) is not None)
         if not isinstance(self.sources, dict):
             self._refuse('sources', 'a mapping of keys to text')
         for key, text in self.sources.items():
@@ -365,14 +383,26 @@ class SwitchProfile:
 
     def _capacities(self, packet_bytes):
         # (name of the limit, its dimension, its capacity), None left out.
-        line = self.line_rate_kbps
+        line = self._shared(self.line_rate_kbps, math.inf)
         return [found for found in (
             ('saturation', self.saturation_dimension,
-             self._saturation(self._size(packet_bytes))),
+             self._shared(self._saturation(self._size(packet_bytes)),
+                          self.same_host_saturation_kbps)),
             ('line_rate_egress', 'egress', line),
             ('line_rate_ingress', 'ingress', line),
             ('packet_rate', 'packets', self.packet_rate_kpps),
         ) if found[2] is not None]
+
+    def _shared(self, rate, same_host):
+        """Return the rate that a limit is for all traffic of the host's VMs.
+
+        A kbit/s to other hosts takes 1 / rate of it, one that stays on the
+        host 1 / same_host.
+        """
+        share = self.same_host_share
+        if rate is None or not share:
+            return rate
+        return 1.0 / ((1.0 - share) / rate + share / (same_host or rate))
 
     def limits(self):
         """Return the limits on the rates of all VMs together.
@@ -430,6 +460,14 @@ class SwitchProfile:
                 + (self.cpu_mhz_per_mbps or 0.0) * rate_kbps / 1e3)
 
     @property
+    def counts(self):
+        """{one of :data:`.tunnels.COUNTED`: the most} of what is limited."""
+        return {unit: most for unit, most in (
+            (self.tunnel_unit, self.max_tunnels),
+            ('virtual_functions', self.max_virtual_functions))
+            if most is not None}
+
+    @property
     def max_instances(self):
         """The smallest count and the key that states it, or None.
 
@@ -442,7 +480,7 @@ class SwitchProfile:
                        in ('instances', 'interfaces'))]
         return min(counts, default=None)
 
-    def overridden(self, mapping, where):
+    def overridden(self, mapping, where, **others):
         """Return this profile with numbers of aggregate metadata in it.
 
         ``saturation_kbps`` takes the place of a table by packet size too. The
@@ -452,6 +490,7 @@ class SwitchProfile:
             value is a number, text with a number, or a set, list or tuple of
             these of which the smallest counts
         :param where: who says so, as ``aggregate 'rack 7'``
+        :param others: other keys of the profile that change with them
         :raises InvalidOverride: naming where, key, value and what was wanted
         """
         changes = {
@@ -461,7 +500,8 @@ class SwitchProfile:
                 where)
             for key, values in mapping.items()}
         return self._changed(
-            changes, {key: f'override: {where}' for key in changes})
+            {**changes, **others},
+            {key: f'override: {where}' for key in changes})
 
     def _changed(self, changes, sources):
         # A saturation that is stated anew replaces the other forms of it,
@@ -559,31 +599,43 @@ def _refuse_repeated_keys(loader, node, done):
         _refuse_repeated_keys(loader, value_node, done)
 
 
-def _parse(content, place, known):
-    """Return the profiles of a YAML document.
+def read_yaml(content, place, owner=None):
+    """Return the plain values of a YAML document; each key comes once.
 
+    :param content: bytes or text
     :param place: what the document is, for messages
+    :param owner: what a key at its top names, for messages
+    :raises InvalidProfile: naming the line
     """
-    top = data = None
+    top = None
     try:
         loader = yaml.SafeLoader(content)
         top = loader.get_single_node()
-        if top is not None:
-            _refuse_repeated_keys(loader, top, set())
-            data = loader.construct_document(top)
+        if top is None:
+            return None
+        _refuse_repeated_keys(loader, top, set())
+        return loader.construct_document(top)
     # Tags such as !!float and !!timestamp let PyYAML raise anything.
     except Exception as error:
         mark = getattr(error, 'problem_mark', None)
         if mark is not None:
             place += f', line {mark.line + 1}'
-            if isinstance(top, yaml.MappingNode):
-                owner = [key.value for key, value in top.value
-                         if key.start_mark.line <= mark.line]
-                place += f': profile {_BRIEF.repr(owner[-1])}'
+            if owner is not None and isinstance(top, yaml.MappingNode):
+                keys = [key.value for key, value in top.value
+                        if key.start_mark.line <= mark.line]
+                place += f': {owner} {_BRIEF.repr(keys[-1])}'
         problem = ' '.join(str(getattr(error, 'problem', 0) or error).split())
         wanted = '' if 'wanted' in problem else ', wanted valid YAML'
         raise exceptions.InvalidProfile(
             f'{place}: {problem}{wanted}') from None
+
+
+def _parse(content, place, known):
+    """Return the profiles of a YAML document.
+
+    :param place: what the document is, for messages
+    """
+    data = read_yaml(content, place, 'profile')
     if not isinstance(data, dict) or not data:
         raise exceptions.InvalidProfile(
             f'{place}: its content is {_BRIEF.repr(data)}, wanted a mapping '

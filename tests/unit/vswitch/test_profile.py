@@ -511,6 +511,59 @@ class TestDictionary(ProfileTestCase):
                                              'base': 'ovs-flat'})
 
 
+class TestSameHost(unittest.TestCase):
+    """Traffic that stays on a host, against going through it all."""
+
+    def capacities(self, **stated):
+        return {limit.name: limit.capacity for limit in _profile(
+            saturation_kbps=100.0, line_rate_kbps=80.0, packet_rate_kpps=5.0,
+            **stated).limits()}
+
+    def test_nothing_is_assumed_of_it(self):
+        plain = self.capacities()
+        self.assertEqual({'saturation': 100.0, 'line_rate_egress': 80.0,
+                          'line_rate_ingress': 80.0, 'packet_rate': 5.0},
+                         plain)
+        for stated in ({'same_host_share': 0},
+                       {'same_host_saturation_kbps': 900}):
+            self.assertEqual(plain, self.capacities(**stated))
+
+    def test_it_takes_nothing_of_the_line_and_of_the_switch_what_it_costs(
+            self):
+        for share, local, wanted in (
+                # A second carries 2/3 of it to others and 1/3 of it here.
+                (1 / 3, 300.0, 1 / (2 / 3 / 100 + 1 / 3 / 300)),
+                (.5, None, 100.0), (.5, 50.0, 1 / (.5 / 100 + .5 / 50))):
+            found = self.capacities(same_host_share=share,
+                                    same_host_saturation_kbps=local)
+            self.assertAlmostEqual(wanted, found['saturation'], 9)
+            self.assertAlmostEqual(80 / (1 - share),
+                                   found['line_rate_egress'], 9)
+            self.assertAlmostEqual(80 / (1 - share),
+                                   found['line_rate_ingress'], 9)
+            self.assertEqual(5.0, found['packet_rate'])
+            # The busy time of the switch at that rate is all there is.
+            rate = found['saturation']
+            self.assertAlmostEqual(1.0, (1 - share) * rate / 100
+                                   + share * rate / (local or 100), 12)
+
+    def test_a_share_is_below_one(self):
+        for share in (1, -.1, 'half', True, float('nan')):
+            with self.assertRaisesRegex(
+                    exceptions.InvalidProfile,
+                    'same_host_share is .*wanted a number 0 <= share < 1'):
+                _profile(same_host_share=share)
+        with self.assertRaisesRegex(exceptions.InvalidProfile,
+                                    'same_host_saturation_kbps is 0, wanted '
+                                    'a number > 0 .*kbit/s'):
+            _profile(same_host_saturation_kbps=0)
+
+    def test_it_is_written_and_read_with_its_source(self):
+        own = _profile(same_host_share=.25, same_host_saturation_kbps=9e6,
+                       sources={'same_host_share': 'sFlow of March'})
+        self.assertEqual(own, profile.SwitchProfile.from_dict(own.to_dict()))
+
+
 class TestOwnFile(ProfileTestCase):
 
     def setUp(self):
