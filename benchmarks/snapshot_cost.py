@@ -2,8 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What it costs a scheduler to know every model of the store.
 
-Fills a new SQLite store, then, in a process of its own, reads all of it into
-a snapshot, as a scheduler that starts does, and what 1 % of new models adds.
+Fills a new SQLite store, with the placement of each instance too, then, in a
+process of its own, reads all of it into a snapshot, as a scheduler that starts
+does, and what 1 % of new models adds. Of ten instances one is on two networks;
+there are a network for ten and a project for a hundred, fifty on a host.
 Prints medians, spread and resident memory; --json for a machine.
 """
 
@@ -24,6 +26,7 @@ from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import tunnels
 
 #: Records of one write, for memory.
 _TOGETHER = 20_000
@@ -41,11 +44,24 @@ def make_models(count, generator):
     return found
 
 
-def write(target, names, models):
+def write(target, names, models, placed=True):
     for first in range(0, len(names), _TOGETHER):
+        some = names[first:first + _TOGETHER]
         target.write(models=[
             store.StoredModel(name, models[i % len(models)])
-            for i, name in enumerate(names[first:first + _TOGETHER])])
+            for i, name in enumerate(some)], placements=[
+            place(name, first + i, len(names) // 10 + 1)
+            for i, name in enumerate(some)] if placed else ())
+
+
+def place(name, number, networks):
+    """Return the placement of an instance by its number."""
+    on = [str(uuid.UUID(int=i % networks)) for i in (
+        number * 7919, number * 104729)[:1 + (number % 10 == 0)]]
+    return store.Placement(
+        name, f'compute-{number // 50}.example.org', f'm1.{number % 20}',
+        uuid.UUID(int=number * 7919 % networks // 10).hex,
+        tunnels.Attachments(on))
 
 
 def reader(url):
@@ -95,7 +111,8 @@ def main():
             few = max(1, options.instances // 100)
             refresh = []
             for number in range(options.rounds):
-                write(target, names[number * few:(number + 1) * few], models)
+                write(target, names[number * few:(number + 1) * few], models,
+                      placed=False)
                 child.stdin.write('\n')
                 child.stdin.flush()
                 refresh.append(json.loads(child.stdout.readline()))

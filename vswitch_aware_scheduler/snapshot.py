@@ -57,7 +57,13 @@ class Snapshot:
         Each of them is None where it is not known. They are of the time
         ``seen_at``.
         """
-        return self._placements.get(instance_uuid)
+        found = self._placements.get(instance_uuid)
+        return found and found[:3]
+
+    def attachments(self, instance_uuid):
+        """Return the :class:`.Attachments` of an instance, or None."""
+        found = self._placements.get(instance_uuid)
+        return found and found[3]
 
     def prior(self, instance_uuid, flavor=None, project=None):
         """Return what to expect of an instance without a model.
@@ -73,8 +79,8 @@ class Snapshot:
         if not self._priors:
             return None
         if flavor is None:
-            _, flavor, project = self._placements.get(
-                instance_uuid, (None, None, project))
+            _, flavor, project, _ = self._placements.get(
+                instance_uuid, (None, None, project, None))
         for key in prior.levels_of(flavor, project):
             law = self._priors.get(key)
             if law is not None:

@@ -15,11 +15,15 @@ from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import records
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import tunnels
 
 NOW = 1_700_000_000.0
 
 #: Longest wait for a thread: nothing here takes that long unless it failed.
 PATIENCE_SECONDS = 30.0
+
+
+RED = tunnels.Attachments(('red',))
 
 
 def _law(number):
@@ -197,7 +201,7 @@ class TestPriors(unittest.TestCase):
         self.assertIsNone(self._snapshot().prior('u', 'f', 'p'))
 
     def test_flavor_and_project_are_taken_from_the_placement(self):
-        known = self._snapshot({'u': ('h', 'f', 'p'), 'v': (None,) * 3},
+        known = self._snapshot({'u': ('h', 'f', 'p', RED), 'v': (None,) * 4},
                                priors={('f', 'p'): 2, (None, 'q'): 3})
         self.assertEqual(('h', 'f', 'p'), known.placement('u'))
         self.assertEqual(NOW, known.seen_at)
@@ -205,16 +209,21 @@ class TestPriors(unittest.TestCase):
         self.assertIsNone(known.prior('v'))
         self.assertIsNone(known.prior('w'))
         self.assertIsNone(known.placement('w'))
+        self.assertEqual(RED, known.attachments('u'))
+        self.assertIsNone(known.attachments('v'))
+        self.assertIsNone(known.attachments('w'))
         # A request knows better.
         self.assertEqual('project', known.prior('u', 'g', 'q')[1])
 
     def test_changes_add_renew_and_remove(self):
-        first = self._snapshot({'u': ('h', 'f', 'p'), 'v': ('h', 'f', 'p')},
+        first = self._snapshot({'u': ('h', 'f', 'p', RED),
+                                'v': ('h', 'f', 'p', RED)},
                                priors={('f', None): 2, (None, None): 3})
         second = first.updated(store.Changes(
             _generation(2), False, [], np.zeros(1, np.int64),
             np.zeros((0, model.LAW_COLUMNS)), [], [], [],
-            placements=(['w'], [('i', 'f', 'p')]), removed_placements=['u'],
+            placements=(['w'], [('i', 'f', 'p', None)]),
+            removed_placements=['u'],
             seen_at=NOW + 1, priors={('f', None): None, 'w': _law(1)}))
         self.assertIsNone(second.placement('u'))
         self.assertEqual(('h', 'f', 'p'), second.placement('v'))

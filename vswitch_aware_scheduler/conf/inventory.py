@@ -43,7 +43,10 @@ Related options: ``url``.
         help="""
 Whether Neutron is asked for the networks of instances as well.
 
-They are kept and shown; no placement depends on them.
+They count where a switch profile limits networks or remote VTEPs, or an uplink
+has a table of mappings; without them each instance counts as if it were on a
+network of its own until its host tells. When it is switched on or off all
+instances are read anew.
 
 When it is set and Neutron cannot be asked, the inventory stays as it is, and
 the log says so.

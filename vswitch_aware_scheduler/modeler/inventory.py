@@ -17,11 +17,13 @@ Knows no configuration, and no clock but the one handed in.
 import csv
 import dataclasses
 import datetime
+import operator
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import sdk
 from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['FileSource', 'NovaSource', 'Outcome', 'Reading', 'make_source',
            'update']
@@ -46,8 +48,10 @@ _RETRY_SECONDS = 3600.0
 #: Instances that Nova is asked for one by one in a pass.
 _MOST_ASKED = 500
 
-#: Instances of which ports are asked for at once: a URL is not endless.
+#: Instances, or networks, asked for at once: a URL is not endless.
 _DEVICES = 50
+
+_NO_PORT = tunnels.Attachments()
 
 _HOST = 'OS-EXT-SRV-ATTR:host'
 
@@ -174,10 +178,12 @@ class FileSource:
                 rows = csv.DictReader(lines)
                 for row in rows:
                     uuid = row['instance_uuid'].strip()
+                    networks = row.get('networks')
                     found[uuid] = model_store.Placement(
                         uuid, *((row.get(name) or '').strip() or None
                                 for name in ('host', 'flavor', 'project')),
-                        tuple(sorted((row.get('networks') or '').split())))
+                        None if networks is None else tunnels.Attachments(
+                            sorted(networks.split())))
             if not found:
                 raise ValueError('no instance')
         except (OSError, LookupError, ValueError, TypeError, csv.Error,
@@ -205,7 +211,9 @@ class NovaSource:
         self._access = access
         self._network = network
         self._sleep = sleep
-        self.name = f'nova {access.where()}'
+        # With networks it is another source: all have to be read once.
+        self.name = f'nova {access.where()}' + (
+            ' with networks' if network else '')
 
     def read(self, since=None):
         """Return the :class:`Reading` of all instances, or of changes.
@@ -232,10 +240,10 @@ class NovaSource:
                         found[uuid] = placement
                     if changed is not None:
                         until = max(changed, until or changed)
-        networks = self._networks(found, since is None)
-        if networks is not None:
+        if self._network is not None:
+            attachments = self._attachments(found, since is None)
             found = {uuid: dataclasses.replace(
-                one, networks=tuple(sorted(networks.get(uuid, ()))))
+                one, attachments=attachments.get(uuid, _NO_PORT))
                 for uuid, one in found.items()}
         return Reading(found, frozenset(deleted), frozenset(unanswered),
                        until)
@@ -264,25 +272,43 @@ class NovaSource:
                     gone.add(uuid)
         return gone
 
-    def _networks(self, found, complete):
-        """Return {instance uuid: set of networks}, None: they are not read.
+    def _attachments(self, found, complete):
+        """Return {instance uuid: Attachments} of those that have ports.
 
         Of all instances, or of those that were found.
         """
-        if self._network is None:
-            return None
-        queries = [{}] if complete else [
-            {'device_id': devices} for devices in _chunks(
-                sorted(found), _DEVICES)]
-        networks = {}
+        ports, types = {}, {}
         with sdk.SdkClient(self._network, self.name, 'network',
                            **self._sleep) as client:
-            for query in queries:
-                query['fields'] = ['id', 'device_id', 'network_id']
-                for ports in _pages(client, '/ports', 'ports', query, _port):
-                    for device, network in ports:
-                        networks.setdefault(device, set()).add(network)
-        return networks
+            for query in [{}] if complete else _some('device_id', found):
+                query['fields'] = ['id', 'device_id', 'network_id',
+                                   'binding:vnic_type']
+                for page in _pages(client, '/ports', 'ports', query, _port):
+                    for device, *port in page:
+                        ports.setdefault(device, []).append(port)
+            for query in [{}] if complete else _some('id', {
+                    network for one in ports.values() for network, _ in one}):
+                query['fields'] = ['id', 'provider:network_type']
+                for page in _pages(client, '/networks', 'networks', query,
+                                   _network):
+                    types.update(page)
+        return {device: _attached(some, types)
+                for device, some in ports.items()}
+
+
+def _attached(ports, types):
+    """Return the Attachments of some ports.
+
+    :param ports: [(network, type of the VNIC)]
+    :param types: {network: its type, None where Neutron does not tell}
+    """
+    ports = sorted(ports, key=operator.itemgetter(0))
+    others = [types.get(network) in tunnels.TYPES_WITHOUT
+              for network, _ in ports]
+    return tunnels.Attachments(
+        [network for (network, _), other in zip(ports, others) if not other],
+        [network for (network, _), other in zip(ports, others) if other],
+        sum(vnic in tunnels.VNIC_TYPES for _, vnic in ports))
 
 
 def _pages(client, path, kind, query, parsed, **arguments):
@@ -339,9 +365,16 @@ def _server(item):
 
 
 def _port(item):
-    return item['device_id'], item['network_id']
+    return (item['device_id'], item['network_id'],
+            item.get('binding:vnic_type'))
 
 
-def _chunks(items, size):
-    for start in range(0, len(items), size):
-        yield items[start:start + size]
+def _network(item):
+    return item['id'], item.get('provider:network_type')
+
+
+def _some(key, values):
+    """Yield queries for some values, a few at a time."""
+    values = sorted(values)
+    for start in range(0, len(values), _DEVICES):
+        yield {key: values[start:start + _DEVICES]}

@@ -29,6 +29,7 @@ from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['Store']
 
@@ -432,21 +433,38 @@ def _changes(connection, since):
 
 
 _PLACED = [tables.placement.c[name] for name in (
-    'instance_uuid', 'host', 'flavor', 'project')]
+    'instance_uuid', 'host', 'flavor', 'project', 'networks')]
 
 _PRIOR = [tables.prior.c[name] for name in (
     'instance_uuid', 'flavor', 'project', 'members', 'law')]
 
 
 def _placement_values(connection, query):
-    """Return (uuids, [(host, flavor, project)]); there may be a million."""
-    uuids, values, shared = [], [], {}
+    """Return (uuids, [(host, flavor, project, Attachments or None)]).
+
+    There may be a million: equal ones are one object.
+    """
+    uuids, values, shared, attached = [], [], {}, {}
     for chunk in _stream(connection, query).partitions(_CHUNK):
-        for uuid, *names in chunk:
+        for uuid, *names, networks in chunk:
+            if networks not in attached:
+                attached[networks] = _attachments(uuid, networks)
+            names.append(attached[networks])
             value = tuple(shared.setdefault(name, name) for name in names)
             uuids.append(uuid)
             values.append(shared.setdefault(value, value))
     return uuids, values
+
+
+def _attachments(instance_uuid, text):
+    """Return the Attachments that a column has as JSON, or None."""
+    try:
+        data = json.loads(text)
+        return data if data is None else tunnels.Attachments.from_data(data)
+    except ValueError as error:
+        raise exceptions.StoreError(
+            f'instance {instance_uuid}: its stored networks are damaged: '
+            f'{error}') from error
 
 
 def _prior_laws(connection, query):
@@ -492,12 +510,12 @@ def _inventory(connection):
 
 def _placements(connection, instance_uuids):
     table = tables.placement
-    query = sa.select(*_PLACED, table.c.networks)
+    query = sa.select(*_PLACED)
     queries = [query] if instance_uuids is None else [
         query.where(table.c.instance_uuid.in_(chunk))
         for chunk in _chunks(list(instance_uuids), _KEYS)]
     return {row.instance_uuid: records.Placement(
-        *row[:4], tuple(json.loads(row.networks)))
+        *row[:4], _attachments(row.instance_uuid, row.networks))
         for one in queries for row in connection.execute(one)}
 
 
@@ -745,7 +763,10 @@ def _write_placements(connection, placements, inventory, generation):
             {'instance_uuid': item.instance_uuid,
              'generation': generation.number, 'host': item.host,
              'flavor': item.flavor, 'project': item.project,
-             'networks': json.dumps(item.networks),
+             # One without any interface is false, and not unknown.
+             'networks': json.dumps(
+                 None if item.attachments is None
+                 else item.attachments.to_data()),
              'updated_at': generation.published_at}
             for item in chunk])
     if inventory is not None:

@@ -14,6 +14,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['Basis', 'Changes', 'Generation', 'HostProfile', 'Inventory',
            'Learned', 'ModelSummary', 'Placement', 'Prior', 'ResumePoint',
@@ -231,7 +232,8 @@ class Placement:
     :ivar host: name of the host that it is on, or None
     :ivar flavor: name of its flavor, or None when not known
     :ivar project: id of its project, or None when not known
-    :ivar networks: tuple of the ids of its networks, in order
+    :ivar attachments: :class:`.Attachments`, networks in order, or None when
+        they are not known
     :raises InvalidModel: naming the instance, the value and what was wanted
     """
 
@@ -239,7 +241,7 @@ class Placement:
     host: str | None
     flavor: str | None = None
     project: str | None = None
-    networks: tuple = ()
+    attachments: tunnels.Attachments | None = None
 
     def __post_init__(self):
         uuid = self.instance_uuid
@@ -247,8 +249,12 @@ class Placement:
         for name in ('host', 'flavor', 'project'):
             if getattr(self, name) is not None:
                 _check_text(getattr(self, name), 255, 'instance', uuid, name)
-        for network in self.networks:
-            _check_text(network, 36, 'instance', uuid, 'a network')
+
+    @property
+    def networks(self):
+        """Tuple of the networks of its interfaces; empty when not known."""
+        return () if self.attachments is None else (
+            self.attachments.networks + self.attachments.others)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,7 +332,7 @@ class Changes:
     :ivar host_profiles: list of :class:`HostProfile`
     :ivar removed_hosts: list of hosts that have no profile any more
     :ivar placements: (list of instance uuids, list of (host, flavor,
-        project), equal ones the same object)
+        project, :class:`.Attachments` or None), equal ones the same object)
     :ivar removed_placements: list of uuids of instances that are gone
     :ivar seen_at: what time the placements are of, seconds UTC, or None
     :ivar priors: {key of :class:`Prior`: RateLaw, or None: it is gone}

@@ -115,7 +115,7 @@ fleet_load = sa.Table(
     **_MYSQL)
 
 # An instance that Nova knows. host is empty while it is on none; networks is
-# a JSON list of their ids.
+# what Attachments.to_data returns, as JSON; null when it is not known.
 placement = sa.Table(
     'placement', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),

@@ -13,6 +13,10 @@ from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import inventory
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.vswitch import tunnels
+
+#: Of an instance that has no interface at all.
+NONE = tunnels.Attachments()
 
 NOW = 1_700_000_000.0
 
@@ -36,7 +40,7 @@ class Cloud(stand_ins.StandIn):
         super().__init__()
         self.servers = {}
         self.down = set()
-        self.ports = []
+        self.ports, self.networks = [], []
         self.most = 1000
 
     def put(self, number, host='h1', flavor='f', project='p', at=0.0,
@@ -71,6 +75,11 @@ class Cloud(stand_ins.StandIn):
             return self._page('ports', parameters, [
                 port for port in self.ports
                 if devices is None or port['device_id'] in devices])
+        if path == '/v2.0/networks':
+            wanted = parameters.get('id')
+            return self._page('networks', parameters, [
+                network for network in self.networks
+                if wanted is None or network['id'] in wanted])
         if path == '/v2.1/servers/detail':
             since = parameters.get('changes-since', [''])[0]
             return self._page('servers', parameters, [
@@ -298,7 +307,8 @@ class NovaTestCase(InventoryTestCase):
         self.update(source)
         networks = {uuid: one.networks for uuid, one
                     in self.store.placements().items() if one.networks}
-        self.assertEqual({uuids[0]: ('a', 'b'), uuids[1]: ('c',)}, networks)
+        self.assertEqual({uuids[0]: ('a', 'b', 'b'), uuids[1]: ('c',)},
+                         networks)
         self.assertNotIn('device_id', self.cloud.asked('/v2.0/ports')[-1])
         self.cloud.ports.append({'id': 'port9', 'device_id': uuids[1],
                                  'network_id': 'd'})
@@ -309,6 +319,46 @@ class NovaTestCase(InventoryTestCase):
             for asked in self.cloud.asked('/v2.0/ports')])
         self.assertEqual(
             ('c', 'd'), self.store.placements()[uuids[1]].networks)
+
+    def test_who_needs_no_tunnel_and_who_has_a_function_is_told(self):
+        source = self.make_source(network_url=self.cloud.url,
+                                  read_networks=True)
+        uuids = [self.cloud.put(n) for n in range(3)]
+        for network, kind in (('flat', 'flat'), ('vlan', 'vlan'),
+                              ('red', 'vxlan'), ('odd', None)):
+            self.cloud.networks.append(
+                {'id': network, 'provider:network_type': kind}
+                if kind else {'id': network})
+        for number, network, vnic in (
+                (0, 'vlan', 'direct'), (0, 'red', 'normal'),
+                (0, 'red', 'macvtap'), (1, 'flat', 'normal'),
+                (1, 'odd', 'normal'), (1, 'unlisted', None)):
+            self.cloud.ports.append({
+                'id': f'port{len(self.cloud.ports)}',
+                'device_id': uuids[number], 'network_id': network,
+                'binding:vnic_type': vnic})
+        wanted = {
+            uuids[0]: tunnels.Attachments(('red', 'red'), ('vlan',), 2),
+            uuids[1]: tunnels.Attachments(('odd', 'unlisted'), ('flat',)),
+            uuids[2]: NONE}
+
+        def attached():
+            return {uuid: one.attachments for uuid, one
+                    in self.store.placements().items()}
+
+        # Nobody knows while Neutron is not asked; then all are read anew.
+        self.update()
+        self.assertEqual(dict.fromkeys(uuids), attached())
+        self.assertTrue(self.update(source).complete)
+        self.assertEqual(wanted, attached())
+        self.assertNotIn('id', self.cloud.asked('/v2.0/networks')[-1])
+        # Of a change, the networks of its ports alone are asked for.
+        self.cloud.ports[0]['network_id'] = 'red'
+        self.cloud.put(0, at=500)
+        self.assertFalse(self.update(source).complete)
+        self.assertEqual(tunnels.Attachments(('red',) * 3, (), 2),
+                         attached()[uuids[0]])
+        self.assertIn('red', self.cloud.asked('/v2.0/networks')[-1]['id'])
 
     def test_secrets_are_not_shown(self):
         source = inventory.make_source(access={
@@ -336,12 +386,16 @@ class FileTestCase(InventoryTestCase):
         self.assertEqual(inventory.Outcome(True, 2, 2, 0),
                          self.update(source))
         self.assertEqual(
-            {'a': store.Placement('a', 'h1', 'f', 'p', ('n1', 'n2')),
-             'b': store.Placement('b', None)}, self.store.placements())
+            {'a': store.Placement(
+                'a', 'h1', 'f', 'p', tunnels.Attachments(('n1', 'n2'))),
+             'b': store.Placement('b', None, attachments=NONE)},
+            self.store.placements())
+        # Without the column, who knows.
         source = self.write('instance_uuid,host', 'a,h2')
         self.assertEqual(inventory.Outcome(True, 1, 1, 1),
                          self.update(source))
-        self.assertEqual({'a': ('h2', None, None)}, self.places())
+        self.assertEqual({'a': store.Placement('a', 'h2')},
+                         self.store.placements())
 
     def test_a_file_that_cannot_be_read_changes_nothing(self):
         self.update(self.write('instance_uuid,host', 'a,h1'))

@@ -211,7 +211,7 @@ class TestPriors(StateTestCase):
                 key: model.TrafficModel.constant(kbps).law
                 for key, kbps in priors.items()},
             placements=([base.instance_uuid(number) for number in placed],
-                        list(placed.values())))]
+                        [(*one, None) for one in placed.values()]))]
         self.state = self.make_state(default_egress_kbps=90,
                                      default_ingress_kbps=0)
 

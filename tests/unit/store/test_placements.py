@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Nova tells of instances, and priors of those without a model."""
 
+import sqlalchemy as sa
+
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import tunnels
 
 LAW = model.TrafficModel.on_off(5.0, 2.0, on_seconds=1, off_seconds=3).law
+#: With tunnels, without any, with both and with functions of the NIC.
+KINDS = [tunnels.Attachments(*each) for each in (
+    ((), (), 0), (('a', 'b', 'b'), (), 0), (('a',), ('c',), 0),
+    ((), (), 2), (('a', None), (), 0))]
+RED = KINDS[1]
 OTHER = model.TrafficModel.constant(7.0).law
 
 
@@ -22,8 +31,10 @@ class PlacementsTestCase(base.StoreTestCase):
                                project, **more)
 
     def test_they_come_back_as_they_were(self):
-        placed = [self._placed(1, networks=('a', 'b')), self._placed(2, None),
-                  store.Placement(base.instance_uuid(3), 'h2')]
+        placed = [self._placed(1, attachments=RED), self._placed(2, None),
+                  store.Placement(base.instance_uuid(3), 'h2'),
+                  *(self._placed(4 + i, attachments=one)
+                    for i, one in enumerate(KINDS))]
         inventory = store.Inventory('nova', 5.0, 4.0, 3.0)
         self.assertIsNone(self.store.inventory())
         self.store.write(placements=placed, inventory=inventory)
@@ -38,14 +49,15 @@ class PlacementsTestCase(base.StoreTestCase):
         self.assertEqual(later, self.store.inventory())
 
     def test_a_reader_gets_what_has_changed(self):
-        self.store.write(placements=[self._placed(n) for n in range(4)],
+        self.store.write(placements=[self._placed(n, attachments=RED)
+                                     for n in range(4)],
                          inventory=store.Inventory('nova', 5.0, 5.0))
         before = self.store.read_changes()
         self.assertEqual(5.0, before.seen_at)
         uuids, values = before.placements
         self.assertEqual({base.instance_uuid(n) for n in range(4)},
                          set(uuids))
-        self.assertEqual([('h1', 'f', 'p')] * 4, values)
+        self.assertEqual([('h1', 'f', 'p', RED)] * 4, values)
         # A million of them share what is the same.
         self.assertEqual(1, len(set(map(id, values))))
         self.store.write(placements=[self._placed(1, 'h2'),
@@ -54,8 +66,8 @@ class PlacementsTestCase(base.StoreTestCase):
                                             base.instance_uuid(9)[:-1]])
         changes = self.store.read_changes(before.generation)
         self.assertEqual(
-            {base.instance_uuid(1): ('h2', 'f', 'p'),
-             base.instance_uuid(9): ('h1', 'f', 'p')},
+            {base.instance_uuid(1): ('h2', 'f', 'p', None),
+             base.instance_uuid(9): ('h1', 'f', 'p', None)},
             dict(zip(*changes.placements)))
         self.assertEqual({base.instance_uuid(0), base.instance_uuid(9)[:-1]},
                          set(changes.removed_placements))
@@ -66,6 +78,17 @@ class PlacementsTestCase(base.StoreTestCase):
         self.store.write([base.constant(5)])
         self.store.write(remove_placements=[base.instance_uuid(5)])
         self.assertIsNotNone(self.store.model(base.instance_uuid(5)))
+
+    def test_networks_that_nobody_can_read_are_an_error(self):
+        self.store.write(placements=[self._placed(1)])
+        for text in ('{', '{"colour": 5}', '[5]', '5', '"red"'):
+            with self.store._engine().begin() as connection:
+                connection.execute(sa.update(tables.placement).values(
+                    networks=text))
+            for read in (self.store.placements, self.store.read_changes):
+                with self.subTest(text), self.assertRaisesRegex(
+                        exceptions.StoreError, 'networks are damaged'):
+                    read()
 
     def test_the_same_one_twice_is_refused(self):
         with self.assertRaisesRegex(exceptions.InvalidInput, 'given twice'):
@@ -79,9 +102,7 @@ class PlacementsTestCase(base.StoreTestCase):
                 (dict(instance_uuid='', host='h'), 'its uuid'),
                 (dict(instance_uuid='u', host=''), 'host'),
                 (dict(instance_uuid='u', host='h', flavor='f' * 256),
-                 'flavor'),
-                (dict(instance_uuid='u', host='h', networks=(5,)),
-                 'a network')):
+                 'flavor')):
             with self.subTest(wanted), self.assertRaisesRegex(
                     exceptions.InvalidModel, wanted):
                 store.Placement(**values)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import itertools
+import json
 import unittest
+
+import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import profile
@@ -71,6 +74,166 @@ class TestTunnels(unittest.TestCase):
         with self.assertRaisesRegex(exceptions.InvalidInput,
                                     "networks are 'red', wanted one for"):
             tunnels.Attachments('red')
+
+
+class TestAttachments(unittest.TestCase):
+
+    def test_what_is_written_is_read_again(self):
+        for one in (*RESIDENTS, tunnels.UNKNOWN, tunnels.Attachments(
+                ('red', None), ('grey',), 3)):
+            data = json.loads(json.dumps(one.to_data()))
+            self.assertEqual(one, tunnels.Attachments.from_data(data))
+        # As it was before there was more to tell.
+        self.assertEqual(['red', 'blue'], tunnels.Attachments(
+            ('red', 'blue')).to_data())
+
+    def test_where_all_networks_need_one_the_others_do_too(self):
+        one = tunnels.Attachments(('red',), ('grey', 'red'), 2)
+        self.assertEqual(tunnels.Attachments(('red', 'grey', 'red'), (), 2),
+                         one.all_tunnelled)
+        self.assertIs(RESIDENTS[0], RESIDENTS[0].all_tunnelled)
+
+    def test_what_cannot_be_is_told(self):
+        for kwargs, words in (
+                ({'networks': ('',)}, "a network of networks is ''"),
+                ({'networks': (5,)}, 'is 5, wanted a string'),
+                ({'others': ('',)}, "a network of others is ''"),
+                ({'others': 'red'}, "others are 'red', wanted one for"),
+                ({'networks': ('x' * 37,)}, '1 to 36 characters'),
+                ({'virtual_functions': -1}, 'virtual_functions is -1'),
+                ({'virtual_functions': 'two'}, "functions is 'two'")):
+            with self.assertRaisesRegex(exceptions.InvalidInput, words):
+                tunnels.Attachments(**kwargs)
+        for data in (5, {'colour': 'red'}):
+            with self.assertRaisesRegex(exceptions.InvalidInput,
+                                        'wanted a list of networks, or'):
+                tunnels.Attachments.from_data(data)
+
+    def test_nobody_knows_counts_as_one_of_each(self):
+        for unit in tunnels.COUNTED:
+            self.assertEqual(2, tunnels.count(
+                unit, [tunnels.UNKNOWN] * 2, {}), unit)
+            self.assertEqual(1, tunnels.opened(
+                unit, [tunnels.UNKNOWN] * 2, tunnels.UNKNOWN, {}), unit)
+
+
+def random_attachments(rng):
+    """Return Attachments to few networks, so that many meet."""
+    names = [None, 'a', 'b', 'c', 'd', 'e']
+    return tunnels.Attachments(
+        [names[i] for i in rng.integers(0, 6, rng.integers(0, 4))],
+        [names[i] for i in rng.integers(1, 6, rng.integers(0, 2))],
+        int(rng.integers(0, 3)))
+
+
+def peers_of(residents, host):
+    """Return {network: other hosts with a VM on it}, by going through all."""
+    return {network: {
+        other for other, ones in residents.items() if other != host
+        and any(network in one.networks for one in ones.values())}
+        for network in 'abcde'}
+
+
+def refused_by_count(limits, residents, host, new, exclude=None):
+    """Return what has no room, by counting it all, before and after."""
+    def counted(everyone, at, unit):
+        return tunnels.count(unit, everyone[at].values(),
+                             peers_of(everyone, at))
+
+    before = {one: dict(there) for one, there in residents.items()}
+    before[host].pop(exclude, None)
+    after = {**before, host: {**before[host], 'new': new}}
+    for unit in tunnels.COUNTED:
+        for at in residents if unit == 'vteps' else [host]:
+            more = counted(after, at, unit)
+            if more > counted(before, at, unit) \
+                    and more > limits[at].get(unit, np.inf):
+                return unit
+    return None
+
+
+class TestTunnelTable(unittest.TestCase):
+
+    def check(self, table, limits, residents, new, exclude=None):
+        hosts = np.array(sorted(limits))
+        found = table.refused(hosts, new, exclude).tolist()
+        for host, code in zip(hosts.tolist(), found):
+            # A host that is to know one more may be another one.
+            wanted = refused_by_count(limits, residents, host, new, exclude)
+            self.assertEqual(
+                wanted, tunnels.COUNTED[code - 1] if code else None,
+                (host, new, limits, residents))
+
+    def test_it_says_what_counting_says(self):
+        rng = np.random.default_rng(6)
+        refusals = 0
+        for trial in range(150):
+            table = tunnels.TunnelTable()
+            unit = tunnels.COUNTED[trial % 5]
+            residents = {host: {} for host in range(5)}
+            limits = {host: {unit: int(rng.integers(0, 6))}
+                      if rng.random() < .8 else {} for host in residents}
+            for host, most in limits.items():
+                table.describe(host, most, {})
+            for step in range(25):
+                host = int(rng.integers(0, 5))
+                there = residents[host]
+                action = rng.random()
+                if action < .6 or not there:
+                    there[f'{step}'] = random_attachments(rng)
+                    table.add(host, f'{step}', there[f'{step}'])
+                elif action < .8:
+                    uuid = next(iter(there))
+                    del there[uuid]
+                    table.remove(host, uuid)
+                elif action < .9:
+                    uuid = next(iter(there))
+                    there[uuid] = random_attachments(rng)
+                    table.renew(host, uuid, there[uuid])
+                else:
+                    limits[host] = {unit: int(rng.integers(0, 6))}
+                    residents[host] = {'x': random_attachments(rng)}
+                    table.describe(host, limits[host], residents[host])
+                new = random_attachments(rng)
+                self.check(table, limits, residents, new)
+                refusals += table.refused([host], new).sum() > 0
+        self.assertGreater(refusals, 500)
+
+    def test_one_that_moves_is_not_counted_where_it_is(self):
+        rng = np.random.default_rng(7)
+        for trial in range(100):
+            table = tunnels.TunnelTable()
+            unit = tunnels.COUNTED[trial % 4]
+            # Of VTEPs those that others know of it stay until it is gone.
+            residents = {host: {f'{host}{i}': random_attachments(rng)
+                                for i in range(3)} for host in range(3)}
+            limits = {host: {unit: 3} if unit != 'vteps' or not host else {}
+                      for host in residents}
+            for host, most in limits.items():
+                table.describe(host, most, residents[host])
+            before = table._counts.tolist()
+            new = residents[0]['00']
+            self.assertEqual(
+                refused_by_count(limits, residents, 0, new, '00') is None,
+                not table.refused([0], new, '00')[0])
+            self.assertEqual(before, table._counts.tolist())
+
+    def test_a_host_that_is_forgotten_is_served_no_more(self):
+        table = tunnels.TunnelTable()
+        self.assertFalse(table.limited)
+        table.describe(3, {'vteps': 1}, {'u': RESIDENTS[0]})
+        table.describe(4, {}, {'v': RESIDENTS[0]})
+        self.assertTrue(table.limited)
+        self.assertEqual((1, 0, 1.0), table.numbers(3, RESIDENTS[0], 3))
+        # It would be the second that host 3 has to know.
+        self.assertEqual([4], table.refused([9], RESIDENTS[0]).tolist())
+        table.forget(4)
+        self.assertNotIn(4, table)
+        self.assertEqual([0], table.refused([9], RESIDENTS[0]).tolist())
+        table.forget(3)
+        table.forget(3)
+        self.assertFalse(table.limited)
+        self.assertEqual({}, table._serving)
 
 
 class TestProfile(unittest.TestCase):
