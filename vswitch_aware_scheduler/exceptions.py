@@ -9,6 +9,7 @@
     │   ├── InvalidSeries        samples that cannot be a rate series
     │   ├── InvalidProfile       a switch profile or a file of them
     │   └── InvalidOverride      aggregate metadata or extra specs
+    ├── MappingTableFull         mappings that a gateway has no room for
     ├── NotEnoughSamples         too short a history to fit a model
     ├── TelemetryError           a driver could not answer
     ├── CalibrationError         a measurement could not be made
@@ -44,6 +45,10 @@ class InvalidProfile(InvalidInput):
 
 class InvalidOverride(InvalidInput):
     """Aggregate metadata or a flavor extra spec is not valid."""
+
+
+class MappingTableFull(VSwitchError):
+    """A gateway's table does not hold all the mappings that are wanted."""
 
 
 class NotEnoughSamples(VSwitchError):

@@ -32,6 +32,7 @@ from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
 from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
+from vswitch_aware_scheduler.vswitch import gateway as switch_gateway
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['main']
@@ -171,6 +172,14 @@ def _parser():
     remove = add(host, 'remove', _host_remove,
                  'remove the profile of a host from the store')
     remove.add_argument('host', metavar='HOST')
+
+    gateway = group('gateway', 'plan the mappings of VXLAN gateways')
+    planned = add(gateway, 'plan', _gateway_plan,
+                  'number the networks of silos and tell what each gateway '
+                  'maps')
+    planned.add_argument(
+        'file', metavar='FILE',
+        help='YAML file of gateways, silos and the networks of tenants')
 
     costs = group('capacity', 'fit what a packet costs a switch')
     capacity.add_fit_arguments(add(
@@ -675,6 +684,26 @@ def _profile_export(arguments, conf):
         terminal.print_json(answer)
     else:
         print(answer['text'], end='')
+    return 0
+
+
+def _gateway_plan(arguments, _conf):
+    found = switch_gateway.plan(switch_gateway.load(arguments.file))
+    answer = found.to_dict()
+    if arguments.json:
+        terminal.print_json(answer)
+        return 0
+    _print_table(
+        ['TENANT', 'NETWORK', 'VNI', 'INTERFACE_GROUP', 'VLAN'],
+        [[one['tenant'], one['network'], one['vni'], group, vlan]
+         for one in answer['networks']
+         for group, vlan in one['vlans'].items()])
+    print()
+    _print_table(
+        ['GATEWAY', 'SWITCH_BACK', 'MAPPINGS', 'ENTRIES', 'MAPPING_ENTRIES'],
+        [[name, 'yes' if one['switch_back'] else 'no', len(one['mappings']),
+          one['entries'], one['mapping_entries']]
+         for name, one in answer['gateways'].items()])
     return 0
 
 

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import itertools
+import os
+import tempfile
+import unittest
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import gateway
+
+#: Two silos of two racks each; the second has one VLAN domain for both.
+SITE = {
+    'gateways': {
+        'g1': {'interfaces': 4, 'mapping_entries': 10},
+        'g2': {'interfaces': 4, 'mapping_entries': 8, 'switch_back': True}},
+    'silos': {
+        'east': {'interface_groups': {'e1': {'g1': 2}, 'e2': {'g2': 2}}},
+        'west': {'interface_groups': {'w': {'g1': [3, 4], 'g2': [4]}}}},
+    'tenants': {
+        'red': {'networks': {
+            'web': {'silos': ['east', 'west']},
+            'db': {'silos': ['west'], 'vlans': {'w': 1}, 'vni': 2}}},
+        'blue': {'networks': {'web': {'vlans': {'e1': None, 'w': 7}}}}}}
+
+
+def changed(path, value):
+    """Return the site with something else at a path of keys."""
+    def at(data, keys):
+        if not keys:
+            return value
+        return {**data, keys[0]: at(data.get(keys[0], {}), keys[1:])}
+    return at(SITE, path)
+
+
+def made(data):
+    return gateway.plan(gateway.site_from_dict(data))
+
+
+class TestEntries(unittest.TestCase):
+
+    def test_the_paper_gives_48_times_4k_against_4k(self):
+        self.assertEqual(48 * 4096, gateway.entries(4096, 48, False))
+        self.assertEqual(4096, gateway.entries(4096, 48, True))
+
+    def test_as_many_networks_fit_as_entries_allow(self):
+        for table, interfaces in itertools.product(range(20), range(1, 7)):
+            most = gateway.most_networks(table, interfaces)
+            for switch_back in (True, False) if interfaces == 1 else (False,):
+                self.assertLessEqual(gateway.entries(
+                    most, interfaces, switch_back), table)
+                self.assertGreater(gateway.entries(
+                    most + 1, interfaces, switch_back), table)
+
+
+class TestPlan(unittest.TestCase):
+
+    def test_networks_get_the_lowest_numbers_that_nobody_asks_for(self):
+        self.assertEqual(
+            [{'tenant': 'red', 'network': 'web', 'vni': 1,
+              'vlans': {'e1': 1, 'e2': 1, 'w': 2}},
+             {'tenant': 'red', 'network': 'db', 'vni': 2, 'vlans': {'w': 1}},
+             {'tenant': 'blue', 'network': 'web', 'vni': 3,
+              'vlans': {'e1': 2, 'w': 7}}], made(SITE).to_dict()['networks'])
+
+    def test_each_gateway_is_told_what_it_maps(self):
+        told = made(SITE).to_dict()['gateways']
+        self.assertEqual([
+            ('red', 'web', 1, 'e1', 1, [1, 2]),
+            ('red', 'web', 1, 'w', 2, [3, 4]),
+            ('red', 'db', 2, 'w', 1, [3, 4]),
+            ('blue', 'web', 3, 'e1', 2, [1, 2]),
+            ('blue', 'web', 3, 'w', 7, [3, 4])],
+            [tuple(one.values()) for one in told['g1']['mappings']])
+        # Two for each of five without switch-back; with it, one for each.
+        self.assertEqual((10, 4), (told['g1']['entries'],
+                                   told['g2']['entries']))
+        self.assertEqual(['e2', 'w', 'w', 'w'], [
+            one['interface_group'] for one in told['g2']['mappings']])
+
+    def test_a_full_table_is_refused(self):
+        with self.assertRaisesRegex(
+                exceptions.MappingTableFull,
+                'gateway g1: 5 mappings need 10 entries, wanted at most 9, '
+                'which its table holds; with switch-back they would need 5'):
+            made(changed(['gateways', 'g1', 'mapping_entries'], 9))
+        made(changed(['gateways', 'g1', 'mapping_entries'], 10))
+        made(changed(['gateways', 'g1'], {
+            'interfaces': 4, 'mapping_entries': 5, 'switch_back': True}))
+        with self.assertRaisesRegex(exceptions.MappingTableFull,
+                                    'need 4 entries, wanted at most 3, which '
+                                    'its table holds$'):
+            made(changed(['gateways', 'g2', 'mapping_entries'], 3))
+
+    def test_all_vlans_of_all_interfaces_are_what_the_paper_says(self):
+        networks = {f'n{i}': {'silos': ['s']} for i in range(4094)}
+        data = {
+            'gateways': {'g': {'interfaces': 48,
+                               'mapping_entries': 48 * 4094}},
+            'silos': {'s': {'interface_groups': {'all': {'g': 48}}}},
+            'tenants': {'t': {'networks': networks}}}
+        self.assertEqual(48 * 4094, made(data).entries('g'))
+        data['gateways']['g'].update(switch_back=True, mapping_entries=4094)
+        found = made(data)
+        self.assertEqual(4094, found.entries('g'))
+        self.assertEqual(list(range(1, 4095)), [
+            vlans['all'] for _, _, vlans in found.networks])
+        networks['one-more'] = {'silos': ['s']}
+        with self.assertRaisesRegex(
+                exceptions.InvalidInput, 'network t/one-more: there is no '
+                'VLAN of interface group all left'):
+            made(data)
+
+    def test_a_number_that_two_ask_for_is_refused(self):
+        for path, value, words in (
+                (['tenants', 'blue', 'networks', 'web', 'vni'], 2,
+                 'network blue/web: its VNI is 2, wanted one that network '
+                 'red/db does not have'),
+                (['tenants', 'blue', 'networks', 'web', 'vlans'], {'w': 1},
+                 'blue/web: its VLAN of interface group w is 1, wanted one')):
+            with self.assertRaisesRegex(exceptions.InvalidInput, words):
+                made(changed(path, value))
+
+    def test_a_vlan_domain_may_have_what_another_one_has(self):
+        found = made(changed(['tenants', 'blue', 'networks', 'web', 'vlans'],
+                             {'e2': 1, 'e1': 1, 'w': 7}))
+        self.assertEqual({'e2': 1, 'e1': 1, 'w': 7}, found.networks[-1][2])
+
+
+class TestSite(unittest.TestCase):
+
+    def test_what_cannot_be_is_told(self):
+        g1, red = ['gateways', 'g1'], ['tenants', 'red', 'networks']
+        e1 = ['silos', 'east', 'interface_groups', 'e1']
+        for path, value, words in (
+                ([], [], 'the file: its content is .*, wanted a mapping'),
+                (['racks'], {}, "a key is 'racks', wanted one of gateways"),
+                (['gateways'], [5], 'gateways: its content is .5., wanted a'),
+                (['gateways', 5], {}, 'gateways: a name is 5, wanted text'),
+                (g1, {'interfaces': 4},
+                 'gateway g1: mapping_entries is None, wanted a whole'),
+                ([*g1, 'interfaces'], 0, 'interfaces is 0, wanted a whole '
+                 'number >= 1'),
+                ([*g1, 'switch_back'], 'no', "switch_back is 'no', wanted"),
+                ([*g1, 'colour'], 1, "gateway g1: a key is 'colour'"),
+                ([*e1, 'g9'], 1, "interface group e1: a gateway is 'g9', "
+                 'wanted one of g1, g2'),
+                ([*e1, 'g1'], 5, 'an interface of gateway g1 is 5, wanted 1'),
+                ([*e1, 'g1'], [1, 1], 'wanted each once, and one or more'),
+                ([*e1, 'g1'], [], 'wanted each once, and one or more'),
+                ([*e1, 'g1'], [True], 'is True, wanted a whole number'),
+                ([*e1, 'g1'], [3], 'gateway g1 is 3, wanted one that is not '
+                 'in interface group e1: an interface has one VLAN domain'),
+                (['silos', 'west', 'interface_groups', 'e1'], {'g1': [4]},
+                 "its silo is 'west', wanted east alone"),
+                ([*red, 'web', 'silos'], ['north'],
+                 "network red/web: a silo is 'north', wanted one of east"),
+                ([*red, 'web', 'silos'], 'east', 'wanted a list of names'),
+                ([*red, 'web'], {}, 'where it is is .*, wanted silos, or'),
+                ([*red, 'db', 'vni'], 1 << 24, 'vni is 16777216, wanted'),
+                ([*red, 'db', 'vlans', 'w'], 4095, 'is 4095, wanted a whole '
+                 'number >= 1 and <= 4094'),
+                ([*red, 'db', 'vlans', 'x'], 1, "a key is 'x', wanted one")):
+            with self.subTest(path=path), self.assertRaisesRegex(
+                    exceptions.InvalidInput, words):
+                gateway.site_from_dict(changed(path, value) if path
+                                       else value)
+
+    def test_a_file_is_named_in_what_is_wrong(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, 'site.yaml')
+            for text, words in (
+                    (None, 'site.yaml: it cannot be read .No such file'),
+                    ('a: [', 'site.yaml, line 1: .*wanted valid YAML'),
+                    ('silos: {}\nsilos: {}\n', "key 'silos' comes a second"),
+                    ('silos: 5\n', 'site.yaml: silos: its content is 5')):
+                if text is not None:
+                    with open(path, 'w') as file:
+                        file.write(text)
+                with self.assertRaisesRegex(exceptions.InvalidInput, words):
+                    gateway.load(path)
+            with open(path, 'w') as file:
+                file.write('{}\n')
+            self.assertEqual({'networks': [], 'gateways': {}},
+                             gateway.plan(gateway.load(path)).to_dict())
+
+
+if __name__ == '__main__':
+    unittest.main()
