@@ -21,6 +21,14 @@ __all__ = ['AtomLaw', 'GridLaw', 'TooManyAtoms', 'tables_plus']
 #: its rounding.
 TOLERANCE = 1e-9
 
+#: More sources than this are first added up in groups of so many, on a grid
+#: so fine that all their roundings together are a tenth of the capacity.
+MANY = 64
+_FINE_CELLS = 10
+
+#: How much finer the grid is on which those groups are added up.
+_FINER = 8
+
 #: Up to this many grid cells a level is added by one dense convolution.
 _DENSE_CELLS = 48
 
@@ -217,6 +225,33 @@ class GridLaw:
             found.append(law)
         return found
 
+    @classmethod
+    def of_many(cls, capacity, step, values, masses, starts):
+        """Return the laws of :meth:`of_sources`, with less rounding.
+
+        There each source is rounded up by itself: of thousands, by more than
+        there is. Here groups of them are added up on a finer grid first, and
+        each group is rounded up once.
+
+        Derivation: reference/model.rst, "Law of the sum".
+        """
+        if starts.size <= MANY:
+            return cls.of_sources(capacity, step, values, masses, starts)
+        finer = max(1, int(np.ceil(
+            _FINE_CELLS * starts.size * step / capacity)))
+        ends = np.append(starts[MANY::MANY], values.size)
+        groups = []
+        for first, end in zip(starts[::MANY], ends):
+            inside = starts[(starts >= first) & (starts < end)] - first
+            groups.append(_as_source(cls.of_sources(
+                capacity, step / finer, values[first:end],
+                masses[:, first:end], inside), step / _FINER))
+        while len(groups) > 1:
+            some, groups = groups[:MANY], groups[MANY:]
+            groups.append(_as_source(cls.of_sources(
+                capacity, step / _FINER, *_joined(some)), step / _FINER))
+        return cls.of_sources(capacity, step, *_joined(groups))
+
     def _add(self, last, cells, masses, starts, counts, widest, means, order):
         """Add all sources in the given order to this law of nothing."""
         room, step = self.capacity - self._base, self.step
@@ -302,6 +337,36 @@ class GridLaw:
         np.cumsum(tail[1:] * self.step, out=excess[1:])
         excess[1:] += excess[0]
         return tail, excess, phase
+
+
+def _as_source(laws, step):
+    """Return (values, (g, m) masses) of a sum, from its law in each regime.
+
+    Rounded up to another step. What is above the capacity is at its mean:
+    there only the mean counts.
+    """
+    fine = max(law._masses.size for law in laws)
+    cells = np.ceil(np.arange(fine) * (laws[0].step / step)
+                    - TOLERANCE).astype(np.int64)
+    size = cells[-1] + 1 if fine else 0
+    values = laws[0]._base + step * np.arange(size)
+    masses = np.zeros((len(laws), size + len(laws)))
+    over = np.full(len(laws), laws[0]._base)
+    for i, law in enumerate(laws):
+        masses[i, :size] = np.bincount(
+            cells[:law._masses.size], law._masses, size)
+        if law.overflow > 0:
+            over[i] = law.capacity + law.excess / law.overflow
+            masses[i, size + i] = law.overflow
+    return np.append(values, over), masses
+
+
+def _joined(sources):
+    """Return (values, masses, starts) of several sources together."""
+    sizes = [values.size for values, _ in sources]
+    return (np.concatenate([values for values, _ in sources]),
+            np.concatenate([masses for _, masses in sources], axis=1),
+            np.cumsum(sizes) - sizes)
 
 
 def tables_plus(tails, excesses, phases, steps, values, masses):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import fractions
+import math
 import unittest
 
 import hypothesis
@@ -265,6 +266,92 @@ class TestGridLaw(LawTestCase):
             self.assertLess(abs(F(float(one.overflow)) / p ** 12 - 1), 1e-14)
             self.assertLess(
                 abs(F(float(one.excess)) / (p ** 12 * F(5, 2)) - 1), 1e-13)
+
+
+def _binomial(n, p):
+    """Return P(exactly k of n) for k = 0..n, each with its accuracy."""
+    k = np.arange(n + 1)
+    log = np.array([math.lgamma(n + 1) - math.lgamma(i + 1)
+                    - math.lgamma(n - i + 1) for i in k])
+    return np.exp(log + k * math.log(p) + (n - k) * math.log1p(-p))
+
+
+class TestMany(LawTestCase):
+    """Sums of more sources than are rounded one by one."""
+
+    def many(self, capacity, sources, regimes=1, cells=256):
+        sizes = [values.size for values, _ in sources]
+        return law.GridLaw.of_many(
+            capacity, capacity / cells,
+            np.concatenate([values for values, _ in sources]),
+            np.concatenate([np.atleast_2d(masses) for _, masses in sources],
+                           axis=1), np.cumsum(sizes) - sizes)
+
+    def slack(self, count, cells=256):
+        """Return the most that rounding adds, as a share of the capacity.
+
+        A fine cell for each source, one for each group, and one at the end.
+        """
+        groups = sum(math.ceil(count / law.MANY ** i) for i in (1, 2))
+        return 1 / law._FINE_CELLS + (groups / law._FINER + 1) / cells
+
+    def test_like_sources_are_binomial_in_each_regime(self):
+        for count, shares, capacity in ((65, (.1, .3), 25.0),
+                                        (600, (.1, .2), 110.0),
+                                        (4200, (.02, .05), 190.0)):
+            found = self.many(capacity, [(
+                np.array([.5, 1.87]), np.array(
+                    [[1 - p, p] for p in shares]))] * count)
+            for one, p in zip(found, shares):
+                sums = .5 * count + 1.37 * np.arange(count + 1)
+                self._bracket(one, sums, _binomial(count, p), capacity,
+                              self.slack(count))
+            if count == 600:
+                # All that they have at the least is more than there is.
+                self.assertEqual([1.0, 1.0], [
+                    one.overflow for one in found])
+
+    def _bracket(self, one, sums, masses, capacity, slack):
+        for threshold in np.linspace(0, capacity, 40):
+            exact = masses[sums > threshold * (1 + 1e-12)].sum()
+            most = masses[sums > threshold - slack * capacity].sum()
+            [seen] = one.tail([threshold])
+            self.assertGreaterEqual(seen, exact * (1 - 1e-9))
+            self.assertLessEqual(seen, most * (1 + 1e-9) + 1e-300)
+        self.assertGreaterEqual(one.excess * (1 + 1e-9), masses @ np.maximum(
+            sums - capacity, 0.0))
+        self.assertLessEqual(one.excess * (1 - 1e-9), masses @ np.maximum(
+            sums - capacity * (1 - slack), 0.0))
+
+    def test_sources_of_any_kind_are_between_their_bounds(self):
+        rng = np.random.default_rng(10)
+        for count in (66, 130):
+            sources = [(rng.lognormal(2, 1.5, 4), rng.dirichlet(np.ones(4)))
+                       for _ in range(count)]
+            mean = sum(values @ masses for values, masses in sources)
+            for capacity in (mean * .8, mean * 1.3, mean * 2):
+                [one] = self.many(capacity, sources)
+                low = _built(law.GridLaw(capacity, capacity / 20_000,
+                                         round_up=False), sources)
+                high = _built(law.GridLaw(capacity, capacity / 20_000),
+                              sources)
+                thresholds = np.linspace(0, capacity, 40)
+                self.assertTrue((one.tail(thresholds) * (1 + 1e-9)
+                                 >= low.tail(thresholds)).all())
+                self.assertTrue((one.tail(thresholds) <= (1 + 1e-9)
+                                 * high.tail(thresholds - capacity
+                                             * self.slack(count))).all())
+                self.assertGreaterEqual(one.excess * (1 + 1e-9), low.excess)
+                # One by one they are rounded by far more.
+                self.assertLess(one.overflow, _at_once(
+                    capacity, capacity / 256, sources).overflow)
+
+    def test_a_few_are_rounded_one_by_one(self):
+        sources = [(np.array([0.0, 1.3, 2.9]), np.array([.5, .3, .2]))] * 64
+        [one] = self.many(100.0, sources)
+        wanted = _at_once(100.0, 100 / 256, sources)
+        self.assertEqual((wanted.overflow, wanted.excess),
+                         (one.overflow, one.excess))
 
 
 class TestTables(LawTestCase):
