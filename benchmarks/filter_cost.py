@@ -47,8 +47,11 @@ def make_models(count, generator):
     return models
 
 
-def make_hosts(hosts, instances, generator, directory):
-    """Return (host states, spec) with a store of models for all instances."""
+def make_hosts(hosts, instances, generator, directory, behind=0):
+    """Return (host states, spec) with a store of models for all instances.
+
+    :param behind: so many hosts share an uplink, 0: none do
+    """
     objects.register_all()
     url = f'sqlite:///{os.path.join(directory, "vswitch.sqlite")}'
     migration.sync(url)
@@ -75,6 +78,15 @@ def make_hosts(hosts, instances, generator, directory):
         state.num_instances = 0
         state.aggregates = [aggregates[i % 3]]
         states.append(state)
+    # Of 200 Mbit/s for each host: some of them are near their limit.
+    for first in range(0, hosts if behind else 0, behind or 1):
+        uplink = objects.Aggregate(
+            id=first + 3, name=f'tor{first}', metadata={
+                'vswitch:uplink': f'tor{first}',
+                'vswitch:uplink_saturation_kbps': str(200_000 * behind)},
+            hosts=[state.host for state in states[first:first + behind]])
+        for state in states[first:first + behind]:
+            state.aggregates = [*state.aggregates, uplink]
     spec = objects.RequestSpec(
         instance_uuid=uuidutils.generate_uuid(),
         flavor=objects.Flavor(name='m1', vcpus=1, memory_mb=64, extra_specs={
@@ -108,12 +120,13 @@ def timed(function):
     return (time.perf_counter() - start) * 1e3
 
 
-def measure(hosts, instances, rounds, seed):
+def measure(hosts, instances, rounds, seed, behind=0):
     """Return {name: [milliseconds]} of an interleaved run."""
     generator = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as directory:
         CONF([], project='nova', default_config_files=[])
-        states, spec = make_hosts(hosts, instances, generator, directory)
+        states, spec = make_hosts(hosts, instances, generator, directory,
+                                  behind)
         ours = filters.VSwitchFilter()
         weigher = weights.VSwitchWeigher()
         capabilities = \
@@ -152,12 +165,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--hosts', type=int, default=1000)
     parser.add_argument('--instances', type=int, default=50)
+    parser.add_argument('--behind', type=int, default=0, metavar='HOSTS',
+                        help='so many hosts share an uplink')
     parser.add_argument('--rounds', type=int, default=30)
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--json', action='store_true')
     options = parser.parse_args()
     found, first, passed = measure(options.hosts, options.instances,
-                                   options.rounds, options.seed)
+                                   options.rounds, options.seed,
+                                   options.behind)
     medians = {name: statistics.median(values)
                for name, values in found.items()}
     if options.json:

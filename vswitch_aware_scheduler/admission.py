@@ -7,6 +7,9 @@ number of hosts at once by table look-ups. This is the one piece of code that
 decides, for the scheduler and for the evaluation alike. It knows no Nova, no
 store and no clock; callers serialise access.
 
+Hosts may share an uplink: then the residents of all of them together are held
+against its limits too, in a table of the same kind.
+
 Derivation: reference/admission.rst.
 """
 
@@ -19,8 +22,10 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import law as sum_law
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import tunnels
 
-__all__ = ['AVERAGE', 'PROBABILITY', 'Assessment', 'HostPolicy', 'LoadTable']
+__all__ = ['AVERAGE', 'PROBABILITY', 'Assessment', 'HostPolicy', 'LoadTable',
+           'Uplink']
 
 #: Admission policies: the sum of averages against saturation (Figure 9 of
 #: "Towards a Method Integrating Virtual Switch Performance Into Data Centre
@@ -31,14 +36,19 @@ PROBABILITY = 'probability'
 #: Probabilities are compared with this relative tolerance: equality happens.
 _TOLERANCE = 1e-9
 
-#: More residents that change at once are no change but another host.
-_FEW = 4
+#: More residents that change at once are no change but another host: so many,
+#: and of a great many, as behind an uplink, one of so many.
+_FEW, _FEW_OF = 4, 50
 
 _REGIMES = len(model.REGIMES)
 _SHARES = model.REGIME_SHARES[:, None]
 
 # Why a host is refused, in the order of the checks.
-ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD = range(6)
+ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK = range(7)
+
+# What is counted, in words, by place in tunnels.COUNTED.
+_COUNTED = ('instances', 'interfaces', 'networks', 'remote VTEPs',
+            'virtual functions in use')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -51,12 +61,16 @@ class HostPolicy:
     :ivar policy: AVERAGE or PROBABILITY
     :ivar overload_probability: limit of PROBABILITY, 0..1
     :ivar pass_unknown: whether a host without profile passes
+    :ivar uplinks: tuple of the :class:`Uplink` that all its traffic takes too
+    :ivar tunnel_key: what says how many tunnels there can be, for people
     """
 
     profile: object
     policy: str = PROBABILITY
     overload_probability: float = 0.01
     pass_unknown: bool = True
+    uplinks: tuple = ()
+    tunnel_key: str = 'max_tunnels'
 
     def __post_init__(self):
         if self.policy not in (AVERAGE, PROBABILITY):
@@ -77,10 +91,30 @@ class HostPolicy:
     def limits_on_one(self):
         """[(weights, packet_bytes, most)]: what one instance may have.
 
-        Above it no such host takes an instance, as ``PEAK`` tells.
+        Above it no such host takes an instance, as ``PEAK`` tells, nor does
+        any of its uplinks.
         """
-        return [(weights, self.profile.typical_packet_bytes, most)
-                for weights, _, most in self.limits]
+        return [(weights, one.profile.typical_packet_bytes, most)
+                for one in (self, *(uplink.policy for uplink in self.uplinks))
+                for weights, _, most in one.limits]
+
+    @functools.cached_property
+    def counts(self):
+        """{one of :data:`.tunnels.COUNTED`: the most} of the profile."""
+        return {} if self.profile is None else self.profile.counts
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Uplink:
+    """What several hosts share: a ToR's uplink, a gateway, that of a silo.
+
+    :ivar name: hosts whose uplinks have one name share it
+    :ivar policy: HostPolicy of it, as if it were one host with the residents
+        of all; every network counts as tunnelled, for a gateway maps it
+    """
+
+    name: str
+    policy: HostPolicy
 
 
 class LoadTable:
@@ -88,10 +122,19 @@ class LoadTable:
 
     :param cells: grid cells up to a capacity; a state's rate counts up to a
         cell too much, never too little
+    :param attachments: callable, instance uuid -> :class:`.Attachments`, None
+        when nothing is known of them; asked only where something is counted.
+        An instance without any interface counts as one of which nothing is
+        known: it may get one while it runs.
     """
 
-    def __init__(self, cells=256):
+    def __init__(self, cells=256, attachments=lambda uuid: None):
         self._cells = cells
+        self._attachments = attachments
+        self._tunnels = tunnels.TunnelTable()
+        # Remote VTEPs cannot be counted without knowing every host.
+        self._all_attached = False
+        self._uplinks = None     # _Uplinks, once there are any
         self._hosts = {}         # host -> _Host
         self._slots = []         # slot -> _Host
         self._slot_of = {}       # host -> slot
@@ -142,10 +185,20 @@ class LoadTable:
             self._slot_of[host] = entry.slot
             self._grow(len(self._slots), 1)
         elif entry.policy is policy and entry.residents == residents:
+            if entry.slot in self._tunnels:
+                self._attach(entry)
+            if policy.uplinks:
+                self._uplinks.renew(policy.uplinks, residents)
             return entry.slot
         self.version += 1
+        if policy.uplinks or entry.policy and entry.policy.uplinks:
+            self._follow_uplinks(entry, policy, residents)
         known, entry.residents = entry.residents, dict(residents)
-        if entry.policy is not policy or known.items() - residents.items() \
+        if policy.counts or self._all_attached or entry.slot in self._tunnels:
+            self._attach(entry, policy)
+        if entry.policy is not policy \
+                or len(residents) > len(known) + _few(known) \
+                or known.items() - residents.items() \
                 or self._follow([_Change(entry, [
                     law for _, law in residents.items() - known.items()],
                     [])]):
@@ -172,23 +225,91 @@ class LoadTable:
             followed.append(_Change(entry, list(came.values()),
                                     list(map(residents.pop, went))))
             residents.update(came)
+            if entry.policy.uplinks:
+                self._uplinks.change(entry.policy.uplinks, came, went)
+            if entry.slot in self._tunnels:
+                self._attach_changed(entry.slot, came, went)
         if followed:
             self.version += 1
         for entry in self._follow(followed):
             self._fill(entry)
         return unlike
 
+    def _follow_uplinks(self, entry, policy, residents):
+        """Tell the uplinks of a host, before and now, what will be new."""
+        if self._uplinks is None:
+            self._uplinks = _Uplinks(self._cells, self._attachments)
+        before = entry.policy.uplinks if entry.policy else ()
+        names = {one.name for one in before}
+        stay = [one for one in policy.uplinks if one.name in names]
+        names = {one.name for one in stay}
+        self._uplinks.belongs(entry.slot, policy.uplinks)
+        self._uplinks.change([one for one in before if one.name not in names],
+                             {}, entry.residents)
+        self._uplinks.change([one for one in policy.uplinks
+                              if one.name not in names], residents, ())
+        new = residents.items() - entry.residents.items()
+        old = entry.residents.items() - residents.items()
+        self._uplinks.change(stay, dict(new), [uuid for uuid, _ in old])
+        self._uplinks.renew(policy.uplinks, residents)
+
+    def _attach(self, entry, policy=None):
+        """Count what the residents of a host are attached to."""
+        policy = policy or entry.policy
+        if 'vteps' in policy.counts and not self._all_attached:
+            self._all_attached = True
+            for other in self._slots:
+                if other is not entry:
+                    self._attach(other)
+        if policy.counts or self._all_attached:
+            self._tunnels.describe(entry.slot, policy.counts, {
+                uuid: self._attachments(uuid) or tunnels.UNKNOWN
+                for uuid in entry.residents})
+        else:
+            self._tunnels.forget(entry.slot)
+
+    def _attach_changed(self, slot, came, went):
+        for uuid in went:
+            self._tunnels.remove(slot, uuid)
+        for uuid in came:
+            self._tunnels.add(slot, uuid,
+                              self._attachments(uuid) or tunnels.UNKNOWN)
+
+    def residents(self, host):
+        """Return {instance uuid: RateLaw} of a host; not to be changed."""
+        return self._hosts[host].residents
+
+    def policy(self, host):
+        """Return the HostPolicy of a host."""
+        return self._hosts[host].policy
+
+    def renew(self, host, uuids):
+        """Ask anew what some instances are attached to."""
+        slot = self._slot_of[host]
+        if slot in self._tunnels:
+            for uuid in uuids:
+                self._tunnels.renew(
+                    slot, uuid, self._attachments(uuid) or tunnels.UNKNOWN)
+
     def loose(self):
         """Return the hosts whose tables still have somebody who is gone.
 
         They say too much, never too little, and :meth:`assess` makes them
-        anew before they refuse; :meth:`tighten` does at any time.
+        anew before they refuse; :meth:`tighten` does at any time. Uplinks are
+        among them, as something that only :meth:`tighten` understands.
         """
-        return [self._slots[slot].host for slot in np.flatnonzero(
+        loose = [self._slots[slot].host for slot in np.flatnonzero(
             self._rules[:len(self._slots), _LOOSE]).tolist()]
+        if self._uplinks is not None:
+            loose.extend(map(_Shared, self._uplinks.table.loose()))
+        return loose
 
     def tighten(self, host):
         """Make the look-up tables of a host anew if they are loose."""
+        if isinstance(host, _Shared):
+            self.version += 1
+            self._uplinks.table.tighten(host.name)
+            return
         entry = self._hosts[host]
         if self._rules[entry.slot, _LOOSE]:
             self.version += 1
@@ -210,9 +331,7 @@ class LoadTable:
         self._grow(0, len(policy.limits))
         self._numbers[slot] = _UNLIMITED
         self._unit[slot] = 0
-        most = None if profile is None else profile.max_instances
         self._rules[slot] = (
-            len(residents), np.inf if most is None else most.count,
             profile is not None, profile is not None or policy.pass_unknown,
             policy.policy == AVERAGE,
             policy.overload_probability * (1 + _TOLERANCE), False)
@@ -244,9 +363,10 @@ class LoadTable:
                           dtype=np.int64).reshape(-1, 2)
         # Of each change: is it a small one? Of each law: of which change is
         # it, the how manyeth, and did it come?
-        stays = (counts.sum(axis=1) <= _FEW) & np.array([
-            0 < len(one.entry.residents) > len(one.new) for one in changes],
-            dtype=bool)
+        stays = np.array([
+            len(one.new) + len(one.gone) <= _few(one.entry.residents)
+            and 0 < len(one.entry.residents) > len(one.new)
+            for one in changes], dtype=bool)
         of = np.repeat(np.arange(len(changes)), counts.sum(axis=1))
         nth = np.arange(of.size) - np.searchsorted(of, of)
         came = nth < counts[of, 0]
@@ -269,9 +389,10 @@ class LoadTable:
             for n in range(nth.max(initial=-1) + 1):
                 self._widen(position, slots[of], values, sources,
                             np.flatnonzero(came & stays[of] & (nth == n)))
-        slots, gone = slots[stays], counts[stays, 1] > 0
-        self._rules[slots, _RESIDENTS] += counts[stays] @ (1, -1)
-        self._rules[slots[gone], _LOOSE] = True
+        # Of a great many, who comes is rounded more than with the others.
+        many = np.array([len(one.entry.residents) > sum_law.MANY
+                         for one in changes], dtype=bool)
+        self._rules[slots[stays & (many | (counts[:, 1] > 0))], _LOOSE] = True
         return [changes[i].entry for i in np.flatnonzero(~stays).tolist()]
 
     def _shift(self, position, slots, values, sources, signs):
@@ -326,9 +447,10 @@ class LoadTable:
         """Make the look-up tables of one limit of one host."""
         if sources is None:
             sources = _Sources(self._slots[slot].residents.values())
-        capacity, step = self._numbers[slot, position, :2].tolist()
+        capacity, step, common = self._numbers[slot, position, :3].tolist()
         laws = sources.sum_laws(
-            self._unit_keys[self._unit[slot, position]], capacity, step)
+            self._unit_keys[self._unit[slot, position]], capacity, step,
+            common > 0)
         if not self._free_rows:
             have = self._phases.size
             size = max(64, 2 * have)
@@ -355,36 +477,59 @@ class LoadTable:
                     self._row[slot, position]:
                 self._build(slot, position)
 
-    def assess(self, slots, law, exclude=None):
+    def settle(self):
+        """Bring the uplinks up to date, which :meth:`assess` does else."""
+        if self._uplinks is not None:
+            self._uplinks.settle()
+
+    def prepare_uplinks(self, other):
+        """Do as :meth:`prepare` for all the uplinks there are."""
+        if self._uplinks is not None and other._uplinks is not None:
+            for name in self._uplinks.table._hosts:
+                self._uplinks.table.prepare(name, other._uplinks.table)
+
+    def assess(self, slots, law, exclude=None, attachments=tunnels.UNKNOWN):
         """Judge what one more instance would do to each of some hosts.
 
         :param slots: (h,) int, of hosts that were described
         :param law: RateLaw of the instance
         :param exclude: uuid of the instance itself when it moves: where it
             is a resident, it is not counted twice
+        :param attachments: its :class:`.Attachments`
         :returns: Assessment, (h,) arrays in the order of ``slots``
         """
         slots = np.asarray(slots, dtype=np.int64)
+        attachments = attachments or tunnels.UNKNOWN
         own = [] if exclude is None else [
             i for i, slot in enumerate(slots.tolist())
             if exclude in self._slots[slot].residents]
-        result = self._assess(slots, law)
+        full = (self._tunnels.refused(slots, attachments, exclude)
+                if self._tunnels.limited
+                else np.zeros(slots.size, dtype=np.int64))
+        result = self._assess(slots, law, full)
+        result._candidate = attachments, exclude
         loose = np.flatnonzero((result.reason == OVERLOAD)
                                & (self._rules[slots, _LOOSE] > 0))
         if loose.size:
             for slot in set(slots[loose].tolist()):
                 self.tighten(self._slots[slot].host)
-            result.replace(loose, self._assess(slots[loose], law))
+            result.replace(loose, self._assess(slots[loose], law,
+                                               full[loose]))
         for i in own:
             entry = self._slots[slots[i]]
             others = {uuid: one for uuid, one in entry.residents.items()
                       if uuid != exclude}
             alone = LoadTable(self._cells)
-            slot = alone.describe(entry.host, entry.policy, others)
-            result.replace([i], alone.assess([slot], law))
+            slot = alone.describe(entry.host, dataclasses.replace(
+                entry.policy, uplinks=()), others)
+            result.replace([i], alone._assess(np.array([slot]), law,
+                                              full[[i]]))
+        if self._uplinks is not None:
+            self._uplinks.judge(result, law, exclude, attachments)
         return result
 
-    def assess_each(self, slots, laws, exclude=None):
+    def assess_each(self, slots, laws, exclude=None,
+                    attachments=tunnels.UNKNOWN):
         """Judge what one instance would do whose law differs by host.
 
         :param slots: (h,) int, of hosts that were described
@@ -396,13 +541,14 @@ class LoadTable:
             positions.setdefault(law, []).append(i)
         slots = np.asarray(slots, dtype=np.int64)
         first, *others = positions or [_NO_LAW]
-        result = self.assess(slots, first, exclude)
+        result = self.assess(slots, first, exclude, attachments)
         for law in others:
             where = positions[law]
-            result.replace(where, self.assess(slots[where], law, exclude))
+            result.replace(where, self.assess(slots[where], law, exclude,
+                                              attachments))
         return result
 
-    def _assess(self, slots, law):
+    def _assess(self, slots, law, full):
         count = slots.size
         numbers = self._numbers[slots]              # (h, l, _NUMBERS)
         rules = self._rules[slots]                  # (h, _RULES)
@@ -418,10 +564,10 @@ class LoadTable:
         mean_with = mean + means[units]
         slack = 1 + sum_law.TOLERANCE
         # Where all peaks together fit there is no overload: no table needed.
-        full = peak + peaks[units] > capacity * slack
-        probability = np.zeros(full.shape)
-        excess = np.zeros(full.shape)
-        where, limit = np.nonzero(full)
+        exceeds = peak + peaks[units] > capacity * slack
+        probability = np.zeros(exceeds.shape)
+        excess = np.zeros(exceeds.shape)
+        where, limit = np.nonzero(exceeds)
         if where.size:
             rows = self._row[slots[where], limit]
             for i in np.flatnonzero(rows < 0).tolist():
@@ -451,7 +597,7 @@ class LoadTable:
         too_much = (mean_with > capacity * slack).any(axis=1)
         reason = np.select(
             [rules[:, _PASSES] == 0,
-             rules[:, _RESIDENTS] + 1 > rules[:, _MOST],
+             full > 0,
              (peaks[units] > vm_peak * slack).any(axis=1),
              average & too_much,
              ~average & (overload > rules[:, _LIMIT])],
@@ -461,7 +607,7 @@ class LoadTable:
         return Assessment(
             self, slots, reason, overload, loss,
             used.max(axis=1) if used.size else np.zeros(count),
-            rules[:, _KNOWN] > 0, mean_with, peaks[units])
+            rules[:, _KNOWN] > 0, mean_with, peaks[units], full.copy())
 
     # For explanations.
 
@@ -479,6 +625,8 @@ class Assessment:
     :ivar loss_fraction: (h,) share of the host's traffic that is cut away
     :ivar utilisation: (h,) mean rate over capacity of the tightest limit
     :ivar known: (h,) whether the host has a switch profile
+
+    Of a host with an uplink the three numbers are the larger ones of the two.
     """
 
     _table: LoadTable
@@ -490,6 +638,14 @@ class Assessment:
     known: np.ndarray
     _means: np.ndarray
     _peaks: np.ndarray
+    # What has no room, as TunnelTable.refused tells.
+    _full: np.ndarray
+    # Attachments and uuid to exclude, as the question had them.
+    _candidate: tuple = (tunnels.UNKNOWN, None)
+    # Assessments of uplinks, and (h, 2): which of these, and which uplink in
+    # it, decides on a host.
+    _uplinks: list = dataclasses.field(default_factory=list)
+    _uplink_of: np.ndarray | None = None
 
     @property
     def admitted(self):
@@ -502,25 +658,51 @@ class Assessment:
         :param where: (n,) int, places of the n hosts of the other
         """
         for name in ('reason', 'overload_probability', 'loss_fraction',
-                     'utilisation'):
+                     'utilisation', '_full'):
             getattr(self, name)[where] = getattr(other, name)
+        if other._uplink_of is not None:
+            self._uplink_of[where] = other._uplink_of + (
+                len(self._uplinks), 0)
+            self._uplinks = self._uplinks + other._uplinks
         width = other._means.shape[1]
         self._means[where, :width] = other._means
         self._peaks[where, :width] = other._peaks
+
+    def share(self, uplinks, of):
+        """Hold what the uplinks of the hosts say against them too.
+
+        :param uplinks: Assessment of u uplinks
+        :param of: (h, m) int, the uplinks of each host, u where it has no
+            more
+        """
+        if not of.size:
+            return
+        refused = np.append(~uplinks.admitted, False)[of]
+        overload = np.append(uplinks.overload_probability, -1.0)[of]
+        first = np.where(refused.any(axis=1), refused.argmax(axis=1),
+                         overload.argmax(axis=1))
+        self._uplinks = [uplinks]
+        self._uplink_of = np.stack([np.zeros_like(first), of[
+            np.arange(len(of)), first]], axis=1)
+        self.reason[self.admitted & refused.any(axis=1)] = UPLINK
+        for name in ('overload_probability', 'loss_fraction', 'utilisation'):
+            worst = np.append(getattr(uplinks, name), 0.0)[of].max(axis=1)
+            np.maximum(getattr(self, name), worst, out=getattr(self, name))
 
     def explain(self, i):
         """Return in words, with the numbers that decided, why host i is so."""
         entry = self._table._entry(self.slots[i])
         profile = entry.policy.profile
         reason = self.reason[i]
+        if reason == UPLINK:
+            which, at = self._uplink_of[i].tolist()
+            return self._uplinks[which]._explain_uplink(at)
         if profile is None:
             return ('no switch profile is known for it, unknown hosts %s'
                     % ('pass' if entry.policy.pass_unknown else 'are refused'))
         name = profile.name
         if reason == TOO_MANY:
-            most = profile.max_instances
-            return (f'it has {len(entry.residents)} instances and {most.key} '
-                    f'of profile {name} is {most.count}')
+            return self._explain_count(i, entry)
         limits = entry.policy.limits
         if reason == PEAK:
             for j, (weights, _, most) in enumerate(limits):
@@ -540,6 +722,134 @@ class Assessment:
                 f'{entry.policy.overload_probability:g} (profile {name}, '
                 f'{len(entry.residents)} instances, average utilisation '
                 f'{self.utilisation[i]:.3g})')
+
+    def _explain_uplink(self, i):
+        entry = self._table._entry(self.slots[i])
+        return f'its uplink {entry.host}: {self.explain(i)}'
+
+    def _explain_count(self, i, entry):
+        place = int(self._full[i]) - 1
+        unit = tunnels.COUNTED[place]
+        have, more, most = self._table._tunnels.numbers(
+            entry.slot, self._candidate[0], place, self._candidate[1])
+        if have + more <= most:
+            return (f'a host that its networks are on has no room for one '
+                    f'more of the {_COUNTED[place]} that its profile limits')
+        key = ('max_virtual_functions' if unit == tunnels.FUNCTIONS
+               else entry.policy.tunnel_key)
+        return (f'it has {have} {_COUNTED[place]}, the instance adds {more}, '
+                f'and {key} of profile {entry.policy.profile.name} is '
+                f'{most:g}')
+
+
+class _Uplinks:
+    """The uplinks that hosts of a LoadTable share.
+
+    Who comes and who goes is collected until somebody asks: one who moves
+    from host to host behind an uplink does neither.
+    """
+
+    def __init__(self, cells, attachments):
+        self._attachments = attachments
+        self.table = LoadTable(cells, self._all_tunnelled)
+        self._policies = {}      # name -> HostPolicy
+        # name -> {uuid: [came less went, its law if it came]}
+        self._moved = {}
+        self._renew = {}         # name -> uuids
+        self._of = np.full((0, 0), _NO_ROW)  # by slot of a host: its uplinks
+
+    def _all_tunnelled(self, uuid):
+        found = self._attachments(uuid)
+        return found and found.all_tunnelled
+
+    def belongs(self, slot, uplinks):
+        """Set the uplinks of a host."""
+        for one in uplinks:
+            if self._policies.get(one.name) is not one.policy:
+                self._policies[one.name] = one.policy
+                self._moved.setdefault(one.name, {})
+                if one.name not in self.table:
+                    self.table.describe(one.name, one.policy, {})
+        size = (max(slot + 1, len(self._of)),
+                max(len(uplinks), self._of.shape[1]))
+        if size != self._of.shape:
+            grown = np.full((size[0] + slot // 2, size[1]), _NO_ROW)
+            grown[:len(self._of), :self._of.shape[1]] = self._of
+            self._of = grown
+        self._of[slot] = _NO_ROW
+        self._of[slot, :len(uplinks)] = self.table.slots_of(
+            one.name for one in uplinks)
+
+    def change(self, uplinks, came, went):
+        """Take in who came to a host behind some uplinks, and who went."""
+        for uplink in uplinks:
+            moved = self._moved.setdefault(uplink.name, {})
+            for uuid, law in came.items():
+                change = moved.setdefault(uuid, [0, None])
+                change[0] += 1
+                change[1] = law
+            for uuid in went:
+                moved.setdefault(uuid, [0, None])[0] -= 1
+
+    def renew(self, uplinks, uuids):
+        """Ask anew what some instances are attached to."""
+        for uplink in uplinks:
+            if uplink.policy.counts:
+                self._renew.setdefault(uplink.name, set()).update(uuids)
+
+    def settle(self):
+        """Bring the table of the uplinks up to date."""
+        moved, self._moved = self._moved, {}
+        for name, changes in moved.items():
+            known = self.table.residents(name)
+            came, went = {}, []
+            for uuid, (net, law) in changes.items():
+                has = known.get(uuid)
+                stays = (has is not None) + net > 0
+                if has is not None and not (stays and law in (None, has)):
+                    went.append(uuid)
+                if stays and law not in (None, has):
+                    came[uuid] = law
+            policy = self._policies[name]
+            if len(came) + len(went) > _few(known) \
+                    or self.table.policy(name) is not policy:
+                gone = set(went)
+                self.table.describe(name, policy, {
+                    **{uuid: law for uuid, law in known.items()
+                       if uuid not in gone}, **came})
+                continue
+            # The same one may go with one law and come with another.
+            self.table.change({name: ({}, went)} if went else {})
+            self.table.change({name: (came, ())} if came else {})
+        renew, self._renew = self._renew, {}
+        for name, uuids in renew.items():
+            self.table.renew(name, uuids)
+
+    def judge(self, result, law, exclude, attachments):
+        """Let an Assessment of hosts tell of their uplinks too."""
+        self.settle()
+        of = np.full((len(result.slots), self._of.shape[1]), _NO_ROW)
+        inside = result.slots < len(self._of)
+        of[inside] = self._of[result.slots[inside]]
+        used = np.unique(of[of != _NO_ROW])
+        found = self.table.assess(used, law, exclude,
+                                  attachments.all_tunnelled)
+        result.share(found, np.append(
+            _places(used, len(self.table)), used.size)[of])
+
+
+def _places(used, size):
+    """Return where each of ``size`` numbers is among the used ones."""
+    places = np.zeros(size, dtype=np.int64)
+    places[used] = np.arange(used.size)
+    return places
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shared:
+    """Stands for an uplink where the others are hosts."""
+
+    name: str
 
 
 class _Host:
@@ -656,16 +966,26 @@ class _Sources:
                 return capacity / cells, 0
         return capacity / cells, -1
 
-    def sum_laws(self, unit, capacity, step):
-        """Return the GridLaw of all together, in each regime."""
+    def sum_laws(self, unit, capacity, step, exact):
+        """Return the GridLaw of all together, in each regime.
+
+        :param exact: whether all are on a lattice of that step
+        """
         if not self._starts.size:
             return [sum_law.GridLaw(capacity, step)] * _REGIMES
         masses = self._by_regime
         if np.array_equal(*masses):
             masses = masses[:1]
-        laws = sum_law.GridLaw.of_sources(
-            capacity, step, self.values(unit), masses, self._starts)
+        # On a lattice that all are on there is nothing to round.
+        add = (sum_law.GridLaw.of_sources if exact
+               else sum_law.GridLaw.of_many)
+        laws = add(capacity, step, self.values(unit), masses, self._starts)
         return laws * (_REGIMES // len(laws))
+
+
+def _few(residents):
+    """Return how many of them may change at once."""
+    return max(_FEW, len(residents) // _FEW_OF)
 
 
 def _common(rates):
@@ -677,8 +997,7 @@ def _common(rates):
 
 # Columns of the arrays of LoadTable.
 _CAPACITY, _STEP, _COMMON, _MEAN, _PEAK, _VM_PEAK, _NUMBERS = range(7)
-(_RESIDENTS, _MOST, _KNOWN, _PASSES, _AVERAGE, _LIMIT, _LOOSE,
- _RULES) = range(8)
+_KNOWN, _PASSES, _AVERAGE, _LIMIT, _LOOSE, _RULES = range(6)
 _UNLIMITED = (np.inf, 1.0, 0.0, 0.0, 0.0, np.inf)
 _NO_ROW = -1
 _NO_LAW = model.RateLaw.from_arrays([1.0], [[0.0, 0.0, 0.0]])

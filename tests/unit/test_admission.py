@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import fractions
+import itertools
 import math
 import unittest
 
@@ -15,6 +17,7 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile
+from vswitch_aware_scheduler.vswitch import tunnels
 
 F = fractions.Fraction
 
@@ -716,6 +719,381 @@ class TestEach(AdmissionTestCase):
                         cut.by_regime, cut.rates * 1.001)
                     self.assertEqual(admission.PEAK, self.table.assess(
                         [slot], above).reason[0])
+
+
+class TestCounts(AdmissionTestCase):
+    """Tunnels and virtual functions, by what instances are attached to."""
+
+    def setUp(self):
+        super().setUp()
+        self.attached = {}
+        self.table = admission.LoadTable(attachments=self.attached.get)
+
+    def ask(self, hosts, *networks, exclude=None, **more):
+        """Return the reasons, and their words, of some hosts."""
+        self.found = self.table.assess(
+            self.table.slots_of(hosts), _on_off(1).law, exclude,
+            tunnels.Attachments(networks, **more))
+        return self.found.reason.tolist()
+
+    def describe(self, host, policy, **attached):
+        """Put instances on a host, by uuid, with their networks."""
+        self.attached.update({
+            uuid: tunnels.Attachments(networks)
+            for uuid, networks in attached.items() if networks is not None})
+        self.table.describe(host, policy, dict.fromkeys(
+            attached, _on_off(1).law))
+
+    def test_a_network_that_is_served_opens_no_tunnel(self):
+        policy = _policy(max_tunnels=2, tunnel_unit='networks')
+        self.describe('full', policy, a=['red'], b=['blue', 'red'])
+        self.describe('room', policy, c=['red'])
+        self.describe('other', _policy(), d=['red'])
+        hosts = ['full', 'room', 'other']
+        many, fine = admission.TOO_MANY, admission.ADMITTED
+        for networks, wanted in ((['red'], [fine] * 3),
+                                 (['red', 'blue'], [fine] * 3),
+                                 (['green'], [many, fine, fine]),
+                                 (['green', 'grey'], [many, many, fine]),
+                                 # Who knows what it may get.
+                                 ([], [many, fine, fine])):
+            self.assertEqual(wanted, self.ask(hosts, *networks), networks)
+        self.ask(hosts, 'green', 'grey')
+        for words in ('it has 1 networks, the instance adds 2', 'and '
+                      'max_tunnels of profile own is 2'):
+            self.assertIn(words, self.found.explain(1))
+
+    def test_a_host_that_has_too_many_takes_who_opens_none(self):
+        self.describe('host', _policy(max_tunnels=1, tunnel_unit='networks'),
+                      a=['red'], b=['blue'])
+        self.assertEqual([admission.ADMITTED], self.ask(['host'], 'blue'))
+        self.assertEqual([admission.TOO_MANY], self.ask(['host'], 'green'))
+
+    def test_who_comes_and_goes_is_followed(self):
+        policy = _policy(max_tunnels=2, tunnel_unit='networks')
+        self.describe('host', policy, a=['red'], b=['blue'])
+        self.assertEqual([admission.TOO_MANY], self.ask(['host'], 'green'))
+        self.assertEqual([], self.table.change({'host': ({}, ['b'])}))
+        self.assertEqual([admission.ADMITTED], self.ask(['host'], 'green'))
+        self.attached['c'] = tunnels.Attachments(['grey'])
+        self.table.change({'host': ({'c': _on_off(1).law}, [])})
+        self.assertEqual([admission.TOO_MANY], self.ask(['host'], 'green'))
+        # What it is attached to is known only later.
+        self.attached['c'] = tunnels.Attachments(['red'])
+        self.table.describe('host', policy, self.table.residents('host'))
+        self.assertEqual([admission.ADMITTED], self.ask(['host'], 'green'))
+        # Another policy of the host.
+        self.table.describe('host', _policy(), self.table.residents('host'))
+        self.assertEqual([admission.ADMITTED], self.ask(['host'], 'x', 'y'))
+
+    def test_nobody_knows_counts_as_one(self):
+        for unit in profile.TUNNEL_UNITS:
+            self.describe('host', _policy(max_tunnels=3, tunnel_unit=unit),
+                          a=None, b=None)
+            found = self.table.assess(self.table.slots_of(['host']),
+                                      _on_off(1).law)
+            self.assertTrue(found.admitted[0], unit)
+            self.describe('host', _policy(max_tunnels=2, tunnel_unit=unit),
+                          a=None, b=None)
+            found = self.table.assess(self.table.slots_of(['host']),
+                                      _on_off(1).law)
+            self.assertEqual(admission.TOO_MANY, found.reason[0], unit)
+
+    def test_remote_vteps_are_the_hosts_on_the_same_networks(self):
+        plain = _policy()
+        self.describe('h1', plain, a=['red'])
+        self.describe('h2', plain, b=['red', 'blue'])
+        self.describe('h3', plain, c=['grey'])
+        # Known only now that they have to be counted.
+        self.describe('h4', _policy(max_tunnels=2, tunnel_unit='vteps'))
+        hosts = ['h1', 'h2', 'h3', 'h4']
+        self.assertEqual([admission.ADMITTED] * 4, self.ask(hosts, 'red'))
+        self.describe('h3', plain, c=['grey'], d=['red'])
+        self.assertEqual([0, 0, 0, admission.TOO_MANY],
+                         self.ask(hosts, 'red'))
+        self.assertIn('it has 0 remote VTEPs, the instance adds 3',
+                      self.found.explain(3))
+        self.assertEqual([0] * 4, self.ask(hosts, 'blue', 'grey'))
+        self.describe('h4', _policy(max_tunnels=2, tunnel_unit='vteps'),
+                      e=['blue', 'grey'])
+        # It would have to know h1 as well, whatever h1 has room for.
+        self.assertEqual([admission.TOO_MANY, 0, 0, 0],
+                         self.ask(hosts, 'grey'))
+        self.assertIn('a host that its networks are on has no room',
+                      self.found.explain(0))
+
+    def test_one_that_moves_counts_once(self):
+        policy = _policy(max_tunnels=2, tunnel_unit='networks')
+        self.describe('own', policy, a=['red'], b=['blue'])
+        self.describe('else', policy, c=['blue'], d=['grey'])
+        self.assertEqual([0, admission.TOO_MANY], self.ask(
+            ['own', 'else'], 'green', exclude='a'))
+        self.assertEqual([admission.TOO_MANY, 0], self.ask(
+            ['own', 'else'], 'green', 'blue', 'red', exclude='a')[:1]
+            + self.ask(['else'], 'grey', exclude='a'))
+        self.ask(['own'], 'green', 'grey', exclude='a')
+        self.assertIn('it has 1 networks, the instance adds 2',
+                      self.found.explain(0))
+
+    def test_virtual_functions_are_counted_by_the_interface(self):
+        self.attached['a'] = tunnels.Attachments((), (), 2)
+        self.attached['b'] = tunnels.Attachments(('red',))
+        self.table.describe('host', _policy(max_virtual_functions=3),
+                            dict.fromkeys('ab', _on_off(1).law))
+        for more, reason in ((0, 0), (1, 0), (2, admission.TOO_MANY)):
+            self.assertEqual([reason], self.ask(
+                ['host'], 'red', virtual_functions=more))
+        self.assertIn('it has 2 virtual functions in use, the instance adds '
+                      '2, and max_virtual_functions of profile own is 3',
+                      self.found.explain(0))
+
+
+class TestUplinks(AdmissionTestCase):
+    """Hosts that share uplinks, against each uplink by itself."""
+
+    def uplink(self, name, capacity, limit=.01, **stated):
+        return admission.Uplink(name, _policy(
+            saturation_kbps=capacity, limit=limit, **stated))
+
+    def of_all(self, laws, capacity):
+        """Return P(sum > capacity), by going through all states at once."""
+        total = 0.0
+        for states in itertools.product(*(
+                zip(law.probabilities.tolist(), law.rates[:, 0].tolist())
+                for law in laws)):
+            if sum(rate for _, rate in states) > capacity:
+                total += math.prod(share for share, _ in states)
+        return total
+
+    def test_all_behind_it_count_together(self):
+        tor, wan = self.uplink('tor', 1500.0, .2), self.uplink('wan', 2500.0)
+        own = _policy(saturation_kbps=5000.0)
+        policies = {'a': (tor,), 'b': (tor, wan), 'c': (wan,), 'd': ()}
+        rng = np.random.default_rng(4)
+        law = {}
+        for host, uplinks in policies.items():
+            law[host] = {f'{host}{i}': _on_off(
+                100 * int(rng.integers(1, 9)), F(int(rng.integers(1, 6)), 10)
+            ).law for i in range(3)}
+            self.table.describe(host, dataclasses.replace(
+                own, uplinks=uplinks), law[host])
+        new = _on_off(700, F(3, 10)).law
+        found = self.table.assess(self.table.slots_of('abcd'), new)
+        behind = {'tor': 'ab', 'wan': 'bc'}
+        at = {name: self.of_all([new, *(
+            one for host in hosts for one in law[host].values())],
+            1500.0 if name == 'tor' else 2500.0)
+            for name, hosts in behind.items()}
+        for i, (host, uplinks) in enumerate(policies.items()):
+            of_host = self.of_all([new, *law[host].values()], 5000.0)
+            wanted = max([of_host, *(at[one.name] for one in uplinks)])
+            self.assertAlmostEqual(wanted, found.overload_probability[i], 12)
+            fits = of_host <= .01 and all(
+                at[one.name] <= (.2 if one is tor else .01)
+                for one in uplinks)
+            self.assertEqual(fits, found.admitted[i])
+        self.assertEqual(2, len({*found.reason.tolist()}))
+
+    def test_it_is_what_each_uplink_says_by_itself(self):
+        rng = np.random.default_rng(12)
+        laws = [one.law for one in _random_models(rng, 30)]
+        refused = set()
+        for _ in range(12):
+            table = admission.LoadTable()
+            uplinks = [self.uplink(f'u{i}', float(rng.integers(500, 4000)),
+                                   limit=.05) for i in range(4)]
+            own = [_policy(saturation_kbps=float(rng.integers(300, 2000)),
+                           limit=.05) for _ in range(3)]
+            policies = {f'h{i}': dataclasses.replace(
+                own[i % 3], uplinks=tuple(
+                    uplinks[j] for j in rng.permutation(4)[:i % 4]))
+                for i in range(8)}
+            residents = {host: {} for host in policies}
+            for host, policy in policies.items():
+                table.describe(host, policy, {})
+            for step in range(60):
+                self._disturb(rng, table, policies, residents, laws, step)
+                if step % 6 == 0:
+                    refused |= self._check(table, policies, residents,
+                                           laws[step % 30])
+        self.assertEqual({admission.ADMITTED, admission.OVERLOAD,
+                          admission.UPLINK}, refused)
+
+    def _disturb(self, rng, table, policies, residents, laws, step):
+        host, other = rng.permutation(list(policies))[:2]
+        there = residents[host]
+        action = rng.random()
+        law = laws[int(rng.integers(30))]
+        if action < .5 or not there:
+            there[f'i{step}'] = law
+            table.change({host: ({f'i{step}': law}, ())})
+            return
+        uuid = next(iter(there))
+        if action < .6:
+            table.change({host: ({}, [uuid])})
+            del there[uuid]
+        elif action < .7:
+            # It has learned something about one, and another is new.
+            there[uuid], there[f'i{step}'] = law, law
+            table.describe(host, policies[host], there)
+        elif action < .95:
+            # It moves; either of the two hosts may be told first.
+            residents[other][uuid] = there.pop(uuid)
+            for one in rng.permutation([host, other]):
+                table.describe(one, policies[one], residents[one])
+        else:
+            policies[host] = dataclasses.replace(
+                policies[host], uplinks=policies[other].uplinks)
+            table.describe(host, policies[host], there)
+
+    def _check(self, table, policies, residents, law):
+        seen = table.assess(table.slots_of(policies), law)
+        alone = admission.LoadTable()
+        for i, (host, policy) in enumerate(policies.items()):
+            slots = [alone.describe(host, dataclasses.replace(
+                policy, uplinks=()), residents[host])]
+            for uplink in policy.uplinks:
+                everyone = {}
+                for other, one in policies.items():
+                    if uplink in one.uplinks:
+                        everyone |= residents[other]
+                slots.append(alone.describe(uplink.name, uplink.policy,
+                                            everyone))
+            wanted = alone.assess(slots, law)
+            self.assertEqual(wanted.admitted.all(), seen.admitted[i])
+            if wanted.admitted[0] and not seen.admitted[i]:
+                self.assertEqual(admission.UPLINK, seen.reason[i])
+            for name in ('overload_probability', 'loss_fraction',
+                         'utilisation'):
+                # What is loose may say more, of hosts that are admitted.
+                self.assertGreaterEqual(
+                    getattr(seen, name)[i],
+                    getattr(wanted, name).max() * (1 - 1e-9) - 1e-12)
+        while table.loose():
+            for one in table.loose():
+                table.tighten(one)
+        tight = table.assess(table.slots_of(policies), law)
+        for i, (host, policy) in enumerate(policies.items()):
+            wanted = alone.assess(alone.slots_of([host, *(
+                one.name for one in policy.uplinks)]), law)
+            for name in ('overload_probability', 'loss_fraction',
+                         'utilisation'):
+                np.testing.assert_allclose(
+                    getattr(tight, name)[i], getattr(wanted, name).max(),
+                    rtol=1e-9, atol=1e-12)
+        return {*seen.reason.tolist()}
+
+    def test_a_move_behind_an_uplink_changes_nothing_there(self):
+        tor = self.uplink('tor', 1000.0, limit=0.0)
+        policy = dataclasses.replace(_policy(saturation_kbps=4000.0),
+                                     uplinks=(tor,))
+        law = model.TrafficModel.constant(400).law
+        slots = [self.table.describe('a', policy, {'x': law, 'y': law}),
+                 self.table.describe('b', policy, {}),
+                 self.table.describe('c', _policy(saturation_kbps=1000.0), {})]
+        self.assertEqual([admission.UPLINK] * 2 + [admission.ADMITTED],
+                         self.table.assess(slots, law).reason.tolist())
+        found = self.table.assess(slots, law, 'x')
+        self.assertEqual([.8, .8, .4], found.utilisation.tolist())
+        self.assertTrue(found.admitted.all())
+        # It may not come back with more.
+        self.assertEqual(
+            [admission.UPLINK, admission.UPLINK, admission.ADMITTED],
+            self.table.assess(slots, model.TrafficModel.constant(601).law,
+                              'x').reason.tolist())
+
+    def test_other_numbers_of_an_uplink_hold_at_once(self):
+        law = model.TrafficModel.constant(400).law
+        for capacity, fits in ((1300.0, True), (1100.0, False),
+                               (1200.0, True)):
+            policy = dataclasses.replace(
+                _policy(saturation_kbps=4000.0),
+                uplinks=(self.uplink('tor', capacity),))
+            slots = [self.table.describe(host, policy, {host: law})
+                     for host in 'ab']
+            self.assertEqual([fits] * 2, self.table.assess(
+                slots, law).admitted.tolist())
+        self.table.describe('b', _policy(), {'b': law})
+        self.assertEqual([800 / 1200, .8], self.table.assess(
+            slots, law).utilisation.tolist())
+
+    def test_its_mapping_table_counts_the_networks_of_all_hosts(self):
+        attached = {'x': tunnels.Attachments(('red',), ('grey',)),
+                    'y': tunnels.Attachments((), ('grey', 'blue'))}
+        table = admission.LoadTable(attachments=attached.get)
+        gateway = admission.Uplink('gw', admission.HostPolicy(
+            profile.SwitchProfile('gw', max_tunnels=3,
+                                  tunnel_unit='networks'),
+            tunnel_key='the room of the mapping table'))
+        policy = dataclasses.replace(_policy(), uplinks=(gateway,))
+        law = _on_off(1).law
+        slots = [table.describe('a', policy, {'x': law}),
+                 table.describe('b', policy, {'y': law}),
+                 table.describe('c', _policy(), {})]
+
+        def ask(*networks, **more):
+            found = table.assess(slots, law, None, tunnels.Attachments(
+                networks, **more))
+            self.words = found.explain(0)
+            return found.admitted.tolist()
+
+        self.assertEqual([True] * 3, ask('red', others=('grey', 'blue')))
+        self.assertEqual([False, False, True], ask(others=('green',)))
+        self.assertEqual(
+            'its uplink gw: it has 3 networks, the instance adds 1, and the '
+            'room of the mapping table of profile gw is 3', self.words)
+        # One goes, and another turns out to be on other networks.
+        table.change({'b': ({}, ['y'])})
+        self.assertEqual([True] * 3, ask('green'))
+        attached['x'] = tunnels.Attachments(('red', 'green', 'pink'))
+        table.describe('a', policy, {'x': law})
+        self.assertEqual([False, False, True], ask('grey'))
+
+    def test_what_an_uplink_says_is_explained(self):
+        policy = dataclasses.replace(
+            _policy(), uplinks=(self.uplink('tor', 500.0),
+                                self.uplink('wan', 2000.0)))
+        slots = [self.table.describe(host, policy, {
+            host: _on_off(200).law}) for host in 'ab']
+        self.table.describe('a', policy, dict.fromkeys(
+            'wxyz', _on_off(200).law))
+        for law, words in (
+                (_on_off(501).law, "its uplink tor: the instance's peak of "
+                 '501 kbit/s is above the 500'),
+                (_on_off(200).law, 'its uplink tor: with it the overload '
+                 'probability would be 0.0')):
+            each = self.table.assess_each(slots, [
+                model.TrafficModel.constant(1).law, law])
+            self.assertTrue(each.admitted[0])
+            self.assertIn(words, each.explain(1))
+            self.assertIn(words, self.table.assess(slots, law).explain(0))
+        self.assertIn('within the limit', self.table.assess(
+            slots, _on_off(1).law).explain(0))
+
+    def test_a_prior_is_cut_to_what_one_may_send_through_it(self):
+        policy = dataclasses.replace(admission.HostPolicy(None), uplinks=(
+            self.uplink('tor', 500.0),))
+        slot = self.table.describe('a', policy, {})
+        law = _on_off(900, F(1, 200)).law
+        self.assertFalse(self.table.assess([slot], law).admitted[0])
+        cut = prior.cut(law, policy.limits_on_one)
+        self.assertTrue(self.table.assess([slot], cut).admitted[0])
+
+    def test_tables_of_uplinks_are_made_ahead_where_another_has_them(self):
+        policy = dataclasses.replace(_policy(), uplinks=(
+            self.uplink('tor', 500.0),))
+        other = admission.LoadTable()
+        for table in (self.table, other):
+            slot = table.describe('a', policy, _named(
+                [_on_off(200).law] * 9))
+            table.settle()
+        # Where there are none on the other side there is nothing to do.
+        other.prepare_uplinks(admission.LoadTable())
+        self.assertTrue((other._uplinks.table._row < 0).all())
+        wanted = self.table.assess([slot], _on_off(200).law)
+        other.prepare_uplinks(self.table)
+        self.assertTrue((other._uplinks.table._row >= 0).any())
+        self.assertAlike(wanted, other.assess([slot], _on_off(200).law))
 
 
 class TestUtilisation(AdmissionTestCase):

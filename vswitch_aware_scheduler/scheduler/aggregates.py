@@ -5,11 +5,13 @@
 one number of it; ``vswitch:admission_policy`` and
 ``vswitch:overload_probability`` set how the host is judged. Where several
 aggregates of a host differ, the most cautious wins. A value that cannot be
-used is reported and ignored.
+used is reported and ignored. What hosts share is another matter:
+:mod:`.uplinks`.
 """
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['HostPolicies', 'KEYS']
@@ -22,9 +24,6 @@ LIMIT = 'vswitch:overload_probability'
 #: Every metadata key that is read.
 KEYS = (PROFILE, POLICY, LIMIT) + tuple(
     PREFIX + key for key in vswitch_profile.OVERRIDABLE_KEYS)
-
-#: Name of a profile that consists of an aggregate's or the store's numbers.
-_NO_BASE = 'numbers-only'
 
 #: Different policies that are remembered; beyond, all are found anew.
 _MOST_KNOWN = 10_000
@@ -61,7 +60,8 @@ class HostPolicies:
         """
         items = tuple(sorted(
             (name, key, value) for name, data in metadata
-            for key, value in data.items() if key.startswith(PREFIX)))
+            for key, value in data.items() if key.startswith(PREFIX)
+            and not key.startswith(uplinks.PREFIX)))
         stored = None
         if host_profile is not None:
             stored = (host_profile.host, host_profile.profile,
@@ -182,6 +182,6 @@ def _with_numbers(found, numbers, where):
             return None
         key = min(limits)
         found = vswitch_profile.SwitchProfile(
-            name=_NO_BASE, **{key: vswitch_profile.most_cautious(
-                key, numbers[key], where)})
+            vswitch_profile.NUMBERS_ONLY, **{
+                key: vswitch_profile.most_cautious(key, numbers[key], where)})
     return found.overridden(numbers, where)

@@ -13,9 +13,11 @@ import reprlib
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import tunnels
 
-__all__ = ['Demand', 'EXTRA_SPECS', 'demand_of', 'flavor_of',
-           'instance_uuid_of', 'law_of_extra_specs', 'law_of_flavor']
+__all__ = ['Demand', 'EXTRA_SPECS', 'attachments_of',
+           'attachments_of_instance', 'demand_of', 'flavor_of',
+           'instance_uuid_of', 'law_of_extra_specs', 'law_of_flavor', 'read']
 
 #: Numbers a flavor can carry, all integers 0..LARGEST, and what they mean.
 EXTRA_SPECS = {
@@ -41,6 +43,9 @@ _QOS_COLUMNS = {
     'NET_BW_IGR_KILOBIT_PER_SEC': 1,
     'NET_PACKET_RATE_KILOPACKET_PER_SEC': 2,
 }
+
+# What Nova has for networks that have no id.
+_AUTO, _NO_NETWORK = 'auto', 'none'
 
 _PRIOR = 'prior of '
 
@@ -119,7 +124,7 @@ def _whole_number(key, text):
 
 def instance_uuid_of(spec_obj):
     """Return the uuid of the instance that a request is for, or None."""
-    return _read(spec_obj, 'instance_uuid')
+    return read(spec_obj, 'instance_uuid')
 
 
 def demand_of(spec_obj, laws, priors, default_law, report):
@@ -138,11 +143,11 @@ def demand_of(spec_obj, laws, priors, default_law, report):
     learned = laws(uuid) if uuid else None
     if learned is not None:
         return Demand(uuid, learned, 'model')
-    flavor = _read(spec_obj, 'flavor')
-    extra_specs = (_read(flavor, 'extra_specs') if flavor is not None
+    flavor = read(spec_obj, 'flavor')
+    extra_specs = (read(flavor, 'extra_specs') if flavor is not None
                    else None) or {}
     if any(key.startswith('vswitch:') for key in extra_specs):
-        topic = 'flavor ' + str(_read(flavor, 'name'))
+        topic = 'flavor ' + str(read(flavor, 'name'))
         try:
             found = _from_extra_specs(extra_specs, laws)
             report(topic, None)
@@ -154,8 +159,8 @@ def demand_of(spec_obj, laws, priors, default_law, report):
     guaranteed = _guaranteed_rates(spec_obj)
     if any(guaranteed):
         return Demand(uuid, _law(**dict(zip(_RATES, guaranteed))), 'qos')
-    expected = priors(uuid, flavor and _read(flavor, 'name'),
-                      _read(spec_obj, 'project_id'))
+    expected = priors(uuid, flavor and read(flavor, 'name'),
+                      read(spec_obj, 'project_id'))
     if expected is not None:
         return Demand(uuid, expected[0], _PRIOR + expected[1])
     if default_law is None:
@@ -163,12 +168,80 @@ def demand_of(spec_obj, laws, priors, default_law, report):
     return Demand(uuid, default_law, 'default')
 
 
+def attachments_of(spec_obj, known=None):
+    """Return the Attachments of a request.
+
+    What it does not say is taken from what is known of the instance, and
+    else as :data:`.tunnels.UNKNOWN`: who boots with ports, or on whatever
+    network there is, does not tell the scheduler which network that is.
+
+    :param spec_obj: nova RequestSpec
+    :param known: Attachments that the instance had, or None
+    """
+    networks = _requested_networks(spec_obj)
+    if networks is None and known is not None:
+        return known
+    pci = read(spec_obj, 'pci_requests')
+    if pci is not None:
+        functions = sum(
+            read(one, 'count') or 0 for one in read(pci, 'requests') or ()
+            if one.source == one.NEUTRON_PORT)
+    else:
+        functions = (known or tunnels.UNKNOWN).virtual_functions
+    if networks is None:
+        return tunnels.Attachments((None,), (), functions)
+    others = set(known.others) if known else set()
+    metadata = read(spec_obj, 'network_metadata')
+    if metadata is not None and not metadata.tunneled \
+            and _AUTO not in networks:
+        # Nova has looked each of them up.
+        return tunnels.Attachments((), networks, functions)
+    networks = [None if one == _AUTO else one for one in networks]
+    return tunnels.Attachments(
+        [one for one in networks if one not in others],
+        [one for one in networks if one in others], functions)
+
+
+def _requested_networks(spec_obj):
+    """Return the network of each interface asked for, or None.
+
+    None among them: of a port; _AUTO: of whatever network there is.
+    """
+    requested = read(spec_obj, 'requested_networks')
+    if not requested:
+        return None
+    networks = [read(one, 'network_id') for one in requested]
+    if networks == [_NO_NETWORK]:
+        return []
+    return [one if one is not None or read(request, 'port_id') else _AUTO
+            for one, request in zip(networks, requested)]
+
+
+def attachments_of_instance(instance):
+    """Return the Attachments that a nova Instance carries, or None.
+
+    Nothing is loaded: that could ask a database, and fail.
+    """
+    cache = instance and read(instance, 'info_cache')
+    interfaces = cache and read(cache, 'network_info')
+    if not interfaces:
+        return None
+    networks, others, functions = [], [], 0
+    for interface in interfaces:
+        network = interface['network']
+        # True or False as Neutron had it; instances of old do not tell.
+        tunnelled = (network.get('meta') or {}).get('tunneled')
+        (others if tunnelled is False else networks).append(network['id'])
+        functions += interface.get('vnic_type') in tunnels.VNIC_TYPES
+    return tunnels.Attachments(networks, others, functions)
+
+
 def flavor_of(instance):
     """Return the Flavor that a nova Instance carries, or None.
 
     Nothing is loaded: that could ask a database, and fail.
     """
-    return _read(instance, 'flavor')
+    return read(instance, 'flavor')
 
 
 def law_of_flavor(flavor, laws):
@@ -177,7 +250,7 @@ def law_of_flavor(flavor, laws):
     :param laws: callable, instance uuid -> learned RateLaw or None
     :raises InvalidOverride: as :func:`law_of_extra_specs`
     """
-    found = _from_extra_specs(_read(flavor, 'extra_specs') or {}, laws)
+    found = _from_extra_specs(read(flavor, 'extra_specs') or {}, laws)
     return found and found[0]
 
 
@@ -199,15 +272,15 @@ def _from_extra_specs(extra_specs, laws):
 
 def _guaranteed_rates(spec_obj):
     rates = [0.0, 0.0, 0.0]
-    for group in _read(spec_obj, 'requested_resources') or ():
-        for resource, amount in (_read(group, 'resources') or {}).items():
+    for group in read(spec_obj, 'requested_resources') or ():
+        for resource, amount in (read(group, 'resources') or {}).items():
             column = _QOS_COLUMNS.get(resource)
             if column is not None:
                 rates[column] += amount
     return rates
 
 
-def _read(obj, name):
+def read(obj, name):
     """Return a field of a versioned object without loading it, or None."""
     if hasattr(obj, 'obj_attr_is_set') and not obj.obj_attr_is_set(name):
         return None

@@ -7,6 +7,8 @@ the filter and the weigher of one HostManager join one
 it forks its workers.
 """
 
+import collections
+import dataclasses
 import functools
 import itertools
 import operator
@@ -29,6 +31,7 @@ from vswitch_aware_scheduler.scheduler import lookup
 from vswitch_aware_scheduler.scheduler import meditation
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import turn
+from vswitch_aware_scheduler.scheduler import uplinks
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
@@ -64,6 +67,14 @@ _NOTHING = model.TrafficModel.constant().law
 _MOST_FLAVORS = 500
 _ASK_AGAIN_SECONDS = 30.0
 _MOST_ASKED = 1_000_000
+
+#: Instances of which it is remembered what they were placed with.
+_MOST_ATTACHED = 100_000
+
+#: A host behind an uplink that no request had for so long is looked up in
+#: Nova's database, and how soon again.
+_ABSENT_SECONDS = 120.0
+_ABSENT_AGAIN_SECONDS = 60.0
 
 _HOST, _INSTANCES, _AGGREGATES = map(
     operator.attrgetter, ('host', 'instances', 'aggregates'))
@@ -141,6 +152,9 @@ class SchedulerState:
             profiles, default, conf.admission_policy,
             conf.overload_probability, conf.unknown_host_policy == 'pass',
             self.report)
+        self._uplink_policies = uplinks.UplinkPolicies(
+            profiles, conf.admission_policy, conf.overload_probability,
+            self.report)
         self._default_law = model.TrafficModel.on_off(
             conf.default_egress_kbps, conf.default_ingress_kbps,
             on_seconds=conf.default_on_seconds,
@@ -149,8 +163,17 @@ class SchedulerState:
                          else self._default_law)
         self._residency = claims.Residency()
         self._snapshot = snapshots.Snapshot()
-        self._table = admission.LoadTable()
+        self._table = self._new_table(self._snapshot)
         self._hosts = {}         # host -> _HostView
+        # What instances were placed with: uuid -> Attachments.
+        self._attached = collections.OrderedDict()
+        self._uplinks = {}       # name -> Uplink
+        self._behind = {}        # host -> names, of hosts that have uplinks
+        self._shared_policies = {}  # (HostPolicy, uplinks) -> HostPolicy
+        self._regrouped = False  # whether aggregates are others now
+        self._members = {}       # host behind an uplink -> aggregates
+        self._seen = {}          # host -> seconds
+        self._next_absent = 0.0
         self._metadata = {}      # id of an aggregate -> (it, its metadata)
         self._metadata_kept = 0
         self._outdated = set()   # hosts to describe anew
@@ -201,7 +224,9 @@ class SchedulerState:
         if getattr(self._recent, 'requesting', False):
             self._turn.take()
         found = self._judge(host_states, spec_obj)
-        if self._verify() | self._acquaint():
+        if self._verify() | self._attend():
+            found = self._judge(host_states, spec_obj)
+        if self._acquaint():
             found = self._judge(host_states, spec_obj)
         if self._settle(host_states, spec_obj, found[0]):
             found = self._judge(host_states, spec_obj)
@@ -215,12 +240,14 @@ class SchedulerState:
             uuid = demand.instance_uuid
             exclude = None if self._residency.host_of(uuid) is None else uuid
             slots = self._table.slots_of(hosts)
+            attachments = self._wanted(spec_obj, uuid)
             if demand.is_prior:
                 assessment = self._table.assess_each(
                     slots, [self._fitting(demand.law, host)
-                            for host in hosts], exclude)
+                            for host in hosts], exclude, attachments)
             else:
-                assessment = self._table.assess(slots, demand.law, exclude)
+                assessment = self._table.assess(slots, demand.law, exclude,
+                                                attachments)
             self._recent.value = (spec_obj, demand.instance_uuid,
                                   self._table, self._table.version,
                                   host_states, assessment)
@@ -258,6 +285,8 @@ class SchedulerState:
                 law = demand.law
                 if demand.is_prior:
                     law = self._fitting(law, host_state.host)
+                self._attach(demand.instance_uuid, self._wanted(
+                    spec_obj, demand.instance_uuid))
                 self._residency.claim(
                     demand.instance_uuid, host_state.host, law,
                     now + self._conf.claim_expiry_seconds, now,
@@ -352,6 +381,12 @@ class SchedulerState:
         with self._lock:
             refused = {host_states[i].host for i in
                        np.flatnonzero(~assessment.admitted).tolist()}
+            if self._uplinks:
+                # Also those behind the same uplinks.
+                names = {name for host in refused
+                         for name in self._behind.get(host, ())}
+                refused.update(host for host, behind in self._behind.items()
+                               if not names.isdisjoint(behind))
             doubtful = self._residency.doubtful(refused)
             again = self._look_up_again
             self._look_up_again = again = {
@@ -522,6 +557,8 @@ class SchedulerState:
                          itertools.repeat(None)))
         if now >= self._next_comparison:
             self._next_comparison = now + _COMPARE_SECONDS
+            if self._uplinks:
+                self._seen.update(dict.fromkeys(hosts, now))
             new = range(len(hosts))
         else:
             new = [i for i, (instances, count, last, view)
@@ -540,18 +577,26 @@ class SchedulerState:
             for host, view, found in zip(hosts, views, groups):
                 if view.aggregates != found:
                     self._belongs_to(host, view, list(found))
+        if self._regrouped:
+            self._find_uplinks()
+            self._seen.update(dict.fromkeys(hosts, now))
         self._follow(self._residency.take_steps(), changed)
         changed |= self._residency.take_changed()
         if changed:
-            for host in hosts:
-                if host in changed:
-                    self._describe(self._table, self._snapshot, host)
-                    self._described.add(host)
-                    changed.discard(host)
+            due = changed.intersection(hosts)
+            # What is on the others counts on the uplinks they share.
+            due.update(host for host in changed if host in self._behind)
+            for host in due:
+                self._describe(self._table, self._snapshot, host)
+            self._described |= due
+            changed -= due
         self._outdated = changed
         return hosts
 
     def _belongs_to(self, host, view, aggregates):
+        self._regrouped |= any(
+            uplinks.is_in(one.metadata)
+            for one in (*aggregates, *(view.aggregates or ())))
         view.aggregates = aggregates
         view.policy = None
         self._outdated.add(host)
@@ -568,11 +613,79 @@ class SchedulerState:
     def _changed_in_place(self, aggregate):
         # A new object is found by the hosts that list it; of one that was
         # changed they have to be told.
+        self._regrouped |= any(
+            uplinks.is_in(one) for one in (
+                aggregate.metadata, self._metadata[id(aggregate)][1]))
         self._metadata[id(aggregate)] = (aggregate, dict(aggregate.metadata))
         for host, view in self._hosts.items():
             if any(one is aggregate for one in view.aggregates or ()):
                 view.policy = None
                 self._outdated.add(host)
+
+    def _find_uplinks(self):
+        """Take in what aggregates say of uplinks, and who is behind them."""
+        self._regrouped = False
+        in_use = {id(one) for view in self._hosts.values()
+                  for one in view.aggregates or ()}
+        # Nova replaces an aggregate that is changed; the last one holds.
+        latest = {_identity(one): one
+                  for key, (one, _) in self._metadata.items()
+                  if key in in_use}
+        found = self._uplink_policies.find(
+            [(one.name, one.metadata) for one in latest.values()])
+        behind = collections.defaultdict(set)
+        for host, view in self._hosts.items():
+            for one in view.aggregates or ():
+                last = latest[_identity(one)]
+                members = request.read(last, 'hosts')
+                if last is one or members is None or host in members:
+                    behind[host].add(uplinks.name_in(last.metadata))
+        self._members = {}
+        for one in latest.values():
+            if uplinks.name_in(one.metadata) in found:
+                for host in request.read(one, 'hosts') or ():
+                    self._members.setdefault(host, []).append(one)
+        before, self._behind = self._behind, {
+            host: names for host, of in behind.items()
+            if (names := tuple(sorted(of.intersection(found))))}
+        known, self._uplinks = self._uplinks, found
+        for host in before.keys() | self._behind.keys():
+            names = self._behind.get(host, ())
+            if names != before.get(host, ()) or any(
+                    known.get(name) is not found[name] for name in names):
+                self._hosts[host].policy = None
+                self._outdated.add(host)
+
+    def _attend(self):
+        """Ask the database who is on hosts that no request has had lately.
+
+        Of those behind an uplink, for what they send takes it as well.
+
+        :returns: whether anybody is not where it seemed
+        """
+        now = self._clock()
+        if not self._uplinks or now < self._next_absent:
+            return False
+        self._next_absent = now + _ABSENT_AGAIN_SECONDS
+        with self._lock:
+            hosts = sorted(
+                host for host in self._members
+                if self._seen.get(host, -np.inf) < now - _ABSENT_SECONDS)
+        found = hosts and self._ask(
+            'database of hosts behind uplinks',
+            lambda: lookup.uuids_on(hosts), 'going by what is known of them')
+        if not found:
+            return False
+        with self._lock:
+            for host, uuids in found.items():
+                view = self._hosts.get(host)
+                if view is None:
+                    view = self._hosts[host] = _HostView()
+                    self._belongs_to(host, view, self._members[host])
+                self._residency.observe(host, sorted(uuids), now)
+                # What Nova lists for it is to be read anew.
+                view.instances = None
+        return True
 
     def _follow(self, steps, changed):
         """Follow who came and went; add the hosts with more to ``changed``."""
@@ -591,13 +704,53 @@ class SchedulerState:
         view = self._hosts[host]
         stored = snapshot.host_profile(host)
         if view.policy is None or view.stored != stored:
-            view.policy = self._policies.find(
+            view.policy = self._behind_uplinks(host, self._policies.find(
                 [(aggregate.name, aggregate.metadata)
-                 for aggregate in view.aggregates], stored)
+                 for aggregate in view.aggregates], stored))
             view.stored = stored
         uuids = self._residency.residents(host)
         table.describe(host, view.policy, dict(zip(
             uuids, self._laws(snapshot, host, uuids))))
+
+    def _behind_uplinks(self, host, policy):
+        """Return a policy with the uplinks of a host; alike, the same."""
+        shared = tuple(map(self._uplinks.get, self._behind.get(host, ())))
+        if not shared:
+            return policy
+        key = policy, shared
+        if key not in self._shared_policies:
+            if len(self._shared_policies) >= _MOST_FITTED:
+                self._shared_policies.clear()
+            self._shared_policies[key] = dataclasses.replace(
+                policy, uplinks=shared)
+        return self._shared_policies[key]
+
+    def _new_table(self, snapshot):
+        return admission.LoadTable(attachments=functools.partial(
+            self._attachments, snapshot))
+
+    def _attachments(self, snapshot, uuid):
+        """Return what an instance is attached to, None when nobody knows.
+
+        By the inventory, by what its host tells with it, or as it was placed.
+        """
+        found = snapshot.attachments(uuid)
+        if found is None:
+            view = self._hosts.get(self._residency.host_of(uuid))
+            found = request.attachments_of_instance(
+                view and view.instances and view.instances.get(uuid))
+        return self._attached.get(uuid) if found is None else found
+
+    def _wanted(self, spec_obj, uuid):
+        """Return the Attachments of a request."""
+        return request.attachments_of(
+            spec_obj, uuid and self._attachments(self._snapshot, uuid))
+
+    def _attach(self, uuid, attachments):
+        self._attached[uuid] = attachments
+        self._attached.move_to_end(uuid)
+        if len(self._attached) > _MOST_ATTACHED:
+            self._attached.popitem(last=False)
 
     def _laws(self, snapshot, host, uuids):
         """Return a list of the laws that some residents of a host have."""
@@ -641,7 +794,7 @@ class SchedulerState:
         """
         view = self._hosts.get(host)
         policy = view and view.policy
-        if not policy or not policy.limits:
+        if not policy or not policy.limits_on_one:
             return law
         key = law, id(policy)
         found = self._fitted.get(key)
@@ -668,11 +821,14 @@ class SchedulerState:
         with self._lock:
             hosts = list(self._hosts)
             self._described.clear()
-        table = admission.LoadTable()
+        table = self._new_table(snapshot)
         for host in hosts:
             with self._lock:
                 self._describe(table, snapshot, host)
             table.prepare(host, self._table)
+        with self._lock:
+            table.settle()
+        table.prepare_uplinks(self._table)
         with self._lock:
             # What was learned meanwhile went into the table in use.
             self._outdated |= self._described
@@ -701,6 +857,12 @@ class _HostView:
         self.aggregates = None
         self.policy = None
         self.stored = None       # HostProfile that the policy was found with
+
+
+def _identity(aggregate):
+    """Return what two objects of one aggregate have in common."""
+    found = request.read(aggregate, 'id')
+    return id(aggregate) if found is None else found
 
 
 class _NoStore:

@@ -72,5 +72,7 @@ def _weights(assessment, where):
         np.maximum(loss, 10.0 ** -LOSS_DECADES))
     used = np.minimum(assessment.utilisation[where], 1.0)
     weight = 1.0 - (decades + used) / (LOSS_DECADES + 1)
-    weight = np.where(assessment.known[where], weight, NEUTRAL)
+    # What is known of an uplink counts even so.
+    weight = np.where(assessment.known[where], weight,
+                      np.minimum(weight, NEUTRAL))
     return np.clip(weight, 0.0, 1.0).tolist()

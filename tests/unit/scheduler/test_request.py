@@ -2,11 +2,13 @@
 
 import unittest
 
+from nova.network import model as network_model
 from nova import objects
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import tunnels
 
 objects.register_all()
 
@@ -214,3 +216,99 @@ class TestLawOfFlavor(unittest.TestCase):
     def test_a_flavor_that_says_nothing_has_none(self):
         for flavor in (objects.Flavor(), objects.Flavor(extra_specs={})):
             self.assertIsNone(request.law_of_flavor(flavor, {}.get))
+
+
+class TestAttachments(unittest.TestCase):
+
+    def spec(self, *networks, tunneled=None, functions=None, known=None):
+        """Return the Attachments of a request.
+
+        :param networks: id, or (id, port id)
+        :param functions: of ports; a passthrough device stands beside them
+        """
+        spec = _spec()
+        if networks:
+            spec.requested_networks = objects.NetworkRequestList(objects=[
+                objects.NetworkRequest(network_id=one[0], port_id=one[1])
+                if isinstance(one, tuple) else
+                objects.NetworkRequest(network_id=one) for one in networks])
+        if tunneled is not None:
+            spec.network_metadata = objects.NetworkMetadata(
+                physnets=set(), tunneled=tunneled)
+        if functions is not None:
+            spec.pci_requests = objects.InstancePCIRequests(requests=[
+                objects.InstancePCIRequest(count=2, alias_name='gpu',
+                                           spec=[]),
+                *(objects.InstancePCIRequest(
+                    count=1, requester_id=UUID,
+                    spec=[{'physical_network': 'net'}])
+                  for _ in range(functions))])
+        return request.attachments_of(spec, known)
+
+    def test_networks_that_are_asked_for_are_those(self):
+        for networks, wanted in (
+                (('red',), ('red',)), (('red', 'blue'), ('red', 'blue')),
+                # As for a move, of an interface that is there.
+                ((('red', UUID),), ('red',)),
+                # Of a port, or of none in particular, nobody can know.
+                (((None, UUID), 'red'), (None, 'red')),
+                (('auto',), (None,)), (((None, None),), (None,)),
+                (('none',), ()), ((), (None,))):
+            self.assertEqual(tunnels.Attachments(wanted, (), 0),
+                             self.spec(*networks, functions=0), networks)
+
+    def test_ports_with_a_function_of_the_nic_count(self):
+        for functions in (0, 1, 3):
+            self.assertEqual(functions, self.spec(
+                'red', functions=functions).virtual_functions)
+        # Of a request that does not tell, one.
+        self.assertEqual(1, self.spec('red').virtual_functions)
+        self.assertEqual(tunnels.UNKNOWN, self.spec())
+        self.assertEqual(5, self.spec('red', known=tunnels.Attachments(
+            ('red',), (), 5)).virtual_functions)
+
+    def test_networks_that_nova_says_need_no_tunnel_open_none(self):
+        for networks, tunneled, wanted in (
+                (('grey', 'red'), False, ((), ('grey', 'red'))),
+                (((None, UUID),), False, ((), (None,))),
+                (('grey', 'red'), True, (('grey', 'red'), ())),
+                # Nova has not looked it up.
+                (('auto',), False, ((None,), ()))):
+            self.assertEqual(tunnels.Attachments(*wanted, 0), self.spec(
+                *networks, tunneled=tunneled, functions=0), networks)
+
+    def test_what_is_known_of_one_that_moves_fills_the_gaps(self):
+        known = tunnels.Attachments(('red',), ('grey',), 2)
+        self.assertEqual(known, self.spec(known=known))
+        self.assertEqual(known, self.spec(functions=0, known=known))
+        # Nova says of every move that there are tunnels.
+        self.assertEqual(
+            tunnels.Attachments(('red', 'blue'), ('grey',), 2),
+            self.spec('red', 'grey', 'blue', tunneled=True, functions=2,
+                      known=known))
+
+
+class TestAttachmentsOfInstance(unittest.TestCase):
+
+    def test_interfaces_that_an_instance_has_are_counted(self):
+        def interface(network, vnic='normal', **meta):
+            return {'network': {'id': network, 'meta': meta},
+                    'vnic_type': vnic}
+
+        instance = objects.Instance(uuid=UUID)
+        self.assertIsNone(request.attachments_of_instance(None))
+        self.assertIsNone(request.attachments_of_instance(instance))
+        for interfaces, wanted in (
+                ([], None),
+                ([interface('red', tunneled=True), interface('blue')],
+                 tunnels.Attachments(('red', 'blue'))),
+                ([interface('grey', 'direct', tunneled=False,
+                            physical_network='net'),
+                  interface('red', 'macvtap')],
+                 tunnels.Attachments(('red',), ('grey',), 2))):
+            instance.info_cache = objects.InstanceInfoCache(
+                network_info=network_model.NetworkInfo(interfaces))
+            self.assertEqual(wanted,
+                             request.attachments_of_instance(instance))
+        instance.info_cache = objects.InstanceInfoCache()
+        self.assertIsNone(request.attachments_of_instance(instance))

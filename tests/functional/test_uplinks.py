@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What hosts share: uplinks and networks."""
+
+import copy
+import os
+
+from nova.tests import fixtures as nova_fixtures
+from oslo_utils import uuidutils
+
+import fixtures
+from tests.functional import base
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.vswitch import tunnels
+
+
+create_port = nova_fixtures.NeutronFixture.create_port
+
+
+class UplinkTestCase(base.VSwitchTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.describe_hosts(10000, 10000, 10000)
+        self.rack = self.aggregate(
+            'rack', 'host1', 'host2', uplink='tor',
+            uplink_saturation_kbps=2000)
+
+    def test_an_uplink_at_saturation_refuses_the_hosts_behind_it(self):
+        flavor = self.flavor('f1000', egress_kbps=1000)
+        first = self.boot(flavor, 'host1', host='host1')
+        self.boot(flavor, 'host2', host='host2')
+        self.log.clear()
+        for host in ('host1', 'host2'):
+            self.boot_refused(flavor, host=host)
+            (line,) = [text for text in self.log.messages()
+                       if f'({host}, ' in text and 'fails' in text]
+            self.assertIn('its uplink tor: with it the overload probability '
+                          'would be 1, above the limit of 0.01', line)
+            self.log.clear()
+        for _ in range(2):
+            self.boot(flavor, 'host3')
+        # A move behind it changes nothing there, one to it would.
+        self.live_migrate(first, 'host2')
+        other = self.boot(flavor, 'host3')
+        self.move_refused(other, 'os-migrateLive', host='host1',
+                          block_migration='auto')
+        # One leaves it, and there is room again.
+        self.live_migrate(first, 'host3')
+        self.boot(flavor, 'host1', host='host1')
+        self.boot_refused(flavor, host='host2')
+        # The operator changes its numbers, then who is behind it.
+        self.set_metadata(self.rack, uplink_saturation_kbps=3000)
+        self.boot(flavor, 'host2', host='host2')
+        self.boot_refused(flavor, host='host2')
+        self.admin_api.api_post(
+            f'/os-aggregates/{self.rack}/action',
+            {'remove_host': {'host': 'host2'}})
+        self.boot(flavor, 'host2', host='host2')
+        self.assertEqual([], self.log.warnings)
+
+    def test_hosts_that_are_switched_off_count_on_their_uplink(self):
+        flavor = self.flavor('f1000', egress_kbps=1000)
+        self.boot(flavor, 'host2', host='host2')
+        service = self.api.get_services(host='host2', binary='nova-compute')
+        self.admin_api.put_service(service[0]['id'], {'status': 'disabled'})
+        # The scheduler begins anew and never sees it.
+        self.restart_scheduler()
+        self.boot(flavor, 'host1', host='host1')
+        self.boot_refused(flavor, host='host1')
+        self.boot(flavor, 'host3')
+
+    def test_an_uplink_can_be_full_in_the_share_of_time(self):
+        half = self.on_off_flavor('half', 1000, 0.5)
+        fits = base.most_instances(0.5, 2, 0.2)
+        self.set_metadata(self.rack, uplink_overload_probability=0.2)
+        for number in range(fits):
+            self.boot(half, host=self.HOSTS[number % 2])
+        for host in self.HOSTS[:2]:
+            self.boot_refused(half, host=host)
+        self.boot(half, 'host3')
+
+
+class NetworkTestCase(base.VSwitchTestCase):
+    """Hosts whose tunnels, one for each network, run out."""
+
+    HOSTS = ('host1', 'host2')
+
+    def setUp(self):
+        path = os.path.join(self.useFixture(fixtures.TempDir()).path,
+                            'profiles.yaml')
+        with open(path, 'w') as file:
+            file.write('one-network: {max_tunnels: 1, tunnel_unit: networks}'
+                       '\n')
+        self.OPTIONS = {'switch_profiles_file': path}
+        super().setUp()
+        self.useFixture(fixtures.MockPatchObject(
+            self.neutron, 'create_port', self._create_port))
+        self.small = self.flavor('small', egress_kbps=1)
+        self.red = nova_fixtures.NeutronFixture.network_1['id']
+        self.blue = self.make_network('vxlan')
+        for host in self.HOSTS:
+            self.describe_host(host, profile='one-network')
+
+    def _create_port(self, body=None):
+        # The fixture would put every port on its first network.
+        made = create_port(self.neutron, body)
+        found = self.neutron._ports[made['port']['id']]
+        found['network_id'] = made['port']['network_id'] = \
+            body['port']['network_id']
+        return made
+
+    def make_network(self, kind):
+        """Return the id of a new network of Neutron."""
+        network = copy.deepcopy(nova_fixtures.NeutronFixture.network_1)
+        network.update({'id': uuidutils.generate_uuid(),
+                        'provider:network_type': kind})
+        if kind == 'vlan':
+            network['provider:physical_network'] = 'physnet1'
+        self.neutron._networks[network['id']] = network
+        return network['id']
+
+    def on(self, *networks):
+        return [{'uuid': network} for network in networks]
+
+    def test_a_vm_on_a_network_that_is_served_passes_a_full_host(self):
+        server = self.boot(self.small, 'host1', host='host1',
+                           networks=self.on(self.red))
+        self.boot(self.small, 'host1', host='host1',
+                  networks=self.on(self.red))
+        self.log.clear()
+        self.boot_refused(self.small, host='host1',
+                          networks=self.on(self.blue))
+        (line,) = [text for text in self.log.messages() if 'fails' in text]
+        self.assertIn('it has 1 networks, the instance adds 1, and '
+                      'max_tunnels of profile one-network is 1', line)
+        blue = self.boot(self.small, 'host2', networks=self.on(self.blue))
+        self.boot(self.small, 'host2', host='host2',
+                  networks=self.on(self.blue))
+        self.boot_refused(self.small, networks=self.on(self.red, self.blue))
+        # One without a tunnel opens none.
+        flat = self.make_network('vlan')
+        self.boot(self.small, 'host1', host='host1', networks=self.on(flat))
+        # A move counts by the networks that the instance has.
+        self.move_refused(server, 'os-migrateLive', host='host2',
+                          block_migration='auto')
+        self.delete(blue)
+        self.boot_refused(self.small, host='host2',
+                          networks=self.on(self.red))
+        self.assertEqual([], self.log.warnings)
+
+    def test_the_inventory_tells_a_worker_that_begins(self):
+        server = self.boot(self.small, 'host1', host='host1',
+                           networks=self.on(self.red))
+        self.plugin._attached.clear()
+        for host in self.plugin._hosts.values():
+            for instance in host.instances or ():
+                host.instances[instance] = None
+        self.store.write(placements=[store.Placement(
+            server['id'], 'host1', attachments=tunnels.Attachments(
+                (self.blue,)))])
+        self.plugin.refresh()
+        self.boot_refused(self.small, host='host1',
+                          networks=self.on(self.red))
+        self.boot(self.small, 'host1', host='host1',
+                  networks=self.on(self.blue))
