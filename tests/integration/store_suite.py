@@ -13,6 +13,7 @@ from tests.integration import modeler_suite
 from tests.unit.modeler import test_cycle
 from tests.unit.modeler import test_kill
 from tests.unit.store import base as store_base
+from tests.unit.store import test_claims
 from tests.unit.store import test_database
 from tests.unit.store import test_migration
 from tests.unit.store import test_placements
@@ -121,6 +122,7 @@ class ContentionTestCase(store_base.StoreTestCase):
 #: All that needs no SQLite file.
 CASES = (
     ContentionTestCase, modeler_suite.KilledModelersTestCase,
+    test_claims.ClaimsTestCase,
     test_database.RoundTripTestCase, test_database.IncrementalReadTestCase,
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,
     test_database.BrokenContentTestCase, test_migration.MigrationTestCase,

@@ -181,6 +181,10 @@ def _parser():
         'file', metavar='FILE',
         help='YAML file of gateways, silos and the networks of tenants')
 
+    claim = group('claim', 'tell what schedulers have just placed')
+    add(claim, 'list', _claim_list,
+        'print the claims that schedulers tell each other of')
+
     costs = group('capacity', 'fit what a packet costs a switch')
     capacity.add_fit_arguments(add(
         costs, 'fit', _capacity_fit, 'fit a table of measured rates'))
@@ -722,6 +726,25 @@ def _host_discover(arguments, conf):
     _print_remarks('Remarks', hosts.remarks(answer))
     if not arguments.apply:
         print('\nNothing was written: --apply writes what is new or changed')
+    return 0
+
+
+def _claim_list(arguments, conf):
+    found = _store(conf).read_claims().claims
+    if arguments.json:
+        terminal.print_json({'claims': [{
+            'instance': one.instance_uuid, 'state': one.state,
+            'host': one.host, 'source': one.source,
+            'claimed_by': one.claimed_by, 'claimed_at': one.claimed_at,
+            'seconds_left': one.seconds,
+            'mean': _by_rate(one.law.mean.tolist())} for one in found]})
+        return 0
+    _print_table(
+        ['INSTANCE', 'STATE', 'HOST', 'SOURCE', 'BY', 'TOLD', 'LEFT'],
+        [[one.instance_uuid, one.state, one.host or '-', one.source or '-',
+          one.claimed_by, _time(one.claimed_at), f'{one.seconds:.0f}']
+         for one in found])
+    print(f'\n{len(found)} claims; seconds that are left')
     return 0
 
 

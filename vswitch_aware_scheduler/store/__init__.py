@@ -9,20 +9,31 @@ the schema. Never reads configuration: a URL and a timeout are handed in.
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import records
 
-__all__ = ['Basis', 'Changes', 'Generation', 'HostProfile', 'Inventory',
-           'Learned', 'ModelSummary', 'Placement', 'Prior', 'ResumePoint',
-           'Store', 'StoredModel', 'Unmodelled']
+__all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
+           'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'Generation', 'HostProfile',
+           'Inventory', 'Learned', 'MOVED', 'ModelSummary', 'Placement',
+           'Prior', 'ResumePoint', 'Store', 'StoredClaim', 'StoredModel',
+           'Unmodelled', 'may_replace']
 
+ASSUMED = records.ASSUMED
 Basis = records.Basis
+CONFIRMED = records.CONFIRMED
 Changes = records.Changes
+ClaimChanges = records.ClaimChanges
+ClaimsSeen = records.ClaimsSeen
+EXPIRED = records.EXPIRED
+FORGOTTEN = records.FORGOTTEN
 Generation = records.Generation
 HostProfile = records.HostProfile
 Inventory = records.Inventory
 Learned = records.Learned
+MOVED = records.MOVED
 ModelSummary = records.ModelSummary
 Placement = records.Placement
 Prior = records.Prior
 ResumePoint = records.ResumePoint
 Store = database.Store
+StoredClaim = records.StoredClaim
 StoredModel = records.StoredModel
 Unmodelled = records.Unmodelled
+may_replace = records.may_replace

@@ -23,6 +23,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy import exc
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import claims as claim_table
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import records
 from vswitch_aware_scheduler.store import tables
@@ -261,6 +262,69 @@ class Store:
         self._read(lambda connection: None)
         with engines.translate_errors(self._url, 'write'):
             return attempt()
+
+    def read_claims(self, since=None):
+        """Return what schedulers have said of claims since.
+
+        One short statement when nothing was.
+
+        :param since: ClaimsSeen of the reader's last read, None for all
+        :returns: :class:`~.records.ClaimChanges`
+        """
+        with self._claims('read') as (connection, found):
+            return claim_table.read(connection, since, *found)
+
+    def write_claims(self, claims):
+        """Tell all schedulers of placements and of what came of them.
+
+        What is no newer word than the one there is changes nothing. Written
+        at once or not at all; nothing is tried again.
+
+        :param claims: StoredClaim, oldest first
+        :returns: {instance uuid: StoredClaim that there is} of placements
+            that came later than another one they did not know of
+        """
+        with self._claims('write', lock=True) as (connection, found):
+            _, number, _, now = found
+            rows, late = claim_table.upsert_rows(
+                connection, claims, _chunks(list(dict.fromkeys(
+                    claim.instance_uuid for claim in claims)), _KEYS),
+                number, now)
+            _upsert(connection, tables.claim, rows)
+            return late
+
+    def purge_claims(self):
+        """Delete the claims that have run out; return how many."""
+        with self._claims('read') as (connection, found):
+            if not connection.scalar(sa.select(sa.func.count()).where(
+                    tables.claim.c.expires_at < found[-1])):
+                return 0
+        with self._claims('write', lock=True) as (connection, found):
+            return claim_table.purge(connection, found[-1])
+
+    @contextlib.contextmanager
+    def _claims(self, doing, lock=False):
+        """Give (connection, (store id, number, complete since, now)).
+
+        :param lock: be the only writer, with the next number
+        """
+        engines.require_file(self._url)
+        with engines.translate_errors(self._url, doing):
+            try:
+                with self._engine().begin() as connection:
+                    if lock:
+                        connection.execute(sa.update(
+                            tables.claim_counter).values(
+                                number=tables.claim_counter.c.number + 1))
+                    store_id, number, since, version, now = \
+                        claim_table.head(connection)
+                    if version != tables.SCHEMA_VERSION:
+                        self._check_schema(connection)
+                    yield connection, (store_id, number, since, now)
+            except (exc.SQLAlchemyError, db_exception.DBError):
+                # A schema of another version is told as such.
+                self._read(lambda connection: None)
+                raise
 
     def _require_same(self, connection, based_on, instance_uuids):
         """Check that counts are what they were; others' do not matter."""

@@ -13,17 +13,22 @@ needs to go on where the last one ended.
 
 ``placement`` is what Nova tells of instances, ``inventory`` how recent that
 is. ``prior`` is what to expect of an instance without a model.
+
+``claim`` is what schedulers tell each other of placements that no host has
+reported yet; it has a count of its own, ``claim_counter``, for it changes with
+every request and a generation does not.
 """
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-__all__ = ['SCHEMA_VERSION', 'fleet_load', 'generation', 'host_profile',
-           'inventory', 'metadata', 'placement', 'prior', 'removal',
-           'traffic_model', 'traffic_model_detail', 'unmodelled_instance']
+__all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'fleet_load',
+           'generation', 'host_profile', 'inventory', 'metadata',
+           'placement', 'prior', 'removal', 'traffic_model',
+           'traffic_model_detail', 'unmodelled_instance']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0003'
+SCHEMA_VERSION = '0004'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -151,4 +156,33 @@ prior = sa.Table(
     sa.Column('members', sa.Double, nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
     sa.Index('ix_prior_generation', 'generation'),
+    **_MYSQL)
+
+# The newest word of schedulers on an instance. number is that of the write;
+# token tells a placement from an earlier one of the same instance; source is
+# the host that it was on before. stated: law is what it was said to demand,
+# and no default. Times are the database's own.
+claim = sa.Table(
+    'claim', metadata,
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('number', sa.BigInteger, nullable=False),
+    sa.Column('token', sa.String(36), nullable=False),
+    sa.Column('state', sa.String(16), nullable=False),
+    sa.Column('host', sa.String(255), nullable=True),
+    sa.Column('source', sa.String(255), nullable=True),
+    sa.Column('law', _BLOB, nullable=False),
+    sa.Column('stated', sa.Boolean, nullable=False),
+    sa.Column('claimed_by', sa.String(255), nullable=False),
+    sa.Column('claimed_at', sa.Double, nullable=False),
+    sa.Column('expires_at', sa.Double, nullable=False),
+    sa.Index('ix_claim_number', 'number'),
+    **_MYSQL)
+
+# One row, on which all who write claims wait for each other, so that numbers
+# become visible in their order. complete_since is as in generation.
+claim_counter = sa.Table(
+    'claim_counter', metadata,
+    sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('number', sa.BigInteger, nullable=False),
+    sa.Column('complete_since', sa.BigInteger, nullable=False),
     **_MYSQL)

@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import json
 import os
 import pathlib
@@ -62,6 +63,32 @@ class ManageTestCase(base.StoreTestCase):
             self.assertTrue(errors.startswith('vswitch-manage: '), errors)
         self.assertNotIn('Traceback', errors)
         return errors
+
+
+class ClaimCommandTestCase(ManageTestCase):
+
+    def test_list_prints_the_newest_word_on_each_instance(self):
+        law = traffic_model.TrafficModel.constant(7.0).law
+        told = store.StoredClaim(
+            base.instance_uuid(1), 'one-1', store.ASSUMED, 'h1', None, law,
+            True, 60.0, 'ctl:7')
+        target = self.make_store()
+        target.write_claims([told, dataclasses.replace(
+            told, instance_uuid=base.instance_uuid(2), source='h2')])
+        target.write_claims([dataclasses.replace(
+            told, state=store.FORGOTTEN, host=None)])
+        status, output, _ = self.run_command('claim', 'list')
+        self.assertEqual(0, status)
+        lines = [line.split() for line in output.splitlines()]
+        self.assertEqual([base.instance_uuid(2), 'assumed', 'h1', 'h2',
+                          'ctl:7'], lines[2][:5])
+        self.assertEqual([base.instance_uuid(1), 'forgotten', '-', '-',
+                          'ctl:7'], lines[3][:5])
+        self.assertIn('2 claims', output.splitlines()[-1])
+        first = self.ask('claim', 'list')['claims'][0]
+        self.assertEqual(('h1', 'h2', 7.0), (
+            first['host'], first['source'], first['mean']['egress_kbps']))
+        self.assertAlmostEqual(60.0, first['seconds_left'], delta=30.0)
 
 
 class PriorCommandTestCase(ManageTestCase):

@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What schedulers tell each other, in the store."""
+
+import concurrent.futures
+import dataclasses
+import itertools
+import threading
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import claims as claim_table
+from vswitch_aware_scheduler.store import tables
+from vswitch_aware_scheduler.traffic import model
+
+LAW = model.TrafficModel.on_off(5.0, 2.0, on_seconds=1, off_seconds=3).law
+STATES = (store.ASSUMED, store.MOVED, store.CONFIRMED, store.FORGOTTEN,
+          store.EXPIRED)
+
+
+def claim(number=1, state=store.ASSUMED, host='h1', token='t-1', **more):
+    return store.StoredClaim(**{
+        'instance_uuid': base.instance_uuid(number), 'token': token,
+        'state': state, 'host': host, 'source': None, 'law': LAW,
+        'stated': True, 'seconds': 600.0, 'claimed_by': 'here:1', **more})
+
+
+class ClaimsTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+
+    def read(self, since=None):
+        """Return {number of the instance: (state, host, token)}."""
+        self.changes = self.store.read_claims(since)
+        self.seen = self.changes.seen
+        return {int(one.instance_uuid[-12:], 16): (
+            one.state, one.host, one.token) for one in self.changes.claims}
+
+    def age(self, seconds):
+        """Let all that is there be older."""
+        self.execute('UPDATE claim SET expires_at = expires_at - :seconds',
+                     seconds=seconds)
+
+    def test_a_claim_comes_back_as_it_was(self):
+        told = claim(source='h2', stated=False)
+        self.assertEqual({}, self.store.write_claims([told]))
+        found, = self.store.read_claims().claims
+        self.assertAlmostEqual(600.0, found.seconds, delta=30.0)
+        self.assertEqual(told, dataclasses.replace(
+            found, seconds=600.0, number=None, claimed_at=None))
+        self.assertEqual(1, found.number)
+        self.assertIs(False, found.stated)
+
+    def test_a_reader_gets_what_is_new_oldest_first(self):
+        self.assertEqual({}, self.read())
+        self.assertTrue(self.changes.complete)
+        self.store.write_claims([claim(3)])
+        self.store.write_claims([claim(1, host='h2'), claim(2)])
+        self.store.write_claims([claim(3, store.CONFIRMED)])
+        self.assertEqual([1, 2, 3], sorted(self.read(self.seen)))
+        self.assertFalse(self.changes.complete)
+        self.assertEqual([2, 2, 3], [
+            one.number for one in self.changes.claims])
+        self.assertEqual({}, self.read(self.seen))
+        # That it is over is told as well.
+        self.store.write_claims([claim(2, store.FORGOTTEN, None)])
+        self.assertEqual({2: (store.FORGOTTEN, None, 't-1')},
+                         self.read(self.seen))
+
+    def test_one_of_another_store_or_of_later_reads_everything(self):
+        self.store.write_claims([claim()])
+        self.read()
+        for since in (dataclasses.replace(self.seen, store_id='other'),
+                      dataclasses.replace(self.seen, number=9)):
+            self.assertEqual([1], list(self.read(since)))
+            self.assertTrue(self.changes.complete)
+
+    def test_every_pair_of_states_is_as_the_manual_says(self):
+        # reference/claims.rst, "States".
+        allowed = {
+            ('assumed', 'moved'), ('assumed', 'confirmed'),
+            ('assumed', 'forgotten'), ('assumed', 'expired'),
+            ('moved', 'confirmed'), ('moved', 'forgotten'),
+            ('confirmed', 'forgotten')}
+        for number, (before, after) in enumerate(itertools.product(
+                STATES, STATES)):
+            with self.subTest(before=before, after=after):
+                self.store.write_claims([claim(number)])
+                self.store.write_claims([claim(number, before)])
+                self.store.write_claims([claim(number, after, 'h2')])
+                wanted = (after, 'h2') if (before, after) in allowed \
+                    else (before, 'h1')
+                self.assertEqual(wanted, self.read()[number][:2])
+
+    def test_nothing_becomes_of_a_placement_nobody_told(self):
+        self.store.write_claims([claim(1, store.CONFIRMED)])
+        self.store.write_claims([claim(2)])
+        self.store.write_claims([claim(2, store.CONFIRMED, token='t-0')])
+        self.assertEqual({2: (store.ASSUMED, 'h1', 't-1')}, self.read())
+
+    def test_another_placement_is_newer_whatever_was_before(self):
+        for number, before in enumerate(STATES):
+            self.store.write_claims([claim(number)])
+            self.store.write_claims([claim(number, before)])
+        self.read()
+        later = [claim(number, token='u-1', host='h2',
+                       based_on=self.seen.number)
+                 for number in range(len(STATES))]
+        self.assertEqual({}, self.store.write_claims(later))
+        self.assertEqual({(store.ASSUMED, 'h2', 'u-1')},
+                         set(self.read().values()))
+
+    def test_one_that_is_told_late_is_not(self):
+        # Its author could not write for a while and knew nothing of u-1.
+        self.store.write_claims([claim(token='u-1', host='h2')])
+        late = self.store.write_claims([claim(), claim(2)])
+        self.assertEqual(['u-1'], [one.token for one in late.values()])
+        self.assertEqual([base.instance_uuid(1)], list(late))
+        self.assertEqual('u-1', self.read()[1][-1])
+        self.assertEqual('t-1', self.read()[2][-1])
+        # It knew where that one had put the instance.
+        self.assertEqual({}, self.store.write_claims([
+            claim(token='w-1', host='h3', source='h2')]))
+        # What came of that one says nothing of when it was.
+        self.store.write_claims([claim(2, store.CONFIRMED)])
+        self.assertEqual({}, self.store.write_claims([
+            claim(2, token='v-1')]))
+
+    def test_of_one_author_the_later_placement_is_newer(self):
+        # Which has not read yet what it has told itself.
+        self.store.write_claims([claim()])
+        self.assertEqual({}, self.store.write_claims([
+            claim(token='t-2', host='h2')]))
+        self.assertEqual(('assumed', 'h2', 't-2'), self.read()[1])
+        # Told again since the answer was lost.
+        self.store.write_claims([claim(), claim(token='t-2', host='h2')])
+        self.assertEqual({}, self.read(self.seen))
+
+    def test_telling_the_same_again_changes_nothing(self):
+        # Whether a write whose answer was lost has happened is not known.
+        told = [claim(), claim(2), claim(2, store.CONFIRMED)]
+        self.store.write_claims(told)
+        self.read()
+        self.assertEqual({}, self.store.write_claims(told))
+        self.assertEqual({}, self.read(self.seen))
+
+    def test_many_are_told_at_once(self):
+        self.store.write_claims([claim(number) for number in range(2000)])
+        self.assertEqual(2000, len(self.read()))
+
+    def test_what_has_run_out_is_purged_and_readers_do_not_miss_it(self):
+        self.store.write_claims([claim(1), claim(2), claim(3)])
+        self.assertEqual(0, self.store.purge_claims())
+        self.read()
+        early = self.seen
+        self.store.write_claims([claim(2, store.CONFIRMED)])
+        self.read()
+        late = self.seen
+        self.age(599.0)
+        self.store.write_claims([claim(4)])
+        self.age(2.0)
+        self.assertEqual(3, self.store.purge_claims())
+        self.assertEqual([4], list(self.read(late)))
+        self.assertFalse(self.changes.complete)
+        # One that has not heard of the confirmation has to read all.
+        self.assertEqual([4], list(self.read(early)))
+        self.assertTrue(self.changes.complete)
+        self.assertEqual(0, self.store.purge_claims())
+
+    def test_what_is_over_stays_for_readers_for_a_while(self):
+        self.store.write_claims([claim(seconds=5.0)])
+        self.store.write_claims([claim(1, store.EXPIRED, seconds=-5.0)])
+        self.age(claim_table.KEPT_SECONDS - 60)
+        self.assertEqual(0, self.store.purge_claims())
+        self.assertEqual(store.EXPIRED, self.read()[1][0])
+
+    def test_of_many_writers_every_reader_sees_every_word_in_order(self):
+        # Numbers are visible in their order, or a reader would miss some.
+        writers, words = 4, 12
+        over = threading.Event()
+
+        def write(author):
+            one = store.Store(self.url)
+            for number in range(words):
+                while True:
+                    try:
+                        one.write_claims([claim(100 * author + number)])
+                        break
+                    except exceptions.StoreError:
+                        pass
+
+        def read():
+            one, seen, found = store.Store(self.url), None, []
+            while True:
+                last = over.is_set()
+                changes = one.read_claims(seen)
+                found.extend(changes.claims)
+                seen = changes.seen
+                if last:
+                    return found
+
+        with concurrent.futures.ThreadPoolExecutor(writers + 2) as pool:
+            readers = [pool.submit(read) for _ in range(2)]
+            for done in [pool.submit(write, author)
+                         for author in range(writers)]:
+                done.result()
+            over.set()
+            for reader in readers:
+                found = reader.result()
+                self.assertEqual(writers * words, len(found))
+                numbers = [one.number for one in found]
+                self.assertEqual(sorted(set(numbers)), numbers)
+
+    def test_a_schema_of_another_version_is_told_as_such(self):
+        self.execute("UPDATE alembic_version SET version_num = '0003'")
+        for action in (self.store.read_claims, self.store.purge_claims,
+                       lambda: self.store.write_claims([claim()])):
+            with self.assertRaisesRegex(exceptions.StoreVersionError,
+                                        'db sync'):
+                action()
+        self.execute("UPDATE alembic_version SET version_num = :it",
+                     it=tables.SCHEMA_VERSION)
+        self.assertEqual({}, self.read())
+
+    def test_a_store_without_a_schema_is_told_as_such(self):
+        self.remove_store()
+        for action in (self.store.read_claims,
+                       lambda: self.store.write_claims([claim()])):
+            with self.assertRaises(exceptions.StoreMissing):
+                action()
+
+    def test_a_damaged_law_is_told_with_its_instance(self):
+        self.store.write_claims([claim()])
+        self.execute('UPDATE claim SET law = :law', law=b'\x02abc')
+        with self.assertRaisesRegex(exceptions.StoreError,
+                                    base.instance_uuid(1)):
+            self.store.read_claims()

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading and writing the table ``claim`` on a connection.
+
+All who write wait for each other on the one row of ``claim_counter``, so that
+numbers become visible in their order: who has seen a number has seen all
+before it. Times are those of the database, whatever the clocks of schedulers
+say.
+"""
+
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler.store import records
+from vswitch_aware_scheduler.store import tables
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['KEPT_SECONDS', 'head', 'purge', 'read', 'upsert_rows']
+
+#: How long readers can learn that a claim is over; one that was away for
+#: longer reads everything.
+KEPT_SECONDS = 600.0
+
+#: States in which a claim is over.
+_OVER = (records.CONFIRMED, records.FORGOTTEN, records.EXPIRED)
+
+_NOW = {'sqlite': "(julianday('now') - 2440587.5) * 86400.0",
+        'postgresql': 'extract(epoch from clock_timestamp())',
+        'mysql': 'unix_timestamp(now(6))',
+        'mariadb': 'unix_timestamp(now(6))'}
+
+
+def head(connection):
+    """Return (store id, number, complete since, schema, now) of the claims.
+
+    One statement: that is all an idle reader asks.
+    """
+    # Not joined: PostgreSQL would expect many rows, and compile the query.
+    parts = [f'(SELECT {column} FROM {table})' for table, column in (
+        ('generation', 'store_id'), ('claim_counter', 'number'),
+        ('claim_counter', 'complete_since'),
+        ('alembic_version', 'version_num'))]
+    *found, now = connection.execute(sa.text(
+        f'SELECT {", ".join(parts)}, {_NOW[connection.dialect.name]}')).one()
+    return (*found, float(now))
+
+
+def read(connection, since, store_id, number, complete_since, now):
+    """Return the :class:`~.records.ClaimChanges` since some were seen.
+
+    The other arguments are what :func:`head` says.
+    """
+    complete = (since is None or since.store_id != store_id
+                or not complete_since <= since.number <= number)
+    if not complete and since.number == number:
+        return records.ClaimChanges(since, False, [])
+    table = tables.claim
+    query = sa.select(table).order_by(table.c.number)
+    if not complete:
+        query = query.where(table.c.number > since.number)
+    claims = _claims(connection.execute(query).all(), now)
+    # Where a statement sees what was written after the one before it, all
+    # writes up to the last one seen are among the rows.
+    last = max([number, *(claim.number for claim in claims)])
+    return records.ClaimChanges(
+        records.ClaimsSeen(store_id, last), complete, claims)
+
+
+def _claims(rows, now):
+    names = [row.instance_uuid for row in rows]
+    starts, data = [0], b''
+    if rows:
+        counts, data = records.unpack_laws(names, [row.law for row in rows])
+        starts.extend((counts.cumsum() * 8 * model.LAW_COLUMNS).tolist())
+    return [records.StoredClaim(
+        row.instance_uuid, row.token, row.state, row.host, row.source,
+        model.RateLaw(data[first:last]), row.stated, row.expires_at - now,
+        row.claimed_by, number=row.number, claimed_at=row.claimed_at)
+        for row, first, last in zip(rows, starts, starts[1:])]
+
+
+def upsert_rows(connection, claims, uuid_chunks, number, now):
+    """Return what a write of claims changes.
+
+    :param claims: list of StoredClaim, oldest first
+    :param uuid_chunks: lists of the uuids of all their instances
+    :param number: of this write
+    :param now: time of the database
+    :returns: (rows to insert or update, {uuid: StoredClaim that there is} of
+        the placements that came too late)
+    """
+    table = tables.claim
+    known, late, rows = {}, {}, {}
+    for uuids in uuid_chunks:
+        known.update((one.instance_uuid, one) for one in _claims(
+            connection.execute(sa.select(table).where(
+                table.c.instance_uuid.in_(uuids))).all(), now))
+    for claim in claims:
+        uuid = claim.instance_uuid
+        before = known.get(uuid)
+        if not records.may_replace(claim, before):
+            if claim.state == records.ASSUMED \
+                    and before.token != claim.token:
+                late[uuid] = before
+            continue
+        late.pop(uuid, None)
+        known[uuid] = _numbered(claim, number, now)
+        rows[uuid] = {
+            'instance_uuid': uuid, 'number': number, 'token': claim.token,
+            'state': claim.state, 'host': claim.host,
+            'source': claim.source, 'law': records.pack_law(claim),
+            'stated': claim.stated, 'claimed_by': claim.claimed_by,
+            'claimed_at': now, 'expires_at': now + (
+                KEPT_SECONDS if claim.state in _OVER else claim.seconds)}
+    return list(rows.values()), late
+
+
+def _numbered(claim, number, now):
+    return records.StoredClaim(**{
+        **vars(claim), 'number': number, 'claimed_at': now})
+
+
+def purge(connection, now):
+    """Delete what has run out; return how many.
+
+    The caller has the row of the counter.
+    """
+    table, counter = tables.claim, tables.claim_counter
+    old = table.c.expires_at < now
+    # Of a placement every reader knows for itself when it runs out.
+    last = connection.scalar(sa.select(sa.func.max(table.c.number)).where(
+        old & table.c.state.in_(_OVER)))
+    gone = connection.execute(sa.delete(table).where(old)).rowcount
+    if last is not None:
+        connection.execute(sa.update(counter).values(complete_since=sa.case(
+            (counter.c.complete_since < last, last),
+            else_=counter.c.complete_since)))
+    return gone

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims of schedulers"""
+
+from alembic import op
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+
+revision = '0004'
+down_revision = '0003'
+branch_labels = None
+depends_on = None
+
+_MYSQL = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4'}
+_BLOB = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql', 'mariadb')
+
+
+def upgrade():
+    op.create_table(
+        'claim',
+        sa.Column('instance_uuid', sa.String(36), primary_key=True),
+        sa.Column('number', sa.BigInteger, nullable=False),
+        sa.Column('token', sa.String(36), nullable=False),
+        sa.Column('state', sa.String(16), nullable=False),
+        sa.Column('host', sa.String(255), nullable=True),
+        sa.Column('source', sa.String(255), nullable=True),
+        sa.Column('law', _BLOB, nullable=False),
+        sa.Column('stated', sa.Boolean, nullable=False),
+        sa.Column('claimed_by', sa.String(255), nullable=False),
+        sa.Column('claimed_at', sa.Double, nullable=False),
+        sa.Column('expires_at', sa.Double, nullable=False),
+        sa.Index('ix_claim_number', 'number'),
+        **_MYSQL)
+    counter = op.create_table(
+        'claim_counter',
+        sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
+        sa.Column('number', sa.BigInteger, nullable=False),
+        sa.Column('complete_since', sa.BigInteger, nullable=False),
+        **_MYSQL)
+    op.bulk_insert(counter, [{'id': 1, 'number': 0, 'complete_since': 0}])
