@@ -40,7 +40,7 @@ TIMEOUT_SECONDS = 120.0
 #: Parts of the warnings that tell of a bug of ours. Requests go on without
 #: us, so a test would not notice.
 _BUGS = ('VSwitchFilter: ', 'VSwitchWeigher: ', 'what is placed: ',
-         'what is finished: ', 'database: ')
+         'what is finished: ', 'what is chosen: ', 'database: ')
 
 
 def overload_probability(count, share_on, fit):

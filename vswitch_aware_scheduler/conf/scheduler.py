@@ -288,6 +288,42 @@ When it is shorter than a build takes, other instances are admitted in the
 place of one that is still coming; when it is too long, failed builds keep
 hosts from being used.
 
-Related options: none.
+Related options: ``claims_refresh_seconds``.
+"""),
+    cfg.FloatOpt(
+        'claims_refresh_seconds', default=0.25, min=0, max=60,
+        help="""
+How often a scheduler worker reads what other workers have just placed.
+
+Placements are written to the store at once, and read by the others in the
+background. Lower it so that fewer requests at the same moment choose the same
+room; raise it to spare the database, of which each worker asks one small
+question each time. With 0 placements are not shared: a worker learns of
+others' when a host reports them.
+
+Unit: seconds, 0 to 60; 0 or at least 0.05 is sensible.
+
+When the scheduler may read the store and not write to it, others do not learn
+of its placements, and the log says so.
+
+Related options: ``claims_wait_seconds``, ``claim_expiry_seconds``,
+``store_url``.
+"""),
+    cfg.FloatOpt(
+        'claims_wait_seconds', default=0, min=0, max=10,
+        help="""
+Longest time that a request waits for the latest placements of other workers.
+
+With 0 a request goes by those that the background thread has read. Above 0
+each request waits, before it judges the hosts, until the thread has read the
+store once more: some milliseconds while the database answers, this long when
+it does not. Then hardly two requests choose the same room.
+
+Unit: seconds, 0 to 10.
+
+When it is above 0 and the store does not answer, each request takes this much
+longer.
+
+Related options: ``claims_refresh_seconds``.
 """),
 ]

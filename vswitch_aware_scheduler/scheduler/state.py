@@ -12,6 +12,8 @@ import dataclasses
 import functools
 import itertools
 import operator
+import os
+import socket
 import threading
 import time
 
@@ -21,12 +23,14 @@ from nova.scheduler import manager
 from nova.scheduler import utils as scheduler_utils
 import numpy as np
 from oslo_log import log as logging
+from oslo_utils import uuidutils
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import claims
+from vswitch_aware_scheduler.scheduler import exchange
 from vswitch_aware_scheduler.scheduler import lookup
 from vswitch_aware_scheduler.scheduler import meditation
 from vswitch_aware_scheduler.scheduler import request
@@ -55,6 +59,17 @@ _TURN_SECONDS = 5.0
 #: the same one again: then, and later for one that was moved longer ago.
 _MOST_LOOK_UPS = 16
 _LOOK_UP_AGAIN_SECONDS = 0.5
+
+#: A request that begins has claims of others read anew unless that was done
+#: so lately; by when it judges hosts they are there.
+_FRESH_SECONDS = 0.02
+
+#: By so much an inventory has to be later than a claim to tell more: clocks
+#: differ, and what is read takes its time.
+_LATER_SECONDS = 60.0
+
+#: Claims have to come soon: what takes longer is tried again.
+_EXCHANGE_TIMEOUT_SECONDS = 2.0
 
 #: Priors that are kept as they are cut for policies.
 _MOST_FITTED = 4096
@@ -161,7 +176,15 @@ class SchedulerState:
             off_seconds=conf.default_off_seconds).law
         self._unknown = (None if conf.unknown_instance_policy == 'ignore'
                          else self._default_law)
-        self._residency = claims.Residency()
+        shared = conf.claims_refresh_seconds > 0
+        self._residency = claims.Residency(
+            uuidutils.generate_uuid(dashed=False)[:16] if shared else None,
+            f'{socket.gethostname()}:{os.getpid()}'[:255])
+        self._exchange = exchange.ClaimExchange(
+            self._make_store(_EXCHANGE_TIMEOUT_SECONDS),
+            conf.claims_refresh_seconds, conf.snapshot_first_wait_seconds,
+            self._words_to_tell, self._take_words,
+            self.report) if shared else None
         self._snapshot = snapshots.Snapshot()
         self._table = self._new_table(self._snapshot)
         self._hosts = {}         # host -> _HostView
@@ -195,10 +218,10 @@ class SchedulerState:
             prepare=self._adopt, tidy=self._tighten)
         self._ready = True
 
-    def _make_store(self):
+    def _make_store(self, most_seconds=float('inf')):
         try:
-            return store.Store(self._conf.store_url,
-                               self._conf.store_timeout_seconds)
+            return store.Store(self._conf.store_url, min(
+                self._conf.store_timeout_seconds, most_seconds))
         except Exception as error:
             return _NoStore(error)
 
@@ -214,6 +237,8 @@ class SchedulerState:
             store is in
         """
         self._ensure_ready()
+        if self._exchange is not None:
+            self._exchange.begin()
         problem = self._source.current()[1]
         self.report('store', problem and (
             f'{problem}; ' + ('every host passes'
@@ -223,6 +248,8 @@ class SchedulerState:
             return None
         if getattr(self._recent, 'requesting', False):
             self._turn.take()
+            if self._exchange is not None and self._conf.claims_wait_seconds:
+                self._exchange.freshen(self._conf.claims_wait_seconds)
         found = self._judge(host_states, spec_obj)
         if self._verify() | self._attend():
             found = self._judge(host_states, spec_obj)
@@ -272,27 +299,43 @@ class SchedulerState:
         found = self.assess(host_states, spec_obj)
         return found and (found[0], range(len(host_states)))
 
+    def chosen(self, host_states, spec_obj):
+        """Count an instance on the first of the hosts, which Nova will take.
+
+        What is left to do is to ask placement for its resources, and others
+        need not wait for that. Should placement refuse, Nova goes on with the
+        next host, or fails the request.
+        """
+        if host_states and getattr(self._recent, 'requesting', False):
+            self.placed(host_states[0], spec_obj)
+
     def placed(self, host_state, spec_obj):
         """Count an instance on the host that Nova has just chosen for it."""
         if scheduler_utils.request_is_rebuild(spec_obj):
             return
         self._ensure_ready()
+        host = host_state.host
         with self._lock:
             now = self._clock()
             demand = self._demand(spec_obj)
-            if demand.instance_uuid is not None:
-                before = self._residency.host_of(demand.instance_uuid)
+            uuid = demand.instance_uuid
+            placed = self._placed_for(spec_obj)
+            if uuid is not None and placed.get(uuid, (None,))[0] != host:
+                if uuid in placed:
+                    self._residency.withdraw(uuid, now)
+                    before = placed[uuid][1]
+                else:
+                    before = self._residency.host_of(uuid)
                 law = demand.law
                 if demand.is_prior:
-                    law = self._fitting(law, host_state.host)
-                self._attach(demand.instance_uuid, self._wanted(
-                    spec_obj, demand.instance_uuid))
+                    law = self._fitting(law, host)
+                self._attach(uuid, self._wanted(spec_obj, uuid))
                 self._residency.claim(
-                    demand.instance_uuid, host_state.host, law,
+                    uuid, host, law,
                     now + self._conf.claim_expiry_seconds, now,
                     known=demand.rule not in ('default', 'unknown'))
-                self._placed_for(spec_obj).setdefault(
-                    demand.instance_uuid, before)
+                placed[uuid] = host, before
+        self._tell_others()
         self._turn.give()
 
     def began(self):
@@ -302,6 +345,7 @@ class SchedulerState:
         caller who merely asks.
         """
         self._recent.requesting = True
+        self._tell_others(_FRESH_SECONDS)
 
     def finished(self, failed):
         """Tell that a request of this thread has ended.
@@ -313,18 +357,39 @@ class SchedulerState:
         placed = self._placed_for(None)
         if failed and self._ready:
             with self._lock:
-                for instance_uuid, before in placed.items():
+                now = self._clock()
+                for instance_uuid, (_, before) in placed.items():
                     if before is None:
-                        self._residency.remove(instance_uuid, self._clock())
+                        self._residency.forget(instance_uuid, now)
                     else:
                         # It was to move, and has not.
-                        self._residency.withdraw(instance_uuid)
+                        self._residency.withdraw(instance_uuid, now)
+            self._tell_others()
         self._recent.placed = None
+
+    def _tell_others(self, older_than_seconds=0.0):
+        if self._ready and self._exchange is not None:
+            self._exchange.wake(older_than_seconds)
+
+    def _words_to_tell(self):
+        with self._lock:
+            return self._residency.take_words()
+
+    def _take_words(self, told, late, changes):
+        now = self._clock()
+        with self._lock:
+            # Where no request comes as well.
+            self._expire_claims()
+            self._residency.sent(told)
+            for word in late.values():
+                self._residency.take(word, now)
+            if changes is not None:
+                self._residency.take_in(changes, now)
 
     def _placed_for(self, spec_obj):
         """Return what a request has placed so far.
 
-        :returns: {uuid: host that it counted on before, or None}
+        :returns: {uuid: (host, the one that it counted on before, or None)}
         """
         placed = getattr(self._recent, 'placed', None)
         if placed is None or spec_obj not in (None, placed[0]):
@@ -341,21 +406,23 @@ class SchedulerState:
         """Return who counts where.
 
         :returns: {host: {'profile': name or None, 'instances': [uuid],
-            'claimed': [uuid]}} of the hosts known so far; those claimed are
-            among the instances and not yet reported by their host
+            'claimed': [uuid], 'claimed_by_others': [uuid]}} of the hosts
+            known so far; those claimed are among the instances and not yet
+            reported by their host
         """
         if not self._ready:
             return {}
         with self._lock:
-            claimed = {}
+            claimed, foreign = {}, {}
             for claim in self._residency.claims:
-                claimed.setdefault(claim.host, []).append(
-                    claim.instance_uuid)
+                (foreign if self._residency.is_foreign(claim) else claimed
+                 ).setdefault(claim.host, []).append(claim.instance_uuid)
             return {host: {
                 'profile': view.policy and view.policy.profile
                 and view.policy.profile.name,
                 'instances': self._residency.residents(host),
-                'claimed': claimed.get(host, [])}
+                'claimed': claimed.get(host, []),
+                'claimed_by_others': foreign.get(host, [])}
                 for host, view in self._hosts.items()}
 
     def refresh(self):
@@ -364,9 +431,11 @@ class SchedulerState:
         self._source.refresh()
 
     def stop(self):
-        """End the background thread, if there is one."""
+        """End the background threads, if there are any."""
         if self._ready:
             self._source.stop()
+            if self._exchange is not None:
+                self._exchange.stop()
 
     # How it knows.
 
@@ -379,6 +448,7 @@ class SchedulerState:
             return False
         now = self._clock()
         with self._lock:
+            version = self._residency.version
             refused = {host_states[i].host for i in
                        np.flatnonzero(~assessment.admitted).tolist()}
             if self._uplinks:
@@ -387,13 +457,15 @@ class SchedulerState:
                          for name in self._behind.get(host, ())}
                 refused.update(host for host, behind in self._behind.items()
                                if not names.isdisjoint(behind))
-            doubtful = self._residency.doubtful(refused)
+            doubtful = {uuid: moved for uuid, moved
+                        in self._residency.doubtful(refused).items()
+                        if moved is not None or not self._inventoried(
+                            uuid, now)}
             again = self._look_up_again
             self._look_up_again = again = {
                 uuid: again[uuid] for uuid in doubtful if uuid in again}
             known = {*self._placed_for(spec_obj),
                      request.instance_uuid_of(spec_obj)}
-            version = self._residency.version
         for uuid in [uuid for uuid in doubtful if uuid not in known and
                      again.get(uuid, now) <= now][:_MOST_LOOK_UPS]:
             try:
@@ -411,10 +483,27 @@ class SchedulerState:
                     self._residency.remove(uuid, now)
                 elif found.settled:
                     self._residency.settle(
-                        uuid, found.host, found.confirmed,
+                        uuid, found.host, now, found.confirmed,
                         self._law_of_flavor(found.flavor),
                         now + self._conf.claim_expiry_seconds)
         return version != self._residency.version
+
+    def _inventoried(self, uuid, now):
+        """Go by the inventory for one that is claimed; return if it knows.
+
+        It does when it is later than the claim and has a host. That a resize
+        may yet be reverted it does not tell.
+        """
+        claim = self._residency.claim_of(uuid)
+        seen_at = self._snapshot.seen_at
+        if seen_at is None or seen_at < claim.since + _LATER_SECONDS:
+            return False
+        host = (self._snapshot.placement(uuid) or (None,))[0]
+        if host is not None and host != claim.host:
+            self._residency.settle(
+                uuid, host, now,
+                expires=now + self._conf.claim_expiry_seconds)
+        return host is not None
 
     def _verify(self):
         """Ask the database who is on hosts that this process sees first.
@@ -449,12 +538,15 @@ class SchedulerState:
         with self._lock:
             self._unverified.difference_update(hosts)
             for uuid, host in absent.items():
+                if self._residency.claim_of(uuid) is not None:
+                    # Newer than what the database says: it is under way.
+                    continue
                 law = self._snapshot.law(uuid) \
                     or self._law_of_flavor(flavors.get(uuid))
                 self._residency.claim(
                     uuid, host, law or self._unknown_law(self._snapshot)
                     or _NOTHING, now + self._conf.claim_expiry_seconds, now,
-                    known=law is not None)
+                    known=law is not None, shared=False)
         return bool(absent)
 
     def _acquaint(self):
@@ -874,6 +966,8 @@ class _NoStore:
     def read_changes(self, since):
         raise self._error
 
+    read_claims = write_claims = purge_claims = read_changes
+
 
 # The state that the plugins of this process made last, and which of them
 # have joined it. Module-level, for Nova gives its plugins no place to share.
@@ -911,7 +1005,9 @@ def _watch_nova():
     """Let Nova tell which host it chose and when a request has ended.
 
     Nova calls HostState.consume_from_request on the chosen host, of forced
-    hosts too, which no filter sees; it offers no other hook.
+    hosts too, which no filter sees; it offers no other hook. By then it has
+    asked placement for the resources, which takes longer than all the rest:
+    the host that it will take is the first of those it has sorted.
     """
     original = host_manager.HostState.consume_from_request
     if hasattr(original, 'vswitch_watched'):
@@ -924,6 +1020,13 @@ def _watch_nova():
         return result
 
     select = manager.SchedulerManager.select_destinations
+    sort = manager.SchedulerManager._get_sorted_hosts
+
+    @functools.wraps(sort)
+    def get_sorted_hosts(self, spec_obj, *args, **kwargs):
+        hosts = sort(self, spec_obj, *args, **kwargs)
+        _tell('chosen', hosts, spec_obj)
+        return hosts
 
     @functools.wraps(select)
     def select_destinations(self, *args, **kwargs):
@@ -939,6 +1042,7 @@ def _watch_nova():
     consume_from_request.vswitch_watched = True
     host_manager.HostState.consume_from_request = consume_from_request
     manager.SchedulerManager.select_destinations = select_destinations
+    manager.SchedulerManager._get_sorted_hosts = get_sorted_hosts
 
 
 def _tell(event, *args):

@@ -87,6 +87,7 @@ class SchedulerTestCase(unittest.TestCase):
 
     OPTIONS = {'snapshot_refresh_seconds': 3600,
                'default_switch_profile': None,
+               'claims_refresh_seconds': 0,
                'claim_expiry_seconds': 600}
 
     def setUp(self):

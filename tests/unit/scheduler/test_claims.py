@@ -165,8 +165,8 @@ class TestClaims(ResidencyTestCase):
     def test_a_claim_that_is_withdrawn_was_never_there(self):
         self.list(a='x')
         self.claim('x', 'b')
-        self.residency.withdraw('x')
-        self.residency.withdraw('nobody')
+        self.residency.withdraw('x', 0.0)
+        self.residency.withdraw('nobody', 0.0)
         self.assertResidents(a='x', b='')
 
     def test_claims_change_the_hosts_on_both_ends(self):
@@ -241,9 +241,9 @@ class TestSettling(ResidencyTestCase):
         self.claim('x', 'b', now=70.0)
         self.list(a='', b='x')
         self.assertEqual({'x': 70.0}, self.residency.doubtful(set()))
-        self.residency.settle('x', 'b', stays=False)
+        self.residency.settle('x', 'b', 0.0, stays=False)
         self.assertFalse(self.residency.certain)
-        self.residency.settle('x', 'b')
+        self.residency.settle('x', 'b', 0.0)
         self.assertTrue(self.residency.certain)
         self.assertEqual(0, self.residency.version)
 
@@ -280,13 +280,13 @@ class TestSettling(ResidencyTestCase):
         self.claim('x', 'b')
         self.list(b='x')
         self.residency.take_changed()
-        self.residency.settle('x', 'a')
+        self.residency.settle('x', 'a', 0.0)
         self.assertResidents(a='x', b='')
         self.assertEqual({'a', 'b'}, self.residency.take_changed())
 
     def test_one_that_is_where_no_one_lists_it_is_claimed_there(self):
         self.claim('x', 'a')
-        self.residency.settle('x', 'c', expires=900.0)
+        self.residency.settle('x', 'c', 0.0, expires=900.0)
         self.assertResidents(a='', c='x')
         self.residency.expire(899.0)
         self.assertResidents(c='x')
@@ -297,11 +297,11 @@ class TestSettling(ResidencyTestCase):
         self.list(a='x')
         self.claim('x', 'a')
         self.residency.take_changed()
-        self.residency.settle('x', 'a', law=OTHER_LAW)
+        self.residency.settle('x', 'a', 0.0, law=OTHER_LAW)
         self.assertEqual(OTHER_LAW, self.residency.assumed_law('x', 'a'))
         self.assertEqual({'a'}, self.residency.take_changed())
         version = self.residency.version
-        self.residency.settle('x', 'a', law=OTHER_LAW)
+        self.residency.settle('x', 'a', 0.0, law=OTHER_LAW)
         self.assertEqual(version, self.residency.version)
         self.assertEqual(set(), self.residency.take_changed())
 
@@ -398,7 +398,7 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
 
     @stateful.rule(uuid=st.sampled_from(VMS))
     def withdraw(self, uuid):
-        self.residency.withdraw(uuid)
+        self.residency.withdraw(uuid, self.now)
         self.claims.pop(uuid, None)
 
     @stateful.rule(uuid=st.sampled_from(VMS))
@@ -413,7 +413,8 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
         before = self._wanted(uuid)
         if uuid in self.gone or before == host:
             return
-        self.residency.settle(uuid, host, law=LAW, expires=self.now + 300)
+        self.residency.settle(uuid, host, self.now, law=LAW,
+                              expires=self.now + 300)
         self.claims.pop(uuid, None)
         if host in self.words[uuid]:
             self.words[uuid].remove(host)

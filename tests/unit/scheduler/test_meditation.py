@@ -35,8 +35,9 @@ class TestMeditation(base.SchedulerTestCase):
             {'pid': os.getpid(), 'generation': 7},
             {'host': 'a', 'profile': 'ovs-flat',
              'instances': [base.instance_uuid(1), base.instance_uuid(2)],
-             'claimed': [base.instance_uuid(2)]},
-            {'host': 'b', 'profile': None, 'instances': [], 'claimed': []},
+             'claimed': [base.instance_uuid(2)], 'claimed_by_others': []},
+            {'host': 'b', 'profile': None, 'instances': [], 'claimed': [],
+             'claimed_by_others': []},
         ], self.lines(state))
 
     def test_what_goes_wrong_is_told_instead(self):
