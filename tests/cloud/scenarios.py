@@ -6,6 +6,7 @@ what it returns is a remark for the table. All flavors have a constant rate,
 so that how many instances a host can carry is plain.
 """
 
+import collections
 import concurrent.futures
 import dataclasses
 import signal
@@ -17,6 +18,9 @@ from tests.cloud import services
 #: What each host carries, and an instance of each flavor asks for, kbit/s.
 CAPACITY_KBPS = 10_000
 RATES_KBPS = {'small': 1_000, 'large': 4_000, 'huge': 20_000}
+
+#: Of all schedulers together.
+WORKERS = 4
 
 ALL = []
 
@@ -94,6 +98,26 @@ def concurrent_boots(stage):
     require(active == 50, f'{active} of 50 are ACTIVE')
     seconds = time.monotonic() - began
     return f'50 in {seconds:.0f} s'
+
+
+@scenario
+def more_at_once_than_fit(stage):
+    """Boots from 10 clients, of which 20 find no room; how many get in?"""
+    fit = room(RATES_KBPS['small'], 1)
+    most = fit * len(stage.hosts)
+    servers = stage.boot_many(most + 20, 10)
+    on_host = collections.Counter(one.compute_host for one in servers
+                                  if one.status == 'ACTIVE')
+    too_many = {host: count - fit for host, count in sorted(on_host.items())
+                if count > fit}
+    # Those too many are told, and not left to the auditor: without the strict
+    # mode nothing excludes that workers choose at the same moment.
+    stage.client.delete_all()
+    active = sum(on_host.values())
+    require(active >= most, f'{active} are ACTIVE, {most} fit')
+    require(max(too_many.values(), default=0) < WORKERS,
+            f'too many: {too_many}')
+    return f'{active} of {most + 20}, {most} fit, too many: {too_many}'
 
 
 @scenario
