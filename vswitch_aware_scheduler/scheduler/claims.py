@@ -48,6 +48,7 @@ class Claim:
         that being listed there says nothing about this placement
     :ivar since: seconds; when it was made or heard of
     :ivar token: of the StoredClaim that it is known to others as, or None
+    :ivar former: Claim that it has replaced, or None
     """
 
     instance_uuid: str
@@ -57,6 +58,7 @@ class Claim:
     relisted: bool
     since: float
     token: str | None = None
+    former: object = None
 
 
 class Residency:
@@ -161,10 +163,12 @@ class Residency:
             self._assume(instance_uuid, host, law)
 
     def _claim(self, instance_uuid, host, law, expires, now, token=None):
-        self._drop_claim(instance_uuid)
+        former = self._drop_claim(instance_uuid)
+        if former is not None:
+            former.former = None     # one is all that can come back
         claim = Claim(instance_uuid, host, law, expires,
                       relisted=instance_uuid in self._listed.get(host, ()),
-                      since=now, token=token)
+                      since=now, token=token, former=former)
         self._claims[instance_uuid] = claim
         self._claimed_on[host][instance_uuid] = 1
         self._changed.add(host)
@@ -172,9 +176,19 @@ class Residency:
 
     def withdraw(self, instance_uuid, now):
         """Take back the claim of an instance: it is where it was before."""
-        claim = self._drop_claim(instance_uuid)
+        claim = self._claims.get(instance_uuid)
         if claim is not None:
+            self._void(claim, now)
             self._became(claim, now, store.FORGOTTEN)
+
+    def _void(self, claim, now):
+        """Drop a claim as if it had never been."""
+        self._drop(claim)
+        former = claim.former
+        if former is not None and former.expires > now \
+                and former.host not in self._hosts(claim.instance_uuid):
+            self._claim(former.instance_uuid, former.host, former.law,
+                        former.expires, former.since, former.token)
 
     def _drop_claim(self, uuid):
         claim = self._claims.get(uuid)
@@ -443,6 +457,8 @@ class Residency:
         elif word.state == store.FORGOTTEN and word.host is None:
             if about_claim or not late:
                 self._remove(uuid, now)
+        elif about_claim and word.state == store.FORGOTTEN:
+            self._void(claim, now)
         elif about_claim:
             self._drop(claim)
 

@@ -324,6 +324,18 @@ class TestMoves(SharingTestCase):
         self.assertOn('a')
         self.assertEqual({}, self.two.claimed)
 
+    def test_a_move_that_fails_leaves_a_boot_that_is_not_listed_yet(self):
+        self.one.place('y', 'a')
+        self.exchange()
+        self.two.place('y', 'b')
+        self.exchange()
+        self.assertOn('b', 'y')
+        self.two.residency.withdraw('y', 3601.0)
+        self.exchange()
+        self.assertOn('a', 'y')
+        self.expire(EXPIRY_SECONDS)
+        self.assertOn(None, 'y')
+
     def test_one_that_may_be_reverted_is_doubtful_until_somebody_knows(self):
         self.one.place('x', 'b')
         self.exchange()
@@ -553,6 +565,7 @@ class World:
                                self.random.uniform(-5000, 5000))
                         for _ in range(3)]
         self.vms = {}
+        self.void = set()        # tokens of requests that have failed
         # (worker, host) -> lists that are on their way, in their order.
         self.reports = collections.defaultdict(collections.deque)
         for worker in self.workers:
@@ -572,9 +585,11 @@ class World:
         worker, host = self._anyone(), self.random.choice(HOSTS)
         name = f'vm{len(self.vms)}'
         worker.place(name, host, self.now)
+        token = worker.residency.claim_of(name).token
         if self.random.random() < .1:
             worker.residency.forget(name, self.now + worker.ahead)
             self.vms[name] = Vm()
+            self.void.add(token)
         else:
             self.vms[name] = Vm(exists=True, task='build', target=host)
 
@@ -583,11 +598,14 @@ class World:
         if vm is None or vm.before is not None:
             return
         worker, host = self._anyone(), self.random.choice(HOSTS)
-        if worker.host_of(name) is None:
+        before = worker.host_of(name)
+        if before is None:
             return               # it would be taken for a boot
         worker.place(name, host, self.now)
         if self.random.random() < .1:
-            worker.residency.withdraw(name, self.now)
+            self.void.add(worker.residency.claim_of(name).token)
+            worker.residency.withdraw(name, self.now + worker.ahead)
+            assert worker.host_of(name) == before, name
             return
         vm.task, vm.target = 'move', host
 
@@ -754,6 +772,12 @@ class TestAnyOrder(unittest.TestCase):
                 for worker in world.workers:
                     self.assertEqual(vm.target, worker.host_of(name), name)
 
+    def assertVoidForgotten(self, world):
+        """Want that nobody goes by requests that have failed."""
+        for worker in world.workers:
+            for claim in worker.residency.claims:
+                self.assertNotIn(claim.token, world.void)
+
     def assertTruth(self, world):
         for worker in world.workers:
             for host in HOSTS:
@@ -769,9 +793,10 @@ class TestAnyOrder(unittest.TestCase):
             world.step()
             for worker in world.workers:
                 self.assertOnceEach(worker)
-            if step % 25 == 24:
+            if step % 10 == 9:
                 world.exchange()
                 self.assertUnderWayKnown(world)
+                self.assertVoidForgotten(world)
         world.settle()
         self.assertTruth(world)
         world.now += EXPIRY_SECONDS + claims.RELIST_SECONDS + 1
