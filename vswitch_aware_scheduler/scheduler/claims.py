@@ -87,6 +87,8 @@ class Residency:
         self._steps = {}         # host -> [(who came, who went)] since then
         #: Counts the doubts that turned out to be right.
         self.version = 0
+        #: Counts the placements heard of.
+        self.heard = 0
         self._gone = {}          # uuid -> until when what lists it is wrong
         self._moved = {}         # uuid -> when, until it is known to stay
         self._assumed = collections.OrderedDict()  # uuid -> {host: RateLaw}
@@ -464,6 +466,7 @@ class Residency:
 
     def _take_placement(self, word, now):
         uuid, host = word.instance_uuid, word.host
+        self.heard += 1
         if word.source is not None or self.host_of(uuid) not in (None, host):
             self._moved[uuid] = now
         self._gone.pop(uuid, None)

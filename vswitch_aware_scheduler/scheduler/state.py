@@ -250,12 +250,15 @@ class SchedulerState:
             self._turn.take()
             if self._exchange is not None and self._conf.claims_wait_seconds:
                 self._exchange.freshen(self._conf.claims_wait_seconds)
+        heard = self._residency.heard
         found = self._judge(host_states, spec_obj)
         if self._verify() | self._attend():
             found = self._judge(host_states, spec_obj)
         if self._acquaint():
             found = self._judge(host_states, spec_obj)
-        if self._settle(host_states, spec_obj, found[0]):
+        # Asking takes its time, in which others go on placing.
+        if self._settle(host_states, spec_obj, found[0]) \
+                or heard != self._residency.heard:
             found = self._judge(host_states, spec_obj)
         return found
 

@@ -9,11 +9,13 @@ import signal
 import tempfile
 import threading
 import time
+from unittest import mock
 
 from tests.unit.scheduler import base
 from tests.unit.scheduler import test_state
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import lookup
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import migration
 
@@ -110,6 +112,23 @@ class TestWorkers(SharingTestCase):
         self.assertEqual([admission.ADMITTED], assessment.reason.tolist())
         self.wait_for(lambda: self.load(self.one, self.a) == [0])
         self.assertEqual([1], self.looked_up)
+
+    def test_what_is_placed_while_the_database_is_asked_counts(self):
+        self.place(1, self.a, kbps=90)
+        self.wait_for(lambda: self.load(self.two, self.a, self.b) == [.9, 0])
+        look_up = lookup.look_up
+
+        def slowly(uuid):
+            # Meanwhile the first one fills the other host.
+            self.place(2, self.b, kbps=80)
+            self.wait_for(lambda: self.two.counted()['b']['instances'])
+            return look_up(uuid)
+
+        with mock.patch.object(lookup, 'look_up', slowly):
+            assessment, _ = self.two.assess(
+                [self.a, self.b], base.request(3, egress_kbps=30))
+        self.assertEqual([admission.OVERLOAD] * 2,
+                         assessment.reason.tolist())
 
     def test_the_host_that_was_sorted_first_counts_before_it_is_placed(self):
         spec = base.request(1, egress_kbps=30)
