@@ -317,7 +317,7 @@ Longest time that a request waits for the latest placements of other workers.
 With 0 a request goes by those that the background thread has read. Above 0
 each request waits, before it judges the hosts, until the thread has read the
 store once more: some milliseconds while the database answers, this long when
-it does not. Then hardly two requests choose the same room.
+it does not. Then two requests choose the same room more rarely still.
 
 Unit: seconds, 0 to 10.
 

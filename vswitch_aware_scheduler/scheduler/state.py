@@ -13,6 +13,7 @@ import functools
 import itertools
 import operator
 import os
+import secrets
 import socket
 import threading
 import time
@@ -23,7 +24,6 @@ from nova.scheduler import manager
 from nova.scheduler import utils as scheduler_utils
 import numpy as np
 from oslo_log import log as logging
-from oslo_utils import uuidutils
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.conf import opts
@@ -178,7 +178,7 @@ class SchedulerState:
                          else self._default_law)
         shared = conf.claims_refresh_seconds > 0
         self._residency = claims.Residency(
-            uuidutils.generate_uuid(dashed=False)[:16] if shared else None,
+            secrets.token_hex(8) if shared else None,
             f'{socket.gethostname()}:{os.getpid()}'[:255])
         self._exchange = exchange.ClaimExchange(
             self._make_store(_EXCHANGE_TIMEOUT_SECONDS),
