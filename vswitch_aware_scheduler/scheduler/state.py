@@ -307,26 +307,31 @@ class SchedulerState:
 
         What is left to do is to ask placement for its resources, and others
         need not wait for that. Should placement refuse, Nova goes on with the
-        next host, or fails the request.
+        next host, or fails the request. Of several instances Nova sorts the
+        hosts once more, for alternates to the last one: those are not taken.
         """
         if host_states and getattr(self._recent, 'requesting', False):
-            self.placed(host_states[0], spec_obj)
+            self._place(host_states[0].host, spec_obj, sure=False)
 
     def placed(self, host_state, spec_obj):
         """Count an instance on the host that Nova has just chosen for it."""
+        self._place(host_state.host, spec_obj, sure=True)
+
+    def _place(self, host, spec_obj, sure):
         if scheduler_utils.request_is_rebuild(spec_obj):
             return
         self._ensure_ready()
-        host = host_state.host
         with self._lock:
             now = self._clock()
             demand = self._demand(spec_obj)
             uuid = demand.instance_uuid
             placed = self._placed_for(spec_obj)
-            if uuid is not None and placed.get(uuid, (None,))[0] != host:
-                if uuid in placed:
+            known, before, was_sure = placed.get(uuid, (None, None, False))
+            if uuid is not None and known == host:
+                placed[uuid] = host, before, sure or was_sure
+            elif uuid is not None and not was_sure:
+                if known is not None:
                     self._residency.withdraw(uuid, now)
-                    before = placed[uuid][1]
                 else:
                     before = self._residency.host_of(uuid)
                 law = demand.law
@@ -337,7 +342,7 @@ class SchedulerState:
                     uuid, host, law,
                     now + self._conf.claim_expiry_seconds, now,
                     known=demand.rule not in ('default', 'unknown'))
-                placed[uuid] = host, before
+                placed[uuid] = host, before, sure
         self._tell_others()
         self._turn.give()
 
@@ -361,7 +366,7 @@ class SchedulerState:
         if failed and self._ready:
             with self._lock:
                 now = self._clock()
-                for instance_uuid, (_, before) in placed.items():
+                for instance_uuid, (_, before, _) in placed.items():
                     if before is None:
                         self._residency.forget(instance_uuid, now)
                     else:
@@ -392,7 +397,8 @@ class SchedulerState:
     def _placed_for(self, spec_obj):
         """Return what a request has placed so far.
 
-        :returns: {uuid: (host, the one that it counted on before, or None)}
+        :returns: {uuid: (host, the one that it counted on before, or None,
+            whether Nova has taken that host)}
         """
         placed = getattr(self._recent, 'placed', None)
         if placed is None or spec_obj not in (None, placed[0]):

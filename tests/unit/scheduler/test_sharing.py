@@ -155,6 +155,18 @@ class TestWorkers(SharingTestCase):
             self.assertTrue(worker._residency.certain)
         self.one.finished(failed=True)
 
+    def test_alternates_to_where_it_is_placed_do_not_count(self):
+        spec = base.request(1, egress_kbps=30)
+        self.one.began()
+        self.one.chosen([self.a, self.b], spec)
+        self.one.placed(self.a, spec)
+        # Of several instances Nova sorts the hosts once more at the end.
+        self.one.chosen([self.b, self.a], spec)
+        self.one.finished(failed=False)
+        self.assertEqual([.3, 0], self.load(self.one, self.a, self.b))
+        self.wait_for(lambda: self.load(self.two, self.a, self.b) == [.3, 0])
+        self.assertEqual({1: ('assumed', 'a')}, self.rows())
+
     def test_nobody_is_chosen_where_there_is_no_host_or_no_request(self):
         self.one.began()
         self.one.chosen([], base.request(1))
