@@ -22,7 +22,8 @@ _VSWITCH = _TRAFFIC | {'vswitch'}
 _STORE = _VSWITCH | {'store'}
 _SNAPSHOT = _STORE | {'telemetry', 'snapshot'}
 _ADMISSION = _SNAPSHOT | {'admission'}
-_FEEDBACK = _ADMISSION | {'feedback'}
+_POLICIES = _ADMISSION | {'policies'}
+_FEEDBACK = _POLICIES | {'feedback'}
 _SERVICES = _FEEDBACK | {'sizing', 'calibrate', 'modeler', 'evaluate',
                          'report', 'conf', 'cmd'}
 
@@ -37,9 +38,10 @@ MAY_IMPORT = {
     'store': _VSWITCH,
     'snapshot': _SNAPSHOT,
     'admission': _ADMISSION,
-    'feedback': _FEEDBACK,
+    'policies': _POLICIES,
+    'feedback': _ADMISSION | {'feedback'},
     'sizing': _ADMISSION,
-    'scheduler': _ADMISSION | {'conf'},
+    'scheduler': _POLICIES | {'conf'},
     'modeler': _FEEDBACK | {'conf'},
     'evaluate': _FEEDBACK,
     'report': _ADMISSION,
@@ -55,7 +57,7 @@ MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.service', 'cmd', 'demo',
                 'tempest_plugin')
 # Loaded by every worker of nova-scheduler: beyond the standard library only
 # these, in them and in whatever of the package they import, store apart.
-IN_EVERY_WORKER = ('snapshot', 'admission')
+IN_EVERY_WORKER = ('snapshot', 'admission', 'policies')
 WORKER_LIBRARIES = {'numpy', 'yaml', 'oslo_log'}
 
 

@@ -28,7 +28,7 @@ from oslo_log import log as logging
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.scheduler import aggregates
+from vswitch_aware_scheduler import policies as host_policies
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler.scheduler import exchange
 from vswitch_aware_scheduler.scheduler import lookup
@@ -163,7 +163,7 @@ class SchedulerState:
                 f'wanted one of {", ".join(sorted(profiles))}; it is '
                 f'ignored'))
             default = None
-        self._policies = aggregates.HostPolicies(
+        self._policies = host_policies.HostPolicies(
             profiles, default, conf.admission_policy,
             conf.overload_probability, conf.unknown_host_policy == 'pass',
             self.report)

@@ -3,7 +3,7 @@
 import unittest
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.scheduler import aggregates
+from vswitch_aware_scheduler import policies as host_policies
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -24,7 +24,7 @@ class PoliciesTestCase(unittest.TestCase):
 
     def make(self, default_profile=None, policy=admission.PROBABILITY,
              limit=.01, pass_unknown=True):
-        return aggregates.HostPolicies(
+        return host_policies.HostPolicies(
             PROFILES, default_profile, policy, limit, pass_unknown,
             lambda topic, problem: self.reports.append((topic, problem)))
 
