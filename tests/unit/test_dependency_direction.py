@@ -23,7 +23,8 @@ _STORE = _VSWITCH | {'store'}
 _SNAPSHOT = _STORE | {'telemetry', 'snapshot'}
 _ADMISSION = _SNAPSHOT | {'admission'}
 _POLICIES = _ADMISSION | {'policies'}
-_FEEDBACK = _POLICIES | {'feedback'}
+_STRICT = _POLICIES | {'strict'}
+_FEEDBACK = _STRICT | {'feedback'}
 _SERVICES = _FEEDBACK | {'sizing', 'calibrate', 'modeler', 'evaluate',
                          'report', 'conf', 'cmd'}
 
@@ -39,9 +40,10 @@ MAY_IMPORT = {
     'snapshot': _SNAPSHOT,
     'admission': _ADMISSION,
     'policies': _POLICIES,
+    'strict': _ADMISSION | {'strict'},
     'feedback': _ADMISSION | {'feedback'},
     'sizing': _ADMISSION,
-    'scheduler': _POLICIES | {'conf'},
+    'scheduler': _STRICT | {'conf'},
     'modeler': _FEEDBACK | {'conf'},
     'evaluate': _FEEDBACK,
     'report': _ADMISSION,
@@ -57,7 +59,7 @@ MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.service', 'cmd', 'demo',
                 'tempest_plugin')
 # Loaded by every worker of nova-scheduler: beyond the standard library only
 # these, in them and in whatever of the package they import, store apart.
-IN_EVERY_WORKER = ('snapshot', 'admission', 'policies')
+IN_EVERY_WORKER = ('snapshot', 'admission', 'policies', 'strict')
 WORKER_LIBRARIES = {'numpy', 'yaml', 'oslo_log'}
 
 

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import itertools
+import math
+import unittest
+from unittest import mock
+
+import numpy as np
+
+from tests.unit.traffic import exact
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import strict
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile
+
+
+def policy_of(limit=.01, policy=admission.PROBABILITY, **numbers):
+    return admission.HostPolicy(
+        profile.SwitchProfile('test', **numbers), policy, limit)
+
+
+def on_off(kbps, share, **more):
+    return model.TrafficModel.on_off(
+        kbps, on_seconds=100 * share, off_seconds=100 * (1 - share),
+        **more).law
+
+
+def overload(laws, capacities):
+    """Return P(any limit is exceeded), by listing all joint states.
+
+    :param capacities: [(weights, capacity)]
+    """
+    found = 0.0
+    for regime, share in enumerate(model.REGIME_SHARES):
+        for states in itertools.product(*[
+                range(len(law.rates)) for law in laws]):
+            rates = sum((law.rates[s] for law, s in zip(laws, states)),
+                        np.zeros(3))
+            if any(rates @ weights > capacity * (1 + 1e-12)
+                   for weights, capacity in capacities):
+                found += share * math.prod(
+                    law.by_regime[regime][s]
+                    for law, s in zip(laws, states))
+    return found
+
+
+class AmountTestCase(unittest.TestCase):
+
+    def test_like_on_off_instances_are_within_the_limit_by_the_binomial(self):
+        for limit in (.2, .01, 1e-4):
+            for share, fit in ((.05, 20), (.3, 10), (.3, 100), (.8, 30)):
+                host = strict.EffectiveLimit.of(policy_of(
+                    limit, saturation_kbps=1000 * fit))
+                count = host.total // host.amount(on_off(1000, share))
+                with self.subTest(limit=limit, share=share, fit=fit):
+                    self.assertLess(0, count)
+                    self.assertLessEqual(
+                        float(exact.binomial_tail(count, share, fit)), limit)
+
+    def test_random_fleets_within_the_total_are_within_the_limit(self):
+        generator = np.random.default_rng(5)
+        closest = 0.0
+        for _ in range(300):
+            limit = float(generator.choice([.3, .1, .01]))
+            numbers = {'saturation_kbps': 1000.0,
+                       'line_rate_kbps': float(generator.choice([400, 800])),
+                       'packet_rate_kpps': float(generator.choice([90, 300]))}
+            policy = policy_of(limit, **numbers)
+            host = strict.EffectiveLimit.of(
+                policy, float(generator.choice([.25, .4, .6])))
+            laws, used = [], 0
+            while len(laws) < 6:
+                size = int(generator.integers(1, 4))
+                law = model.RateLaw.from_arrays(
+                    generator.dirichlet(np.full(size, .2), 2),
+                    generator.random((size, 3)) ** 2 * (700, 300, 60))
+                used += host.amount(law)
+                if used > host.total:
+                    break
+                laws.append(law)
+            found = overload(laws, [
+                ((1, 1, 0), 1000), ((1, 0, 0), numbers['line_rate_kbps']),
+                ((0, 1, 0), numbers['line_rate_kbps']),
+                ((0, 0, 1), numbers['packet_rate_kpps'])])
+            self.assertLessEqual(found, limit)
+            closest = max(closest, found / limit)
+        # The fleets are such that there is something to be safe from.
+        self.assertGreater(closest, .03)
+
+    def test_a_busy_regime_may_have_more_than_its_share_of_the_risk(self):
+        # On while busy only: what the fleet as a whole is 0.1 of the time.
+        law = model.RateLaw.from_arrays([[1, 0], [.5, .5]],
+                                        [[0, 0, 0], [100, 0, 0]])
+        host = strict.EffectiveLimit.of(policy_of(.01, saturation_kbps=1e4))
+        exponent = -math.log(3 * .01) / (.25 * 1e4)
+        self.assertEqual(
+            math.ceil(math.log(.5 + .5 * math.exp(100 * exponent))
+                      / exponent), host.amount(law))
+        count = host.total // host.amount(law)
+        self.assertLessEqual(
+            .1 * float(exact.binomial_tail(count, .5, 100)), .01)
+
+    def test_the_regimes_together_have_the_whole_risk(self):
+        self.assertAlmostEqual(1, float(
+            model.REGIME_SHARES @ strict._RISKS), 12)
+
+    def test_without_a_risk_the_peaks_have_to_fit(self):
+        host = strict.EffectiveLimit.of(policy_of(0, saturation_kbps=10_000))
+        self.assertEqual(10_000, host.total)
+        for kbps in (1000, 999.5, 1000 + 1e-8):
+            self.assertEqual(1000, host.amount(on_off(kbps, .001)))
+
+    def test_averages_are_kept_within_each_limit(self):
+        host = strict.EffectiveLimit.of(policy_of(
+            policy=admission.AVERAGE, saturation_kbps=10_000,
+            line_rate_kbps=5_000))
+        self.assertEqual(10_000, host.total)
+        # 100 of both directions, but 90 of 5000 in one of them.
+        law = model.TrafficModel.on_off(
+            180, 20, on_seconds=1, off_seconds=1).law
+        self.assertEqual(180, host.amount(law))
+
+    def test_constant_traffic_costs_what_it_is(self):
+        host = strict.EffectiveLimit.of(policy_of(saturation_kbps=10_000))
+        self.assertEqual(7_500, host.total)
+        self.assertEqual(
+            1000, host.amount(model.TrafficModel.constant(600, 400).law))
+
+    def test_an_instance_never_costs_nothing(self):
+        # Placement knows no allocation of nothing.
+        host = strict.EffectiveLimit.of(policy_of(saturation_kbps=10_000))
+        self.assertEqual(1, host.amount(model.TrafficModel.constant().law))
+
+    def test_packets_count_by_the_share_of_the_host_they_take(self):
+        host = strict.EffectiveLimit.of(policy_of(
+            0, saturation_kbps=8_000, packet_rate_kpps=100))
+        self.assertEqual(8_000, host.total)
+        small = model.TrafficModel.constant(100, kpps=50).law
+        self.assertEqual(4_000, host.amount(small))
+        # Packets that are not known are of the typical size.
+        unknown = model.TrafficModel.constant(4_000).law
+        self.assertEqual(4_000, host.amount(unknown))
+
+    def test_one_direction_alone_can_be_the_limit(self):
+        host = strict.EffectiveLimit.of(policy_of(
+            0, saturation_kbps=5_000, saturation_dimension='egress'))
+        self.assertEqual(5_000, host.total)
+        self.assertEqual(100, host.amount(
+            model.TrafficModel.constant(100, 9_000).law))
+
+    def test_hosts_without_a_limit_have_none(self):
+        for policy in (admission.HostPolicy(None),
+                       policy_of(max_tunnels=10), policy_of(vm_peak_kbps=7),
+                       policy_of(1, saturation_kbps=10)):
+            self.assertIsNone(strict.EffectiveLimit.of(policy))
+
+    def test_numbers_are_those_that_placement_can_keep(self):
+        host = strict.EffectiveLimit.of(policy_of(0, saturation_kbps=1e12))
+        self.assertEqual(2147483647, host.total)
+        self.assertEqual(2147483647, host.amount(on_off(1e11, .5)))
+
+    def test_what_is_known_does_not_grow_for_ever(self):
+        host = strict.EffectiveLimit.of(policy_of(saturation_kbps=1000))
+        with mock.patch.object(strict, '_MOST_KNOWN', 3):
+            for kbps in range(1, 9):
+                self.assertEqual(kbps, host.amount(
+                    model.TrafficModel.constant(kbps).law))
+        self.assertLessEqual(len(host._known), 3)

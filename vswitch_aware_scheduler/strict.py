@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What placement is to keep of a host's switch: a total, and amounts of it.
+
+Placement adds up whole numbers and knows no traffic. An
+:class:`EffectiveLimit` has for each instance an amount such that a host is
+within all limits of its policy whenever the amounts on it are within its
+total. The scheduler and the modeler make the same of the same HostPolicy.
+Pure; no Nova, no placement, no configuration.
+
+Derivation: reference/strict.rst.
+"""
+
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.traffic import effective
+
+__all__ = ['HEADROOM', 'LARGEST', 'RESOURCE_CLASS', 'EffectiveLimit']
+
+#: The resource class: kbit/s of the host's saturation.
+RESOURCE_CLASS = 'CUSTOM_VSWITCH_KBPS'
+
+#: Share of a host that is kept free for what is above effective bandwidths.
+HEADROOM = 0.25
+
+#: The largest number that placement can keep.
+LARGEST = 2 ** 31 - 1
+
+#: How much more often than over all time a host may be overloaded in each of
+#: the regimes; by their shares of time these come to 1.
+_RISKS = (7 / 9, 3.0)
+
+#: Whole numbers are compared with this relative tolerance.
+_TOLERANCE = 1e-9
+
+#: Amounts that are remembered.
+_MOST_KNOWN = 65536
+
+
+class EffectiveLimit:
+    """All limits of a host as one that effective bandwidths add up to.
+
+    :param policy: HostPolicy
+    :param headroom: share of the limit that is kept free, 0..1, neither
+    :ivar total: what the amounts of a host may sum up to, kbit/s
+    :ivar limits_on_one: see :class:`.admission.HostPolicy`
+    """
+
+    def __init__(self, policy, headroom=HEADROOM):
+        profile = policy.profile
+        self.limits_on_one = policy.limits_on_one
+        self._packet_bytes = profile.typical_packet_bytes
+        self._limits = [(weights, capacity) for weights, capacity, _
+                        in policy.limits if capacity < math.inf]
+        self._kbps = _kbps_of(profile)
+        total = self._kbps
+        self._exponents = None
+        if policy.policy == admission.PROBABILITY:
+            risk = policy.overload_probability
+            if risk > 0:
+                total *= 1 - headroom
+            # Per unit of the limit: without a risk all peaks have to fit.
+            self._exponents = [
+                math.inf if risk == 0 else
+                max(-math.log(risk * factor), 0.0) / headroom
+                for factor in _RISKS]
+        self.total = int(min(total * (1 + _TOLERANCE), LARGEST))
+        self._known = {}
+
+    @classmethod
+    def of(cls, policy, headroom=HEADROOM):
+        """Return the EffectiveLimit of a HostPolicy, None: there is none.
+
+        There is none where no rate is limited, nor where a host may be
+        overloaded all the time.
+        """
+        if policy.profile is None or _kbps_of(policy.profile) is None or (
+                policy.policy == admission.PROBABILITY
+                and policy.overload_probability >= 1):
+            return None
+        return cls(policy, headroom)
+
+    def amount(self, law):
+        """Return what to book for an instance, in kbit/s, at least 1.
+
+        :param law: RateLaw
+        """
+        found = self._known.get(law)
+        if found is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            exact = self._amount(law) * (1 - _TOLERANCE)
+            found = self._known[law] = max(
+                1, math.ceil(min(exact, LARGEST)))
+        return found
+
+    def _amount(self, law):
+        shares = np.array([law.values(weights, self._packet_bytes) / capacity
+                           for weights, capacity in self._limits])
+        if self._exponents is None:
+            # Averages are kept within each limit by themselves.
+            found = shares @ law.probabilities
+        else:
+            found = effective.effective_bandwidth(
+                shares.max(axis=0), law.by_regime, self._exponents)
+        return self._kbps * float(found.max())
+
+
+def _kbps_of(profile):
+    """Return the kbit/s that stand for a full host, or None."""
+    most = profile.bandwidth_kbps()
+    # Where one direction alone is limited both together are not.
+    return most if most < math.inf else profile.saturation_kbps_at()
