@@ -41,7 +41,7 @@ class StandIn(fixtures.Fixture):
             def do_GET(self):
                 stand_in._handle(self)
 
-            do_POST = do_GET
+            do_POST = do_PUT = do_DELETE = do_GET
 
             def log_message(self, *_):
                 pass
@@ -74,7 +74,8 @@ class StandIn(fixtures.Fixture):
         fault = self.faults.pop(0) if self.faults else None
         with contextlib.suppress(ConnectionError):
             if fault is None:
-                send(handler, status, json.dumps(answer).encode())
+                send(handler, status, b'' if answer is None
+                     else json.dumps(answer).encode())
             else:
                 fault(handler, status, answer)
 

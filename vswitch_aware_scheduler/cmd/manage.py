@@ -23,6 +23,7 @@ from vswitch_aware_scheduler.cmd import size
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
@@ -184,6 +185,13 @@ def _parser():
     claim = group('claim', 'tell what schedulers have just placed')
     add(claim, 'list', _claim_list,
         'print the claims that schedulers tell each other of')
+
+    strict = group('strict', "look after the strict mode's inventories")
+    add(strict, 'show', _strict_show,
+        'print what placement keeps of the hosts')
+    add(strict, 'disable', _strict_disable,
+        'take the inventories out of placement, and all that is allocated '
+        'of them')
 
     costs = group('capacity', 'fit what a packet costs a switch')
     capacity.add_fit_arguments(add(
@@ -779,6 +787,36 @@ def _host_written(arguments, host, generation):
         terminal.print_json({'host': host, 'generation': generation.number})
     else:
         print(f'Host {host}: written as generation {generation.number}.')
+    return 0
+
+
+def _strict_show(arguments, conf):
+    found = [dict(zip(('provider', 'total', 'reserved', 'used'), one))
+             for one in service.make_keeper(
+                 arguments.all_options).inventories()]
+    for one in found:
+        one['free'] = one['total'] - one['reserved'] - one['used']
+    if arguments.json:
+        terminal.print_json(found)
+        return 0
+    names = ['provider', 'total', 'reserved', 'used', 'free']
+    _print_table([name.upper() for name in names],
+                 [[one[name] for name in names] for one in found])
+    return 0
+
+
+def _strict_disable(arguments, conf):
+    if conf.strict:
+        raise exceptions.InvalidInput(
+            'strict of the group [vswitch_scheduler] is set, wanted it unset '
+            'for vswitch-modeler and nova-scheduler first: they would go on')
+    providers, allocations = service.make_keeper(
+        arguments.all_options).remove()
+    if arguments.json:
+        terminal.print_json({'providers': providers,
+                             'allocations': allocations})
+    else:
+        print(f'Removed {providers} providers and {allocations} allocations.')
     return 0
 
 

@@ -52,12 +52,13 @@ def _say(text):
 
 def _once(conf):
     set_up = service.set_up(conf)
-    problem = service.update_inventory(set_up, time.time)
+    problems = (service.update_inventory(set_up, time.time),
+                service.update_placement(set_up))
     with terminal.progress('learning') as progress:
         outcome = cycle.run(set_up.store, set_up.driver, time.time,
                             set_up.settings, progress)
     service.update_priors(set_up, time.time)
-    if problem:
+    for problem in filter(None, problems):
         _say(problem)
     if conf.json:
         terminal.print_json({

@@ -69,6 +69,22 @@ command tells it and ends.
 
 Related options: ``read_networks``.
 """, sample_default='https://controller:9696'),
+    cfg.StrOpt(
+        'placement_url',
+        help="""
+URL of placement.
+
+Without it placement is looked up in the catalog of keystone, which needs
+``auth_type``. It is asked where ``strict`` of the group [vswitch_scheduler] is
+set, and by "vswitch-manage strict".
+
+Format: http://host:port or https://host:port, without a user and password.
+
+When it is wrong, the inventories in placement stay as they are, and the log
+says so; the command tells it and ends.
+
+Related options: none.
+""", sample_default='https://controller:8778'),
     cfg.IntOpt(
         'complete_interval_seconds', default=86400, min=300, max=31536000,
         help="""

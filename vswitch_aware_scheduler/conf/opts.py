@@ -9,6 +9,7 @@ from vswitch_aware_scheduler.conf import inventory
 from vswitch_aware_scheduler.conf import modeler
 from vswitch_aware_scheduler.conf import scheduler
 from vswitch_aware_scheduler.conf import store
+from vswitch_aware_scheduler.conf import strict
 from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'list_opts', 'register_opts']
@@ -29,7 +30,7 @@ def list_opts():
     group = cfg.OptGroup(GROUP, title='Virtual switch aware scheduling',
                          help=_HELP)
     found = [(group, list(itertools.chain(
-        store.OPTS, scheduler.OPTS, modeler.OPTS)))]
+        store.OPTS, scheduler.OPTS, modeler.OPTS, strict.OPTS)))]
     for name, title, text, options in telemetry.GROUPS.values():
         found.append((cfg.OptGroup(name, title=title, help=text),
                       options + telemetry.auth_opts()))

@@ -25,15 +25,20 @@ from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import inventory
 from vswitch_aware_scheduler.modeler import metrics
+from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler.modeler import priors
+from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
+from vswitch_aware_scheduler.telemetry import service as access
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
-           'Notifier', 'Service', 'SetUp', 'set_up', 'update_inventory',
-           'update_priors']
+           'Notifier', 'Service', 'SetUp', 'make_keeper', 'set_up',
+           'update_inventory', 'update_placement', 'update_priors']
 
 LOG = logging.getLogger(__name__)
 
@@ -50,14 +55,17 @@ QUIET_SECONDS = 3600.0
 _DAY_SECONDS = 86400.0
 
 #: States that a pass which fails, or succeeds, does not end.
-_LASTING = frozenset({'ahead', 'inventory', 'metrics', 'quiet', 'sharing',
-                      'slow'})
+_LASTING = frozenset({'ahead', 'inventory', 'metrics', 'placement', 'quiet',
+                      'sharing', 'slow'})
 
 #: Stands for the inventory and the priors where instances are shared.
 _COMMON = 'inventory'
 
 #: Signals are looked at so often while there is nothing to do.
 _TICK_SECONDS = 1.0
+
+#: Hosts that are told of when something is wrong with many.
+_SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +81,7 @@ class SetUp:
     :ivar metrics_at: (address, port) to serve metrics at, or None
     :ivar inventory: source of :mod:`.inventory`, or None: there is none
     :ivar complete_seconds: all of the inventory is read after so long
+    :ivar keeper: :class:`.placement.Keeper` of the strict mode, or None
     """
 
     store: model_store.Store
@@ -83,6 +92,7 @@ class SetUp:
     metrics_at: tuple | None = None
     inventory: object = None
     complete_seconds: float = _DAY_SECONDS
+    keeper: placement.Keeper | None = None
 
 
 def set_up(conf):
@@ -124,7 +134,8 @@ def set_up(conf):
         (group.modeler_metrics_address, group.modeler_metrics_port)
         if group.modeler_metrics_port else None,
         inventory=_inventory_source(conf), complete_seconds=conf[
-            options.INVENTORY_GROUP].complete_interval_seconds)
+            options.INVENTORY_GROUP].complete_interval_seconds,
+        keeper=make_keeper(conf) if group.strict else None)
     if migration.is_new_file(group.store_url):
         migration.sync(group.store_url)
         LOG.info('Made a new store: %s', store.url)
@@ -135,6 +146,38 @@ def _inventory_source(conf):
     """Return the source of the inventory that options ask for, or None."""
     given = options.inventory_options(conf)
     return given and inventory.make_source(**given)
+
+
+def make_keeper(conf):
+    """Return the :class:`.placement.Keeper` that options ask for.
+
+    :param conf: an oslo.config ConfigOpts with our options registered
+    :raises InvalidInput: when nobody is named to ask Nova and placement as
+    :raises VSwitchError: when profiles or another option cannot be used
+    """
+    group = conf[options.GROUP]
+    given = options.inventory_options(conf)
+    if given is None or given['access']['auth'] is None:
+        raise exceptions.InvalidInput(
+            f'auth_type in the group [{options.INVENTORY_GROUP}] is not set, '
+            f'wanted it and the options of its plugin, for the strict mode '
+            f'asks Nova and placement with them')
+    unknown = None
+    if group.unknown_instance_policy == 'default':
+        unknown = model.TrafficModel.on_off(
+            group.default_egress_kbps, group.default_ingress_kbps,
+            on_seconds=group.default_on_seconds,
+            off_seconds=group.default_off_seconds).law
+    return placement.Keeper(
+        access.Access(**given['access']),
+        access.Access(**{**given['access'], 'url': conf[
+            options.INVENTORY_GROUP].placement_url}),
+        policies.HostPolicies(
+            switch_profile.profiles(group.switch_profiles_file),
+            group.default_switch_profile or None, group.admission_policy,
+            group.overload_probability, group.unknown_host_policy == 'pass',
+            lambda topic, problem: None),
+        group.strict_headroom, unknown)
 
 
 def update_inventory(set_up, clock):
@@ -160,6 +203,36 @@ def update_inventory(set_up, clock):
         return f'the inventory stays as it is: {text}'
     LOG.debug('vswitch-modeler: inventory: %s', found)
     return None
+
+
+def update_placement(set_up, progress=None):
+    """Bring placement's inventories up to date, in the strict mode.
+
+    :param set_up: :class:`SetUp`
+    :param progress: as :meth:`.placement.Keeper.update` takes it
+    :returns: None, or what is wrong in words
+    :raises StoreError: when the store cannot be read
+    """
+    if set_up.keeper is None:
+        return None
+    try:
+        found = set_up.keeper.update(set_up.store, progress)
+    except exceptions.StoreError:
+        raise
+    except Exception as error:
+        text = ' '.join(str(error).split())
+        if not isinstance(error, exceptions.TelemetryError):
+            text = f'unexpected {type(error).__name__}: {text}'
+        return f'inventories in placement stay as they are: {text}'
+    LOG.debug('vswitch-modeler: placement: %s', found)
+    problems = [f'the inventory of {host} in placement is not kept: {why}'
+                for host, why in found.left_out.items()]
+    problems += [f'{host} has {used} kbit/s allocated in placement, above '
+                 f'the {there} it can carry beside what else is there'
+                 for host, (used, there) in found.short.items()]
+    if len(problems) > _SHOWN:
+        problems[_SHOWN:] = [f'and {len(problems) - _SHOWN} more']
+    return '; '.join(problems) or None
 
 
 def update_priors(set_up, clock):
@@ -415,6 +488,9 @@ class Service:
             common = share is None or share(_COMMON)
             self._state('inventory', common and update_inventory(
                 set_up, self._clock))
+            # By what was learned before: it need not wait for telemetry.
+            self._state('placement', common and update_placement(
+                set_up, self._alive))
             outcome = cycle.run(set_up.store, set_up.driver, self._clock,
                                 set_up.settings, self._alive,
                                 self._writing(), share)

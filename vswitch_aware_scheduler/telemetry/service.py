@@ -290,7 +290,8 @@ class Client:
             is to be returned and raises LookupError, TypeError or
             ValueError on an answer that makes no sense
         :param arguments: of ``Adapter.request``
-        :returns: (answer, headers)
+        :returns: (answer, headers); the answer is None where there is no
+            content and nothing is checked
         :raises TelemetryError: when all attempts have failed
         :raises Refusal: when the service refuses the request as such
         """
@@ -302,6 +303,8 @@ class Client:
             body = response.content
             if not 200 <= response.status_code < 300:
                 self._refuse(what, wanted, response, body)
+            if not body and check is None:
+                return None, response.headers
             try:
                 answer = json.loads(body)
                 return (check(answer) if check else answer), response.headers

@@ -7,6 +7,7 @@ import signal
 import socket
 from unittest import mock
 
+from keystoneauth1 import loading as ks_loading
 import numpy as np
 from oslo_config import cfg
 
@@ -17,6 +18,7 @@ from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import inventory
+from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store as model_store
@@ -158,6 +160,85 @@ class InventoryTestCase(ServiceTestCase):
         self.assertIn('WARNING vswitch-modeler: pass failed, models stay as '
                       'they are: store x: gone', lines)
         self.assertEqual(40, len(self.store.placements()))
+
+
+class Keeper:
+    """Keeps inventories in no placement at all."""
+
+    def __init__(self):
+        self.problem = None
+        self.updates = 0
+        self.left_out, self.short = {}, {}
+
+    def update(self, store, progress):
+        self.updates += 1
+        progress(0, 1)
+        if self.problem is not None:
+            raise self.problem
+        return placement.Outcome(3, 0, self.short, self.left_out)
+
+
+class PlacementTestCase(ServiceTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.keeper = Keeper()
+        self.set_up = dataclasses.replace(self.set_up, keeper=self.keeper)
+        self.driver.put(1, base.BEGIN + 300.0 * np.arange(50), np.ones(50))
+
+    def test_inventories_are_kept_even_without_telemetry(self):
+        self.driver.fail_after = 0
+        self.end_at(4)
+        self.serve()
+        self.assertEqual(1, self.keeper.updates)
+
+    def test_what_fails_is_told_once_and_models_are_learned(self):
+        for problem, wanted in (
+                (exceptions.TelemetryError('placement: seen x, wanted y'),
+                 'WARNING vswitch-modeler: inventories in placement stay as '
+                 'they are: placement: seen x, wanted y'),
+                (ZeroDivisionError('oh'), 'WARNING vswitch-modeler: '
+                 'inventories in placement stay as they are: unexpected '
+                 'ZeroDivisionError: oh')):
+            with self.subTest(wanted):
+                self.time = 0.0
+                self.keeper.problem = problem
+                self.at = {250: lambda: setattr(self.keeper, 'problem',
+                                                None)}
+                self.end_at(450)
+                passes, lines = self.serve()
+                self.assertEqual(5, passes)
+                self.assertEqual(1, lines.count(wanted), lines)
+                self.assertEqual(1, sum('over: inventories' in one
+                                        for one in lines))
+                self.assertIsNotNone(self.store.model(
+                    store_base.instance_uuid(1)))
+
+    def test_hosts_that_are_not_as_they_should_be_are_told(self):
+        self.keeper.short = {'h0': (700, 500)}
+        self.keeper.left_out = {'h9': 'it has two compute nodes'}
+        self.end_at(50)
+        _, lines = self.serve()
+        self.assertIn(
+            'WARNING vswitch-modeler: the inventory of h9 in placement is not '
+            'kept: it has two compute nodes; h0 has 700 kbit/s allocated in '
+            'placement, above the 500 it can carry beside what else is '
+            'there', lines)
+
+    def test_of_many_hosts_a_few_are_told(self):
+        self.keeper.short = {f'h{n}': (7, 5) for n in range(100)}
+        told = service.update_placement(self.set_up, lambda *numbers: None)
+        self.assertIn('h4 has', told)
+        self.assertNotIn('h5', told)
+        self.assertTrue(told.endswith('; and 95 more'), told)
+
+    def test_a_store_that_fails_meanwhile_fails_the_pass(self):
+        self.keeper.problem = exceptions.StoreError('store x: gone')
+        self.at[1] = lambda: setattr(self.keeper, 'problem', None)
+        self.end_at(50)
+        _, lines = self.serve()
+        self.assertIn('WARNING vswitch-modeler: pass failed, models stay as '
+                      'they are: store x: gone', lines)
 
 
 class LifeTestCase(ServiceTestCase):
@@ -560,6 +641,25 @@ class SetUpTestCase(base.ModelerTestCase):
         self.assertEqual(('file:///a', ('127.0.0.1', 9999)),
                          (found.group.url, found.metrics_at))
         self.assertEqual(self.path, found.driver.source)
+
+    def test_the_strict_mode_needs_to_know_as_whom_to_ask(self):
+        self.assertIsNone(service.set_up(self._conf()).keeper)
+        conf = self._conf(strict=True)
+        with self.assertRaisesRegex(
+                exceptions.InvalidInput,
+                r'auth_type in the group \[vswitch_inventory\] is not set'):
+            service.set_up(conf)
+        conf.set_override('auth_type', 'none', options.INVENTORY_GROUP)
+        conf.register_opts(ks_loading.get_auth_plugin_conf_options('none'),
+                           group=options.INVENTORY_GROUP)
+        conf.set_override('endpoint', 'http://nova', options.INVENTORY_GROUP)
+        conf.set_override('placement_url', 'http://there/placement',
+                          options.INVENTORY_GROUP)
+        keeper = service.set_up(conf).keeper
+        self.assertEqual('http://there/placement', keeper._placement.url)
+        self.assertIsNotNone(keeper._unknown)
+        conf.set_override('unknown_instance_policy', 'ignore', options.GROUP)
+        self.assertIsNone(service.set_up(conf).keeper._unknown)
 
     def test_an_inventory_is_read_where_options_say_from_where(self):
         self.assertIsNone(service.set_up(self._conf()).inventory)

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from tests.unit.cmd import test_manage
+from tests.unit.modeler import test_placement
+
+
+class StrictTestCase(test_manage.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.cloud = test_placement.Cloud()
+        self.cloud.setUp()
+        self.addCleanup(self.cloud.cleanUp)
+        self.configure()
+        for host, total in (('h1', 1000), ('h2', 2000)):
+            node = self.cloud.host(host)
+            uuid = test_placement.placement.provider_uuid(node)
+            self.cloud.providers[uuid] = test_placement.Provider(
+                f'node-{host}:vswitch', node, 0, {
+                    test_placement.CLASS: {
+                        'total': total, 'reserved': 100, 'min_unit': 1,
+                        'allocation_ratio': 1.0}})
+            self.cloud.allocate(f'on-{host}', node, total // 2)
+
+    def configure(self, *lines):
+        self._configure(
+            *lines, '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
+            'requests_per_second = 1000',
+            f'endpoint = {self.cloud.url}', f'url = {self.cloud.url}/v2.1',
+            f'placement_url = {self.cloud.url}/placement')
+
+    def test_what_placement_keeps_is_shown(self):
+        self.assertEqual(
+            [{'provider': 'node-h1:vswitch', 'total': 1000, 'reserved': 100,
+              'used': 500, 'free': 400},
+             {'provider': 'node-h2:vswitch', 'total': 2000, 'reserved': 100,
+              'used': 1000, 'free': 900}], self.ask('strict', 'show'))
+        _, output, _ = self.run_command('strict', 'show')
+        self.assertRegex(output, r'PROVIDER +TOTAL +RESERVED +USED +FREE\n')
+        self.assertRegex(output, r'\nnode-h2:vswitch +2000 +100 +1000 +900\n')
+
+    def test_it_is_taken_out_of_placement(self):
+        self.assertEqual({'providers': 2, 'allocations': 2},
+                         self.ask('strict', 'disable'))
+        self.assertEqual(set(self.cloud.hosts), set(self.cloud.providers))
+        _, output, _ = self.run_command('strict', 'disable')
+        self.assertEqual('Removed 0 providers and 0 allocations.\n', output)
+
+    def test_it_is_not_while_the_mode_is_on(self):
+        self.configure('strict = true')
+        self.assert_fails('strict of the group .* is set', 'strict',
+                          'disable')
+        self.assertEqual([], self.cloud.writes())
+
+    def test_it_needs_to_know_as_whom_to_ask(self):
+        self._configure()
+        self.assert_fails('auth_type in the group', 'strict', 'show')

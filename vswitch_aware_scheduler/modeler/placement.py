@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What placement keeps of the hosts' switches, for the strict mode.
+
+:class:`Keeper` gives each host that has a limit a resource provider with an
+inventory of :data:`~vswitch_aware_scheduler.strict.RESOURCE_CLASS`, and keeps
+that up to date with profiles, aggregates and models. It is a child of the
+compute node's own provider: of that one nova-compute replaces the inventory
+as a whole, and what is not its own would be gone, or in its way once it is in
+use. Children that nova-compute has not made it leaves alone.
+
+Allocations are never written while the mode is on, for a change of Nova's that
+happens at the same time would fail. What an instance has come to need beyond
+its allocation is taken off the host as ``reserved``; what it does not need is
+left to it, so that a host keeps its limit whoever leaves.
+
+Derivation: reference/strict.rst.
+"""
+
+import dataclasses
+import uuid as uuids
+import weakref
+
+from vswitch_aware_scheduler import snapshot as snapshots
+from vswitch_aware_scheduler import strict
+from vswitch_aware_scheduler.telemetry import sdk
+from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.traffic import prior
+
+__all__ = ['Keeper', 'Outcome', 'provider_uuid']
+
+# That of Xena: tells of a consumer what it is.
+_PLACEMENT = {'microversion': '1.38'}
+
+# That of Stein, as the inventory asks with: the id of a hypervisor is that of
+# its resource provider.
+_COMPUTE = {'microversion': '2.69'}
+
+#: Hypervisors of one answer.
+PAGE = 1000
+
+#: A write is tried so often again when something else has written meanwhile.
+_ATTEMPTS = 5
+
+_CLASS = strict.RESOURCE_CLASS
+
+
+def provider_uuid(node_uuid):
+    """Return the uuid of the provider that is made for a compute node."""
+    return str(uuids.uuid5(uuids.UUID(node_uuid), 'vswitch'))
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What was done.
+
+    :ivar hosts: number of hosts that have an inventory
+    :ivar written: number of inventories that were written
+    :ivar short: {host: (kbit/s in use, kbit/s there are)} of those that have
+        more allocated than there is
+    :ivar left_out: {host: why} of those whose inventory is not kept
+    """
+
+    hosts: int
+    written: int
+    short: dict
+    left_out: dict
+
+
+@dataclasses.dataclass
+class _Node:
+    """A compute node.
+
+    :ivar known: {consumer: kbit/s allocated, 0 for none}, or None
+    :ivar generations: of its provider and of ours, that this is of
+    :ivar inventory: (total, reserved) as written, or None
+    """
+
+    uuid: str
+    name: str
+    host: str
+    known: dict | None = None
+    generations: tuple = ()
+    inventory: tuple | None = None
+
+
+class Keeper:
+    """Keeps inventories in placement. Opens nothing itself.
+
+    :param access: :class:`.service.Access` of Nova
+    :param placement: Access of placement
+    :param policies: :class:`~vswitch_aware_scheduler.policies.HostPolicies`
+    :param headroom: see :class:`~vswitch_aware_scheduler.strict
+        .EffectiveLimit`
+    :param unknown: RateLaw of an instance of which nothing is known, or None
+    :param sleep: waits seconds, None: as :class:`.service.Client` does
+    """
+
+    def __init__(self, access, placement, policies,
+                 headroom=strict.HEADROOM, unknown=None, **sleep):
+        self._access = access
+        self._placement = placement
+        self._policies = policies
+        self._headroom = headroom
+        self._unknown = unknown
+        self._sleep = sleep
+        self._snapshot = snapshots.Snapshot()
+        self._nodes = {}         # uuid -> _Node
+        # Of each HostPolicy, None where it has none.
+        self._limits = weakref.WeakKeyDictionary()
+
+    def update(self, store, progress=None):
+        """Bring the inventories up to date.
+
+        :param store: :class:`~vswitch_aware_scheduler.store.Store`
+        :param progress: None, or called as ``progress(done, total)``
+        :returns: :class:`Outcome`
+        :raises TelemetryError: when Nova or placement cannot be asked
+        :raises StoreError: when the store cannot be read
+        """
+        self._snapshot = self._snapshot.updated(
+            store.read_changes(self._snapshot.generation))
+        nodes, aggregates = self._hosts()
+        left_out = _several(nodes)
+        self._nodes = {one.uuid: self._nodes.get(one.uuid, one)
+                       for one in nodes if one.host not in left_out}
+        hosts = written = 0
+        short = {}
+        with self._client() as client:
+            client.json('resource class', 'PUT',
+                        f'/resource_classes/{_CLASS}', 'to have the class',
+                        **_PLACEMENT)
+            generations = _generations(client)
+            for done, node in enumerate(self._nodes.values()):
+                if progress is not None:
+                    progress(done, len(self._nodes))
+                if node.uuid not in generations:
+                    left_out[node.host] = (
+                        'placement has no provider of its compute node')
+                    continue
+                limit = self._limit(node.host, aggregates)
+                if limit is None and provider_uuid(
+                        node.uuid) not in generations:
+                    continue
+                try:
+                    written += self._bring(client, node, limit, generations)
+                except service.Refusal as refusal:
+                    # Of one host it is no reason to leave the others.
+                    node.known = None
+                    left_out[node.host] = ' '.join(str(refusal).split())
+                    continue
+                hosts += limit is not None
+                used = sum(node.known.values())
+                there = node.inventory[0] - node.inventory[1]
+                if used > there:
+                    short[node.host] = used, there
+        return Outcome(hosts, written, short, left_out)
+
+    # Hosts and their limits
+
+    def _hosts(self):
+        """Return (list of _Node, {host: [(aggregate, metadata)]})."""
+        name = f'nova {self._access.where()}'
+        nodes, aggregates = {}, {}
+        with sdk.SdkClient(self._access, name, 'compute',
+                           **self._sleep) as client:
+            found, _ = client.json(
+                'aggregates', 'GET', '/os-aggregates',
+                'a list of aggregates', _aggregates, **_COMPUTE)
+            query, more = {'limit': PAGE}, True
+            while more:
+                (page, more), _ = client.json(
+                    'hypervisors', 'GET', '/os-hypervisors/detail',
+                    'a page of hypervisors', _hypervisors, params=query,
+                    **_COMPUTE)
+                # A page that has nothing new is the last one.
+                more = more and not page.keys() <= nodes.keys()
+                nodes.update(page)
+                query = {'limit': PAGE, 'marker': list(nodes)[-1:]}
+        for aggregate, metadata, hosts in found:
+            for host in hosts:
+                aggregates.setdefault(host, []).append((aggregate, metadata))
+        return list(nodes.values()), aggregates
+
+    def _limit(self, host, aggregates):
+        """Return the EffectiveLimit of a host, or None."""
+        policy = self._policies.find(
+            aggregates.get(host, []), self._snapshot.host_profile(host))
+        if policy not in self._limits:
+            self._limits[policy] = strict.EffectiveLimit.of(
+                policy, self._headroom)
+        return self._limits[policy]
+
+    # Inventories
+
+    def _client(self):
+        name = f'placement {self._placement.where()}'
+        return sdk.SdkClient(self._placement, name, 'placement',
+                             **self._sleep)
+
+    def _bring(self, client, node, limit, generations):
+        """Bring the inventory of one host up to date.
+
+        :returns: whether it was written
+        :raises Refusal: when placement does not take it
+        """
+        ours = provider_uuid(node.uuid)
+        told = generations[node.uuid], generations.get(ours)
+        for attempt in range(_ATTEMPTS):
+            # Where an allocation ends no generation tells of it.
+            if node.known is None or told != node.generations \
+                    or node.inventory[1]:
+                self._read(client, node, told[1] is None)
+            wanted = self._wanted(node, limit)
+            if node.inventory == wanted:
+                return False
+            try:
+                (_, generation), _ = client.json(
+                    f'inventory of host {node.host}', 'PUT',
+                    f'/resource_providers/{ours}/inventories',
+                    'to keep the inventory', _inventory, json={
+                        'resource_provider_generation': node.generations[1],
+                        'inventories': {_CLASS: _record(*wanted)}},
+                    **_PLACEMENT)
+            except service.Refusal as refusal:
+                if refusal.status != 409 or attempt == _ATTEMPTS - 1:
+                    raise
+                # Somebody was faster.
+                node.known = None
+                told = node.generations
+                continue
+            node.inventory = wanted
+            node.generations = node.generations[0], generation
+            return True
+
+    def _read(self, client, node, new):
+        """Read what placement has of a host; make the provider if need be."""
+        ours = provider_uuid(node.uuid)
+        if new:
+            self._make(client, node, ours)
+        inventory, generation = client.json(
+            f'inventory of host {node.host}', 'GET',
+            f'/resource_providers/{ours}/inventories',
+            'an inventory', _inventory, **_PLACEMENT)[0]
+        allocated, of_node = _allocations(client, node.uuid, node.host)
+        amounts, of_ours = _allocations(client, ours, node.host)
+        if of_ours != generation:
+            inventory = None
+        node.inventory = inventory
+        node.generations = of_node, of_ours
+        node.known = {consumer: 0 for consumer in allocated} | amounts
+
+    def _make(self, client, node, ours):
+        try:
+            client.json(
+                f'provider of host {node.host}', 'POST',
+                '/resource_providers', 'to have the provider',
+                json={'name': f'{node.name}:vswitch', 'uuid': ours,
+                      'parent_provider_uuid': node.uuid}, **_PLACEMENT)
+        except service.Refusal as refusal:
+            if refusal.status != 409:
+                raise
+
+    def _wanted(self, node, limit):
+        """Return (total, reserved) that a host is to have."""
+        if limit is None:
+            # Who moves may still bring an allocation with it.
+            return strict.LARGEST, 0
+        lacking = 0
+        for consumer, amount in node.known.items():
+            law = self._law(consumer, amount, limit)
+            if law is not None:
+                lacking += max(0, limit.amount(law) - amount)
+        # Placement knows no inventory of nothing.
+        total = max(limit.total, 1)
+        return total, min(lacking, total) if limit.total else total
+
+    def _law(self, consumer, amount, limit):
+        """Return the RateLaw of a consumer, None: its allocation says all."""
+        law = self._snapshot.law(consumer)
+        if law is not None or amount:
+            return law
+        if self._snapshot.placement(consumer) is None:
+            # No instance, but for example a migration, whose source it is.
+            return None
+        found = self._snapshot.prior(consumer)
+        return prior.cut(found[0], limit.limits_on_one) if found \
+            else self._unknown
+
+    # Looking and clearing up
+
+    def inventories(self):
+        """Return what placement has now.
+
+        :returns: list of (provider's name, total, reserved, used), by name
+        :raises TelemetryError: when placement cannot be asked
+        """
+        found = []
+        with self._client() as client:
+            for uuid, name in _ours(client):
+                inventory, _ = client.json(
+                    f'inventory of {name}', 'GET',
+                    f'/resource_providers/{uuid}/inventories',
+                    'an inventory', _inventory, **_PLACEMENT)[0]
+                amounts, _ = _allocations(client, uuid, name)
+                if inventory is not None:
+                    found.append((name, *inventory, sum(amounts.values())))
+        return found
+
+    def remove(self):
+        """Take all of it out of placement, allocations too.
+
+        :returns: (number of providers, number of allocations) removed
+        :raises TelemetryError: when placement cannot be asked or refuses
+        """
+        removed = 0
+        with self._client() as client:
+            providers = _ours(client)
+            for uuid, name in providers:
+                for consumer in _allocations(client, uuid, name)[0]:
+                    removed += _release(client, consumer, uuid)
+                client.json(f'provider {name}', 'DELETE',
+                            f'/resource_providers/{uuid}', 'it to go',
+                            **_PLACEMENT)
+            try:
+                client.json('resource class', 'DELETE',
+                            f'/resource_classes/{_CLASS}', 'it to go',
+                            **_PLACEMENT)
+            except service.Refusal as refusal:
+                # It has gone already, or somebody else uses it.
+                if refusal.status not in (404, 409):
+                    raise
+        self._nodes.clear()
+        return len(providers), removed
+
+
+def _release(client, consumer, provider):
+    """Take what is of one provider out of the allocations of a consumer.
+
+    :returns: whether there was any
+    """
+    path = f'/allocations/{consumer}'
+    for attempt in range(_ATTEMPTS):
+        found, _ = client.json(
+            f'allocations of {consumer}', 'GET', path, 'allocations',
+            lambda answer: (answer['allocations'], answer), **_PLACEMENT)
+        allocations, record = found
+        if provider not in allocations:
+            return False
+        record['allocations'] = {
+            uuid: {'resources': one['resources']}
+            for uuid, one in allocations.items() if uuid != provider}
+        try:
+            client.json(f'allocations of {consumer}', 'PUT', path,
+                        'to keep the allocations', json=record,
+                        **_PLACEMENT)
+            return True
+        except service.Refusal as refusal:
+            if refusal.status != 409 or attempt == _ATTEMPTS - 1:
+                raise
+
+
+def _record(total, reserved):
+    """Return an inventory as placement has it."""
+    return {'total': total, 'reserved': reserved, 'min_unit': 1,
+            'max_unit': strict.LARGEST, 'step_size': 1,
+            'allocation_ratio': 1.0}
+
+
+def _several(nodes):
+    """Return {host: why} of the hosts that have several compute nodes."""
+    counts = {}
+    for one in nodes:
+        counts[one.host] = counts.get(one.host, 0) + 1
+    return {host: f'it has {count} compute nodes, which share no switch that '
+                  f'one of them could have' for host, count in counts.items()
+            if count > 1}
+
+
+# Answers
+
+def _aggregates(answer):
+    return [(one['name'], dict(one['metadata']), list(one['hosts']))
+            for one in answer['aggregates']]
+
+
+def _hypervisors(answer):
+    """Return ({uuid: _Node} of a page, whether there are more)."""
+    page = {}
+    for one in answer['hypervisors']:
+        uuid = str(uuids.UUID(one['id']))
+        page[uuid] = _Node(uuid, one['hypervisor_hostname'],
+                           one['service']['host'])
+    return page, any(link['rel'] == 'next'
+                     for link in answer.get('hypervisors_links') or ())
+
+
+def _inventory(answer):
+    """Return ((total, reserved) or None, generation of the provider)."""
+    one = answer['inventories'].get(_CLASS)
+    found = one and (int(one['total']), int(one['reserved']))
+    if found and one['allocation_ratio'] != 1:
+        # Not as it is written.
+        found = None
+    return found, answer['resource_provider_generation']
+
+
+def _providers(client):
+    """Return [(uuid, name, uuid of the parent or None, generation)]."""
+    return client.json(
+        'resource providers', 'GET', '/resource_providers',
+        'a list of providers', lambda answer: [
+            (one['uuid'], one['name'], one['parent_provider_uuid'],
+             one['generation']) for one in answer['resource_providers']],
+        **_PLACEMENT)[0]
+
+
+def _generations(client):
+    """Return {uuid: generation} of all providers."""
+    return {uuid: generation for uuid, _, _, generation
+            in _providers(client)}
+
+
+def _ours(client):
+    """Return [(uuid, name)] of the providers that were made here."""
+    return sorted(((uuid, name) for uuid, name, parent, _
+                   in _providers(client)
+                   if parent and provider_uuid(parent) == uuid),
+                  key=lambda one: one[1])
+
+
+def _allocations(client, provider, host):
+    """Return ({consumer: kbit/s of ours}, generation of the provider)."""
+    return client.json(
+        f'allocations on {host}', 'GET',
+        f'/resource_providers/{provider}/allocations', 'allocations',
+        lambda answer: ({consumer: one['resources'].get(_CLASS, 0)
+                         for consumer, one in answer['allocations'].items()},
+                        answer['resource_provider_generation']),
+        **_PLACEMENT)[0]
