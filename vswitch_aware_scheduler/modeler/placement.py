@@ -28,8 +28,8 @@ from vswitch_aware_scheduler.traffic import prior
 
 __all__ = ['Keeper', 'Outcome', 'provider_uuid']
 
-# That of Xena: tells of a consumer what it is.
-_PLACEMENT = {'microversion': '1.38'}
+# That of Train, as Nova claims with.
+_PLACEMENT = {'microversion': '1.36'}
 
 # That of Stein, as the inventory asks with: the id of a hypervisor is that of
 # its resource provider.

@@ -49,8 +49,17 @@ class VSwitchFilter(filters.BaseHostFilter):
         assessment, demand = found
         if LOG.isEnabledFor(logging.DEBUG):
             self._explain(host_states, assessment, demand)
-        return [host_state for host_state, passes
-                in zip(host_states, assessment.admitted.tolist()) if passes]
+        passing = [host_state for host_state, passes
+                   in zip(host_states, assessment.admitted.tolist())
+                   if passes]
+        try:
+            return self._state.book(passing, demand)
+        except Exception as error:
+            LOG.debug('vswitch: booking failed', exc_info=True)
+            self._state.report('strict mode', (
+                f'{type(error).__name__}: {error}; placement refuses '
+                f'nothing'))
+            return passing
 
     def host_passes(self, host_state, spec_obj):
         """Return whether one host passes."""

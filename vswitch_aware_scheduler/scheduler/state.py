@@ -17,8 +17,10 @@ import secrets
 import socket
 import threading
 import time
+import weakref
 
 import nova.conf
+from nova.scheduler.client import report as report_client
 from nova.scheduler import host_manager
 from nova.scheduler import manager
 from nova.scheduler import utils as scheduler_utils
@@ -29,6 +31,7 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import policies as host_policies
+from vswitch_aware_scheduler.scheduler import candidates
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler.scheduler import exchange
 from vswitch_aware_scheduler.scheduler import lookup
@@ -38,6 +41,7 @@ from vswitch_aware_scheduler.scheduler import turn
 from vswitch_aware_scheduler.scheduler import uplinks
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
@@ -139,6 +143,7 @@ class SchedulerState:
         self._conf = conf.vswitch_scheduler
         self._clock = clock
         self.report = HealthLog()
+        self._candidates = candidates.Candidates(self.report)
         self._lock = threading.RLock()
         self._ready = False
         self._recent = threading.local()
@@ -210,6 +215,7 @@ class SchedulerState:
         self._ask_again = 0.0
         # Hosts of which the database was not asked yet who is on them.
         self._unverified = set()
+        self._limits = weakref.WeakKeyDictionary()  # of each HostPolicy
         self._fitted = {}        # (prior, id of policy) -> (policy, law)
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
@@ -283,6 +289,44 @@ class SchedulerState:
                                   host_states, assessment)
         return assessment, demand
 
+    def book(self, host_states, demand):
+        """Let placement refuse hosts, where the operator wants that.
+
+        :param host_states: list of nova HostState that were judged
+        :param demand: Demand that they were judged for
+        :returns: list of those that placement has room on, their candidates
+            with what the instance takes
+        """
+        if not self._conf.strict:
+            return host_states
+        amounts, of_policy = [], {}
+        with self._lock:
+            for host in map(_HOST, host_states):
+                policy = self._hosts[host].policy
+                if policy not in of_policy:
+                    of_policy[policy] = self._amount(host, policy, demand)
+                amounts.append(of_policy[policy])
+        return self._candidates.book(host_states, amounts)
+
+    def _amount(self, host, policy, demand):
+        """Return what an instance takes of a host with a policy, or None."""
+        if policy not in self._limits:
+            self._limits[policy] = strict.EffectiveLimit.of(
+                policy, self._conf.strict_headroom)
+        limit = self._limits[policy]
+        return limit and limit.amount(
+            self._fitting(demand.law, host) if demand.is_prior
+            else demand.law)
+
+    def offered(self, answer):
+        """Take in the answer of placement to a request of this thread.
+
+        :param answer: candidates, summaries of providers and a version, or
+            None for no answer
+        """
+        if self._conf.strict and answer is not None and answer[1]:
+            self._candidates.offered(answer[1])
+
     def recall(self, host_states, spec_obj):
         """Return an Assessment for hosts that may just have been filtered.
 
@@ -315,6 +359,7 @@ class SchedulerState:
 
     def placed(self, host_state, spec_obj):
         """Count an instance on the host that Nova has just chosen for it."""
+        self._candidates.placed(host_state)
         self._place(host_state.host, spec_obj, sure=True)
 
     def _place(self, host, spec_obj, sure):
@@ -353,6 +398,7 @@ class SchedulerState:
         caller who merely asks.
         """
         self._recent.requesting = True
+        self._candidates.began()
         self._tell_others(_FRESH_SECONDS)
 
     def finished(self, failed):
@@ -1028,6 +1074,14 @@ def _watch_nova():
         _tell('placed', self, spec_obj)
         return result
 
+    ask = report_client.SchedulerReportClient.get_allocation_candidates
+
+    @functools.wraps(ask)
+    def get_allocation_candidates(self, *args, **kwargs):
+        answer = ask(self, *args, **kwargs)
+        _tell('offered', answer)
+        return answer
+
     select = manager.SchedulerManager.select_destinations
     sort = manager.SchedulerManager._get_sorted_hosts
 
@@ -1052,6 +1106,8 @@ def _watch_nova():
     host_manager.HostState.consume_from_request = consume_from_request
     manager.SchedulerManager.select_destinations = select_destinations
     manager.SchedulerManager._get_sorted_hosts = get_sorted_hosts
+    report_client.SchedulerReportClient.get_allocation_candidates = \
+        get_allocation_candidates
 
 
 def _tell(event, *args):

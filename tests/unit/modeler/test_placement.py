@@ -182,13 +182,13 @@ class Cloud(stand_ins.StandIn):
                 'allocations': {uuid: {'resources': resources,
                                        'generation': 3}
                                 for uuid, resources in found.items()},
-                'consumer_generation': generation, 'consumer_type':
-                'INSTANCE', 'project_id': 'p', 'user_id': 'u'}
+                'consumer_generation': generation, 'project_id': 'p',
+                'user_id': 'u'}
         self.before_write()
         if body['consumer_generation'] != self.generations[consumer]:
             return 409, {'errors': [{'code': 'concurrent_update'}]}
-        assert (body['project_id'], body['user_id'],
-                body['consumer_type']) == ('p', 'u', 'INSTANCE')
+        if (body['project_id'], body['user_id']) != ('p', 'u'):
+            return 400, {}
         self.generations[consumer] += 1
         self.allocations[consumer] = {
             uuid: one['resources']

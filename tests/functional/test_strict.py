@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Placement refuses what schedulers give away at the same moment."""
+
+import threading
+from unittest import mock
+
+# Before the rest of nova, as in tests.functional.base.
+import nova.tests.functional  # noqa: F401
+
+import fixtures
+from keystoneauth1 import loading as ks_loading
+from keystoneauth1 import plugin as ks_plugin
+from nova.cmd import manage
+
+from tests.functional import base
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.modeler import placement
+from vswitch_aware_scheduler import policies
+from vswitch_aware_scheduler.scheduler import filters
+from vswitch_aware_scheduler.scheduler import turn
+from vswitch_aware_scheduler import strict
+from vswitch_aware_scheduler.telemetry import service
+
+
+class _Administrator(ks_plugin.BaseAuthPlugin):
+    """Who the fixtures of keystone and placement take us for."""
+
+    def get_headers(self, session, **kwargs):
+        return {'X-Auth-Token': 'admin', 'X-Auth-User': 'modeler',
+                'X-User-Id': 'modeler', 'X-Auth-Project-Id': 'service',
+                'X-Roles': 'admin,member,reader'}
+
+
+class StrictTestCase(base.VSwitchTestCase):
+    HOSTS = ('host1', 'host2')
+    OPTIONS = {'strict': True, 'overload_probability': 0}
+
+    def setUp(self):
+        super().setUp()
+        loader = mock.Mock()
+        loader.load_from_options.return_value = _Administrator()
+        self.useFixture(fixtures.MockPatchObject(
+            ks_loading, 'get_plugin_loader', return_value=loader))
+        self.useFixture(fixtures.MockPatchObject(placement, 'PAGE', 1))
+        self.keeper = self.make_keeper()
+
+    def make_keeper(self, **more):
+        def access(url):
+            return service.Access(url=url, auth={'auth_type': 'fixture'},
+                                  retries=0, requests_per_second=1000.0)
+
+        return placement.Keeper(
+            access(self.admin_api.base_url),
+            access(self.placement.fixture.endpoint),
+            policies.HostPolicies({}, None, admission.PROBABILITY, 0, True,
+                                  lambda topic, problem: None), **more)
+
+    def keep(self):
+        return self.keeper.update(self.store)
+
+    def kept(self):
+        """Return {host: (total, reserved, used)} as placement has it."""
+        return {name.removesuffix(':vswitch'): tuple(numbers)
+                for name, *numbers in self.keeper.inventories()}
+
+    def used(self, *hosts):
+        kept = self.kept()
+        return [kept[host][2] for host in hosts or self.HOSTS]
+
+
+class ConcurrencyTestCase(StrictTestCase):
+
+    def at_once(self, flavor):
+        """Return the states of two boots whose hosts are judged at once."""
+        both = threading.Barrier(2, timeout=base.TIMEOUT_SECONDS)
+        judge = filters.VSwitchFilter.filter_all
+
+        def filter_all(filter_, hosts, spec):
+            found = judge(filter_, hosts, spec)
+            both.wait()
+            return found
+
+        # As schedulers that know nothing of each other.
+        with mock.patch.object(turn.Turn, 'take'), mock.patch.object(
+                filters.VSwitchFilter, 'filter_all', filter_all):
+            servers = self.in_parallel([lambda: self.post(flavor)] * 2)
+            found = [self.wait_for(lambda uuid=server['id']: (
+                lambda one: one['status'] != 'BUILD' and one)(
+                    self.admin_api.get_server(uuid)), 'the end of a build')
+                for server in servers]
+        return sorted(one['status'] for one in found)
+
+    def test_the_second_claim_is_refused(self):
+        flavor = self.flavor('f600', egress_kbps=600)
+        self.describe_hosts(1000, 10)
+        self.keep()
+        self.assertEqual(['ACTIVE', 'ERROR'], self.at_once(flavor))
+        self.assertEqual({'host1': (1000, 0, 600), 'host2': (10, 0, 0)},
+                         self.kept())
+
+    def test_without_inventories_both_are_placed(self):
+        # What the strict mode is for.
+        flavor = self.flavor('f600', egress_kbps=600)
+        self.describe_hosts(1000, 10)
+        self.assertEqual(['ACTIVE', 'ACTIVE'], self.at_once(flavor))
+        self.assertEqual(1, len(self.log.warnings), self.log.warnings)
+        self.assertIn('placement has no inventory of CUSTOM_VSWITCH_KBPS',
+                      self.log.warnings[0])
+
+
+class LifeTestCase(StrictTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.small = self.flavor('f100', egress_kbps=100)
+        self.large = self.flavor('f300', egress_kbps=300)
+        self.describe_hosts(1000, 1000)
+        self.keep()
+
+    def test_moves_take_it_with_them(self):
+        server = self.boot(self.small, az='nova:host1')
+        # A forced host is asked of no filter; the modeler finds it.
+        self.assertEqual([0, 0], self.used())
+        self.learn(server['id'], egress_kbps=150)
+        self.keep()
+        self.assertEqual((1000, 150, 0), self.kept()['host1'])
+
+        self.migrate(server)
+        self.assertEqual([0, 150], self.used())
+        self.revert(server)
+        self.assertEqual([0, 0], self.used())
+        self.migrate(server)
+        self.confirm(server)
+        self.assertEqual([0, 150], self.used())
+        self.keep()
+        self.assertEqual({'host1': (1000, 0, 0), 'host2': (1000, 0, 150)},
+                         self.kept())
+
+        self.live_migrate(server)
+        # Nova gives back what was left behind a moment later.
+        self.wait_for(lambda: self.used() == [150, 0], 'the room on host2')
+        self.live_migrate(server, host='host2')
+        self.wait_for(lambda: self.used() == [0, 150], 'the room on host1')
+
+    def test_other_ways_off_a_host_give_it_back(self):
+        server = self.boot(self.small)
+        home, = [host for host in self.HOSTS if self.host_of(server) == host]
+        self.assertEqual(100, self.kept()[home][2])
+        self.action(server, 'shelve')
+        self._wait_for_state_change(server, 'SHELVED_OFFLOADED')
+        self.wait_for(lambda: self.used() == [0, 0], 'nothing to be booked')
+        self.action(server, 'unshelve')
+        self._wait_for_state_change(server, 'ACTIVE')
+        self.assertEqual(100, sum(self.used()))
+
+        server = self.resize(server, self.large)
+        self.assertEqual(400, sum(self.used()))
+        self.confirm(server)
+        self.assertEqual(300, sum(self.used()))
+        self.delete(server)
+        self.wait_for(lambda: self.used() == [0, 0], 'nothing to be booked')
+
+    def test_evacuation_books_the_new_host(self):
+        server = self.boot(self.small, az='nova:host1')
+        self.computes['host1'].stop()
+        service_ = self.admin_api.get_services(
+            host='host1', binary='nova-compute')[0]
+        self.admin_api.put_service_force_down(service_['id'], True)
+        self._evacuate_server(server, expected_state='SHUTOFF')
+        self.assertEqual('host2', self.host_of(server))
+        self.assertEqual([0, 100], self.used())
+
+    def test_several_in_one_request_are_booked_each(self):
+        found = self.hosts_of(self.boot_many(self.large, 6))
+        self.assertEqual({'host1': 3, 'host2': 3}, found)
+        self.assertEqual([900, 900], self.used())
+        self.boot_refused(self.large)
+        self.boot_many_refused(self.small, 3)
+        self.wait_for(lambda: self.used() == [900, 900],
+                      'what was claimed to be given back')
+
+    def test_computes_leave_our_provider_alone_and_not_their_own(self):
+        # Why it is a provider beside that of the compute node.
+        node, = [one['uuid'] for one in self._get_all_providers()
+                 if one['name'] == 'host1']
+        url = f'/resource_providers/{node}/inventories'
+        inventory = self.placement.get(url, version='1.36').body
+        inventory['inventories'][strict.RESOURCE_CLASS] = {'total': 7}
+        self.placement.put(url, inventory, version='1.36')
+        # They look at what placement has when they start, and now and then.
+        self.restart_compute_service(self.computes['host1'])
+        self.assertNotIn(strict.RESOURCE_CLASS, self.placement.get(
+            url, version='1.36').body['inventories'])
+        self.assertEqual({'host1': (1000, 0, 0), 'host2': (1000, 0, 0)},
+                         self.kept())
+        server = self.boot(self.small)
+        self._run_periodics()
+        self.assertEqual(100, sum(self.used()))
+        self.assertEqual('ACTIVE', self.admin_api.get_server(
+            server['id'])['status'])
+
+    def test_it_can_be_taken_out_while_instances_run(self):
+        server = self.boot(self.small)
+        self.assertEqual((2, 1), self.keeper.remove())
+        self.assertEqual({}, self.kept())
+        self.assertNotIn(strict.RESOURCE_CLASS,
+                         self._get_all_resource_classes())
+        self.migrate(server)
+        self.confirm(server)
+        self.keep()
+        self.assertEqual([(1000, 0, 0)] * 2, sorted(self.kept().values()))
+
+    def test_what_heal_allocations_takes_away_is_reserved(self):
+        server = self.boot(self.small)
+        host = self.host_of(server)
+        self.assertEqual((1000, 0, 100), self.kept()[host])
+        # It writes what the flavor says, of which ours is no part.
+        self.assertEqual(0, manage.PlacementCommands().heal_allocations(
+            instance_uuid=server['id'], force=True))
+        self.assertEqual((1000, 0, 0), self.kept()[host])
+        self.learn(server['id'], egress_kbps=120)
+        self.keep()
+        self.assertEqual((1000, 120, 0), self.kept()[host])
