@@ -68,8 +68,9 @@ class Auditor:
         """Return the instances whose allocations are not on their host."""
         instances = self.instances()
         rows = self._database.rows('placement', '''
-            SELECT DISTINCT a.consumer_id, p.name FROM allocations a
-            JOIN resource_providers p ON p.id = a.resource_provider_id''')
+            SELECT DISTINCT a.consumer_id, r.name FROM allocations a
+            JOIN resource_providers p ON p.id = a.resource_provider_id
+            JOIN resource_providers r ON r.id = p.root_provider_id''')
         hosts = collections.defaultdict(set)
         for row in rows:
             hosts[row['consumer_id']].add(row['name'])

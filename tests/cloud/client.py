@@ -3,6 +3,7 @@
 
 import time
 
+from keystoneauth1 import exceptions as ks_exceptions
 import openstack
 
 #: Longest wait for an operation, on a machine that runs a dozen services.
@@ -48,7 +49,11 @@ class Client:
         return self.settled(server) if wait else server
 
     def get(self, server):
-        return self.compute.get_server(server.id)
+        try:
+            return self.compute.get_server(server.id)
+        except ks_exceptions.ConnectFailure:
+            # The API may close a connection that was idle just then.
+            return self.compute.get_server(server.id)
 
     def settled(self, server, *states):
         """Return a server once it has one of the states, and no task.

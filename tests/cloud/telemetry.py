@@ -52,11 +52,22 @@ class Telemetry(fixtures.Fixture):
         self._feed = feeds.GnocchiFeed(self.gnocchi)
         self._configuration = os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'modeler.conf')
+        self.configure()
+
+    def configure(self, **options):
+        """Write what the modeler reads.
+
+        :param options: of [vswitch_scheduler]
+        """
+        # Each line as far to the right as those around it.
+        more = f'{chr(10)}{16 * " "}'.join(
+            f'{name} = {value}' for name, value in options.items())
         with open(self._configuration, 'w') as stream:
             stream.write(textwrap.dedent(f'''
                 [vswitch_scheduler]
                 store_url = {self._store_url}
                 telemetry_driver = gnocchi
+                {more}
                 [vswitch_gnocchi]
                 auth_type = gnocchi-basic
                 user = admin
@@ -84,9 +95,16 @@ class Telemetry(fixtures.Fixture):
 
     def learn(self):
         """Make one pass; return (exit status, what it said)."""
+        return self._run('modeler', '--once')
+
+    def manage(self, *words):
+        """Run vswitch-manage; return (exit status, what it said)."""
+        return self._run('manage', *words)
+
+    def _run(self, command, *words):
         done = subprocess.run(
-            [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.modeler',
-             '--config-file', self._configuration, '--once'],
+            [sys.executable, '-m', f'vswitch_aware_scheduler.cmd.{command}',
+             *words, '--config-file', self._configuration],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=300)
         return done.returncode, done.stdout + done.stderr
