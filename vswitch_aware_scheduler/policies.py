@@ -11,7 +11,7 @@ used is reported and ignored. What hosts share is another matter:
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.scheduler import uplinks
+from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['HostPolicies', 'KEYS']

@@ -22,7 +22,7 @@ _VSWITCH = _TRAFFIC | {'vswitch'}
 _STORE = _VSWITCH | {'store'}
 _SNAPSHOT = _STORE | {'telemetry', 'snapshot'}
 _ADMISSION = _SNAPSHOT | {'admission'}
-_POLICIES = _ADMISSION | {'policies'}
+_POLICIES = _ADMISSION | {'policies', 'uplinks'}
 _STRICT = _POLICIES | {'strict'}
 _FEEDBACK = _STRICT | {'feedback'}
 _SERVICES = _FEEDBACK | {'sizing', 'calibrate', 'modeler', 'evaluate',
@@ -39,6 +39,7 @@ MAY_IMPORT = {
     'store': _VSWITCH,
     'snapshot': _SNAPSHOT,
     'admission': _ADMISSION,
+    'uplinks': _ADMISSION,
     'policies': _POLICIES,
     'strict': _ADMISSION | {'strict'},
     'feedback': _ADMISSION | {'feedback'},
@@ -59,7 +60,7 @@ MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.service', 'cmd', 'demo',
                 'tempest_plugin')
 # Loaded by every worker of nova-scheduler: beyond the standard library only
 # these, in them and in whatever of the package they import, store apart.
-IN_EVERY_WORKER = ('snapshot', 'admission', 'policies', 'strict')
+IN_EVERY_WORKER = ('snapshot', 'admission', 'policies', 'strict', 'uplinks')
 WORKER_LIBRARIES = {'numpy', 'yaml', 'oslo_log'}
 
 

@@ -38,12 +38,12 @@ from vswitch_aware_scheduler.scheduler import lookup
 from vswitch_aware_scheduler.scheduler import meditation
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import turn
-from vswitch_aware_scheduler.scheduler import uplinks
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 CONF = nova.conf.CONF

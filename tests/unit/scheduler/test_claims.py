@@ -356,6 +356,7 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
         self.listed = {}
         self.words = collections.defaultdict(list)  # uuid -> hosts
         self.claims = {}         # uuid -> [host, expires, relisted]
+        self.former = {}         # uuid -> what the open claim has replaced
         self.gone = {}           # uuid -> until when it is nowhere
         self.before = {}         # host -> residents when last asked
 
@@ -368,7 +369,7 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
                   if one[1] <= self.now}
         assert wanted == expired
         for uuid in wanted:
-            del self.claims[uuid]
+            self._close(uuid)
         self.gone = {uuid: until for uuid, until in self.gone.items()
                      if until > self.now}
 
@@ -377,6 +378,7 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
     def place(self, uuid, host, seconds):
         self.residency.claim(uuid, host, LAW, self.now + seconds, self.now)
         self.gone.pop(uuid, None)
+        self.former[uuid] = self._close(uuid)
         self.claims[uuid] = [host, self.now + seconds,
                              uuid in self.listed.get(host, ())]
 
@@ -394,17 +396,27 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
         for uuid in uuids - known:
             self.words[uuid].append(host)
             if self.claims.get(uuid, [None])[0] == host:
-                del self.claims[uuid]
+                self._close(uuid)
+
+    def _close(self, uuid):
+        """Return the open claim, which is none any more, or None."""
+        self.former.pop(uuid, None)
+        return self.claims.pop(uuid, None)
 
     @stateful.rule(uuid=st.sampled_from(VMS))
     def withdraw(self, uuid):
         self.residency.withdraw(uuid, self.now)
-        self.claims.pop(uuid, None)
+        former = self.former.get(uuid)
+        if self._close(uuid) and former:
+            # What it has replaced holds again, unless its host has it.
+            host, expires, _ = former
+            if expires > self.now and host not in self.words[uuid]:
+                self.claims[uuid] = [host, expires, False]
 
     @stateful.rule(uuid=st.sampled_from(VMS))
     def remove(self, uuid):
         self.residency.remove(uuid, self.now)
-        self.claims.pop(uuid, None)
+        self._close(uuid)
         self.gone[uuid] = self.now + claims.RELIST_SECONDS
 
     @stateful.rule(uuid=st.sampled_from(VMS), host=st.sampled_from(HOSTS))
@@ -415,7 +427,7 @@ class ResidencyMachine(stateful.RuleBasedStateMachine):
             return
         self.residency.settle(uuid, host, self.now, law=LAW,
                               expires=self.now + 300)
-        self.claims.pop(uuid, None)
+        self._close(uuid)
         if host in self.words[uuid]:
             self.words[uuid].remove(host)
             self.words[uuid].append(host)

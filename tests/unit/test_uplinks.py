@@ -12,7 +12,7 @@ from nova import objects
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
-from vswitch_aware_scheduler.scheduler import uplinks
+from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile
 from vswitch_aware_scheduler.vswitch import tunnels
 
