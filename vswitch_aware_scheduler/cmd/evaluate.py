@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sub-command ``vswitch-manage evaluate``: arguments and answer."""
 
+from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.evaluate import figures
 from vswitch_aware_scheduler.evaluate import methods
 from vswitch_aware_scheduler.evaluate import protocols
@@ -100,10 +101,7 @@ def run(arguments, conf, progress=None):
 
 
 def _methods(names, conf, corrects, groups):
-    default = model.TrafficModel.on_off(
-        conf.default_egress_kbps, conf.default_ingress_kbps,
-        on_seconds=conf.default_on_seconds,
-        off_seconds=conf.default_off_seconds).law
+    default = model.TrafficModel.on_off(**options.default_demand(conf)).law
     known = methods.make_methods(default, conf.min_samples, groups, corrects)
     if names is None:
         return known

@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import sizing
 from vswitch_aware_scheduler import snapshot
@@ -121,9 +122,7 @@ def _law(arguments, conf, opened, way=None):
     """Return (what it is in words, RateLaw of an instance)."""
     if way is None:
         return 'default of the options', model.TrafficModel.on_off(
-            conf.default_egress_kbps, conf.default_ingress_kbps,
-            on_seconds=conf.default_on_seconds,
-            off_seconds=conf.default_off_seconds).law
+            **options.default_demand(conf)).law
     if way == 'numbers':
         return 'numbers that were given', _stated(arguments).law
     known = snapshot.Snapshot().updated(opened().read_changes())

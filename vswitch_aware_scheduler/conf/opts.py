@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.conf import store
 from vswitch_aware_scheduler.conf import strict
 from vswitch_aware_scheduler.conf import telemetry
 
-__all__ = ['GROUP', 'list_opts', 'register_opts']
+__all__ = ['GROUP', 'default_demand', 'list_opts', 'register_opts']
 
 #: Name of the group.
 GROUP = 'vswitch_scheduler'
@@ -48,3 +48,13 @@ def register_opts(conf):
     conf.register_opts(options, group=group.name)
     telemetry.register_opts(conf)
     inventory.register_opts(conf)
+
+
+def default_demand(group):
+    """Return what an instance carries of which nothing is known.
+
+    :param group: the options of [vswitch_scheduler]
+    :returns: arguments of a TrafficModel that is on and off
+    """
+    return {name: getattr(group, f'default_{name}') for name in (
+        'egress_kbps', 'ingress_kbps', 'on_seconds', 'off_seconds')}

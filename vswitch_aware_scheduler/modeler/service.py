@@ -165,9 +165,7 @@ def make_keeper(conf):
     unknown = None
     if group.unknown_instance_policy == 'default':
         unknown = model.TrafficModel.on_off(
-            group.default_egress_kbps, group.default_ingress_kbps,
-            on_seconds=group.default_on_seconds,
-            off_seconds=group.default_off_seconds).law
+            **options.default_demand(group)).law
     return placement.Keeper(
         access.Access(**given['access']),
         access.Access(**{**given['access'], 'url': conf[
@@ -197,12 +195,16 @@ def update_inventory(set_up, clock):
         raise
     except Exception as error:
         # Traffic is learned all the same.
-        text = ' '.join(str(error).split())
-        if not isinstance(error, exceptions.TelemetryError):
-            text = f'unexpected {type(error).__name__}: {text}'
-        return f'the inventory stays as it is: {text}'
+        return f'the inventory stays as it is: {_in_words(error)}'
     LOG.debug('vswitch-modeler: inventory: %s', found)
     return None
+
+
+def _in_words(error):
+    text = ' '.join(str(error).split())
+    if isinstance(error, exceptions.TelemetryError):
+        return text
+    return f'unexpected {type(error).__name__}: {text}'
 
 
 def update_placement(set_up, progress=None):
@@ -220,10 +222,7 @@ def update_placement(set_up, progress=None):
     except exceptions.StoreError:
         raise
     except Exception as error:
-        text = ' '.join(str(error).split())
-        if not isinstance(error, exceptions.TelemetryError):
-            text = f'unexpected {type(error).__name__}: {text}'
-        return f'inventories in placement stay as they are: {text}'
+        return f'inventories in placement stay as they are: {_in_words(error)}'
     LOG.debug('vswitch-modeler: placement: %s', found)
     problems = [f'the inventory of {host} in placement is not kept: {why}'
                 for host, why in found.left_out.items()]

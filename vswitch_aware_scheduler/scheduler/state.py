@@ -176,9 +176,7 @@ class SchedulerState:
             profiles, conf.admission_policy, conf.overload_probability,
             self.report)
         self._default_law = model.TrafficModel.on_off(
-            conf.default_egress_kbps, conf.default_ingress_kbps,
-            on_seconds=conf.default_on_seconds,
-            off_seconds=conf.default_off_seconds).law
+            **opts.default_demand(conf)).law
         self._unknown = (None if conf.unknown_instance_policy == 'ignore'
                          else self._default_law)
         shared = conf.claims_refresh_seconds > 0
