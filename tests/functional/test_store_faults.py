@@ -8,7 +8,18 @@ import sqlite3
 from tests.functional import base
 
 
-class StoreFaultsTestCase(base.VSwitchTestCase):
+class StoreFaultsBase(base.VSwitchTestCase):
+
+    def warnings_of_models(self):
+        """Return the warnings but those of the thread that shares claims.
+
+        When that one meets the same fault depends on the moment.
+        """
+        return [line for line in self.log.warnings
+                if 'vswitch: claims of other workers: ' not in line]
+
+
+class StoreFaultsTestCase(StoreFaultsBase):
     """With degraded_policy last: what is known goes on to count."""
 
     HOSTS = ('host1', 'host2')
@@ -39,10 +50,10 @@ class StoreFaultsTestCase(base.VSwitchTestCase):
                 self.boot_refused(self.part)
                 self.delete(self.boot(self.half, 'host1'))
         self.plugin.refresh()
-        self.assertEqual(1, len(self.log.warnings), self.log.warnings)
-        self.assertIn(words, self.log.warnings[0])
+        warning, = self.warnings_of_models()
+        self.assertIn(words, warning)
         self.assertIn('every host passes' if self.PASSES
-                      else 'what is known', self.log.warnings[0])
+                      else 'what is known', warning)
         self.log.clear()
 
     def recovered(self):
@@ -53,7 +64,7 @@ class StoreFaultsTestCase(base.VSwitchTestCase):
         self.learn(self.server['id'], egress_kbps=400)
         self.delete(self.boot(self.part, 'host1'))
         self.learn(self.server['id'], egress_kbps=500)
-        self.assertEqual([], self.log.warnings)
+        self.assertEqual([], self.warnings_of_models())
         self.assertEqual(1, len([
             line for line in self.log.messages()
             if 'store is well again' in line]), self.log.messages())
@@ -142,7 +153,7 @@ class StoreFaultsPassTestCase(StoreFaultsTestCase):
     PASSES = True
 
 
-class NoStoreTestCase(base.VSwitchTestCase):
+class NoStoreTestCase(StoreFaultsBase):
     HOSTS = ('host1', 'host2')
     WITH_STORE = False
     OPTIONS = {'snapshot_refresh_seconds': 1}
@@ -155,8 +166,8 @@ class NoStoreTestCase(base.VSwitchTestCase):
         server = self.boot(self.flavor('most', egress_kbps=8000), 'host1')
         more = self.flavor('more', egress_kbps=2001)
         self.boot_refused(more)
-        self.assertEqual(1, len(self.log.warnings), self.log.warnings)
-        self.assertIn('db sync', self.log.warnings[0])
+        warning, = self.warnings_of_models()
+        self.assertIn('db sync', warning)
         self.log.clear()
         self.make_store()
         # Nobody tells the scheduler.
@@ -165,13 +176,13 @@ class NoStoreTestCase(base.VSwitchTestCase):
             'the scheduler to look at the store')
         # Now the four of which nothing is known count by the default.
         self.boot_refused(self.flavor('less', egress_kbps=1000))
-        self.assertEqual([], self.log.warnings)
+        self.assertEqual([], self.warnings_of_models())
         self.assertTrue(any('store is well again' in line
                             for line in self.log.messages()))
         self.delete(server)
 
 
-class UnusableUrlTestCase(base.VSwitchTestCase):
+class UnusableUrlTestCase(StoreFaultsBase):
     HOSTS = ('host1',)
     WITH_STORE = False
     OPTIONS = {'store_url': 'nonesuch://user:secret@nowhere/store'}
@@ -181,5 +192,5 @@ class UnusableUrlTestCase(base.VSwitchTestCase):
         whole = self.flavor('whole', egress_kbps=1000)
         self.boot(whole)
         self.boot_refused(whole)
-        self.assertEqual(1, len(self.log.warnings), self.log.warnings)
+        self.assertEqual(1, len(self.warnings_of_models()), self.log.warnings)
         self.assertNotIn('secret', ''.join(self.log.messages()))
