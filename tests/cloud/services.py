@@ -327,6 +327,9 @@ class OpenStack(servers.Server):
             auth_strategy = keystone
             [placement_database]
             connection = {self._database.url_of('placement')}
+            [placement]
+            # Of the strict mode's page: Nova repeats, in a new transaction.
+            allocation_conflict_retry_count = 1
             ''') + tokens + self.client_options('placement'))
         self._write('glance/glance-api.conf', textwrap.dedent(f'''
             [DEFAULT]
