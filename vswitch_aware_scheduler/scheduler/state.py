@@ -567,10 +567,11 @@ class SchedulerState:
         :returns: whether anybody is not where it seemed
         """
         now = self._clock()
+        # While the database does not answer these are many, each time.
+        if not self._unverified or now < self._ask_again:
+            return False
         with self._lock:
             hosts = sorted(self._unverified)
-        if not hosts:
-            return False
 
         def ask():
             found = lookup.uuids_on(hosts)
@@ -610,11 +611,11 @@ class SchedulerState:
 
         :returns: whether the demand of any is another one now
         """
+        if not self._strangers or self._clock() < self._ask_again:
+            return False
         with self._lock:
             strangers = dict(itertools.islice(self._strangers.items(),
                                               _MOST_FLAVORS))
-        if not strangers:
-            return False
         flavors = self._ask(
             'flavors', lambda: lookup.flavors_of(list(strangers)),
             'instances without a model that were there before count by the '
