@@ -729,13 +729,15 @@ class SchedulerState:
         self._follow(self._residency.take_steps(), changed)
         changed |= self._residency.take_changed()
         if changed:
-            due = changed.intersection(hosts)
+            # In the order of the hosts, in which they are read each time:
+            # neighbours in memory are read faster.
+            due = [host for host in hosts if host in changed]
             # What is on the others counts on the uplinks they share.
-            due.update(host for host in changed if host in self._behind)
+            due.extend(changed.intersection(self._behind).difference(due))
             for host in due:
                 self._describe(self._table, self._snapshot, host)
-            self._described |= due
-            changed -= due
+            self._described.update(due)
+            changed.difference_update(due)
         self._outdated = changed
         return hosts
 
