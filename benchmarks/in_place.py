@@ -29,6 +29,7 @@ import statistics
 import subprocess
 import sys
 import time
+import traceback
 from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -164,42 +165,39 @@ class InPlace(base.VSwitchTestCase):
 
     def ask(self, name):
         """Return (seconds, those in the plugin) of one request."""
+        with self._hooks_of(name):
+            self.inside = 0.0
+            return self._place(name), self.inside
+
+    def rate(self, name, at_once, count):
+        """Return the requests a minute of so many clients."""
+        with self._hooks_of(name), \
+                concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+            began = time.perf_counter()
+            list(pool.map(lambda _: self._place(name), range(count)))
+            return 60 * count / (time.perf_counter() - began)
+
+    def _hooks_of(self, name):
+        # A scheduler without the plugin has no hooks of it.
+        return mock.patch.object(state, '_current',
+                                 self.plugin if name == 'with' else None)
+
+    def _place(self, name):
+        """Make a request, take back what it has placed; return seconds."""
         uuid = uuidutils.generate_uuid()
         spec = self.spec.obj_clone()
         spec.instance_uuid = uuid
-        # A scheduler without the plugin has no hooks of it.
-        with mock.patch.object(state, '_current',
-                               self.plugin if name == 'with' else None):
-            self.inside, began = 0.0, time.perf_counter()
-            self.managers[name].select_destinations(
-                self.context, spec_obj=spec, instance_uuids=[uuid],
-                return_objects=True, return_alternates=True)
-            seconds = time.perf_counter() - began
+        began = time.perf_counter()
+        self.managers[name].select_destinations(
+            self.context, spec_obj=spec, instance_uuids=[uuid],
+            return_objects=True, return_alternates=True)
+        seconds = time.perf_counter() - began
         self.placement_client.delete_allocation_for_instance(
             self.context, uuid, force=True)
         if name == 'with':
             with self.plugin._lock:
-                self.plugin._residency.withdraw(uuid)
-        return seconds, self.inside
-
-    def rate(self, name, at_once, count):
-        """Return the requests a minute of so many clients."""
-        with mock.patch.object(state, '_current',
-                               self.plugin if name == 'with' else None), \
-                concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-            began = time.perf_counter()
-            list(pool.map(lambda _: self._ask_plainly(name), range(count)))
-            return 60 * count / (time.perf_counter() - began)
-
-    def _ask_plainly(self, name):
-        uuid = uuidutils.generate_uuid()
-        spec = self.spec.obj_clone()
-        spec.instance_uuid = uuid
-        self.managers[name].select_destinations(
-            self.context, spec_obj=spec, instance_uuids=[uuid],
-            return_objects=True, return_alternates=True)
-        self.placement_client.delete_allocation_for_instance(
-            self.context, uuid, force=True)
+                self.plugin._residency.withdraw(uuid, time.time())
+        return seconds
 
 
 def measure(hosts, options):
@@ -328,4 +326,11 @@ def main():
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    try:
+        code = main()
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    # The timers of nova's services would keep the process for ever.
+    os._exit(code)
