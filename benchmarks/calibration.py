@@ -25,16 +25,12 @@ import time
 
 import numpy as np
 
+import _traces
 from vswitch_aware_scheduler.evaluate import methods
 from vswitch_aware_scheduler.evaluate import protocols
 from vswitch_aware_scheduler.evaluate import trace
-from vswitch_aware_scheduler.traffic import model
 
 MOST_HOSTS = 1.5
-
-#: The product's default for an instance of which nothing is known.
-DEFAULT_LAW = model.TrafficModel.on_off(
-    4000, 4000, on_seconds=900, off_seconds=10000).law
 
 
 def numbers(text):
@@ -44,9 +40,7 @@ def numbers(text):
 def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument('--traces', metavar='DIR',
-                        default=os.environ.get('VSWITCH_TRACES'),
-                        help='default: VSWITCH_TRACES of the environment')
+    _traces.add_argument(parser)
     parser.add_argument('--months', metavar='FILE,FILE',
                         default='2013-7.npz,2013-8.npz')
     parser.add_argument('--methods', metavar='NAME,...', default='ours')
@@ -69,7 +63,7 @@ def arguments():
 
 def chosen_methods(names, variants, corrects):
     known = {one.name: one for one in methods.make_methods(
-        DEFAULT_LAW, corrects=corrects)}
+        _traces.DEFAULT_LAW, corrects=corrects)}
     if variants:
         known.update((one.name, one)
                      for one in runpy.run_path(variants)['METHODS'])

@@ -23,14 +23,11 @@ import sys
 
 import numpy as np
 
+import _traces
 from vswitch_aware_scheduler.evaluate import trace as traces
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
-
-#: The product's default for an instance of which nothing is known.
-DEFAULT_LAW = model.TrafficModel.on_off(
-    4000, 4000, on_seconds=900, off_seconds=10000).law
 
 _ANYTHING = 1e-4
 
@@ -38,9 +35,7 @@ _ANYTHING = 1e-4
 def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument('--traces', metavar='DIR',
-                        default=os.environ.get('VSWITCH_TRACES'),
-                        help='default: VSWITCH_TRACES of the environment')
+    _traces.add_argument(parser)
     parser.add_argument('--trace', metavar='FILE', default='2013-8.npz')
     parser.add_argument('--groups', metavar='CSV')
     return parser.parse_args()
@@ -90,7 +85,7 @@ def main():
             [laws[j] for j in others])
         group = next(pools[one] for one in prior.levels_of(*key)
                      if one in pools)
-        for name, law in (('default', DEFAULT_LAW),
+        for name, law in (('default', _traces.DEFAULT_LAW),
                           ('fleet', pools[prior.FLEET].law),
                           ('group', group.law)):
             found[name].append(scores(law, seen))

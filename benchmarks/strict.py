@@ -21,6 +21,7 @@ import sys
 
 import numpy as np
 
+import _traces
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.evaluate import trace as traces
 from vswitch_aware_scheduler import strict
@@ -35,9 +36,7 @@ RISK = .01
 def arguments():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument('--traces', metavar='DIR',
-                        default=os.environ.get('VSWITCH_TRACES'),
-                        help='default: VSWITCH_TRACES of the environment')
+    _traces.add_argument(parser)
     parser.add_argument('--trace', metavar='FILE', default='2013-8.npz')
     parser.add_argument('--orders', type=int, default=5)
     return parser.parse_args()
