@@ -22,6 +22,8 @@ KEPT_SECONDS = 600.0
 #: States in which a claim is over.
 _OVER = (records.CONFIRMED, records.FORGOTTEN, records.EXPIRED)
 
+_SCHEMA = sa.table('alembic_version', sa.column('version_num'))
+
 _NOW = {'sqlite': "(julianday('now') - 2440587.5) * 86400.0",
         'postgresql': 'extract(epoch from clock_timestamp())',
         'mysql': 'unix_timestamp(now(6))',
@@ -34,12 +36,11 @@ def head(connection):
     One statement: that is all an idle reader asks.
     """
     # Not joined: PostgreSQL would expect many rows, and compile the query.
-    parts = [f'(SELECT {column} FROM {table})' for table, column in (
-        ('generation', 'store_id'), ('claim_counter', 'number'),
-        ('claim_counter', 'complete_since'),
-        ('alembic_version', 'version_num'))]
-    *found, now = connection.execute(sa.text(
-        f'SELECT {", ".join(parts)}, {_NOW[connection.dialect.name]}')).one()
+    *found, now = connection.execute(sa.select(
+        *(sa.select(column).scalar_subquery() for column in (
+            tables.generation.c.store_id, tables.claim_counter.c.number,
+            tables.claim_counter.c.complete_since, _SCHEMA.c.version_num)),
+        sa.literal_column(_NOW[connection.dialect.name]))).one()
     return (*found, float(now))
 
 
