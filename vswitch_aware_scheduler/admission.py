@@ -25,7 +25,7 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['AVERAGE', 'PROBABILITY', 'Assessment', 'HostPolicy', 'LoadTable',
-           'Uplink']
+           'Uplink', 'most_cautious']
 
 #: Admission policies: the sum of averages against saturation (Figure 9 of
 #: "Towards a Method Integrating Virtual Switch Performance Into Data Centre
@@ -49,6 +49,11 @@ ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK = range(7)
 # What is counted, in words, by place in tunnels.COUNTED.
 _COUNTED = ('instances', 'interfaces', 'networks', 'remote VTEPs',
             'virtual functions in use')
+
+
+def most_cautious(policies):
+    """Return the admission policy that admits least, of one or more."""
+    return PROBABILITY if PROBABILITY in policies else AVERAGE
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -93,10 +93,7 @@ class HostPolicies:
             values.setdefault(key, {})[value] = name
         policy = self._policy
         if POLICY in values:
-            # The probability of overload is the more cautious one of two.
-            policy = (admission.PROBABILITY
-                      if admission.PROBABILITY in values[POLICY]
-                      else admission.AVERAGE)
+            policy = admission.most_cautious(values[POLICY])
         limit = self._overload_probability
         if LIMIT in values:
             limit = min(float(text) for text in values[LIMIT])
@@ -135,13 +132,11 @@ class HostPolicies:
             names, stored = self._stored_profile(host_profile)
         if not names and self._default_profile is not None:
             names = [self._default_profile]
-        found = [self._profiles[name] for name in names]
-        # Of several, the one that can carry least.
-        found = min(found, key=lambda profile: profile.bandwidth_kbps(),
-                    default=None)
+        found = vswitch_profile.smallest(
+            self._profiles[name] for name in names)
         if stored:
             try:
-                found = _with_numbers(
+                found = vswitch_profile.with_numbers(
                     found, {key: [value] for key, value in stored.items()},
                     f'host {host_profile.host}')
             except exceptions.InvalidInput as error:
@@ -150,8 +145,10 @@ class HostPolicies:
         numbers = {key[len(PREFIX):]: list(texts)
                    for key, texts in values.items()
                    if key not in (PROFILE, POLICY, LIMIT)}
-        return _with_numbers(found, numbers, 'aggregate ' + ', '.join(sorted({
-            name for texts in values.values() for name in texts.values()})))
+        return vswitch_profile.with_numbers(
+            found, numbers, 'aggregate ' + ', '.join(sorted({
+                name for texts in values.values()
+                for name in texts.values()})))
 
     def _stored_profile(self, host_profile):
         name = host_profile.profile or self._default_profile
@@ -164,24 +161,3 @@ class HostPolicies:
             f'wanted one of {", ".join(sorted(self._profiles))}; it is '
             f'ignored')
         return [], {}
-
-
-def _with_numbers(found, numbers, where):
-    """Return a profile with other numbers, or one that consists of these.
-
-    :param found: SwitchProfile or None
-    :param numbers: {key: values}, of which the most cautious counts
-    :param where: who says so, for messages
-    :returns: SwitchProfile, or None when there is nothing to go by
-    """
-    if not numbers:
-        return found
-    if found is None:
-        limits = [key for key in numbers if key != 'typical_packet_bytes']
-        if not limits:
-            return None
-        key = min(limits)
-        found = vswitch_profile.SwitchProfile(
-            vswitch_profile.NUMBERS_ONLY, **{
-                key: vswitch_profile.most_cautious(key, numbers[key], where)})
-    return found.overridden(numbers, where)

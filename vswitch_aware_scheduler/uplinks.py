@@ -105,10 +105,7 @@ class UplinkPolicies:
             values.setdefault(key, []).append(value)
         policy = self._policy
         if POLICY in values:
-            # The probability of overload is the more cautious one of two.
-            policy = (admission.PROBABILITY
-                      if admission.PROBABILITY in values[POLICY]
-                      else admission.AVERAGE)
+            policy = admission.most_cautious(values[POLICY])
         limit = min(map(float, values.get(
             LIMIT, [self._overload_probability])))
         found = self._profile(name, values)
@@ -151,26 +148,17 @@ class UplinkPolicies:
         numbers = {_NUMBERS[key]: texts for key, texts in values.items()
                    if key in _NUMBERS}
         if ENTRIES in values:
-            numbers['max_tunnels'] = gateway.most_networks(
+            numbers['max_tunnels'] = [gateway.most_networks(
                 min(map(int, values[ENTRIES])),
-                max(map(int, values.get(INTERFACES, ['1']))))
-        # Of several, the one that can carry least.
-        found = min((self._profiles[one] for one in values.get(PROFILE, ())),
-                    key=lambda profile: profile.bandwidth_kbps(),
-                    default=None)
+                max(map(int, values.get(INTERFACES, ['1']))))]
         others = {'tunnel_unit': 'networks'} if ENTRIES in values else {}
         if SHARE in values:
             others.update(same_host_share=min(map(float, values[SHARE])),
                           same_host_saturation_kbps=_NOTHING_TAKEN_KBPS)
-        if found is None:
-            if not numbers.keys() - {'typical_packet_bytes'}:
-                return None
-            return vswitch_profile.SwitchProfile(
-                vswitch_profile.NUMBERS_ONLY, **others, **{
-                    key: vswitch_profile.most_cautious(
-                        key, texts if isinstance(texts, list) else [texts],
-                        where) for key, texts in numbers.items()})
-        return found.overridden(numbers, where, **others)
+        return vswitch_profile.with_numbers(
+            vswitch_profile.smallest(
+                self._profiles[one] for one in values.get(PROFILE, ())),
+            numbers, where, **others)
 
 
 def _number(kind, text):

@@ -168,12 +168,9 @@ def export_(arguments, conf, opened):
                 f'one: see "vswitch-manage host list"')
         name = record.profile or conf.default_switch_profile
         overrides = record.overrides
-    if name not in known:
-        raise exceptions.InvalidProfile(
-            f'there is no profile {name!r}, wanted one of '
-            f'{", ".join(known)}')
-    found = known[name].overridden(overrides, f'host {arguments.host}') \
-        if overrides else known[name]
+    found = switch_profile.named(name, known)
+    if overrides:
+        found = found.overridden(overrides, f'host {arguments.host}')
     return {'profile': name, 'overrides': overrides,
             'format': arguments.format,
             'inventory': dataclasses.asdict(export.inventory(found)),

@@ -640,11 +640,7 @@ def _profile_list(arguments, conf):
 
 def _profile_show(arguments, conf):
     found = switch_profile.profiles(conf.switch_profiles_file)
-    if arguments.name not in found:
-        raise exceptions.InvalidProfile(
-            f'there is no profile {arguments.name!r}, wanted one of '
-            f'{", ".join(found)}')
-    item = found[arguments.name]
+    item = switch_profile.named(arguments.name, found)
     stated = item.to_dict()
     limits = [{'name': limit.name, 'weights': list(limit.weights),
                'capacity': limit.capacity} for limit in item.limits()]

@@ -24,7 +24,8 @@ from vswitch_aware_scheduler.traffic import model
 __all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
            'OVERRIDABLE_KEYS', 'SATURATION_DIMENSIONS', 'SwitchProfile',
            'TUNNEL_UNITS', 'catalogue', 'load_profiles', 'most_cautious',
-           'override_number', 'profiles', 'read_yaml']
+           'named', 'override_number', 'profiles', 'read_yaml', 'smallest',
+           'with_numbers']
 
 ENCAPSULATIONS = ('none', 'vxlan', 'gre', 'geneve')
 
@@ -597,6 +598,45 @@ def _refuse_repeated_keys(loader, node, done):
                     'key once', problem_mark=key_node.start_mark)
             seen.add(key)
         _refuse_repeated_keys(loader, value_node, done)
+
+
+def named(name, known):
+    """Return the profile of a name.
+
+    :param known: {name: SwitchProfile}
+    :raises InvalidProfile: when there is none
+    """
+    if name not in known:
+        raise exceptions.InvalidProfile(
+            f'there is no profile {name!r}, wanted one of {", ".join(known)}')
+    return known[name]
+
+
+def smallest(found):
+    """Return the one of several profiles that can carry least, or None."""
+    return min(found, key=lambda profile: profile.bandwidth_kbps(),
+               default=None)
+
+
+def with_numbers(found, numbers, where, **others):
+    """Return a profile with other numbers, or one that consists of these.
+
+    :param found: SwitchProfile or None
+    :param numbers: {key: values}, of which the most cautious counts
+    :param where: who says so, for messages
+    :param others: other keys that change with them
+    :returns: SwitchProfile, or None when there is nothing to go by
+    """
+    if not numbers and (found is None or not others):
+        return found
+    if found is None:
+        limits = [key for key in numbers if key != 'typical_packet_bytes']
+        if not limits:
+            return None
+        key = min(limits)
+        found = SwitchProfile(NUMBERS_ONLY, **{
+            key: most_cautious(key, numbers[key], where)})
+    return found.overridden(numbers, where, **others)
 
 
 def read_yaml(content, place, owner=None):
