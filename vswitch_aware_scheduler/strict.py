@@ -11,13 +11,15 @@ Derivation: reference/strict.rst.
 """
 
 import math
+import weakref
 
 import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.traffic import effective
 
-__all__ = ['HEADROOM', 'LARGEST', 'RESOURCE_CLASS', 'EffectiveLimit']
+__all__ = ['HEADROOM', 'LARGEST', 'RESOURCE_CLASS', 'EffectiveLimit',
+           'EffectiveLimits']
 
 #: The resource class: kbit/s of the host's saturation.
 RESOURCE_CLASS = 'CUSTOM_VSWITCH_KBPS'
@@ -106,6 +108,23 @@ class EffectiveLimit:
             found = effective.effective_bandwidth(
                 shares.max(axis=0), law.by_regime, self._exponents)
         return self._kbps * float(found.max())
+
+
+class EffectiveLimits:
+    """The EffectiveLimit of each HostPolicy, made once.
+
+    :param headroom: as of :class:`EffectiveLimit`
+    """
+
+    def __init__(self, headroom=HEADROOM):
+        self._headroom = headroom
+        self._known = weakref.WeakKeyDictionary()
+
+    def of(self, policy):
+        """Return the EffectiveLimit of a HostPolicy, None: there is none."""
+        if policy not in self._known:
+            self._known[policy] = EffectiveLimit.of(policy, self._headroom)
+        return self._known[policy]
 
 
 def _kbps_of(profile):

@@ -18,7 +18,6 @@ Derivation: reference/strict.rst.
 
 import dataclasses
 import uuid as uuids
-import weakref
 
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import strict
@@ -100,13 +99,11 @@ class Keeper:
         self._access = access
         self._placement = placement
         self._policies = policies
-        self._headroom = headroom
         self._unknown = unknown
         self._sleep = sleep
         self._snapshot = snapshots.Snapshot()
         self._nodes = {}         # uuid -> _Node
-        # Of each HostPolicy, None where it has none.
-        self._limits = weakref.WeakKeyDictionary()
+        self._limits = strict.EffectiveLimits(headroom)
 
     def update(self, store, progress=None):
         """Bring the inventories up to date.
@@ -185,10 +182,7 @@ class Keeper:
         """Return the EffectiveLimit of a host, or None."""
         policy = self._policies.find(
             aggregates.get(host, []), self._snapshot.host_profile(host))
-        if policy not in self._limits:
-            self._limits[policy] = strict.EffectiveLimit.of(
-                policy, self._headroom)
-        return self._limits[policy]
+        return self._limits.of(policy)
 
     # Inventories
 

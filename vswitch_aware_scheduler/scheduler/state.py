@@ -17,7 +17,6 @@ import secrets
 import socket
 import threading
 import time
-import weakref
 
 import nova.conf
 from nova.scheduler.client import report as report_client
@@ -213,7 +212,7 @@ class SchedulerState:
         self._ask_again = 0.0
         # Hosts of which the database was not asked yet who is on them.
         self._unverified = set()
-        self._limits = weakref.WeakKeyDictionary()  # of each HostPolicy
+        self._limits = strict.EffectiveLimits(conf.strict_headroom)
         self._fitted = {}        # (prior, id of policy) -> (policy, law)
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
@@ -308,10 +307,7 @@ class SchedulerState:
 
     def _amount(self, host, policy, demand):
         """Return what an instance takes of a host with a policy, or None."""
-        if policy not in self._limits:
-            self._limits[policy] = strict.EffectiveLimit.of(
-                policy, self._conf.strict_headroom)
-        limit = self._limits[policy]
+        limit = self._limits.of(policy)
         return limit and limit.amount(
             self._fitting(demand.law, host) if demand.is_prior
             else demand.law)
