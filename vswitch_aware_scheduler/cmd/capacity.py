@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sub-commands ``vswitch-manage capacity``: arguments and answers."""
 
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import capacity
 from vswitch_aware_scheduler.vswitch import measurements
@@ -79,9 +80,9 @@ def fit_tables(answer):
             continue
         for name, value in cost['packet_us'].items():
             rows.append([level, name, 'us a packet', f'{value:.4g}',
-                         *map(_cell, cost['packet_us_limits'][name])])
+                         *map(terminal.cell, cost['packet_us_limits'][name])])
         rows.append([level, '-', 'ns a byte', f'{cost["byte_ns"]:.4g}',
-                     *map(_cell, cost['byte_ns_limits'])])
+                     *map(terminal.cell, cost['byte_ns_limits'])])
     yield ('Costs, with limits of 95 % confidence',
            ['LEVEL', 'ENCAPSULATION', 'COST', 'VALUE', 'LOW', 'HIGH'], rows)
     yield (f'Rates in kbit/s, with limits of {answer["confidence"]:.0%}; '
@@ -91,14 +92,10 @@ def fit_tables(answer):
            [[f'{row["packet_bytes"]:g}', row['pairs'], row['flows'],
              row['encapsulation'], f'{row["measured_kbps"]:.0f}',
              f'{row["fitted_kbps"]:.0f}', f'{row["low_kbps"]:.0f}',
-             _cell(row['high_kbps'], '.0f'), row['limited_by'],
-             _cell(row['left_out_kbps'], '.0f'),
-             _cell(row['left_out_error'], '+.1%')]
+             terminal.cell(row['high_kbps'], '.0f'), row['limited_by'],
+             terminal.cell(row['left_out_kbps'], '.0f'),
+             terminal.cell(row['left_out_error'], '+.1%')]
             for row in answer['rows']])
-
-
-def _cell(value, form='.4g'):
-    return '-' if value is None else format(value, form)
 
 
 def reproduce(arguments):
@@ -119,8 +116,8 @@ def reproduce_tables(answer):
         title = f'{table["table"]}: {table["source"]}'
         lines = [[line['left_out'], f'{line["packet_bytes"]:g}',
                   line['pairs'], line['flows'], f'{line["measured"]:.4g}',
-                  _cell(line['predicted']), line['unit'],
-                  _cell(line['error'], '+.1%')]
+                  terminal.cell(line['predicted']), line['unit'],
+                  terminal.cell(line['error'], '+.1%')]
                  for line in table['rates'] + table['cpu']]
         lines += [['-', f'{line["packet_bytes"]:g}', line['pairs'],
                    line['flows'], f'{line["low"]:.4g} to {line["high"]:.4g}',
@@ -131,6 +128,6 @@ def reproduce_tables(answer):
                        'PREDICTED', 'UNIT', 'ERROR'], lines)
     yield ('Median absolute error of what was left out',
            ['TABLE', 'LEFT_OUT', 'MEDIAN'],
-           [[table['table'], key, _cell(value, '.1%')]
+           [[table['table'], key, terminal.cell(value, '.1%')]
             for table in answer['tables']
             for key, value in table['median_errors'].items()])

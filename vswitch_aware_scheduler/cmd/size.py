@@ -6,6 +6,7 @@ import math
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import sizing
@@ -99,12 +100,8 @@ def run(arguments, conf, opened):
 
 def _profiles(arguments, conf):
     found = switch_profile.profiles(conf.switch_profiles_file)
-    for name in arguments.profile or ():
-        if name not in found:
-            raise exceptions.InvalidProfile(
-                f'there is no profile {name!r}, wanted one of '
-                f'{", ".join(found)}')
-    return [found[name] for name in arguments.profile or found]
+    return [switch_profile.named(name, found)
+            for name in arguments.profile or found]
 
 
 def _ways(arguments):
@@ -201,11 +198,11 @@ def tables(answer):
                ['PROFILE', 'HOSTS', 'REFUSED', 'PER_HOST', 'OVERLOAD',
                 'WORST', 'KBPS', 'CPU_MHZ'],
                [[one['profile'], one['hosts'], one['refused'],
-                 _cell(one['instances_per_host'], '.1f'),
-                 _cell(one['overload_probability_mean'], '.2g'),
-                 _cell(one['overload_probability_worst'], '.2g'),
-                 _cell(one['rate_kbps_mean'], '.0f'),
-                 _cell(one['cpu_mhz_mean'], '.0f')]
+                 terminal.cell(one['instances_per_host'], '.1f'),
+                 terminal.cell(one['overload_probability_mean'], '.2g'),
+                 terminal.cell(one['overload_probability_worst'], '.2g'),
+                 terminal.cell(one['rate_kbps_mean'], '.0f'),
+                 terminal.cell(one['cpu_mhz_mean'], '.0f')]
                 for one in answer['profiles']])
         return
     yield (f'Instances a host, each as the {answer["traffic"]}: mean '
@@ -215,17 +212,15 @@ def tables(answer):
             'OVERLOAD', 'LOST', 'USED', 'KBPS', 'CPU_MHZ'],
            [[one['profile'], _count(one['instances']),
              _count(one['instances_by_peak']),
-             _count(one['instances_by_average']), _cell(one['hosts'], 'd'),
-             _cell(one['overload_probability'], '.2g'),
-             _cell(one['loss_fraction'], '.2g'),
-             _cell(one['utilisation'], '.0%'),
-             _cell(one['rate_kbps'], '.0f'), _cell(one['cpu_mhz'], '.0f')]
+             _count(one['instances_by_average']),
+             terminal.cell(one['hosts'], 'd'),
+             terminal.cell(one['overload_probability'], '.2g'),
+             terminal.cell(one['loss_fraction'], '.2g'),
+             terminal.cell(one['utilisation'], '.0%'),
+             terminal.cell(one['rate_kbps'], '.0f'),
+             terminal.cell(one['cpu_mhz'], '.0f')]
             for one in answer['profiles']])
 
 
 def _count(number):
     return f'>={number}' if number == sizing.MOST else number
-
-
-def _cell(value, form):
-    return '-' if value is None else format(value, form)

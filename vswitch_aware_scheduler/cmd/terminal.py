@@ -8,12 +8,17 @@ import sys
 
 import tqdm
 
-__all__ = ['counted', 'drop_output', 'print_json', 'progress']
+__all__ = ['cell', 'counted', 'drop_output', 'print_json', 'progress']
 
 
 def print_json(data):
     """Print an answer for a machine; NaN and infinity are refused."""
     print(json.dumps(data, indent=2, allow_nan=False))
+
+
+def cell(value, form='.4g'):
+    """Return a number as text, a hyphen where there is none."""
+    return '-' if value is None else format(value, form)
 
 
 def counted(counts):
