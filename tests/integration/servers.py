@@ -240,6 +240,47 @@ class Redis(Server):
         self.end(self.process)
 
 
+class Etcd(Server):
+    """An empty etcd; ``url`` for tooz."""
+
+    def _setUp(self):
+        super()._setUp()
+        self.port = free_port()
+        here = f'http://127.0.0.1:{self.port}'
+        peers = f'http://127.0.0.1:{free_port()}'
+        self._command = (
+            program('etcd'), '--data-dir', os.path.join(self.folder, 'data'),
+            '--listen-client-urls', here, '--advertise-client-urls', here,
+            '--listen-peer-urls', peers, '--initial-advertise-peer-urls',
+            peers, '--initial-cluster', f'default={peers}')
+        self.url = f'etcd3+{here}'
+        self.process = self.start(*self._command)
+        self.wait(self.process, lambda: listens(self.port))
+
+
+class ZooKeeper(Server):
+    """An empty ZooKeeper; ``url`` for tooz."""
+
+    #: It wants a Java machine, which is ten times what the others want.
+    required = False
+
+    def _setUp(self):
+        super()._setUp()
+        self.port = free_port()
+        path = self.write('zoo.cfg', f'''
+            dataDir={self.folder}
+            clientPort={self.port}
+            clientPortAddress=127.0.0.1
+            tickTime=500
+            admin.enableServer=false
+            ''')
+        self.url = f'zookeeper://127.0.0.1:{self.port}'
+        self.process = self.start(
+            program('zkServer.sh', '/usr/share/zookeeper/bin'),
+            'start-foreground', path)
+        self.wait(self.process, lambda: listens(self.port))
+
+
 _WSGI_SERVER = '''
     import importlib
     import sys

@@ -158,24 +158,29 @@ class Group:
         coordinator, self._coordinator = self._coordinator, None
         alive, self._alive = self._alive, None
         try:
+            # A lock is of a connection, which ends with the coordinator.
+            if alive is not None:
+                alive.release()
+        except Exception as error:
+            LOG.debug('leaving the group: %s', error)
+        try:
             if coordinator is not None:
                 coordinator.stop()
         except Exception as error:
             LOG.debug('leaving the group: %s', error)
-        finally:
-            if alive is not None:
-                alive.release()
 
     @property
     def _group(self):
         return b'vswitch-modeler-' + self._store_id.encode()
 
-    def _never_times_out(self):
-        return self._tooz.Characteristics.NON_TIMEOUT_BASED \
-            in self._coordinator.CHARACTERISTICS
+    @property
+    def _forgets_nobody(self):
+        # Not what tooz says is "not based on time-outs": etcd and ZooKeeper
+        # are, and end the membership of whom they do not hear.
+        return self.url.partition(':')[0] == 'file'
 
     def _join(self):
-        if self._never_times_out() and self._alive is None:
+        if self._forgets_nobody and self._alive is None:
             # Held for as long as this process lives.
             self._alive = self._coordinator.get_lock(self.name)
             self._alive.acquire(blocking=False)
@@ -189,7 +194,7 @@ class Group:
             members = set(self._coordinator.get_members(self._group).get())
         except self._tooz.GroupNotCreated:
             return set()
-        if self._never_times_out():
+        if self._forgets_nobody:
             members = {one for one in members
                        if one == self.name or not self._bury(one)}
         return members

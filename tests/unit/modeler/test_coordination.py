@@ -57,11 +57,8 @@ class ShareTestCase(base.StoreTestCase):
                     self.assertTrue(before[b'c'](uuid))
 
 
-class GroupTestCase(base.StoreTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.group_url = f'file://{self.directory}/group'
+class GroupContract:
+    """What a group is with any backend; ``group_url`` names it."""
 
     def group(self):
         group = coordination.Group(self.group_url)
@@ -110,8 +107,8 @@ class GroupTestCase(base.StoreTestCase):
         one.share('store'), two.share('store')
         self._assert_shared(one, two)
 
-    def test_who_was_killed_gives_its_share_and_who_is_stopped_does_not(self):
-        # The backend knows no time-out: whoever lives holds a lock.
+    def member(self):
+        """Return the process of one more member, which has joined."""
         process = subprocess.Popen(
             [sys.executable, '-W', 'ignore', '-c', _MEMBER, self.group_url],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -121,6 +118,18 @@ class GroupTestCase(base.StoreTestCase):
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         self.assertEqual('1', process.stdout.readline().strip())
+        return process
+
+
+class GroupTestCase(GroupContract, base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.group_url = f'file://{self.directory}/group'
+
+    def test_who_was_killed_gives_its_share_and_who_is_stopped_does_not(self):
+        # The backend knows no time-out: whoever lives holds a lock.
+        process = self.member()
         one, two = self.group(), self.group()
         one.share('store'), two.share('store')
         process.send_signal(signal.SIGSTOP)

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Modelers share their instances through each backend that is documented."""
+
+import time
+
+from tests.integration import base
+from tests.integration import servers
+from tests.unit.modeler import test_coordination as unit
+from tests.unit.store import base as store_base
+
+#: After which a backend forgets who does not tell that it lives, seconds.
+_TIMEOUT = 4
+
+
+class GroupsOfServer(base.WithServer, unit.GroupContract):
+
+    def setUp(self):
+        super().setUp()
+        self.group_url = f'{self.server.url}?timeout={_TIMEOUT}'
+
+    def test_who_was_killed_gives_its_share(self):
+        process = self.member()
+        one, two = self.group(), self.group()
+        one.share('store'), two.share('store')
+        self.assertEqual(3, one.share('store').members)
+        process.kill()
+        process.wait()
+        end = time.monotonic() + 10 * _TIMEOUT
+        while one.share('store').members > 2:
+            self.assertLess(time.monotonic(), end)
+            time.sleep(.2)
+        self._assert_shared(one, two)
+
+    def test_who_lives_stays_for_longer_than_the_timeout(self):
+        one, two = self.group(), self.group()
+        one.share('store'), two.share('store')
+        end = time.monotonic() + 2 * _TIMEOUT
+        while time.monotonic() < end:
+            self.assertEqual(2, one.share('store').members)
+            time.sleep(.5)
+        self._assert_shared(one, two)
+
+
+class RedisTestCase(GroupsOfServer, store_base.StoreTestCase):
+
+    make_server = servers.Redis
+
+
+class EtcdTestCase(GroupsOfServer, store_base.StoreTestCase):
+
+    make_server = servers.Etcd
+
+
+class ZooKeeperTestCase(GroupsOfServer, store_base.StoreTestCase):
+
+    make_server = servers.ZooKeeper
