@@ -54,8 +54,10 @@ def arguments():
                         metavar='E,...', default=[0.01, 0.003])
     parser.add_argument('--history', choices=protocols.HISTORIES,
                         default=protocols.TRACE)
-    parser.add_argument('--feedback', action='store_true',
-                        help='ours corrects its limit by trials')
+    parser.add_argument('--feedback', default=True,
+                        action=argparse.BooleanOptionalAction,
+                        help='ours corrects its limit by trials, in the '
+                             'protocol rolling')
     parser.add_argument('--seeds', type=int, default=3)
     parser.add_argument('--json', action='store_true')
     return parser.parse_args()

@@ -68,6 +68,8 @@ class HostPolicy:
     :ivar pass_unknown: whether a host without profile passes
     :ivar uplinks: tuple of the :class:`Uplink` that all its traffic takes too
     :ivar tunnel_key: what says how many tunnels there can be, for people
+    :ivar asked_probability: the limit that was asked for, for people, where
+        another one is decided with; else None
     """
 
     profile: object
@@ -76,6 +78,7 @@ class HostPolicy:
     pass_unknown: bool = True
     uplinks: tuple = ()
     tunnel_key: str = 'max_tunnels'
+    asked_probability: float | None = None
 
     def __post_init__(self):
         if self.policy not in (AVERAGE, PROBABILITY):
@@ -722,9 +725,13 @@ class Assessment:
                             f'{self._means[i, j]:g} {_unit_text(weights)}, '
                             f'above the {capacity:g} of profile {name}')
         verb = 'above' if reason == OVERLOAD else 'within'
+        asked = entry.policy.asked_probability
+        corrected = '' if asked is None else (
+            f', which trials say keeps the {asked:g} that is asked for')
         return (f'with it the overload probability would be '
                 f'{self.overload_probability[i]:.3g}, {verb} the limit of '
-                f'{entry.policy.overload_probability:g} (profile {name}, '
+                f'{entry.policy.overload_probability:g}{corrected} '
+                f'(profile {name}, '
                 f'{len(entry.residents)} instances, average utilisation '
                 f'{self.utilisation[i]:.3g})')
 

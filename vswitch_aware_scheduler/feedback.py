@@ -6,24 +6,31 @@ instances, by their laws of one day, on imagined hosts as the scheduler would,
 at several multiples of the limit. The traffic that follows tells how often
 those hosts would have been overloaded; :class:`Feedback` keeps the trials of
 the last days and finds the multiple at which the limit would just have been
-kept.
+kept. Services have theirs in the store, in which a :func:`kind_of` hosts names
+what they are of; :class:`Corrections` finds the policy to decide with.
 
-Pure: no clock, no configuration, no store. Derivation and figures:
-reference/feedback.rst.
+No clock but the one handed in, no configuration, no database. Derivation and
+figures: reference/feedback.rst.
 """
 
 import collections
 import dataclasses
 import functools
+import hashlib
+import math
+import weakref
 
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import law as sum_law
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['FACTORS', 'Feedback', 'MIN_INSTANCES', 'NOTHING', 'Outcome',
-           'PRIOR_HOST_DAYS', 'TRIAL_DAYS', 'Trial', 'factor']
+__all__ = ['Corrections', 'FACTORS', 'Feedback', 'MIN_INSTANCES', 'NOTHING',
+           'OLD_DAYS', 'Outcome', 'PERCENT', 'PRIOR_HOST_DAYS', 'STEP',
+           'TRIAL_DAYS', 'Trial', 'factor', 'kind_of', 'limit_of',
+           'multiple']
 
 #: Multiples of the limit that are tried; the corrected limit is between.
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
@@ -36,6 +43,20 @@ PRIOR_HOST_DAYS = 10.0
 
 #: Fewer instances than these fill no hosts.
 MIN_INSTANCES = 20
+
+#: :data:`FACTORS` as the store names them.
+PERCENT = tuple(round(100 * times) for times in FACTORS)
+
+#: Limits are multiplied by powers of this: small changes change nothing.
+STEP = 1.1
+
+#: Outcomes that are older than this correct nothing any more.
+OLD_DAYS = 3.0
+
+_DAY_SECONDS = 86400.0
+
+#: Longest name of a kind of host.
+_LONGEST = 255
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -59,6 +80,10 @@ class Trial:
         """
         return cls(tuple(laws), _first_fit(
             laws, [_relaxed(policy, times) for times in FACTORS]))
+
+    def followed(self, policy, rates, slot_days):
+        """Return the Outcome of some slots of time; see `Feedback.count`."""
+        return self.outcome(_Samples(policy, rates), slot_days)
 
     def outcome(self, samples, days):
         """Return the Outcome of some slots of time.
@@ -164,6 +189,130 @@ class Feedback:
         """Return the HostPolicy to decide with now."""
         return _relaxed(self._policy, factor(
             self.outcome, self._policy.overload_probability))
+
+
+def kind_of(policy):
+    """Return the name of all hosts that trials need not tell apart.
+
+    :param policy: HostPolicy with the limit that is asked for
+    :returns: the limit, then the limits of the switch, at most 255
+        characters; None where no probability of overload is limited
+    """
+    limits = [(weights, capacity) for weights, capacity, _ in policy.limits
+              if capacity < math.inf]
+    if policy.policy != admission.PROBABILITY or not limits \
+            or not 0 < policy.overload_probability < 1:
+        return None
+    limit = f'{policy.overload_probability!r}: '
+    name = limit + ', '.join(
+        f'{" ".join(f"{weight:.12g}" for weight in weights)} '
+        f'<= {capacity:.12g}' for weights, capacity in limits)
+    if any(weights[2] for weights, _ in limits):
+        name += f' at {policy.profile.typical_packet_bytes} bytes'
+    if len(name) > _LONGEST:
+        name = limit + hashlib.sha256(name.encode()).hexdigest()
+    return name
+
+
+def limit_of(kind):
+    """Return the limit in the name of a kind of host.
+
+    :raises InvalidInput: when there is none
+    """
+    text = kind.partition(':')[0]
+    try:
+        return float(text)
+    except ValueError:
+        raise exceptions.InvalidInput(
+            f'hosts {kind}: their limit is {text!r}, wanted a number'
+        ) from None
+
+
+def multiple(found, now, most=FACTORS[-1]):
+    """Return by what a limit is multiplied now.
+
+    :param found: :class:`~.records.TrialOutcome` of the store
+    :param now: seconds UTC
+    :param most: the largest multiple there may be
+    :returns: power of :data:`STEP`, or ``most``; 1 where the outcome is old
+    :raises InvalidInput: when the numbers of the outcome cannot be
+    """
+    if not -_DAY_SECONDS <= now - found.until <= OLD_DAYS * _DAY_SECONDS:
+        return 1.0
+    exact = _factor_of(found)
+    return min(STEP ** round(math.log(exact, STEP)), FACTORS[-1], most)
+
+
+@functools.lru_cache(maxsize=1024)
+def _factor_of(found):
+    days = {percent: numbers for percent, *numbers in found.days}
+    overload, hosts = np.array([
+        days.get(percent, (0.0, 0.0)) for percent in PERCENT]).T
+    # NaN fails as well.
+    if not ((overload >= 0).all() and (overload <= hosts * (
+            1 + sum_law.TOLERANCE)).all() and (hosts < np.inf).all()):
+        raise exceptions.InvalidInput(
+            f'hosts {found.kind}: the outcome of trials is {found.days}, '
+            f'wanted finite days of overload, 0 to those of the hosts')
+    return factor(Outcome(overload, hosts), limit_of(found.kind))
+
+
+class Corrections:
+    """Finds the policies to decide with; of one policy the same each time.
+
+    :param most: the largest multiple of a limit, 0: all stay as they are
+    :param clock: returns the time, seconds UTC
+    :param report: callable(topic, problem or None)
+    """
+
+    def __init__(self, most, clock, report):
+        self._most = most
+        self._clock = clock
+        self._report = report
+        # HostPolicy -> (kind, {multiple: HostPolicy})
+        self._known = weakref.WeakKeyDictionary()
+
+    def of(self, policy, outcomes):
+        """Return the HostPolicy to decide with in place of another one.
+
+        :param policy: HostPolicy with the limit that is asked for
+        :param outcomes: {kind: :class:`~.records.TrialOutcome`}
+        """
+        if not self._most or not outcomes:
+            return policy
+        if policy not in self._known:
+            self._known[policy] = kind_of(policy), {1.0: None}
+        kind, made = self._known[policy]
+        times = self.of_outcome(outcomes.get(kind))
+        if times not in made:
+            made[times] = dataclasses.replace(
+                _relaxed(policy, times),
+                asked_probability=policy.overload_probability)
+        return made[times] or policy
+
+    def of_outcome(self, found):
+        """Return by what a limit is multiplied now.
+
+        :param found: TrialOutcome of the kind of host, or None
+        """
+        if found is None or not self._most:
+            return 1.0
+        try:
+            times = multiple(found, self._clock(), self._most)
+        except exceptions.InvalidInput as error:
+            self._report(f'feedback {found.kind}',
+                         f'{error}; their limit stays as it is')
+            return 1.0
+        self._report(f'feedback {found.kind}', None)
+        return times
+
+    def multiples(self, outcomes):
+        """Return {kind: by what its limit is multiplied now}.
+
+        :param outcomes: as of :meth:`of`
+        """
+        return {kind: self.of_outcome(found)
+                for kind, found in outcomes.items()}
 
 
 class _Samples:

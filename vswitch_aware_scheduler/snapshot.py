@@ -27,12 +27,14 @@ class Snapshot:
 
     :ivar generation: store Generation it is of, None for the empty one
     :ivar seen_at: what time the placements are of, seconds UTC, or None
+    :ivar outcomes: {kind of host: TrialOutcome}, see :mod:`.feedback`
     """
 
     def __init__(self, generation=None, laws=None, host_profiles=None,
-                 placements=None, seen_at=None, priors=None):
+                 placements=None, seen_at=None, priors=None, outcomes=None):
         self.generation = generation
         self.seen_at = seen_at
+        self.outcomes = {} if outcomes is None else outcomes
         # Laws are bytes, which the garbage collector need not look at: there
         # may be a million.
         self._laws = {} if laws is None else laws
@@ -109,7 +111,8 @@ class Snapshot:
                 placements, *changes.placements,
                 changes.removed_placements), changes.seen_at, _with(
                 priors, changes.priors, changes.priors.values(),
-                [key for key, law in changes.priors.items() if law is None]))
+                [key for key, law in changes.priors.items() if law is None]),
+            self.outcomes if changes.outcomes is None else changes.outcomes)
 
 
 def _with(known, keys, values, gone):

@@ -44,7 +44,7 @@ class StrictTestCase(base.VSwitchTestCase):
         self.useFixture(fixtures.MockPatchObject(placement, 'PAGE', 1))
         self.keeper = self.make_keeper()
 
-    def make_keeper(self, **more):
+    def make_keeper(self, host_policies=None, **more):
         def access(url):
             return service.Access(url=url, auth={'auth_type': 'fixture'},
                                   retries=0, requests_per_second=1000.0)
@@ -52,8 +52,9 @@ class StrictTestCase(base.VSwitchTestCase):
         return placement.Keeper(
             access(self.admin_api.base_url),
             access(self.placement.fixture.endpoint),
-            policies.HostPolicies({}, None, admission.PROBABILITY, 0, True,
-                                  lambda topic, problem: None), **more)
+            host_policies or policies.HostPolicies(
+                {}, None, admission.PROBABILITY, 0, True,
+                lambda topic, problem: None), **more)
 
     def keep(self):
         return self.keeper.update(self.store)

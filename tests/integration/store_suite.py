@@ -18,6 +18,7 @@ from tests.unit.store import test_database
 from tests.unit.store import test_migration
 from tests.unit.store import test_placements
 from tests.unit.store import test_resuming
+from tests.unit.store import test_trials
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.store import database
 
@@ -127,7 +128,8 @@ CASES = (
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,
     test_database.BrokenContentTestCase, test_migration.MigrationTestCase,
     test_resuming.ResumingTestCase, test_placements.PlacementsTestCase,
-    test_placements.PriorsTestCase, test_kill.KillTestCase,
+    test_placements.PriorsTestCase, test_trials.TrialsTestCase,
+    test_kill.KillTestCase,
     test_cycle.IncrementalTestCase, test_cycle.SharesTestCase)
 
 

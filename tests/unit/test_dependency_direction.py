@@ -44,7 +44,7 @@ MAY_IMPORT = {
     'strict': _ADMISSION | {'strict'},
     'feedback': _ADMISSION | {'feedback'},
     'sizing': _ADMISSION,
-    'scheduler': _STRICT | {'conf'},
+    'scheduler': _FEEDBACK | {'conf'},
     'modeler': _FEEDBACK | {'conf'},
     'evaluate': _FEEDBACK,
     'report': _ADMISSION,
@@ -60,7 +60,8 @@ MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.service', 'cmd', 'demo',
                 'tempest_plugin')
 # Loaded by every worker of nova-scheduler: beyond the standard library only
 # these, in them and in whatever of the package they import, store apart.
-IN_EVERY_WORKER = ('snapshot', 'admission', 'policies', 'strict', 'uplinks')
+IN_EVERY_WORKER = ('snapshot', 'admission', 'policies', 'strict', 'uplinks',
+                   'feedback')
 WORKER_LIBRARIES = {'numpy', 'yaml', 'oslo_log'}
 
 

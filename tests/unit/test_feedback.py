@@ -2,11 +2,13 @@
 
 import math
 import unittest
+from unittest import mock
 
 import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import feedback
+from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -252,3 +254,165 @@ class FeedbackTestCase(unittest.TestCase):
         self.assertAlmostEqual(.01 * 13 / 10, found.overload_probability)
         self.assertEqual('own', found.profile.name)
         self.assertEqual(admission.PROBABILITY, found.policy)
+
+
+class KindTestCase(unittest.TestCase):
+
+    def test_it_tells_what_decides_and_nothing_else(self):
+        names = [feedback.kind_of(policy) for policy in (
+            _policy(), _policy(limit=.003), _policy(saturation_kbps=30.0),
+            _policy(saturation_kbps=20.0, line_rate_kbps=15.0),
+            _policy(saturation_kbps=20.0, packet_rate_kpps=1.0),
+            _policy(saturation_kbps=20.0, packet_rate_kpps=1.0,
+                    typical_packet_bytes=100.0))]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertEqual('0.01: 1 1 0 <= 20', names[0])
+        self.assertEqual([.01, .003], list(map(
+            feedback.limit_of, names[:2])))
+        same = admission.HostPolicy(profile.SwitchProfile(
+            name='other', saturation_kbps=20.0, vm_peak_kbps=5.0),
+            pass_unknown=False,
+            uplinks=(admission.Uplink('u', _policy()),))
+        self.assertEqual(names[0], feedback.kind_of(same))
+
+    def test_where_no_probability_is_limited_there_is_none(self):
+        for policy in (
+                admission.HostPolicy(None), _policy(0), _policy(1),
+                admission.HostPolicy(_policy().profile, admission.AVERAGE),
+                _policy(vm_peak_kbps=5.0)):
+            self.assertIsNone(feedback.kind_of(policy))
+
+    def test_a_long_one_is_a_digest(self):
+        limit = .01 + 1 / 3e9
+        with mock.patch.object(feedback, '_LONGEST', 20):
+            found = feedback.kind_of(_policy(limit))
+            other = feedback.kind_of(_policy(limit, saturation_kbps=21.0))
+        self.assertNotEqual(found, other)
+        self.assertEqual(limit, feedback.limit_of(found))
+        self.assertLessEqual(len(found), 255)
+
+
+NOW = 1e9
+
+
+def _told(shares, host_days, until=NOW, kind='0.01: 1 1 0 <= 20'):
+    """Return a TrialOutcome in the store, shares as of `_outcome`."""
+    return store.TrialOutcome(kind, until, tuple(
+        (percent, share * host_days, host_days)
+        for percent, share in zip(feedback.PERCENT, shares)))
+
+
+class MultipleTestCase(unittest.TestCase):
+
+    def test_it_is_the_factor_in_steps(self):
+        for ratio in (.13, .2, .5, .9, 1.0, 1.3, 3.0):
+            shares = ratio * .01 * FACTORS
+            exact = feedback.factor(_outcome(shares, 500.0), .01)
+            found = feedback.multiple(_told(shares, 500.0), NOW)
+            steps = math.log(found) / math.log(feedback.STEP)
+            self.assertAlmostEqual(round(steps), steps)
+            self.assertLess(abs(math.log(found / exact)),
+                            .5 * math.log(feedback.STEP) + 1e-9)
+        self.assertEqual(1.0, feedback.multiple(
+            _told(.01 * FACTORS, 1.0), NOW))
+
+    def test_it_is_bounded(self):
+        calm = _told(0 * FACTORS, 1e9)
+        self.assertEqual(8.0, feedback.multiple(calm, NOW))
+        self.assertEqual(2.5, feedback.multiple(calm, NOW, 2.5))
+        wild = feedback.multiple(_told(1 + 0 * FACTORS, 1e9), NOW)
+        self.assertTrue(.5 <= wild < .5 * feedback.STEP)
+
+    def test_what_is_old_or_of_the_future_corrects_nothing(self):
+        day = 86400.0
+        for age, wanted in ((0, 8.0), (2.9, 8.0), (-.9, 8.0), (3.1, 1.0),
+                            (-1.1, 1.0)):
+            self.assertEqual(wanted, feedback.multiple(_told(
+                0 * FACTORS, 1e9, NOW - age * day), NOW))
+
+    def test_multiples_that_are_not_tried_any_more_do_not_count(self):
+        told = _told(0 * FACTORS, 1e9)
+        more = store.TrialOutcome(told.kind, NOW, told.days + (
+            (300, 5.0, 5.0),))
+        self.assertEqual(8.0, feedback.multiple(more, NOW))
+
+
+class CorrectionsTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.now = NOW
+        self.problems = {}
+        self.corrections = self._corrections(8.0)
+
+    def _corrections(self, most):
+        def report(topic, problem):
+            self.problems[topic] = problem
+
+        return feedback.Corrections(most, lambda: self.now, report)
+
+    def test_a_policy_has_the_same_correction_each_time(self):
+        policy = _policy()
+        kind = feedback.kind_of(policy)
+        calm = {kind: _told(0 * FACTORS, 90.0)}
+        wild = {kind: _told(.05 * FACTORS, 90.0)}
+        found = self.corrections.of(policy, calm)
+        less = self.corrections.of(policy, wild)
+        self.assertGreater(found.overload_probability, .05)
+        self.assertLess(less.overload_probability, .006)
+        self.assertEqual([.01, .01], [one.asked_probability
+                                      for one in (found, less)])
+        self.assertIs(policy.profile, found.profile)
+        self.assertIs(found, self.corrections.of(policy, dict(calm)))
+        self.assertIs(less, self.corrections.of(policy, wild))
+        for nothing in ({}, {'0.01: other': calm[kind]}):
+            self.assertIs(policy, self.corrections.of(policy, nothing))
+        self.now += 4 * 86400
+        self.assertIs(policy, self.corrections.of(policy, calm))
+
+    def test_small_changes_are_none(self):
+        policy = _policy()
+        kind = feedback.kind_of(policy)
+        self.assertIs(*(self.corrections.of(policy, {kind: _told(
+            .2 * .01 * FACTORS, days)}) for days in (200.0, 201.0)))
+
+    def test_numbers_that_cannot_be_are_told_and_correct_nothing(self):
+        policy = _policy()
+        kind = feedback.kind_of(policy)
+        for wrong in ((-1.0, 2.0), (3.0, 2.0), (math.nan, 2.0),
+                      (1.0, math.nan), (1.0, math.inf), (-1.0, -1.0)):
+            bad = {kind: store.TrialOutcome(kind, NOW, ((100, *wrong),))}
+            self.assertIs(policy, self.corrections.of(policy, bad))
+            [problem] = self.problems.values()
+            self.assertIn(f'hosts {kind}: the outcome of trials is ((100',
+                          problem)
+        self.assertIs(policy, self.corrections.of(
+            policy, {kind: _told(.01 * FACTORS, 9.0)}))
+        self.assertEqual([None], list(self.problems.values()))
+
+    def test_a_name_without_a_limit_is_told_and_corrects_nothing(self):
+        bad = _told(0 * FACTORS, 1e9, kind='racks: 1 1 0 <= 20')
+        self.assertEqual({bad.kind: 1.0},
+                         self.corrections.multiples({bad.kind: bad}))
+        [problem] = self.problems.values()
+        self.assertIn("their limit is 'racks', wanted a number", problem)
+
+    def test_the_largest_multiple_may_be_none(self):
+        calm = {'0.01: 1 1 0 <= 20': _told(0 * FACTORS, 1e9)}
+        self.assertEqual(8.0, *self.corrections.multiples(calm).values())
+        for most, wanted in ((0.0, .01), (1.0, .01), (2.0, .02)):
+            self.assertAlmostEqual(wanted, self._corrections(most).of(
+                _policy(), calm).overload_probability)
+        self.assertEqual([1.0], [*self._corrections(0.0).multiples(
+            calm).values()])
+
+    def test_no_limit_is_above_one(self):
+        policy = _policy(limit=.5)
+        kind = feedback.kind_of(policy)
+        self.assertEqual(1.0, self.corrections.of(policy, {
+            kind: _told(0 * FACTORS, 1e9)}).overload_probability)
+
+    def test_other_policies_stay(self):
+        policy = admission.HostPolicy(None)
+        self.assertIs(policy, self.corrections.of(
+            policy, {'0.01: 1 1 0 <= 20': _told(0 * FACTORS, 1e9)}))

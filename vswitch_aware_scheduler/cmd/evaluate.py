@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sub-command ``vswitch-manage evaluate``: arguments and answer."""
 
+import argparse
+
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.evaluate import figures
 from vswitch_aware_scheduler.evaluate import methods
@@ -46,9 +48,11 @@ def add_arguments(parser):
                              'measured since the start of the trace, '
                              'wherever it ran, or since its arrival '
                              '(default: trace)')
-    parser.add_argument('--feedback', action='store_true',
-                        help='the method ours corrects its limit by what '
-                             'came of trials; the services do not')
+    parser.add_argument('--feedback', default=True,
+                        action=argparse.BooleanOptionalAction,
+                        help='with --protocol rolling: the method ours '
+                             'corrects its limit by what came of trials, as '
+                             'the services do (default: it does)')
     parser.add_argument('--groups', metavar='CSV',
                         help='flavor and project of the instances, columns '
                              'instance, flavor and project, for the method '
@@ -72,8 +76,10 @@ def run(arguments, conf, progress=None):
         raise exceptions.InvalidInput(
             'train-days is given, wanted no such argument with the protocol '
             'rolling, which learns as it goes')
+    rolling = arguments.protocol == protocols.ROLLING
+    corrects = rolling and arguments.feedback
     chosen = _methods(
-        arguments.methods, conf, arguments.feedback,
+        arguments.methods, conf, corrects,
         arguments.groups and trace.load_groups(arguments.groups))
     limit = arguments.overload_probability
     if limit is None:
@@ -87,10 +93,9 @@ def run(arguments, conf, progress=None):
     answer = {
         'trace': arguments.trace, 'train_trace': arguments.train_trace,
         'protocol': arguments.protocol,
-        'history': (arguments.history
-                    if arguments.protocol == protocols.ROLLING else None),
+        'history': arguments.history if rolling else None,
         'saturation_kbps': arguments.saturation_kbps,
-        'feedback': arguments.feedback,
+        'feedback': corrects,
         'overload_probability': limit, 'seeds': arguments.seeds,
         'instances': len(case.trace.series),
         'methods': [result.figures(limit, best)

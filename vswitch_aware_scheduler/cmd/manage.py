@@ -23,6 +23,7 @@ from vswitch_aware_scheduler.cmd import size
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
@@ -185,6 +186,10 @@ def _parser():
     claim = group('claim', 'tell what schedulers have just placed')
     add(claim, 'list', _claim_list,
         'print the claims that schedulers tell each other of')
+
+    corrections = group('feedback', 'tell how limits are corrected')
+    add(corrections, 'show', _feedback_show,
+        'print what came of trials, and the limits that follow')
 
     strict = group('strict', "look after the strict mode's inventories")
     add(strict, 'show', _strict_show,
@@ -749,6 +754,38 @@ def _claim_list(arguments, conf):
           one.claimed_by, _time(one.claimed_at), f'{one.seconds:.0f}']
          for one in found])
     print(f'\n{len(found)} claims; seconds that are left')
+    return 0
+
+
+def _feedback_show(arguments, conf):
+    outcomes = _store(conf).trial_outcomes()
+    corrections = service.make_corrections(conf)
+    found = []
+    for kind, one in outcomes.items():
+        limit = feedback.limit_of(kind)
+        times = corrections.of_outcome(one)
+        found.append({
+            'hosts': kind, 'asked': limit, 'multiple': times,
+            'in_force': min(limit * times, 1.0), 'until': one.until,
+            'trials': [{'multiple': percent / 100, 'host_days': days,
+                        'overload': overload / days if days else None}
+                       for percent, overload, days in one.days]})
+    if arguments.json:
+        terminal.print_json({'feedback': conf.feedback, 'kinds': found})
+        return 0
+    tried = [{trial['multiple']: trial for trial in one['trials']}
+             for one in found]
+    none = {'overload': None, 'host_days': 0.0}
+    _print_table(
+        ['HOSTS', 'IN_FORCE', 'MULTIPLE', 'HOST_DAYS', *(
+            f'OVERLOAD_X{times:g}' for times in feedback.FACTORS), 'UNTIL'],
+        [[one['hosts'], f'{one["in_force"]:.3g}', f'{one["multiple"]:.3g}',
+          f'{trials.get(1.0, none)["host_days"]:.1f}',
+          *(terminal.cell(trials.get(times, none)['overload'], '.2g')
+            for times in feedback.FACTORS), _time(one['until'])]
+         for one, trials in zip(found, tried)])
+    print(f'\n{len(found)} kinds of hosts' + (
+        '' if conf.feedback else '; feedback is off: limits are as asked'))
     return 0
 
 

@@ -58,6 +58,7 @@ def _once(conf):
         outcome = cycle.run(set_up.store, set_up.driver, time.time,
                             set_up.settings, progress)
     service.update_priors(set_up, time.time)
+    problems += service.update_trials(set_up, time.time),
     for problem in filter(None, problems):
         _say(problem)
     if conf.json:

@@ -94,7 +94,45 @@ An aggregate can choose otherwise with metadata
 When it is too high, switches drop traffic; when it is too low, requests fail
 with "No valid host" while switches are idle.
 
-Related options: ``admission_policy``.
+Related options: ``admission_policy``, ``feedback``.
+"""),
+    cfg.BoolOpt(
+        'feedback', default=True,
+        help="""
+Whether limits are corrected by what came of earlier decisions.
+
+Once a day vswitch-modeler puts instances on imagined hosts, as the scheduler
+would, and follows how often those are overloaded in the days that come. The
+scheduler multiplies ``overload_probability`` by what would have kept it: more
+than one where models expect too much, less where they expect too little. It
+is one until there is some evidence, and again when there has been none for
+three days. Without it the limit is compared with what models expect.
+
+The modeler makes trials and the scheduler goes by them: set it alike for
+both. Limits of the policy "average" and of uplinks are never corrected.
+
+When it is set and traffic grows at once, hosts that were filled by larger
+limits are overloaded more; when it is not, hosts are left half empty where
+models expect too much.
+
+Related options: ``overload_probability``, ``feedback_max``.
+"""),
+    cfg.FloatOpt(
+        'feedback_max', default=8, min=1, max=8,
+        help="""
+Largest number that ``overload_probability`` is multiplied by.
+
+Lower it to save fewer hosts where models expect too much, and to be surprised
+less when traffic grows again. With 1 limits are only ever made smaller, down
+to one half.
+
+Unit: none; 1 to 8.
+
+When it is too high, hosts are overloaded for longer after traffic has begun
+to grow; when it is too low, they are left half empty where models expect too
+much.
+
+Related options: ``feedback``.
 """),
     # Instances without a model
     cfg.StrOpt(

@@ -70,6 +70,10 @@ class Metrics:
             gauge, 'generation', 'Last generation of the store.')
         self._members = make(
             gauge, 'members', 'Modelers that share the instances.')
+        self._multiple = make(
+            gauge, 'limit_multiple',
+            'By what feedback multiplies the limit of overload, by the limits '
+            'of the hosts.', 'hosts')
 
     def serve(self, address, port):
         """Answer at this address, and at no other any more.
@@ -113,6 +117,15 @@ class Metrics:
         self._waiting.set(outcome.waiting)
         self._generation.set(outcome.generation.number)
         self._members.set(members)
+
+    def corrected(self, multiples):
+        """Tell by what limits are multiplied.
+
+        :param multiples: {kind of host: multiple}
+        """
+        self._multiple.clear()
+        for kind, times in multiples.items():
+            self._multiple.labels(kind).set(times)
 
     def failed(self, kind):
         """Count a pass that failed.

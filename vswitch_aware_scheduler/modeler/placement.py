@@ -25,7 +25,7 @@ from vswitch_aware_scheduler.telemetry import sdk
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.traffic import prior
 
-__all__ = ['Keeper', 'Outcome', 'provider_uuid']
+__all__ = ['Keeper', 'Outcome', 'provider_uuid', 'read_aggregates']
 
 # That of Train, as Nova claims with.
 _PLACEMENT = {'microversion': '1.36'}
@@ -46,6 +46,17 @@ _CLASS = strict.RESOURCE_CLASS
 def provider_uuid(node_uuid):
     """Return the uuid of the provider that is made for a compute node."""
     return str(uuids.uuid5(uuids.UUID(node_uuid), 'vswitch'))
+
+
+def read_aggregates(access, **sleep):
+    """Return {host: [(name of an aggregate, its metadata)]} of Nova.
+
+    :param access: :class:`.service.Access` of Nova
+    :param sleep: waits seconds, None: as :class:`.service.Client` does
+    :raises TelemetryError: when they cannot be read
+    """
+    with _nova(access, sleep) as client:
+        return _by_host(client)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,15 +102,19 @@ class Keeper:
     :param headroom: see :class:`~vswitch_aware_scheduler.strict
         .EffectiveLimit`
     :param unknown: RateLaw of an instance of which nothing is known, or None
+    :param corrections: :class:`.feedback.Corrections` of the policies, or
+        None
     :param sleep: waits seconds, None: as :class:`.service.Client` does
     """
 
     def __init__(self, access, placement, policies,
-                 headroom=strict.HEADROOM, unknown=None, **sleep):
+                 headroom=strict.HEADROOM, unknown=None, corrections=None,
+                 **sleep):
         self._access = access
         self._placement = placement
         self._policies = policies
         self._unknown = unknown
+        self._corrections = corrections
         self._sleep = sleep
         self._snapshot = snapshots.Snapshot()
         self._nodes = {}         # uuid -> _Node
@@ -156,13 +171,9 @@ class Keeper:
 
     def _hosts(self):
         """Return (list of _Node, {host: [(aggregate, metadata)]})."""
-        name = f'nova {self._access.where()}'
-        nodes, aggregates = {}, {}
-        with sdk.SdkClient(self._access, name, 'compute',
-                           **self._sleep) as client:
-            found, _ = client.json(
-                'aggregates', 'GET', '/os-aggregates',
-                'a list of aggregates', _aggregates, **_COMPUTE)
+        nodes = {}
+        with _nova(self._access, self._sleep) as client:
+            aggregates = _by_host(client)
             query, more = {'limit': PAGE}, True
             while more:
                 (page, more), _ = client.json(
@@ -173,15 +184,14 @@ class Keeper:
                 more = more and not page.keys() <= nodes.keys()
                 nodes.update(page)
                 query = {'limit': PAGE, 'marker': list(nodes)[-1:]}
-        for aggregate, metadata, hosts in found:
-            for host in hosts:
-                aggregates.setdefault(host, []).append((aggregate, metadata))
         return list(nodes.values()), aggregates
 
     def _limit(self, host, aggregates):
         """Return the EffectiveLimit of a host, or None."""
         policy = self._policies.find(
             aggregates.get(host, []), self._snapshot.host_profile(host))
+        if self._corrections is not None:
+            policy = self._corrections.of(policy, self._snapshot.outcomes)
         return self._limits.of(policy)
 
     # Inventories
@@ -371,6 +381,22 @@ def _several(nodes):
 
 
 # Answers
+
+def _nova(access, sleep):
+    return sdk.SdkClient(access, f'nova {access.where()}', 'compute', **sleep)
+
+
+def _by_host(client):
+    """Return {host: [(name of an aggregate, its metadata)]}."""
+    found, _ = client.json(
+        'aggregates', 'GET', '/os-aggregates', 'a list of aggregates',
+        _aggregates, **_COMPUTE)
+    aggregates = {}
+    for aggregate, metadata, hosts in found:
+        for host in hosts:
+            aggregates.setdefault(host, []).append((aggregate, metadata))
+    return aggregates
+
 
 def _aggregates(answer):
     return [(one['name'], dict(one['metadata']), list(one['hosts']))

@@ -21,12 +21,14 @@ from oslo_log import log as logging
 
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import inventory
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler.modeler import priors
+from vswitch_aware_scheduler.modeler import trials
 from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
@@ -37,8 +39,9 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
-           'Notifier', 'Service', 'SetUp', 'make_keeper', 'set_up',
-           'update_inventory', 'update_placement', 'update_priors']
+           'Notifier', 'Service', 'SetUp', 'make_corrections', 'make_keeper',
+           'set_up', 'update_inventory', 'update_placement', 'update_priors',
+           'update_trials']
 
 LOG = logging.getLogger(__name__)
 
@@ -56,7 +59,7 @@ _DAY_SECONDS = 86400.0
 
 #: States that a pass which fails, or succeeds, does not end.
 _LASTING = frozenset({'ahead', 'inventory', 'metrics', 'placement', 'quiet',
-                      'sharing', 'slow'})
+                      'sharing', 'slow', 'trials'})
 
 #: Stands for the inventory and the priors where instances are shared.
 _COMMON = 'inventory'
@@ -82,6 +85,8 @@ class SetUp:
     :ivar inventory: source of :mod:`.inventory`, or None: there is none
     :ivar complete_seconds: all of the inventory is read after so long
     :ivar keeper: :class:`.placement.Keeper` of the strict mode, or None
+    :ivar kinds: :class:`.trials.HostKinds` of which limits are tried, or None
+    :ivar corrections: :class:`.feedback.Corrections` that come of that
     """
 
     store: model_store.Store
@@ -93,6 +98,8 @@ class SetUp:
     inventory: object = None
     complete_seconds: float = _DAY_SECONDS
     keeper: placement.Keeper | None = None
+    kinds: trials.HostKinds | None = None
+    corrections: feedback.Corrections | None = None
 
 
 def set_up(conf):
@@ -135,7 +142,9 @@ def set_up(conf):
         if group.modeler_metrics_port else None,
         inventory=_inventory_source(conf), complete_seconds=conf[
             options.INVENTORY_GROUP].complete_interval_seconds,
-        keeper=make_keeper(conf) if group.strict else None)
+        keeper=make_keeper(conf) if group.strict else None,
+        kinds=_host_kinds(conf) if group.feedback else None,
+        corrections=make_corrections(group))
     if migration.is_new_file(group.store_url):
         migration.sync(group.store_url)
         LOG.info('Made a new store: %s', store.url)
@@ -146,6 +155,35 @@ def _inventory_source(conf):
     """Return the source of the inventory that options ask for, or None."""
     given = options.inventory_options(conf)
     return given and inventory.make_source(**given)
+
+
+def make_corrections(group):
+    """Return the :class:`.feedback.Corrections` that options ask for.
+
+    :param group: the options of [vswitch_scheduler]
+    """
+    return feedback.Corrections(
+        group.feedback_max if group.feedback else 0.0, time.time, _ignore)
+
+
+def _ignore(topic, problem):
+    """Tell nobody: the scheduler tells what is wrong with hosts."""
+
+
+def _host_policies(group):
+    return policies.HostPolicies(
+        switch_profile.profiles(group.switch_profiles_file),
+        group.default_switch_profile or None, group.admission_policy,
+        group.overload_probability, group.unknown_host_policy == 'pass',
+        _ignore)
+
+
+def _host_kinds(conf):
+    given = options.inventory_options(conf)
+    asks = given is not None and given['access']['auth'] is not None
+    return trials.HostKinds(
+        _host_policies(conf[options.GROUP]),
+        access.Access(**given['access']) if asks else None)
 
 
 def make_keeper(conf):
@@ -170,12 +208,8 @@ def make_keeper(conf):
         access.Access(**given['access']),
         access.Access(**{**given['access'], 'url': conf[
             options.INVENTORY_GROUP].placement_url}),
-        policies.HostPolicies(
-            switch_profile.profiles(group.switch_profiles_file),
-            group.default_switch_profile or None, group.admission_policy,
-            group.overload_probability, group.unknown_host_policy == 'pass',
-            lambda topic, problem: None),
-        group.strict_headroom, unknown)
+        _host_policies(group), group.strict_headroom, unknown,
+        make_corrections(group))
 
 
 def update_inventory(set_up, clock):
@@ -202,7 +236,8 @@ def update_inventory(set_up, clock):
 
 def _in_words(error):
     text = ' '.join(str(error).split())
-    if isinstance(error, exceptions.TelemetryError):
+    if isinstance(error, (exceptions.TelemetryError,
+                          exceptions.StoreChanged)):
         return text
     return f'unexpected {type(error).__name__}: {text}'
 
@@ -241,6 +276,30 @@ def update_priors(set_up, clock):
     """
     found = priors.update(set_up.store, clock, set_up.settings.min_samples)
     LOG.debug('vswitch-modeler: priors: %s', found)
+
+
+def update_trials(set_up, clock, share=None, progress=None, writing=None):
+    """Follow the trials of limits and start new ones, where that is wanted.
+
+    :param set_up: :class:`SetUp`
+    :param clock: returns the time, seconds UTC
+    :param share: as :func:`.trials.update` takes it, and so are the others
+    :returns: None, or what was wrong in words: then trials are as before
+    :raises StoreError: when the store cannot be read or written
+    """
+    if set_up.kinds is None:
+        return None
+    try:
+        found = trials.update(set_up.store, set_up.driver, clock,
+                              set_up.kinds, share, progress, writing)
+    except Exception as error:
+        if isinstance(error, exceptions.StoreError) \
+                and not isinstance(error, exceptions.StoreChanged):
+            raise
+        # Traffic is learned all the same.
+        return f'trials stay as they are: {_in_words(error)}'
+    LOG.debug('vswitch-modeler: trials: %s', found)
+    return None
 
 
 class Notifier:
@@ -317,6 +376,8 @@ class Service:
         self._states = {}
         # Generation that the priors are up to date with.
         self._priors_of = None
+        # Day of the last trials.
+        self._trials_of = None
 
     def run(self):
         """Work until told to end; return the number of passes done.
@@ -496,6 +557,7 @@ class Service:
             if common and outcome.generation != self._priors_of:
                 update_priors(set_up, self._clock)
                 self._priors_of = set_up.store.generation()
+            self._try(set_up, share)
             self._interruptible = False
         except _End:
             failure = None, None
@@ -520,6 +582,20 @@ class Service:
         else:
             self._failed(*failure)
         return failure is None
+
+    def _try(self, set_up, share):
+        """Bring the trials up to date, once a day."""
+        day = trials.day_of(self._clock())
+        if day != self._trials_of:
+            self._interruptible = not self._stopping
+            problem = update_trials(set_up, self._clock, share, self._alive,
+                                    self._writing())
+            self._state('trials', problem)
+            if problem is None:
+                self._trials_of = day
+        if self._metrics is not None and set_up.corrections is not None:
+            self._metrics.corrected(set_up.corrections.multiples(
+                set_up.store.trial_outcomes()))
 
     def _failed(self, kind, error):
         self._failures += 1

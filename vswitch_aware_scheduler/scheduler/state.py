@@ -29,6 +29,7 @@ from oslo_log import log as logging
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler import policies as host_policies
 from vswitch_aware_scheduler.scheduler import candidates
 from vswitch_aware_scheduler.scheduler import claims
@@ -213,12 +214,16 @@ class SchedulerState:
         # Hosts of which the database was not asked yet who is on them.
         self._unverified = set()
         self._limits = strict.EffectiveLimits(conf.strict_headroom)
+        self._corrections = feedback.Corrections(
+            conf.feedback_max if conf.feedback else 0.0, self._clock,
+            self.report)
+        self._multiples = {}     # kind of host -> by what its limit is
         self._fitted = {}        # (prior, id of policy) -> (policy, law)
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
             conf.max_generation_age_seconds, self._clock,
-            prepare=self._adopt, tidy=self._tighten)
+            prepare=self._adopt, tidy=self._tidy)
         self._ready = True
 
     def _make_store(self, most_seconds=float('inf')):
@@ -848,10 +853,11 @@ class SchedulerState:
         view = self._hosts[host]
         stored = snapshot.host_profile(host)
         if view.policy is None or view.stored != stored:
-            view.policy = self._behind_uplinks(host, self._policies.find(
+            view.asked = self._behind_uplinks(host, self._policies.find(
                 [(aggregate.name, aggregate.metadata)
                  for aggregate in view.aggregates], stored))
             view.stored = stored
+        view.policy = self._corrections.of(view.asked, snapshot.outcomes)
         uuids = self._residency.residents(host)
         table.describe(host, view.policy, dict(zip(
             uuids, self._laws(snapshot, host, uuids))))
@@ -977,9 +983,20 @@ class SchedulerState:
             # What was learned meanwhile went into the table in use.
             self._outdated |= self._described
             self._table, self._snapshot = table, snapshot
+            self._multiples = self._corrections.multiples(snapshot.outcomes)
+
+    def _tidy(self):
+        """Bring the table up to date with the time, in the background."""
+        with self._lock:
+            # Of outcomes that have become old meanwhile.
+            multiples = self._corrections.multiples(self._snapshot.outcomes)
+            if multiples != self._multiples:
+                self._multiples = multiples
+                self._outdated.update(self._hosts)
+        self._tighten()
 
     def _tighten(self):
-        """Make what is loose exact again, host by host, in the background."""
+        """Make what is loose exact again, host by host."""
         with self._lock:
             table = self._table
             hosts = table.loose()
@@ -991,15 +1008,16 @@ class SchedulerState:
 class _HostView:
     """What was last seen of a host."""
 
-    __slots__ = ('instances', 'count', 'last', 'aggregates', 'policy',
-                 'stored')
+    __slots__ = ('instances', 'count', 'last', 'aggregates', 'asked',
+                 'policy', 'stored')
 
     def __init__(self):
         self.instances = None
         self.count = 0
         self.last = None
         self.aggregates = None
-        self.policy = None
+        self.asked = None        # HostPolicy with the limit that is asked for
+        self.policy = None       # HostPolicy to decide with; None: ask anew
         self.stored = None       # HostProfile that the policy was found with
 
 

@@ -13,7 +13,7 @@ __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
            'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'Generation', 'HostProfile',
            'Inventory', 'Learned', 'MOVED', 'ModelSummary', 'Placement',
            'Prior', 'ResumePoint', 'Store', 'StoredClaim', 'StoredModel',
-           'Unmodelled', 'may_replace']
+           'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace']
 
 ASSUMED = records.ASSUMED
 Basis = records.Basis
@@ -35,5 +35,7 @@ ResumePoint = records.ResumePoint
 Store = database.Store
 StoredClaim = records.StoredClaim
 StoredModel = records.StoredModel
+StoredTrial = records.StoredTrial
+TrialOutcome = records.TrialOutcome
 Unmodelled = records.Unmodelled
 may_replace = records.may_replace

@@ -38,6 +38,8 @@ __all__ = ['Store']
 #: reads everything.
 REMOVAL_SECONDS = 86400
 
+_DAY_SECONDS = 86400.0
+
 #: Rows a statement; memory of a read or a write beside its result.
 _CHUNK = 5000
 
@@ -157,6 +159,22 @@ class Store:
         """Return {key: :class:`~.records.Prior`} of all."""
         return self._read(_priors)
 
+    def laws(self, instance_uuids):
+        """Return {instance uuid: RateLaw} of those of some that have one.
+
+        :param instance_uuids: collection of uuids
+        """
+        return self._read(lambda connection: _laws(connection,
+                                                   instance_uuids))
+
+    def trials(self):
+        """Return a list of :class:`~.records.StoredTrial`, oldest first."""
+        return self._read(_trials)
+
+    def trial_outcomes(self):
+        """Return {kind: :class:`~.records.TrialOutcome`} of all."""
+        return self._read(_trial_outcomes)
+
     def fleet_load(self):
         """Return how much the fleet carried, slot by slot.
 
@@ -179,7 +197,8 @@ class Store:
               now=None, unmodelled=(), fleet_load=None,
               forget_load_before=None, based_on=None, placements=(),
               remove_placements=(), inventory=None, priors=(),
-              remove_priors=()):
+              remove_priors=(), trials=(), followed=(), end_trials=(),
+              outcomes=(), forget_outcomes_before=None):
         """Publish a new generation: all of it or, on any error, nothing.
 
         A record replaces the one of the same instance or host. Writers wait
@@ -198,10 +217,19 @@ class Store:
         :param forget_load_before: slots before this one go, None: none do
         :param based_on: :class:`~.records.Basis` that models, counts, load
             and removals go on from; None: they go on from nothing
+        :param trials: StoredTrial, new ones
+        :param followed: (trial id, until before, until now) of trials
+        :param end_trials: ids of trials that are over; unknown ones are no
+            error
+        :param outcomes: TrialOutcome that are added to those of the day of
+            their ``until``
+        :param forget_outcomes_before: outcomes of days before that one, in
+            days since 1970, go; None: none do
         :returns: the new Generation
         :raises InvalidInput: when a key is given twice
         :raises StoreChanged: when another writer has changed the counts of
-            any of these instances since ``based_on``
+            any of these instances since ``based_on``, or has followed or
+            ended one of these trials
         """
         models, remove = list(models), list(remove)
         unmodelled = list(unmodelled)
@@ -252,6 +280,9 @@ class Store:
                 _write_placements(connection, placements, inventory,
                                   generation)
                 _write_priors(connection, priors, remove_priors, generation)
+                self._follow_trials(connection, followed)
+                _write_trials(connection, trials, end_trials, outcomes,
+                              forget_outcomes_before)
                 _remove(connection, remove, remove_hosts, remove_placements,
                         generation)
                 _forget_removals(connection, now)
@@ -338,6 +369,16 @@ class Store:
                 f'as {changed[0]}, have changed since generation '
                 f'{based_on.generation.number}, wanted as they were: another '
                 f'writer was faster')
+
+    def _follow_trials(self, connection, followed):
+        table = tables.trial
+        for trial_id, before, until in followed:
+            if not connection.execute(sa.update(table).where(
+                    table.c.trial_id == trial_id,
+                    table.c.until == before).values(until=until)).rowcount:
+                raise exceptions.StoreChanged(
+                    f'store {self.url}: trial {trial_id} has changed, wanted '
+                    f'as followed to {before:.0f}: another writer was faster')
 
     def _engine(self):
         pid = os.getpid()
@@ -455,6 +496,7 @@ def _changes(connection, since):
 
     uuids, counts, data = [], [np.zeros(1, np.int64)], bytearray()
     hosts, gone, placements, priors = [], [], ((), ()), {}
+    outcomes = None
     if complete or since.number != generation.number:
         table = tables.traffic_model
         rows = _stream(connection, changed(table, table.c.instance_uuid,
@@ -470,6 +512,7 @@ def _changes(connection, since):
         placements = _placement_values(connection, changed(
             tables.placement, *_PLACED))
         priors = _prior_laws(connection, changed(tables.prior, *_PRIOR))
+        outcomes = _trial_outcomes(connection)
         if not complete:
             table = tables.removal
             gone = connection.execute(changed(
@@ -493,7 +536,8 @@ def _changes(connection, since):
         removed_placements=[name for kind, name in gone
                             if kind == tables.PLACEMENT
                             and name not in placed],
-        seen_at=inventory and inventory.seen_at, priors=priors)
+        seen_at=inventory and inventory.seen_at, priors=priors,
+        outcomes=outcomes)
 
 
 _PLACED = [tables.placement.c[name] for name in (
@@ -562,6 +606,50 @@ def _priors(connection):
                       row.members, row.instance_uuid or None,
                       row.updated_at)
         for row, law in zip(rows, _unpacked(rows)))}
+
+
+def _laws(connection, instance_uuids):
+    table, found = tables.traffic_model, {}
+    for chunk in _chunks(list(instance_uuids), _KEYS):
+        rows = connection.execute(sa.select(
+            table.c.instance_uuid, table.c.law).where(
+                table.c.instance_uuid.in_(chunk))).all()
+        if rows:
+            uuids, laws = zip(*rows)
+            counts, data = records.unpack_laws(uuids, laws)
+            found.update(zip(uuids, traffic_model.split_laws(data, counts)))
+    return found
+
+
+def _trials(connection):
+    table = tables.trial
+    found = []
+    for row in connection.execute(sa.select(table).order_by(
+            table.c.since, table.c.trial_id)):
+        try:
+            hosts = json.loads(row.hosts)
+            found.append(records.StoredTrial(
+                row.trial_id, row.kind, row.since, row.until,
+                tuple(hosts['instances']), tuple(map(tuple, hosts['hosts']))))
+        except (ValueError, TypeError, KeyError) as error:
+            raise exceptions.StoreError(
+                f'trial {row.trial_id}: its hosts are damaged: '
+                f'{type(error).__name__}: {error}') from error
+    return found
+
+
+def _trial_outcomes(connection):
+    table = tables.trial_outcome
+    days, until = {}, {}
+    for kind, percent, latest, *numbers in connection.execute(sa.select(
+            table.c.kind, table.c.percent, sa.func.max(table.c.until),
+            sa.func.sum(table.c.overload_days),
+            sa.func.sum(table.c.host_days)).group_by(
+                table.c.kind, table.c.percent).order_by(table.c.percent)):
+        days.setdefault(kind, []).append((percent, *numbers))
+        until[kind] = max(latest, until.get(kind, latest))
+    return {kind: records.TrialOutcome(kind, until[kind], tuple(numbers))
+            for kind, numbers in days.items()}
 
 
 def _inventory(connection):
@@ -849,6 +937,35 @@ def _write_priors(connection, priors, remove, generation):
              'generation': generation.number, 'law': law,
              'members': members, 'updated_at': generation.published_at}
             for item, members, law in chunk])
+
+
+def _write_trials(connection, trials, end, outcomes, forget_before):
+    if trials:
+        connection.execute(sa.insert(tables.trial), [
+            {'trial_id': one.trial_id, 'kind': one.kind, 'since': one.since,
+             'until': one.until, 'hosts': json.dumps(
+                 {'instances': one.instances, 'hosts': one.hosts})}
+            for one in trials])
+    _delete(connection, tables.trial.c.trial_id, list(end))
+    table = tables.trial_outcome
+    for one in outcomes:
+        day = int(one.until // _DAY_SECONDS)
+        known = {percent: numbers for percent, *numbers in connection.execute(
+            sa.select(table.c.percent, table.c.until, table.c.overload_days,
+                      table.c.host_days).where(
+                table.c.kind == one.kind, table.c.day == day))}
+        rows = []
+        for percent, overload, hosts in one.days:
+            before = known.get(percent, (one.until, 0.0, 0.0))
+            rows.append({
+                'kind': one.kind, 'day': day, 'percent': percent,
+                'until': max(one.until, before[0]),
+                'overload_days': before[1] + overload,
+                'host_days': before[2] + hosts})
+        _upsert(connection, table, rows)
+    if forget_before is not None:
+        connection.execute(sa.delete(table).where(
+            table.c.day < int(forget_before)))
 
 
 def _remove(connection, instance_uuids, hosts, placements, generation):

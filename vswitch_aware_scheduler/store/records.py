@@ -19,8 +19,9 @@ from vswitch_aware_scheduler.vswitch import tunnels
 __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
            'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'Generation', 'HostProfile',
            'Inventory', 'Learned', 'MOVED', 'ModelSummary', 'Placement',
-           'Prior', 'ResumePoint', 'StoredClaim', 'StoredModel', 'Unmodelled',
-           'may_replace', 'pack_law', 'unpack_laws']
+           'Prior', 'ResumePoint', 'StoredClaim', 'StoredModel',
+           'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace',
+           'pack_law', 'unpack_laws']
 
 #: States of a claim: placed, and no host has reported it yet; reported after
 #: a move, which may yet be reverted; on its host for certain; come to
@@ -336,6 +337,41 @@ class Prior:
 
 
 @dataclasses.dataclass(frozen=True)
+class StoredTrial:
+    """On which imagined hosts instances would be, see :mod:`.feedback`.
+
+    :ivar trial_id: uuid
+    :ivar kind: name of the kind of host
+    :ivar since: when it was made, whole seconds UTC
+    :ivar until: how far it was followed, likewise
+    :ivar instances: tuple of n uuids
+    :ivar hosts: tuples of n whole numbers, one for each multiple
+    """
+
+    trial_id: str
+    kind: str
+    since: float
+    until: float
+    instances: tuple
+    hosts: tuple
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialOutcome:
+    """What came of trials of a kind of host.
+
+    :ivar kind: its name
+    :ivar until: what they were followed to, the latest, seconds UTC
+    :ivar days: tuple of (multiple of the limit in percent, days of overload,
+        days that were looked at), of all hosts together
+    """
+
+    kind: str
+    until: float
+    days: tuple
+
+
+@dataclasses.dataclass(frozen=True)
 class StoredClaim:
     """The newest word of the schedulers on an instance.
 
@@ -440,6 +476,8 @@ class Changes:
     :ivar removed_placements: list of uuids of instances that are gone
     :ivar seen_at: what time the placements are of, seconds UTC, or None
     :ivar priors: {key of :class:`Prior`: RateLaw, or None: it is gone}
+    :ivar outcomes: {kind: :class:`TrialOutcome`} of all, also where the rest
+        is but changes; None: as before
     """
 
     generation: Generation
@@ -454,6 +492,7 @@ class Changes:
     removed_placements: tuple = ()
     seen_at: float | None = None
     priors: dict = dataclasses.field(default_factory=dict)
+    outcomes: dict | None = None
 
     def laws(self):
         """Yield (instance uuid, RateLaw) of all that are given."""

@@ -14,6 +14,10 @@ needs to go on where the last one ended.
 ``placement`` is what Nova tells of instances, ``inventory`` how recent that
 is. ``prior`` is what to expect of an instance without a model.
 
+``trial`` is on which imagined hosts the modelers have put instances, and
+``trial_outcome`` what came of that: how often those would have been
+overloaded.
+
 ``claim`` is what schedulers tell each other of placements that no host has
 reported yet; it has a count of its own, ``claim_counter``, for it changes with
 every request and a generation does not.
@@ -25,10 +29,11 @@ from sqlalchemy.dialects import mysql
 __all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'fleet_load',
            'generation', 'host_profile', 'inventory', 'metadata',
            'placement', 'prior', 'removal', 'traffic_model',
-           'traffic_model_detail', 'unmodelled_instance']
+           'traffic_model_detail', 'trial', 'trial_outcome',
+           'unmodelled_instance']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0004'
+SCHEMA_VERSION = '0005'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -156,6 +161,30 @@ prior = sa.Table(
     sa.Column('members', sa.Double, nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
     sa.Index('ix_prior_generation', 'generation'),
+    **_MYSQL)
+
+# kind is a feedback.kind_of hosts. since is when it was made, until how far
+# its instances' traffic was followed; whole seconds UTC. hosts is a JSON
+# object: instances, and for each multiple of the limit each one's host.
+trial = sa.Table(
+    'trial', metadata,
+    sa.Column('trial_id', sa.String(36), primary_key=True),
+    sa.Column('kind', _NAME, nullable=False),
+    sa.Column('since', sa.Double, nullable=False),
+    sa.Column('until', sa.Double, nullable=False),
+    sa.Column('hosts', _TEXT, nullable=False),
+    **_MYSQL)
+
+# What came of all trials of a kind of host that were followed on a day, which
+# is a number of days since 1970, at a multiple of its limit.
+trial_outcome = sa.Table(
+    'trial_outcome', metadata,
+    sa.Column('kind', _NAME, primary_key=True),
+    sa.Column('day', sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column('percent', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('until', sa.Double, nullable=False),
+    sa.Column('overload_days', sa.Double, nullable=False),
+    sa.Column('host_days', sa.Double, nullable=False),
     **_MYSQL)
 
 # The newest word of schedulers on an instance. number is that of the write;

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import random
 
 import numpy as np
 
@@ -53,12 +54,34 @@ class EvaluateTestCase(test_manage.ManageTestCase):
                                 self.trace, '--seeds', '1',
                                 '--methods', 'ours')
         self.assertEqual('trace', answer['history'])
-        self.assertFalse(answer['feedback'])
-
-    def test_feedback_is_told_where_it_was_asked_for(self):
-        answer = self._evaluate('--feedback', '--protocol', 'rolling',
-                                '--seeds', '1', '--methods', 'ours')
         self.assertTrue(answer['feedback'])
+
+    def test_feedback_is_the_default_of_the_protocol_rolling_alone(self):
+        for words, wanted in (
+                ((), False), (('--feedback',), False),
+                (('--protocol', 'rolling'), True),
+                (('--protocol', 'rolling', '--feedback'), True),
+                (('--protocol', 'rolling', '--no-feedback'), False)):
+            answer = self._evaluate('--seeds', '1', '--methods', 'ours',
+                                    *words)
+            self.assertEqual(wanted, answer['feedback'], words)
+
+    def test_feedback_changes_what_the_method_ours_packs(self):
+        # Half as much every ten days: laws of the past expect too much.
+        with open(self.trace, 'w', newline='') as stream:
+            rows = csv.writer(stream)
+            rows.writerow(['instance', 'time', 'egress_kbps', 'ingress_kbps'])
+            generator = random.Random(4)
+            for name in range(60):
+                rows.writerows(
+                    [name, 3600 * hour,
+                     40 * (generator.random() < .2 * .5 ** (hour / 240)), 0]
+                    for hour in range(720))
+        hosts = [self._evaluate(
+            '--protocol', 'rolling', '--seeds', '1', '--methods', 'ours',
+            '--overload-probability', '.01', *words)['methods'][0]['hosts']
+            for words in ((), ('--no-feedback',))]
+        self.assertLess(*hosts)
 
     def test_groups_are_what_priors_are_learned_by(self):
         # Half are of a flavor that carries much.

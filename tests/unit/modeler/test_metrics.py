@@ -74,6 +74,14 @@ class MetricsTestCase(unittest.TestCase):
             key for key, value in found.items()
             if value or key[0] != 'refused_samples_total'})
 
+    def test_a_scrape_tells_what_limits_are_multiplied_by(self):
+        self.metrics.serve('127.0.0.1', self.port)
+        self.metrics.corrected({'0.01: a': 2.0, '0.01: b': .5})
+        self.metrics.corrected({'0.01: a': 1.1})
+        self.assertEqual({('limit_multiple', '0.01: a'): 1.1}, {
+            key: value for key, value in scraped(self.port).items()
+            if key[0] == 'limit_multiple'})
+
     def test_another_port_takes_the_place_of_the_first(self):
         other = free_port()
         self.metrics.serve('127.0.0.1', self.port)

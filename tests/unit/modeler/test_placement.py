@@ -196,6 +196,14 @@ class Cloud(stand_ins.StandIn):
         return 204, None
 
 
+def access(cloud, path):
+    """Return what reaches one of the services of a Cloud."""
+    return service.Access(
+        url=cloud.url + path, retries=0,
+        auth={'auth_type': 'none', 'endpoint': cloud.url},
+        requests_per_second=1000.0, timeout_seconds=5.0)
+
+
 class PlacementTestCase(base.StoreTestCase):
 
     def setUp(self):
@@ -207,14 +215,9 @@ class PlacementTestCase(base.StoreTestCase):
         self.keeper = self.make_keeper()
 
     def make_keeper(self, **more):
-        def access(path):
-            return service.Access(
-                url=self.cloud.url + path, retries=0,
-                auth={'auth_type': 'none', 'endpoint': self.cloud.url},
-                requests_per_second=1000.0, timeout_seconds=5.0)
-
         return placement.Keeper(
-            access('/v2.1'), access('/placement'), policies.HostPolicies(
+            access(self.cloud, '/v2.1'), access(self.cloud, '/placement'),
+            policies.HostPolicies(
                 {'small': profile.SwitchProfile(
                     'small', saturation_kbps=500.0)}, None,
                 admission.PROBABILITY, 0, True,

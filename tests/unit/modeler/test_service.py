@@ -13,14 +13,17 @@ from oslo_config import cfg
 
 from tests.unit.modeler import base
 from tests.unit.modeler import test_metrics
+from tests.unit.modeler import test_trials
 from tests.unit.store import base as store_base
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import inventory
 from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.modeler import trials
 from vswitch_aware_scheduler import store as model_store
 
 LOGGER = 'vswitch_aware_scheduler.modeler.service'
@@ -176,6 +179,96 @@ class Keeper:
         if self.problem is not None:
             raise self.problem
         return placement.Outcome(3, 0, self.short, self.left_out)
+
+
+class TrialsTestCase(ServiceTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.kinds = trials.HostKinds(test_trials.host_policies())
+        self.set_up = dataclasses.replace(self.set_up, kinds=self.kinds)
+        for number in range(25):
+            self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
+                            1.0 + np.arange(50) % 2)
+
+    def test_they_are_made_once_a_day(self):
+        self.end_at(350)
+        with mock.patch.object(trials, 'update',
+                               wraps=trials.update) as made:
+            passes, lines = self.serve()
+        self.assertEqual((4, 1), (passes, made.call_count))
+        self.assertEqual([], [one for one in lines
+                              if not one.startswith('INFO')])
+        trial, = self.store.trials()
+        self.assertEqual(25, len(trial.instances))
+
+    def test_without_kinds_of_hosts_there_are_none(self):
+        self.set_up = dataclasses.replace(self.set_up, kinds=None)
+        self.end_at(50)
+        self.serve()
+        self.assertEqual([], self.store.trials())
+
+    def test_what_fails_is_told_once_and_models_are_learned(self):
+        for problem, wanted in (
+                (exceptions.TelemetryError('nova: seen x, wanted y'),
+                 'nova: seen x, wanted y'),
+                (exceptions.StoreChanged('another writer'),
+                 'another writer'),
+                (ZeroDivisionError('oh'),
+                 'unexpected ZeroDivisionError: oh')):
+            wanted = ('WARNING vswitch-modeler: trials stay as they are: '
+                      + wanted)
+            with self.subTest(wanted), mock.patch.object(
+                    self.kinds, 'find', side_effect=[
+                        problem, problem, {}]) as find:
+                self.time = 0.0
+                self.end_at(450)
+                passes, lines = self.serve()
+                self.assertEqual((5, 3), (passes, find.call_count))
+                self.assertEqual(1, lines.count(wanted), lines)
+                self.assertEqual(1, sum('over: trials' in one
+                                        for one in lines))
+                self.assertIsNotNone(self.store.model(
+                    store_base.instance_uuid(1)))
+
+    def test_a_store_that_fails_meanwhile_fails_the_pass(self):
+        self.end_at(4)
+        with mock.patch.object(self.kinds, 'find', side_effect=(
+                exceptions.StoreError('store x: gone'))):
+            passes, lines = self.serve()
+        self.assertEqual(0, passes)
+        self.assertIn('WARNING vswitch-modeler: pass failed, models stay as '
+                      'they are: store x: gone', lines)
+
+    def test_a_signal_ends_them_while_nothing_is_written(self):
+        def find(store):
+            _tell_myself(signal.SIGTERM)
+            self.fail('it goes on')
+
+        with mock.patch.object(self.kinds, 'find', find):
+            passes, lines = self.serve()
+        self.assertEqual(0, passes)
+        self.assertTrue(any('the pass was ended' in one for one in lines))
+        self.assertEqual([], self.store.trials())
+        self.assertIsNotNone(self.store.model(store_base.instance_uuid(1)))
+
+    def test_what_limits_are_multiplied_by_is_told(self):
+        class Told(test_metrics.metrics.Metrics):
+            def corrected(self, multiples):
+                self.multiples = multiples
+
+        told = Told()
+        one = service.Service(self.load, self.heard, lambda: base.END)
+        one._metrics = told
+        self.store.write(outcomes=[model_store.TrialOutcome(
+            test_trials.KIND, base.END, tuple(
+                (percent, 0.0, 1e9)
+                for percent in (50, 100, 200, 400, 800)))])
+        corrections = feedback.Corrections(3.0, lambda: base.END, None)
+        with mock.patch.object(corrections, '_report'):
+            one._pass(dataclasses.replace(self.set_up,
+                                          corrections=corrections))
+        self.assertEqual({test_trials.KIND: 3.0}, told.multiples)
 
 
 class PlacementTestCase(ServiceTestCase):

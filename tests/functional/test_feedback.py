@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The scheduler goes by what came of trials."""
+
+import logging
+import time
+
+from tests.functional import base
+from tests.functional import test_strict
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import feedback
+from vswitch_aware_scheduler import policies
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler import strict
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile
+
+LIMIT = .01
+SHARE_ON = .1
+#: So many may be on at once on a host.
+FIT = 2
+KBPS = 10000
+KIND = f'{LIMIT}: 1 1 0 <= {FIT * KBPS}'
+HOST_DAYS = 90.0
+
+
+class OutcomesTestCase(base.VSwitchTestCase):
+    HOSTS = ('host1',)
+
+    def expect(self, share):
+        """Let trials have been overloaded for a share of what laws say.
+
+        :returns: by what the limit is multiplied then
+        """
+        self.store.write(forget_outcomes_before=1e9)
+        told = store.TrialOutcome(KIND, time.time(), tuple(
+            (percent, share * LIMIT * percent / 100 * HOST_DAYS, HOST_DAYS)
+            for percent in feedback.PERCENT))
+        self.store.write(outcomes=[told])
+        self.plugin.refresh()
+        # Beside the belief's ten days: in steps of 10 %.
+        exact = (HOST_DAYS + 10) / (share * HOST_DAYS + 10)
+        found = feedback.multiple(told, time.time())
+        self.assertAlmostEqual(exact, found, delta=.06 * exact)
+        return found
+
+
+class FeedbackTestCase(OutcomesTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.describe_host('host1', saturation_kbps=FIT * KBPS)
+        self.small = self.on_off_flavor('small', KBPS, SHARE_ON)
+
+    def fill(self, limit):
+        """Boot what keeps a limit, see one more refused; return how many."""
+        most = base.most_instances(SHARE_ON, FIT, limit)
+        there = len(self.admin_api.get_servers())
+        for _ in range(most - there):
+            self.boot(self.small, 'host1')
+        self.boot_refused(self.small)
+        return most
+
+    def test_a_host_takes_what_it_refused_where_laws_expect_too_much(self):
+        asked = self.fill(LIMIT)
+        times = self.expect(.2)
+        logger = logging.getLogger('vswitch_aware_scheduler')
+        self.addCleanup(logger.setLevel, logger.level)
+        logger.setLevel(logging.DEBUG)
+        self.log.clear()
+        self.assertGreater(self.fill(LIMIT * times), asked)
+        self.assertTrue(any(
+            f'above the limit of {LIMIT * times:g}, which trials say keeps '
+            f'the 0.01 that is asked for' in text
+            for text in self.log.messages()), self.log.messages())
+
+    def test_a_host_refuses_earlier_where_laws_expect_too_little(self):
+        times = self.expect(1.6)
+        self.assertLess(self.fill(LIMIT * times),
+                        base.most_instances(SHARE_ON, FIT, LIMIT))
+
+    def test_what_nobody_renews_is_forgotten(self):
+        self.expect(.2)
+        self.clock.ahead = 4 * 86400.0
+        self.plugin.refresh()
+        self.fill(LIMIT)
+
+
+class StrictFeedbackTestCase(OutcomesTestCase, test_strict.StrictTestCase):
+    OPTIONS = {'strict': True}
+
+    def make_keeper(self):
+        return super().make_keeper(
+            host_policies=policies.HostPolicies(
+                {}, None, admission.PROBABILITY, LIMIT, True,
+                lambda topic, problem: None),
+            corrections=feedback.Corrections(
+                8.0, time.time, lambda topic, problem: None))
+
+    def test_placement_is_told_of_the_same_limit(self):
+        self.describe_host('host1', saturation_kbps=FIT * KBPS)
+        law = model.TrafficModel.on_off(
+            KBPS, 0.0, on_seconds=100, off_seconds=900).law
+
+        def amount(times):
+            return strict.EffectiveLimit(admission.HostPolicy(
+                profile.SwitchProfile('host1', saturation_kbps=float(
+                    FIT * KBPS)),
+                overload_probability=LIMIT * times)).amount(law)
+
+        higher = self.expect(.2)
+        self.keep()
+        server = self.boot(self.on_off_flavor('small', KBPS, SHARE_ON))
+        self.learn(server['id'], egress_kbps=KBPS, on_seconds=100,
+                   off_seconds=900)
+        self.keep()
+        self.assertEqual((15000, 0, amount(higher)), self.kept()['host1'])
+        lower = self.expect(1.6)
+        self.keep()
+        self.assertEqual(
+            (15000, amount(lower) - amount(higher), amount(higher)),
+            self.kept()['host1'])

@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials of the limits that hosts have, once a day.
+
+:func:`update` follows the trials that are under way through the traffic of
+the last day, adds what came of them to the store, and starts one more for
+each kind of host. It is a reading of its own for the few instances that are
+tried: by then late samples are there, and a pass that learns needs to keep
+nothing for it.
+
+All is one write. How far a trial was followed is kept with it, and a write
+that goes on from anything else is void: no day is counted twice or left out,
+whenever a modeler ends. Modelers that share the instances each try some of
+their own; a trial that is of several modelers now is over. No configuration,
+no clock but the one handed in.
+
+Derivation: reference/feedback.rst.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import math
+import uuid as uuids
+
+import numpy as np
+
+from vswitch_aware_scheduler import feedback
+from vswitch_aware_scheduler.modeler import placement
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.traffic import law as sum_law
+
+__all__ = ['HostKinds', 'MOST_INSTANCES', 'MOST_KINDS', 'SETTLED_SECONDS',
+           'Update', 'day_of', 'update']
+
+#: Instances of one trial of one modeler at most.
+MOST_INSTANCES = 500
+
+#: Kinds of hosts that are tried, those with most hosts.
+MOST_KINDS = 16
+
+#: Samples may come so late; whole periods of most sources are in it.
+SETTLED_SECONDS = 3600.0
+
+#: A slot of time counts when so many of those who were measured at all that
+#: day were, and of those that telemetry knows.
+_MEASURED, _KNOWN = 0.9, 0.5
+
+_DAY_SECONDS = 86400.0
+
+#: Laws that are read at a time.
+_TOGETHER = 1000
+
+
+def _settled(now):
+    return math.floor(now / SETTLED_SECONDS - 1) * SETTLED_SECONDS
+
+
+def day_of(now):
+    """Return the day of the trials that are due, in days since 1970."""
+    return int(_settled(now) // _DAY_SECONDS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Update:
+    """What an update did.
+
+    :ivar made: number of new trials
+    :ivar followed: number of trials that were followed
+    :ivar ended: number of trials that are over
+    """
+
+    made: int = 0
+    followed: int = 0
+    ended: int = 0
+
+
+class HostKinds:
+    """What kinds of hosts there are.
+
+    :param policies: :class:`~vswitch_aware_scheduler.policies.HostPolicies`
+    :param access: :class:`.service.Access` of Nova, for the aggregates if
+        they may be read, or None
+    :param sleep: waits seconds, None: as :class:`.service.Client` does
+    """
+
+    def __init__(self, policies, access=None, **sleep):
+        self._policies = policies
+        self._access = access
+        self._sleep = sleep
+
+    def find(self, store):
+        """Return {kind: HostPolicy} of those with most hosts.
+
+        Hosts of which neither the store nor an aggregate says anything are
+        one host here.
+
+        :raises TelemetryError: when Nova cannot be asked
+        :raises StoreError: when the store cannot be read
+        """
+        aggregates = self._aggregates()
+        profiles = {one.host: one for one in store.host_profiles()}
+        hosts = [None, *sorted(aggregates.keys() | profiles.keys())]
+        found, counts = {}, collections.Counter()
+        for host in hosts:
+            policy = self._policies.find(aggregates.get(host, []),
+                                         profiles.get(host))
+            kind = feedback.kind_of(policy)
+            if kind is not None:
+                found.setdefault(kind, policy)
+                counts[kind] += 1
+        most = sorted(counts, key=lambda kind: (-counts[kind], kind))
+        return {kind: found[kind] for kind in most[:MOST_KINDS]}
+
+    def _aggregates(self):
+        if self._access is None:
+            return {}
+        try:
+            return placement.read_aggregates(self._access, **self._sleep)
+        except service.Refusal as refusal:
+            if refusal.status != 403:
+                raise
+            # Who may read instances need not be allowed to read aggregates.
+            return {}
+
+
+def update(store, driver, clock, kinds, share=None, progress=None,
+           writing=None):
+    """Follow the trials and start those of today, unless that was done.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param driver: telemetry :class:`~.base.Driver`
+    :param clock: returns the time, seconds UTC
+    :param kinds: :class:`HostKinds`
+    :param share: None: all instances are of this modeler; or called with a
+        uuid, whether that one is
+    :param progress: None, or called as ``progress(done, total)``: what it
+        raises ends the update
+    :param writing: None, or a context manager around the write
+    :returns: :class:`Update`
+    :raises TelemetryError: when telemetry or Nova cannot be read
+    :raises StoreError: when the store cannot be read or written
+    :raises StoreChanged: when another writer has followed the same trials
+        meanwhile
+    """
+    now = float(clock())
+    until = _settled(now)
+    share = share or (lambda instance_uuid: True)
+    own, over = _sorted(store.trials(), share, until)
+    policies = kinds.find(store)
+    over += [trial for trial in own if trial.kind not in policies]
+    last = {trial.kind: trial.since for trial in own}
+    due = {kind: policy for kind, policy in policies.items()
+           if kind not in last
+           or last[kind] // _DAY_SECONDS < until // _DAY_SECONDS}
+    if not due and not over:
+        return Update()
+    known = {one.uuid for one in driver.instances() if share(one.uuid)}
+    followed, outcomes = [], []
+    for trial in own:
+        if trial.kind not in due:
+            continue
+        end = trial.since + feedback.TRIAL_DAYS * _DAY_SECONDS
+        if trial.until < min(until, end):
+            followed.append((trial, min(until, end)))
+        if end <= until:
+            over.append(trial)
+    traffic = _Traffic(driver, followed, known, progress)
+    for kind, policy in due.items():
+        found = functools.reduce(feedback.Outcome.__add__, (
+            traffic.outcome(trial, policy, end) for trial, end in followed
+            if trial.kind == kind), feedback.NOTHING)
+        if found.host_days.any():
+            outcomes.append(model_store.TrialOutcome(kind, until, tuple(zip(
+                feedback.PERCENT, found.overload_days.tolist(),
+                found.host_days.tolist()))))
+    made = _made(store, due, known, until)
+    if made or followed or over:
+        ended = [trial.trial_id for trial in over]
+        with writing or contextlib.nullcontext():
+            store.write(
+                trials=made, followed=[
+                    (trial.trial_id, trial.until, end)
+                    for trial, end in followed],
+                end_trials=ended, outcomes=outcomes,
+                forget_outcomes_before=day_of(now)
+                - feedback.TRIAL_DAYS + 1, now=now)
+    return Update(len(made), len(followed), len(over))
+
+
+def _sorted(trials, share, until):
+    """Return (those of this modeler alone, those that are over).
+
+    Both lists of StoredTrial, oldest first. What was followed last too long
+    ago, or after now, is over too.
+    """
+    own, over = [], []
+    oldest = until - feedback.TRIAL_DAYS * _DAY_SECONDS
+    for trial in trials:
+        mine = [share(uuid) for uuid in trial.instances]
+        if not any(mine):
+            continue
+        usable = oldest <= trial.until <= until + _DAY_SECONDS
+        (own if all(mine) and usable else over).append(trial)
+    return own, over
+
+
+def _made(store, due, known, until):
+    """Return the new trials of some kinds of hosts."""
+    laws = _drawn(store, known) if due else {}
+    # In another order every day.
+    order = sorted(laws, key=functools.partial(_number, str(until)))
+    made = []
+    for kind, policy in due.items():
+        fit = {uuid: laws[uuid] for uuid in order if all(
+            law_values.max() <= most * (1 + sum_law.TOLERANCE)
+            for law_values, most in (
+                (laws[uuid].values(weights, packet_bytes), most)
+                for weights, packet_bytes, most in policy.limits_on_one))}
+        if len(fit) >= feedback.MIN_INSTANCES:
+            trial = feedback.Trial.of(fit, policy)
+            made.append(model_store.StoredTrial(
+                str(uuids.uuid4()), kind, until, until, trial.instances,
+                tuple(map(tuple, trial.hosts.tolist()))))
+    return made
+
+
+def _drawn(store, known):
+    """Return {uuid: RateLaw} of some instances, day by day the same."""
+    order = sorted(known, key=functools.partial(_number, ''))
+    laws = {}
+    for first in range(0, len(order), _TOGETHER):
+        found = store.laws(order[first:first + _TOGETHER])
+        laws.update((uuid, found[uuid])
+                    for uuid in order[first:first + _TOGETHER]
+                    if uuid in found)
+        if len(laws) >= MOST_INSTANCES:
+            break
+    return {uuid: laws[uuid] for uuid in list(laws)[:MOST_INSTANCES]}
+
+
+def _number(salt, uuid):
+    """Return a number by which instances are in an order of chance."""
+    return hashlib.sha256(f'{salt} {uuid}'.encode()).digest()
+
+
+class _Traffic:
+    """What the instances of some trials carried.
+
+    :param followed: (StoredTrial, seconds to follow it to)
+    :param known: uuids that telemetry knows
+    """
+
+    def __init__(self, driver, followed, known, progress):
+        self._known = known
+        wanted = {uuid for trial, _ in followed for uuid in trial.instances}
+        self._series = {}
+        if followed:
+            self._series = {one.instance_uuid: one for one in driver.series(
+                min(trial.until for trial, _ in followed),
+                max(end for _, end in followed), wanted, progress)
+                if len(one)}
+        # One slot for all, so long that each has a sample in it.
+        self._seconds = max((one.period_seconds
+                             for one in self._series.values()), default=1.0)
+
+    def outcome(self, trial, policy, end):
+        """Return the Outcome of a StoredTrial since it was followed."""
+        first, last = (math.ceil(time / self._seconds)
+                       for time in (trial.until, end))
+        rates, times = {}, np.zeros((len(trial.instances), last - first), bool)
+        for row, uuid in enumerate(trial.instances):
+            one = self._series.get(uuid)
+            if one is None:
+                continue
+            slots = np.floor(one.times / self._seconds).astype(int) - first
+            inside = (slots >= 0) & (slots < last - first)
+            if not inside.any():
+                continue
+            slots = slots[inside]
+            counts = np.bincount(slots, minlength=last - first)
+            times[row] = counts > 0
+            rates[uuid] = np.array([
+                np.bincount(slots, column, last - first)
+                for column in one.rates[inside].T]).T / np.maximum(
+                    counts, 1)[:, None]
+        known = np.array([uuid in self._known for uuid in trial.instances])
+        enough = times.sum(axis=0) >= max(
+            _MEASURED * times.any(axis=1).sum(), _KNOWN * known.sum(), 1)
+        return feedback.Trial(
+            trial.instances, np.array(trial.hosts, dtype=np.int64)).followed(
+                policy, {uuid: one[enough] for uuid, one in rates.items()},
+                self._seconds / _DAY_SECONDS)
