@@ -151,7 +151,7 @@ class NetworkTestCase(base.VSwitchTestCase):
     def test_the_inventory_tells_a_worker_that_begins(self):
         server = self.boot(self.small, 'host1', host='host1',
                            networks=self.on(self.red))
-        self.plugin._attached.clear()
+        self.plugin._residency._attached.clear()
         for host in self.plugin._hosts.values():
             for instance in host.instances or ():
                 host.instances[instance] = None
