@@ -552,14 +552,10 @@ class Ceilometer(Server):
 class Neutron(Server):
     """A real neutron-server with SQLite, without authentication.
 
-    It has an environment of its own, which VSWITCH_SERVERS names.
-
     :param mechanism_drivers: of ML2; with ovn there is an OVN southbound and
         a northbound database, without an ovn-northd
     :ivar url: of the API
     """
-
-    required = False
 
     def __init__(self, mechanism_drivers='openvswitch,sriovnicswitch'):
         super().__init__()
@@ -572,8 +568,8 @@ class Neutron(Server):
         paste = os.path.join(os.path.dirname(folder), 'etc', 'neutron',
                              'api-paste.ini')
         if self._python is None or not os.path.exists(paste):
-            raise MissingProgram(f'a Neutron with a Python of its own in '
-                                 f'{folder}')
+            raise MissingProgram(f'a Neutron with its Python in {folder} and '
+                                 f'{paste} is not installed')
         self._script = os.path.join(os.path.dirname(__file__),
                                     'neutron_api.py')
         ovn = 'ovn' in self._drivers.split(',')
@@ -624,6 +620,8 @@ class Neutron(Server):
         schema = os.path.join(
             os.path.dirname(os.path.dirname(program('ovn-sbctl'))), 'share',
             'ovn', f'ovn-{short}.ovsschema')
+        if not os.path.exists(schema):
+            raise MissingProgram(f'{schema} is not installed')
         path = os.path.join(self.folder, f'{short}.db')
         place = f'tcp:127.0.0.1:{free_port()}'
         self.run_to_end(program('ovsdb-tool'), 'create', path, schema)
