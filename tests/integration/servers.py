@@ -554,12 +554,15 @@ class Neutron(Server):
 
     :param mechanism_drivers: of ML2; with ovn there is an OVN southbound and
         a northbound database, without an ovn-northd
+    :param down_seconds: an agent that told nothing for so long is down
     :ivar url: of the API
     """
 
-    def __init__(self, mechanism_drivers='openvswitch,sriovnicswitch'):
+    def __init__(self, mechanism_drivers='openvswitch,sriovnicswitch',
+                 down_seconds=600):
         super().__init__()
         self._drivers = mechanism_drivers
+        self._down_seconds = down_seconds
 
     def _setUp(self):
         super()._setUp()
@@ -588,7 +591,7 @@ class Neutron(Server):
             api_paste_config = {paste}
             state_path = {self.folder}
             transport_url = fake://
-            agent_down_time = 20
+            agent_down_time = {self._down_seconds}
             notify_nova_on_port_status_changes = false
             notify_nova_on_port_data_changes = false
             [database]
