@@ -119,6 +119,13 @@ class NetworkTestCase(base.VSwitchTestCase):
         self.neutron._networks[network['id']] = network
         return network['id']
 
+    def make_port(self, network):
+        """Return the id of a new port that nobody has."""
+        port = copy.deepcopy(nova_fixtures.NeutronFixture.port_2)
+        port.update({'id': uuidutils.generate_uuid(), 'network_id': network})
+        self.neutron._ports[port['id']] = port
+        return port['id']
+
     def on(self, *networks):
         return [{'uuid': network} for network in networks]
 
@@ -148,10 +155,22 @@ class NetworkTestCase(base.VSwitchTestCase):
                           networks=self.on(self.red))
         self.assertEqual([], self.log.warnings)
 
+    def test_a_port_is_on_an_unknown_network_until_it_is_built(self):
+        # Nova's API knows better and does not tell.
+        port = [{'port': self.make_port(self.red)}]
+        self.boot(self.small, 'host1', host='host1',
+                  networks=self.on(self.red))
+        self.boot_refused(self.small, host='host1', networks=port)
+        self.boot(self.small, 'host2', host='host2', networks=port)
+        self.boot_refused(self.small, host='host2',
+                          networks=self.on(self.blue))
+        self.boot(self.small, 'host2', host='host2',
+                  networks=self.on(self.red))
+
     def test_the_inventory_tells_a_worker_that_begins(self):
         server = self.boot(self.small, 'host1', host='host1',
                            networks=self.on(self.red))
-        self.plugin._attached.clear()
+        self.plugin._residency._attached.clear()
         for host in self.plugin._hosts.values():
             for instance in host.instances or ():
                 host.instances[instance] = None

@@ -593,18 +593,17 @@ class Ceilometer(Server):
 class Neutron(Server):
     """A real neutron-server with SQLite, without authentication.
 
-    It has an environment of its own, which VSWITCH_SERVERS names.
-
     :param mechanism_drivers: of ML2; with ovn there is an OVN southbound and
         a northbound database, without an ovn-northd
+    :param down_seconds: an agent that told nothing for so long is down
     :ivar url: of the API
     """
 
-    required = False
-
-    def __init__(self, mechanism_drivers='openvswitch,sriovnicswitch'):
+    def __init__(self, mechanism_drivers='openvswitch,sriovnicswitch',
+                 down_seconds=600):
         super().__init__()
         self._drivers = mechanism_drivers
+        self._down_seconds = down_seconds
 
     def _setUp(self):
         super()._setUp()
@@ -613,8 +612,8 @@ class Neutron(Server):
         paste = os.path.join(os.path.dirname(folder), 'etc', 'neutron',
                              'api-paste.ini')
         if self._python is None or not os.path.exists(paste):
-            raise MissingProgram(f'a Neutron with a Python of its own in '
-                                 f'{folder}')
+            raise MissingProgram(f'a Neutron with its Python in {folder} and '
+                                 f'{paste} is not installed')
         self._script = os.path.join(os.path.dirname(__file__),
                                     'neutron_api.py')
         ovn = 'ovn' in self._drivers.split(',')
@@ -633,7 +632,7 @@ class Neutron(Server):
             api_paste_config = {paste}
             state_path = {self.folder}
             transport_url = fake://
-            agent_down_time = 20
+            agent_down_time = {self._down_seconds}
             notify_nova_on_port_status_changes = false
             notify_nova_on_port_data_changes = false
             [database]
@@ -665,6 +664,8 @@ class Neutron(Server):
         schema = os.path.join(
             os.path.dirname(os.path.dirname(program('ovn-sbctl'))), 'share',
             'ovn', f'ovn-{short}.ovsschema')
+        if not os.path.exists(schema):
+            raise MissingProgram(f'{schema} is not installed')
         path = os.path.join(self.folder, f'{short}.db')
         place = f'tcp:127.0.0.1:{free_port()}'
         self.run_to_end(program('ovsdb-tool'), 'create', path, schema)

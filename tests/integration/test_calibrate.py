@@ -5,7 +5,6 @@ Shapes are looked at, never absolute rates: the machine may be busy.
 """
 
 import json
-import os
 import pathlib
 import signal
 import statistics
@@ -15,75 +14,23 @@ import tempfile
 import time
 import unittest
 
+from tests.integration import calibrator
 from vswitch_aware_scheduler.calibrate import machine
 from vswitch_aware_scheduler.calibrate import namespaces
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import profile
 
-COMMAND = [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.calibrate']
 SMALL = ('--sizes', '88,1500', '--pairs', '1,2', '--seconds', '1',
          '--repeats', '1', '--receivers', '0', '--max-busy', '100')
 
 
-def _namespaces():
-    return set(subprocess.run(
-        [machine.find_program('ip'), 'netns', 'list'], capture_output=True,
-        text=True).stdout.split())
-
-
-def _interfaces():
-    return sorted(os.listdir('/sys/class/net'))
-
-
-class CalibrateTestCase(unittest.TestCase):
-
-    def need(self, *programs):
-        if os.geteuid() != 0:
-            self.skipTest('not root: no network namespaces')
-        for program in programs:
-            try:
-                machine.need_program(program)
-            except exceptions.VSwitchError as error:
-                if os.environ.get('CI'):
-                    raise
-                self.skipTest(str(error))
-
-
-class TestCalibrate(CalibrateTestCase):
+class TestCalibrate(calibrator.Calibrator, unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.need('ip', 'iperf3')
-        directory = tempfile.TemporaryDirectory()
-        self.addCleanup(directory.cleanup)
-        self.root = pathlib.Path(directory.name)
-        self.state = self.root / 'state'
-        self.before = _namespaces(), _interfaces()
-        self.addCleanup(self._command, 'clean')
-
-    def _command(self, *words):
-        return subprocess.run(
-            [*COMMAND, *words, '--state-dir', str(self.state)],
-            capture_output=True, text=True, timeout=240)
-
-    def _need(self, switch, encapsulation):
-        if switch.startswith('ovs'):
-            self.need('ovs-vsctl', 'ovs-vswitchd')
-        for line in json.loads(self._command('check', '--json').stdout)[
-                'topologies']:
-            if (line['switch'], line['encapsulation']) == (
-                    switch, encapsulation) and not line['possible']:
-                self.skipTest(line['reason'])
+        self.prepare()
 
     def _measure(self, switch, encapsulation, *words):
-        self._need(switch, encapsulation)
-        done = self._command(
-            'local', '--switch', switch, '--encapsulation', encapsulation,
-            *SMALL, '--json', *words)
-        self.assertEqual(0, done.returncode, done.stderr)
-        self.assertEqual(self.before, (_namespaces(), _interfaces()))
-        self.assertEqual([], list(self.state.iterdir()))
-        return json.loads(done.stdout)
+        return self.measure(switch, encapsulation, *SMALL, *words)
 
     def test_a_measured_profile_is_accepted(self):
         output = self.root / 'profile.yaml'
@@ -122,12 +69,13 @@ class TestCalibrate(CalibrateTestCase):
 
     def _start(self):
         process = subprocess.Popen(
-            [*COMMAND, 'local', *SMALL, '--state-dir', str(self.state)],
+            [*calibrator.COMMAND, 'local', *SMALL, '--state-dir',
+             str(self.state)],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         deadline = time.monotonic() + 60
-        while len(_namespaces() - self.before[0]) < 6:
+        while len(calibrator.namespaces() - self.before[0]) < 6:
             self.assertLess(time.monotonic(), deadline, 'nothing was made')
             time.sleep(.05)
         return process
@@ -136,29 +84,27 @@ class TestCalibrate(CalibrateTestCase):
         process = self._start()
         process.send_signal(signal.SIGKILL)
         process.wait()
-        self.assertNotEqual(self.before[0], _namespaces())
-        done = self._command('clean', '--json')
+        self.assertNotEqual(self.before[0], calibrator.namespaces())
+        done = self.command('clean', '--json')
         self.assertEqual(1, len(json.loads(done.stdout)['removed_runs']))
-        self.assertEqual(self.before, (_namespaces(), _interfaces()))
-        self.assertEqual([], list(self.state.iterdir()))
+        self.assert_nothing_left()
 
     def test_a_run_that_is_told_to_end_leaves_nothing_itself(self):
         process = self._start()
         process.send_signal(signal.SIGTERM)
         self.assertEqual(128 + signal.SIGTERM, process.wait(60))
-        self.assertEqual(self.before, (_namespaces(), _interfaces()))
-        self.assertEqual([], list(self.state.iterdir()))
+        self.assert_nothing_left()
 
     def test_two_runs_at_a_time_are_refused(self):
         process = self._start()
-        there = _namespaces()
-        done = self._command('local', *SMALL)
+        there = calibrator.namespaces()
+        done = self.command('local', *SMALL)
         self.assertEqual(1, done.returncode)
         self.assertIn(f'going on as process {process.pid}', done.stderr)
-        self.assertEqual(there, _namespaces() & there)
+        self.assertEqual(there, calibrator.namespaces() & there)
 
 
-class TestRemote(CalibrateTestCase):
+class TestRemote(calibrator.Programs, unittest.TestCase):
     """Two machines, which are namespaces with an SSH server each."""
 
     def setUp(self):
@@ -210,7 +156,7 @@ class TestRemote(CalibrateTestCase):
         options = [word for option in self._options()
                    for word in ('--ssh-option', option)]
         return self.run_of.run(
-            'a', sys.executable, *COMMAND[1:], 'remote', '--sender',
+            'a', sys.executable, *calibrator.COMMAND[1:], 'remote', '--sender',
             'root@198.18.0.1', '--receiver', 'root@198.18.0.2', *SMALL,
             *options, *words, timeout_seconds=200, check=False)
 

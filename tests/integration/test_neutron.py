@@ -37,7 +37,7 @@ class NeutronTest(base.WithServer, testtools.TestCase):
 
     @classmethod
     def make_server(cls):
-        return servers.Neutron()
+        return servers.Neutron(down_seconds=20)
 
     @classmethod
     def feed(cls, server):

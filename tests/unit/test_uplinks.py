@@ -11,6 +11,7 @@ from nova import objects
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile
@@ -364,12 +365,7 @@ class TestState(UplinkTestCase):
 class NetworkTestCase(UplinkTestCase):
 
     def spec(self, number, *networks):
-        spec = base.request(number, egress_kbps=1)
-        spec.requested_networks = objects.NetworkRequestList(objects=[
-            objects.NetworkRequest(network_id=network)
-            for network in networks])
-        spec.pci_requests = objects.InstancePCIRequests(requests=[])
-        return spec
+        return base.request(number, networks=networks, egress_kbps=1)
 
     def fits(self, spec, hosts='abcd'):
         self.found, _ = self.state.assess(
@@ -453,13 +449,13 @@ class TestTunnels(NetworkTestCase):
         self.assertEqual('abcd', self.fits(self.spec(2, 'green')))
 
     def test_what_is_remembered_of_placements_has_bounds(self):
-        with mock.patch.object(scheduler_state, '_MOST_ATTACHED', 2):
+        with mock.patch.object(claims, 'MAX_ATTACHED', 2):
             for number in (1, 2, 1, 3):
                 self.state.assess(list(self.hosts.values()),
                                   self.spec(number, 'red'))
                 self.state.placed(self.hosts['a'], self.spec(number, 'red'))
         self.assertEqual([base.instance_uuid(number) for number in (1, 3)],
-                         list(self.state._attached))
+                         list(self.state._residency._attached))
 
 
 if __name__ == '__main__':

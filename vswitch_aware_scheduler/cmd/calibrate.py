@@ -79,7 +79,7 @@ def _parser():
 
     def add(name, function, summary):
         parser = commands.add_parser(name, parents=[common], help=summary,
-                                     description=summary.capitalize() + '.')
+                                     description=terminal.sentence(summary))
         parser.set_defaults(function=function)
         return parser
 

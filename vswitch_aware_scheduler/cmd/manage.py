@@ -91,13 +91,13 @@ def _parser():
 
     def add(parent, name, function, summary):
         parser = parent.add_parser(name, parents=[common], help=summary,
-                                   description=summary.capitalize() + '.')
+                                   description=terminal.sentence(summary))
         parser.set_defaults(function=function)
         return parser
 
     def group(name, summary):
         parser = commands.add_parser(name, parents=[common], help=summary,
-                                     description=summary.capitalize() + '.')
+                                     description=terminal.sentence(summary))
         return parser.add_subparsers(metavar='COMMAND', required=True)
 
     top = argparse.ArgumentParser(
@@ -746,6 +746,8 @@ def _claim_list(arguments, conf):
             'host': one.host, 'source': one.source,
             'claimed_by': one.claimed_by, 'claimed_at': one.claimed_at,
             'seconds_left': one.seconds,
+            'networks': (None if one.attachments is None
+                         else one.attachments.to_data()),
             'mean': _by_rate(one.law.mean.tolist())} for one in found]})
         return 0
     _print_table(

@@ -8,7 +8,8 @@ import sys
 
 import tqdm
 
-__all__ = ['cell', 'counted', 'drop_output', 'print_json', 'progress']
+__all__ = ['cell', 'counted', 'drop_output', 'print_json', 'progress',
+           'sentence']
 
 
 def print_json(data):
@@ -19,6 +20,11 @@ def print_json(data):
 def cell(value, form='.4g'):
     """Return a number as text, a hyphen where there is none."""
     return '-' if value is None else format(value, form)
+
+
+def sentence(words):
+    """Return words as a sentence; names in them keep their letters."""
+    return words[:1].upper() + words[1:] + '.'
 
 
 def counted(counts):

@@ -25,8 +25,10 @@ __all__ = ['Claim', 'Residency']
 #: interval, 120 s by default. This much later it is believed to be gone.
 RELIST_SECONDS = 180.0
 
-#: Demands remembered for instances that have no learned model yet.
+#: Demands remembered for instances that have no learned model yet, and
+#: attachments.
 MAX_ASSUMED = 100_000
+MAX_ATTACHED = 100_000
 
 #: What one sees of another's claim the other is left to tell for so long: it
 #: may have ended.
@@ -92,6 +94,7 @@ class Residency:
         self._gone = {}          # uuid -> until when what lists it is wrong
         self._moved = {}         # uuid -> when, until it is known to stay
         self._assumed = collections.OrderedDict()  # uuid -> {host: RateLaw}
+        self._attached = collections.OrderedDict()  # uuid -> Attachments
 
     def observe(self, host, listed, now):
         """Take in what Nova lists for a host.
@@ -140,7 +143,7 @@ class Residency:
         return self._listed.get(host)
 
     def claim(self, instance_uuid, host, law, expires, now, known=True,
-              shared=True):
+              shared=True, attachments=None):
         """Count an instance on a host from now on.
 
         A later claim for the same instance replaces the earlier one.
@@ -148,6 +151,7 @@ class Residency:
         :param known: False when the law is no more than a default: it counts
             for the claim and is not remembered
         :param shared: False for what others find out by themselves
+        :param attachments: Attachments it is placed with, None: not known
         """
         source = self.host_of(instance_uuid)
         if source is not None:
@@ -158,8 +162,10 @@ class Residency:
             token = f'{self._author}-{next(self._tokens)}'
             word = self._unsent[instance_uuid] = store.StoredClaim(
                 instance_uuid, token, store.ASSUMED, host, source, law,
-                known, expires - now, self._claimed_by, self._seen)
+                known, expires - now, self._claimed_by, self._seen,
+                attachments=attachments)
             self._tell(word)
+        self._attach(instance_uuid, attachments)
         self._claim(instance_uuid, host, law, expires, now, token)
         if known:
             self._assume(instance_uuid, host, law)
@@ -388,6 +394,21 @@ class Residency:
         law = laws.get(host)
         return next(reversed(laws.values())) if law is None else law
 
+    def attached(self, instance_uuid):
+        """Return the Attachments an instance was placed with, or None."""
+        return self._attached.get(instance_uuid)
+
+    def _attach(self, uuid, attachments):
+        if attachments is None:
+            return
+        host = self.host_of(uuid)
+        if host is not None and self._attached.get(uuid) != attachments:
+            self._changed.add(host)
+        self._attached[uuid] = attachments
+        self._attached.move_to_end(uuid)
+        if len(self._attached) > MAX_ATTACHED:
+            self._attached.popitem(last=False)
+
     # What is shared.
 
     def take_words(self):
@@ -443,6 +464,7 @@ class Residency:
                 return           # by when that is told it will be newer
             del self._unsent[uuid]
         self._remember(word)
+        self._attach(uuid, word.attachments)
         claim = self._claims.get(uuid)
         about_claim = claim is not None and claim.token == word.token
         if word.state == store.ASSUMED:

@@ -87,9 +87,6 @@ _MOST_FLAVORS = 500
 _ASK_AGAIN_SECONDS = 30.0
 _MOST_ASKED = 1_000_000
 
-#: Instances of which it is remembered what they were placed with.
-_MOST_ATTACHED = 100_000
-
 #: A host behind an uplink that no request had for so long is looked up in
 #: Nova's database, and how soon again.
 _ABSENT_SECONDS = 120.0
@@ -191,8 +188,6 @@ class SchedulerState:
         self._snapshot = snapshots.Snapshot()
         self._table = self._new_table(self._snapshot)
         self._hosts = {}         # host -> _HostView
-        # What instances were placed with: uuid -> Attachments.
-        self._attached = collections.OrderedDict()
         self._uplinks = {}       # name -> Uplink
         self._behind = {}        # host -> names, of hosts that have uplinks
         self._shared_policies = {}  # (HostPolicy, uplinks) -> HostPolicy
@@ -381,11 +376,11 @@ class SchedulerState:
                 law = demand.law
                 if demand.is_prior:
                     law = self._fitting(law, host)
-                self._attach(uuid, self._wanted(spec_obj, uuid))
                 self._residency.claim(
                     uuid, host, law,
                     now + self._conf.claim_expiry_seconds, now,
-                    known=demand.rule not in ('default', 'unknown'))
+                    known=demand.rule not in ('default', 'unknown'),
+                    attachments=self._wanted(spec_obj, uuid))
                 placed[uuid] = host, before, sure
         self._tell_others()
         self._turn.give()
@@ -882,25 +877,20 @@ class SchedulerState:
     def _attachments(self, snapshot, uuid):
         """Return what an instance is attached to, None when nobody knows.
 
-        By the inventory, by what its host tells with it, or as it was placed.
+        By the inventory, by what its host tells with it, or as this worker
+        or another one has placed it.
         """
         found = snapshot.attachments(uuid)
         if found is None:
             view = self._hosts.get(self._residency.host_of(uuid))
             found = request.attachments_of_instance(
                 view and view.instances and view.instances.get(uuid))
-        return self._attached.get(uuid) if found is None else found
+        return self._residency.attached(uuid) if found is None else found
 
     def _wanted(self, spec_obj, uuid):
         """Return the Attachments of a request."""
         return request.attachments_of(
             spec_obj, uuid and self._attachments(self._snapshot, uuid))
-
-    def _attach(self, uuid, attachments):
-        self._attached[uuid] = attachments
-        self._attached.move_to_end(uuid)
-        if len(self._attached) > _MOST_ATTACHED:
-            self._attached.popitem(last=False)
 
     def _laws(self, snapshot, host, uuids):
         """Return a list of the laws that some residents of a host have."""

@@ -71,11 +71,15 @@ def _claims(rows, now):
     if rows:
         counts, data = records.unpack_laws(names, [row.law for row in rows])
         starts.extend((counts.cumsum() * 8 * model.LAW_COLUMNS).tolist())
+    attached = map(records.unpack_attachments, names,
+                   [row.networks for row in rows])
     return [records.StoredClaim(
         row.instance_uuid, row.token, row.state, row.host, row.source,
         model.RateLaw(data[first:last]), row.stated, row.expires_at - now,
-        row.claimed_by, number=row.number, claimed_at=row.claimed_at)
-        for row, first, last in zip(rows, starts, starts[1:])]
+        row.claimed_by, number=row.number, claimed_at=row.claimed_at,
+        attachments=attachments)
+        for row, first, last, attachments in zip(rows, starts, starts[1:],
+                                                 attached)]
 
 
 def upsert_rows(connection, claims, uuid_chunks, number, now):
@@ -109,6 +113,7 @@ def upsert_rows(connection, claims, uuid_chunks, number, now):
             'state': claim.state, 'host': claim.host,
             'source': claim.source, 'law': records.pack_law(claim),
             'stated': claim.stated, 'claimed_by': claim.claimed_by,
+            'networks': records.pack_attachments(claim.attachments),
             'claimed_at': now, 'expires_at': now + (
                 KEPT_SECONDS if claim.state in _OVER else claim.seconds)}
     return list(rows.values()), late

@@ -30,7 +30,6 @@ from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import series
-from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['Store']
 
@@ -556,23 +555,13 @@ def _placement_values(connection, query):
     for chunk in _stream(connection, query).partitions(_CHUNK):
         for uuid, *names, networks in chunk:
             if networks not in attached:
-                attached[networks] = _attachments(uuid, networks)
+                attached[networks] = records.unpack_attachments(
+                    uuid, networks)
             names.append(attached[networks])
             value = tuple(shared.setdefault(name, name) for name in names)
             uuids.append(uuid)
             values.append(shared.setdefault(value, value))
     return uuids, values
-
-
-def _attachments(instance_uuid, text):
-    """Return the Attachments that a column has as JSON, or None."""
-    try:
-        data = json.loads(text)
-        return data if data is None else tunnels.Attachments.from_data(data)
-    except ValueError as error:
-        raise exceptions.StoreError(
-            f'instance {instance_uuid}: its stored networks are damaged: '
-            f'{error}') from error
 
 
 def _prior_laws(connection, query):
@@ -666,9 +655,13 @@ def _placements(connection, instance_uuids):
     queries = [query] if instance_uuids is None else [
         query.where(table.c.instance_uuid.in_(chunk))
         for chunk in _chunks(list(instance_uuids), _KEYS)]
-    return {row.instance_uuid: records.Placement(
-        *row[:4], _attachments(row.instance_uuid, row.networks))
-        for one in queries for row in connection.execute(one)}
+    return {row.instance_uuid: _placement(row)
+            for one in queries for row in connection.execute(one)}
+
+
+def _placement(row):
+    return records.Placement(*row[:4], records.unpack_attachments(
+        row.instance_uuid, row.networks))
 
 
 def _refused(text):
@@ -915,10 +908,7 @@ def _write_placements(connection, placements, inventory, generation):
             {'instance_uuid': item.instance_uuid,
              'generation': generation.number, 'host': item.host,
              'flavor': item.flavor, 'project': item.project,
-             # One without any interface is false, and not unknown.
-             'networks': json.dumps(
-                 None if item.attachments is None
-                 else item.attachments.to_data()),
+             'networks': records.pack_attachments(item.attachments),
              'updated_at': generation.published_at}
             for item in chunk])
     if inventory is not None:

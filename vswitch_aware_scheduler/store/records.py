@@ -21,7 +21,8 @@ __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
            'Inventory', 'Learned', 'MOVED', 'ModelSummary', 'Placement',
            'Prior', 'ResumePoint', 'StoredClaim', 'StoredModel',
            'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace',
-           'pack_law', 'unpack_laws']
+           'pack_attachments', 'pack_law', 'unpack_attachments',
+           'unpack_laws']
 
 #: States of a claim: placed, and no host has reported it yet; reported after
 #: a move, which may yet be reverted; on its host for certain; come to
@@ -390,6 +391,7 @@ class StoredClaim:
     :ivar number: of the write that it was in; set by the store
     :ivar claimed_at: time of that write by the database's clock, seconds
         UTC; set by the store
+    :ivar attachments: :class:`.Attachments` that it was placed with, or None
     """
 
     instance_uuid: str
@@ -404,6 +406,7 @@ class StoredClaim:
     based_on: int = 0
     number: int | None = None
     claimed_at: float | None = None
+    attachments: tunnels.Attachments | None = None
 
 
 def may_replace(claim, known):
@@ -518,6 +521,27 @@ def _check_text(value, limit, kind, owner, what,
     if not isinstance(value, str) or not 0 < len(value) <= limit:
         raise wrong(f'{kind} {owner!r}: {what} is {value!r}, wanted a string '
                     f'of 1 to {limit} characters')
+
+
+def pack_attachments(attachments):
+    """Return Attachments, or None, as JSON."""
+    # One without any interface is false, and not unknown.
+    return json.dumps(None if attachments is None else attachments.to_data())
+
+
+def unpack_attachments(instance_uuid, text):
+    """Return the Attachments that a column has, or None.
+
+    :param text: of :func:`pack_attachments`, or None where nobody wrote any
+    :raises StoreError: on damaged text, naming the instance
+    """
+    try:
+        data = text if text is None else json.loads(text)
+        return data if data is None else tunnels.Attachments.from_data(data)
+    except ValueError as error:
+        raise exceptions.StoreError(
+            f'instance {instance_uuid}: its stored networks are damaged: '
+            f'{error}') from error
 
 
 def pack_law(owner):

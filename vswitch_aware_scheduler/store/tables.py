@@ -33,7 +33,7 @@ __all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'fleet_load',
            'unmodelled_instance']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0005'
+SCHEMA_VERSION = '0006'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -190,7 +190,7 @@ trial_outcome = sa.Table(
 # The newest word of schedulers on an instance. number is that of the write;
 # token tells a placement from an earlier one of the same instance; source is
 # the host that it was on before. stated: law is what it was said to demand,
-# and no default. Times are the database's own.
+# and no default. networks is as in placement. Times are the database's own.
 claim = sa.Table(
     'claim', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -204,6 +204,7 @@ claim = sa.Table(
     sa.Column('claimed_by', sa.String(255), nullable=False),
     sa.Column('claimed_at', sa.Double, nullable=False),
     sa.Column('expires_at', sa.Double, nullable=False),
+    sa.Column('networks', sa.Text, nullable=True),
     sa.Index('ix_claim_number', 'number'),
     **_MYSQL)
 

@@ -26,6 +26,7 @@ from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.vswitch import profile
+from vswitch_aware_scheduler.vswitch import tunnels
 
 SECRET = 'open-sesame'
 
@@ -74,7 +75,8 @@ class ClaimCommandTestCase(ManageTestCase):
             True, 60.0, 'ctl:7')
         target = self.make_store()
         target.write_claims([told, dataclasses.replace(
-            told, instance_uuid=base.instance_uuid(2), source='h2')])
+            told, instance_uuid=base.instance_uuid(2), source='h2',
+            attachments=tunnels.Attachments(('red', None)))])
         target.write_claims([dataclasses.replace(
             told, state=store.FORGOTTEN, host=None)])
         status, output, _ = self.run_command('claim', 'list')
@@ -85,10 +87,12 @@ class ClaimCommandTestCase(ManageTestCase):
         self.assertEqual([base.instance_uuid(1), 'forgotten', '-', '-',
                           'ctl:7'], lines[3][:5])
         self.assertIn('2 claims', output.splitlines()[-1])
-        first = self.ask('claim', 'list')['claims'][0]
+        first, second = self.ask('claim', 'list')['claims']
         self.assertEqual(('h1', 'h2', 7.0), (
             first['host'], first['source'], first['mean']['egress_kbps']))
         self.assertAlmostEqual(60.0, first['seconds_left'], delta=30.0)
+        self.assertEqual((['red', None], None),
+                         (first['networks'], second['networks']))
 
 
 class FeedbackCommandTestCase(ManageTestCase):
@@ -298,6 +302,14 @@ class CommonOptionsTestCase(ManageTestCase):
         for word in ('db', 'fit', 'model', 'profile', '--store', '--json',
                      '--config-file'):
             self.assertIn(word, output)
+
+    def test_help_of_a_command_spells_names_as_they_are(self):
+        for words, text in ((('gateway',), 'mappings of VXLAN gateways.'),
+                            (('host', 'discover'), 'agents of Neutron tell.'),
+                            (('db', 'sync'), '\n\nMake ')):
+            status, output, _ = self.run_command(*words, '--help')
+            self.assertEqual(0, status)
+            self.assertIn(text, output)
 
     def test_no_message_shows_the_password_of_the_store(self):
         for url in (f'mysql+nosuch://u:{SECRET}@host/x',

@@ -43,9 +43,10 @@ def host_state(host, instances=(), aggregates=()):
     return one
 
 
-def request(number=None, check_type=None, **extra_specs):
+def request(number=None, check_type=None, networks=None, **extra_specs):
     """Return the RequestSpec of one instance.
 
+    :param networks: ids of those it asks for, one for each interface
     :param extra_specs: ``kpps=5`` is ``vswitch:kpps``
     """
     hints = {} if check_type is None else {'_nova_check_type': [check_type]}
@@ -56,6 +57,11 @@ def request(number=None, check_type=None, **extra_specs):
                 for key, value in extra_specs.items()}))
     if number is not None:
         spec.instance_uuid = instance_uuid(number)
+    if networks is not None:
+        spec.requested_networks = objects.NetworkRequestList(objects=[
+            objects.NetworkRequest(network_id=network)
+            for network in networks])
+        spec.pci_requests = objects.InstancePCIRequests(requests=[])
     return spec
 
 

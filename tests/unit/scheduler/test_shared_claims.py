@@ -11,6 +11,7 @@ from unittest import mock
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import tunnels
 
 LAW = model.TrafficModel.constant(5).law
 OTHER_LAW = model.TrafficModel.constant(7).law
@@ -86,9 +87,11 @@ class Worker:
         self.seen = None
         self.kept = []           # (word, until when), not told yet
 
-    def place(self, uuid, host, now=0.0, law=LAW, known=True):
+    def place(self, uuid, host, now=0.0, law=LAW, known=True,
+              attachments=None):
         at = now + self.ahead
-        self.residency.claim(uuid, host, law, at + EXPIRY_SECONDS, at, known)
+        self.residency.claim(uuid, host, law, at + EXPIRY_SECONDS, at, known,
+                             attachments=attachments)
 
     def tell(self, now=0.0, works=True):
         words = self.residency.take_words()
@@ -466,6 +469,66 @@ class TestMoves(SharingTestCase):
         fresh.hear()
         self.assertEqual('b', fresh.host_of('y'))
         self.assertEqual({}, fresh.claimed)
+
+
+class TestAttachments(SharingTestCase):
+    """What claims say of networks."""
+
+    RED = tunnels.Attachments(('red',))
+    BLUE = tunnels.Attachments((), ('blue',), 1)
+
+    def attached(self, uuid='x'):
+        return [one.residency.attached(uuid) for one in self.workers]
+
+    def test_they_are_those_of_the_latest_placement_with_all(self):
+        self.one.place('x', 'a', attachments=self.RED)
+        self.exchange()
+        self.assertEqual([self.RED] * 2, self.attached())
+        for worker in self.workers:
+            worker.list(a='x')
+        self.two.place('x', 'b', attachments=self.BLUE)
+        self.exchange()
+        self.assertEqual([self.BLUE] * 2, self.attached())
+        # Of a placement that nobody knows anything of, what was before.
+        self.one.place('x', 'c')
+        self.exchange()
+        self.assertEqual([self.BLUE] * 2, self.attached())
+
+    def test_what_is_not_told_yet_stands_against_words_of_before(self):
+        self.one.place('x', 'b', attachments=self.RED)
+        self.exchange()
+        self.two.place('x', 'c', attachments=self.BLUE)
+        self.one.list(b='x', a='')
+        self.one.tell()
+        self.two.hear()
+        self.assertEqual([self.RED, self.BLUE], self.attached())
+        self.exchange()
+        self.assertEqual([self.BLUE] * 2, self.attached())
+
+    def test_its_host_is_described_anew_when_they_are_others(self):
+        fresh = Worker('fresh', self.store)
+        fresh.list(a='x')
+        self.one.place('x', 'a', attachments=self.RED)
+        self.one.tell()
+        fresh.residency.take_changed()
+        fresh.hear()
+        self.assertEqual(self.RED, fresh.residency.attached('x'))
+        self.assertEqual({'a'}, fresh.residency.take_changed())
+        # As the author tells them again when the host has reported it.
+        self.one.list(a='x')
+        self.one.tell()
+        fresh.hear()
+        self.assertEqual({'x': 'confirmed'}, self.states())
+        self.assertEqual(set(), fresh.residency.take_changed())
+
+    def test_what_was_confirmed_tells_a_worker_that_begins(self):
+        self.one.place('x', 'a', attachments=self.RED)
+        self.one.list(a='x')
+        self.one.tell()
+        fresh = Worker('fresh', self.store)
+        fresh.list(a='x')
+        fresh.hear()
+        self.assertEqual(self.RED, fresh.residency.attached('x'))
 
 
 class TestReaders(SharingTestCase):

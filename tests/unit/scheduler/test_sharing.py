@@ -197,6 +197,40 @@ class TestWorkers(SharingTestCase):
         self.assertEqual([.3, 0], self.load(self.two, self.b, c))
 
 
+class TestTunnels(SharingTestCase):
+    """Hosts of one tunnel each, one for each network."""
+
+    def setUp(self):
+        super().setUp()
+        path = os.path.join(os.path.dirname(self.path), 'profiles.yaml')
+        with open(path, 'w') as file:
+            file.write('one: {max_tunnels: 1, tunnel_unit: networks}\n')
+        self.options = {'switch_profiles_file': path}
+        self.aggregate = base.aggregate(profile='one')
+
+    def spec(self, number, *networks):
+        return base.request(number, networks=networks, egress_kbps=1)
+
+    def fits(self, worker, *networks, on):
+        assessment, _ = worker.assess([on], self.spec(99, *networks))
+        return assessment.admitted.tolist() == [True]
+
+    def test_what_one_places_is_on_its_networks_with_all(self):
+        one, two = (self.make_worker(**self.options) for _ in range(2))
+        a = self.host('a')
+        for worker in (one, two):
+            self.assertTrue(self.fits(worker, 'red', on=a))
+        one.began()
+        one.placed(a, self.spec(1, 'red'))
+        self.wait_for(lambda: not self.fits(two, 'blue', on=a))
+        self.assertTrue(self.fits(two, 'red', on=a))
+        # Its host, which is faster than a worker that begins, tells no more.
+        a = self.host('a', 1)
+        for worker in (one, two, self.make_worker(**self.options)):
+            self.assertFalse(self.fits(worker, 'blue', on=a))
+            self.assertTrue(self.fits(worker, 'red', on=a))
+
+
 class TestOptions(SharingTestCase):
 
     def test_without_sharing_there_is_no_thread_and_nothing_is_told(self):

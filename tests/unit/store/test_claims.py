@@ -12,6 +12,7 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import claims as claim_table
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import tunnels
 
 LAW = model.TrafficModel.on_off(5.0, 2.0, on_seconds=1, off_seconds=3).law
 STATES = (store.ASSUMED, store.MOVED, store.CONFIRMED, store.FORGOTTEN,
@@ -52,6 +53,28 @@ class ClaimsTestCase(base.StoreTestCase):
             found, seconds=600.0, number=None, claimed_at=None))
         self.assertEqual(1, found.number)
         self.assertIs(False, found.stated)
+
+    def test_what_it_is_attached_to_comes_back_as_it_was(self):
+        known = [None, tunnels.Attachments(), tunnels.Attachments(
+            ('red', None, 'red')), tunnels.Attachments(
+                ('blue',), ('flat',), 2)]
+        self.store.write_claims([
+            claim(number, attachments=one)
+            for number, one in enumerate(known)])
+        self.store.write_claims([claim(
+            1, store.CONFIRMED, attachments=known[1])])
+        self.assertEqual(dict(enumerate(known)), {
+            int(one.instance_uuid[-12:], 16): one.attachments
+            for one in self.store.read_claims().claims})
+
+    def test_damaged_networks_are_told_with_their_instance(self):
+        self.store.write_claims([claim()])
+        for text in ('{', '7', '{"nets": []}'):
+            self.execute('UPDATE claim SET networks = :text', text=text)
+            with self.assertRaisesRegex(
+                    exceptions.StoreError,
+                    f'{base.instance_uuid(1)}: its stored networks'):
+                self.store.read_claims()
 
     def test_a_reader_gets_what_is_new_oldest_first(self):
         self.assertEqual({}, self.read())

@@ -10,10 +10,13 @@ from alembic import autogenerate
 from alembic.runtime import migration as alembic_migration
 
 from tests.unit.store import base
+from tests.unit.store import test_claims
 import vswitch_aware_scheduler
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import records
 from vswitch_aware_scheduler.store import tables
 
 
@@ -71,6 +74,19 @@ class MigrationTestCase(base.StoreTestCase):
                          migration.sync(self.url))
         for name, rows in before.items():
             self.assertEqual(rows, self.execute(f'SELECT * FROM {name}'))
+        self.assertEqual([], self._difference())
+
+    def test_claims_of_before_come_without_networks(self):
+        migration.sync(self.url, '0004')
+        told = test_claims.claim()
+        self.execute(
+            'INSERT INTO claim VALUES (:uuid, 1, :token, :state, :host, NULL, '
+            ':law, :stated, :by, 0, 9e9)', uuid=told.instance_uuid,
+            token=told.token, state=told.state, host=told.host,
+            law=records.pack_law(told), stated=True, by=told.claimed_by)
+        migration.sync(self.url)
+        found, = store.Store(self.url).read_claims().claims
+        self.assertEqual((told.law, None), (found.law, found.attachments))
         self.assertEqual([], self._difference())
 
 
