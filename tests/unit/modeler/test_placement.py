@@ -32,7 +32,7 @@ class Provider:
     inventories: dict = dataclasses.field(default_factory=dict)
 
 
-class Cloud(stand_ins.StandIn):
+class Cloud(stand_ins.OpenStack):
     """Nova and placement, as far as the inventories need them.
 
     In the form that Nova 34 and placement 16 were seen to answer in;
@@ -88,21 +88,6 @@ class Cloud(stand_ins.StandIn):
     def writes(self):
         return [(method, path) for method, path, *_ in self.requests
                 if method != 'GET' and 'resource_classes' not in path]
-
-    def _handle(self, handler):
-        # Versions, which are asked for first.
-        if handler.path.rstrip('/') in ('', '/v2.1', '/placement'):
-            nova = {'id': 'v2.1', 'status': 'CURRENT', 'version': '2.104',
-                    'min_version': '2.1', 'links': [
-                        {'rel': 'self', 'href': f'{self.url}/v2.1/'}]}
-            kept = {'id': 'v1.0', 'status': 'CURRENT', 'max_version': '1.39',
-                    'min_version': '1.0', 'links': [
-                        {'rel': 'self', 'href': f'{self.url}/placement'}]}
-            stand_ins.send(handler, 200, json.dumps(
-                {'version': nova} if 'v2.1' in handler.path else
-                {'versions': [kept]}).encode())
-        else:
-            super()._handle(handler)
 
     def answer(self, method, path, parameters, body):
         if path == '/v2.1/os-aggregates':
