@@ -8,6 +8,9 @@ compute node's own provider: of that one nova-compute replaces the inventory
 as a whole, and what is not its own would be gone, or in its way once it is in
 use. Children that nova-compute has not made it leaves alone.
 
+What an instance needs is what the scheduler takes it to need: by its model,
+the prior of its own, its flavor, the prior of its group, the default.
+
 Allocations are never written while the mode is on, for a change of Nova's that
 happens at the same time would fail. What an instance has come to need beyond
 its allocation is taken off the host as ``reserved``; what it does not need is
@@ -19,6 +22,8 @@ Derivation: reference/strict.rst.
 import dataclasses
 import uuid as uuids
 
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import flavors
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.telemetry import sdk
@@ -31,10 +36,10 @@ __all__ = ['Keeper', 'Outcome', 'provider_uuid']
 _PLACEMENT = {'microversion': '1.36'}
 
 # That of Stein, as the inventory asks with: the id of a hypervisor is that of
-# its resource provider.
+# its resource provider, and flavors come with their extra specs.
 _COMPUTE = {'microversion': '2.69'}
 
-#: Hypervisors of one answer.
+#: Hypervisors or flavors of one answer.
 PAGE = 1000
 
 #: A write is tried so often again when something else has written meanwhile.
@@ -103,6 +108,7 @@ class Keeper:
         self._sleep = sleep
         self._snapshot = snapshots.Snapshot()
         self._nodes = {}         # uuid -> _Node
+        self._flavors = {}       # name -> extra specs
         self._limits = strict.EffectiveLimits(headroom)
 
     def update(self, store, progress=None):
@@ -114,12 +120,7 @@ class Keeper:
         :raises TelemetryError: when Nova or placement cannot be asked
         :raises StoreError: when the store cannot be read
         """
-        self._snapshot = self._snapshot.updated(
-            store.read_changes(self._snapshot.generation))
-        nodes, aggregates = self._hosts()
-        left_out = _several(nodes)
-        self._nodes = {one.uuid: self._nodes.get(one.uuid, one)
-                       for one in nodes if one.host not in left_out}
+        aggregates, left_out = self._look(store)
         hosts = written = 0
         short = {}
         with self._client() as client:
@@ -154,25 +155,34 @@ class Keeper:
 
     # Hosts and their limits
 
+    def _look(self, store):
+        """Read what decides on inventories, of the store and of Nova.
+
+        :returns: ({host: [(aggregate, metadata)]}, {host: why} of those that
+            can have none)
+        """
+        self._snapshot = self._snapshot.updated(
+            store.read_changes(self._snapshot.generation))
+        nodes, aggregates = self._hosts()
+        left_out = _several(nodes)
+        self._nodes = {one.uuid: self._nodes.get(one.uuid, one)
+                       for one in nodes if one.host not in left_out}
+        return aggregates, left_out
+
     def _hosts(self):
         """Return (list of _Node, {host: [(aggregate, metadata)]})."""
         name = f'nova {self._access.where()}'
-        nodes, aggregates = {}, {}
+        aggregates = {}
         with sdk.SdkClient(self._access, name, 'compute',
                            **self._sleep) as client:
             found, _ = client.json(
                 'aggregates', 'GET', '/os-aggregates',
                 'a list of aggregates', _aggregates, **_COMPUTE)
-            query, more = {'limit': PAGE}, True
-            while more:
-                (page, more), _ = client.json(
-                    'hypervisors', 'GET', '/os-hypervisors/detail',
-                    'a page of hypervisors', _hypervisors, params=query,
-                    **_COMPUTE)
-                # A page that has nothing new is the last one.
-                more = more and not page.keys() <= nodes.keys()
-                nodes.update(page)
-                query = {'limit': PAGE, 'marker': list(nodes)[-1:]}
+            nodes = _pages(client, 'hypervisors', '/os-hypervisors/detail',
+                           _hypervisors)
+            self._flavors = dict(_pages(
+                client, 'flavors', '/flavors/detail', _flavors,
+                is_public='None').values())
         for aggregate, metadata, hosts in found:
             for host in hosts:
                 aggregates.setdefault(host, []).append((aggregate, metadata))
@@ -231,10 +241,8 @@ class Keeper:
         ours = provider_uuid(node.uuid)
         if new:
             self._make(client, node, ours)
-        inventory, generation = client.json(
-            f'inventory of host {node.host}', 'GET',
-            f'/resource_providers/{ours}/inventories',
-            'an inventory', _inventory, **_PLACEMENT)[0]
+        inventory, generation = _inventory_of(client, ours,
+                                              f'host {node.host}')
         allocated, of_node = _allocations(client, node.uuid, node.host)
         amounts, of_ours = _allocations(client, ours, node.host)
         if of_ours != generation:
@@ -273,12 +281,26 @@ class Keeper:
         law = self._snapshot.law(consumer)
         if law is not None or amount:
             return law
-        if self._snapshot.placement(consumer) is None:
+        found = self._snapshot.placement(consumer)
+        if found is None:
             # No instance, but for example a migration, whose source it is.
             return None
-        found = self._snapshot.prior(consumer)
-        return prior.cut(found[0], limit.limits_on_one) if found \
-            else self._unknown
+        law, of = self._snapshot.prior(consumer) or (None, None)
+        # What it has shown itself, then what is said of it.
+        stated = of != 'instance' and self._stated(found[1])
+        if stated:
+            return stated
+        return prior.cut(law, limit.limits_on_one) if law else self._unknown
+
+    def _stated(self, flavor):
+        """Return the RateLaw that the flavor of a name states, or None."""
+        try:
+            found = flavors.law_of(self._flavors.get(flavor, {}),
+                                   self._snapshot.law)
+        except exceptions.InvalidInput:
+            # The scheduler reports it.
+            return None
+        return found and found[0]
 
     # Looking and clearing up
 
@@ -291,10 +313,7 @@ class Keeper:
         found = []
         with self._client() as client:
             for uuid, name in _ours(client):
-                inventory, _ = client.json(
-                    f'inventory of {name}', 'GET',
-                    f'/resource_providers/{uuid}/inventories',
-                    'an inventory', _inventory, **_PLACEMENT)[0]
+                inventory, _ = _inventory_of(client, uuid, name)
                 amounts, _ = _allocations(client, uuid, name)
                 if inventory is not None:
                     found.append((name, *inventory, sum(amounts.values())))
@@ -377,6 +396,36 @@ def _aggregates(answer):
             for one in answer['aggregates']]
 
 
+def _pages(client, what, path, read, **query):
+    """Return all that a list of Nova's has, page by page.
+
+    :param read: callable, answer -> ({key: value} of a page, whether there
+        are more)
+    """
+    found, more = {}, True
+    query['limit'] = PAGE
+    while more:
+        (page, more), _ = client.json(
+            what, 'GET', path, f'a page of {what}', read, params=query,
+            **_COMPUTE)
+        # A page that has nothing new is the last one.
+        more = more and not page.keys() <= found.keys()
+        found.update(page)
+        query['marker'] = list(found)[-1:]
+    return found
+
+
+def _flavors(answer):
+    """Return ({id: (name, extra specs)} of a page, whether there are more)."""
+    return ({one['id']: (one['name'], dict(one.get('extra_specs') or {}))
+             for one in answer['flavors']}, _has_next(answer, 'flavors'))
+
+
+def _has_next(answer, what):
+    return any(link['rel'] == 'next'
+               for link in answer.get(f'{what}_links') or ())
+
+
 def _hypervisors(answer):
     """Return ({uuid: _Node} of a page, whether there are more)."""
     page = {}
@@ -384,8 +433,15 @@ def _hypervisors(answer):
         uuid = str(uuids.UUID(one['id']))
         page[uuid] = _Node(uuid, one['hypervisor_hostname'],
                            one['service']['host'])
-    return page, any(link['rel'] == 'next'
-                     for link in answer.get('hypervisors_links') or ())
+    return page, _has_next(answer, 'hypervisors')
+
+
+def _inventory_of(client, provider, name):
+    """Return what :func:`_inventory` does of a provider."""
+    return client.json(
+        f'inventory of {name}', 'GET',
+        f'/resource_providers/{provider}/inventories',
+        'an inventory', _inventory, **_PLACEMENT)[0]
 
 
 def _inventory(answer):

@@ -42,6 +42,7 @@ class Cloud(stand_ins.OpenStack):
     :ivar aggregates: [(name, metadata, hosts)]
     :ivar providers: {uuid: Provider}
     :ivar allocations: {consumer: {provider: {class: amount}}}
+    :ivar flavors: {name: extra specs}
     :ivar before_write: called before each write to a provider
     """
 
@@ -51,6 +52,7 @@ class Cloud(stand_ins.OpenStack):
         self.aggregates = []
         self.providers = {}
         self.allocations = {}
+        self.flavors = {}
         self.classes = set()
         self.generations = {}
         self.before_write = lambda: None
@@ -95,7 +97,16 @@ class Cloud(stand_ins.OpenStack):
                 {'name': name, 'metadata': metadata, 'hosts': hosts}
                 for name, metadata, hosts in self.aggregates]}
         if path == '/v2.1/os-hypervisors/detail':
-            return 200, self._hypervisors(parameters)
+            return 200, self._page(parameters, 'hypervisors', [
+                {'id': uuid, 'hypervisor_hostname': name,
+                 'service': {'host': host, 'id': '1'}}
+                for uuid, (name, host) in sorted(self.hosts.items())])
+        if path == '/v2.1/flavors/detail':
+            if parameters['is_public'] != ['None']:
+                return 200, {'flavors': []}
+            return 200, self._page(parameters, 'flavors', [
+                {'id': f'id-of-{name}', 'name': name, 'extra_specs': specs}
+                for name, specs in sorted(self.flavors.items())])
         _, _, kind, *rest = path.split('/')
         if kind == 'resource_classes':
             if method == 'PUT':
@@ -110,18 +121,15 @@ class Cloud(stand_ins.OpenStack):
             return self._consumer(method, rest[0], body)
         return self._provider(method, rest, body)
 
-    def _hypervisors(self, parameters):
+    def _page(self, parameters, what, all_):
         limit = int(parameters['limit'][0])
-        uuids_ = sorted(self.hosts)
         first = 0
         if 'marker' in parameters:
-            first = 1 + uuids_.index(parameters['marker'][0])
-        found = {'hypervisors': [
-            {'id': uuid, 'hypervisor_hostname': self.hosts[uuid][0],
-             'service': {'host': self.hosts[uuid][1], 'id': '1'}}
-            for uuid in uuids_[first:first + limit]]}
-        if first + limit < len(uuids_):
-            found['hypervisors_links'] = [{'rel': 'next', 'href': 'there'}]
+            first = 1 + [one['id'] for one in all_].index(
+                parameters['marker'][0])
+        found = {what: all_[first:first + limit]}
+        if first + limit < len(all_):
+            found[f'{what}_links'] = [{'rel': 'next', 'href': 'there'}]
         return found
 
     def _provider(self, method, rest, body):
@@ -330,6 +338,38 @@ class KeeperTestCase(PlacementTestCase):
         self.cloud.leave(base.instance_uuid(1))
         self.keep()
         self.assertEqual((1000, 30), self.cloud.inventory(node))
+
+    def test_what_a_flavor_states_counts_as_in_the_scheduler(self):
+        node = self.cloud.host('h1', saturation_kbps='10000')
+        self.cloud.providers[placement.provider_uuid(node)] = Provider(
+            'node-h1:vswitch', node)
+        self.cloud.flavors.update(
+            stated={'vswitch:egress_kbps': '40', 'hw:x': 'y'},
+            named={'vswitch:model': base.instance_uuid(9)},
+            wrong={'vswitch:egress_kbps': 'fast'}, silent={})
+        self.learn({9: 300})
+        flavors = ['stated', 'stated', 'named', 'wrong', 'silent', 'gone',
+                   None]
+        self.store.write(
+            placements=[
+                store.Placement(base.instance_uuid(number), 'h1', flavor)
+                for number, flavor in enumerate(flavors)],
+            # Before the flavor comes what an instance has shown by itself,
+            # after it what others have shown.
+            priors=[store.Prior(None, None, constant(7).law, 20.0),
+                    store.Prior(None, None, constant(2000).law, 5.0,
+                                base.instance_uuid(1))])
+        for number in range(len(flavors)):
+            self.cloud.allocate(base.instance_uuid(number), node)
+        with mock.patch.object(placement, 'PAGE', 2):
+            self.keep()
+        self.assertEqual((10000, 40 + 2000 + 300 + 4 * 7),
+                         self.cloud.inventory(node))
+        # A flavor that changes is followed.
+        self.cloud.flavors['stated']['vswitch:egress_kbps'] = '50'
+        self.keep()
+        self.assertEqual((10000, 50 + 2000 + 300 + 4 * 7),
+                         self.cloud.inventory(node))
 
     def test_a_write_meanwhile_is_no_obstacle(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
