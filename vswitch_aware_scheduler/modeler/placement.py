@@ -29,8 +29,9 @@ from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.telemetry import sdk
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler import uplinks
 
-__all__ = ['Keeper', 'Outcome', 'provider_uuid']
+__all__ = ['Keeper', 'Outcome', 'Review', 'provider_uuid']
 
 # That of Train, as Nova claims with.
 _PLACEMENT = {'microversion': '1.36'}
@@ -68,6 +69,21 @@ class Outcome:
     written: int
     short: dict
     left_out: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Review:
+    """What there is, compared with what there is to be.
+
+    :ivar hosts: number of hosts that have a limit
+    :ivar wrong: {host: what is wrong with its inventory, in words}
+    :ivar uplinks: names of what hosts share, whose limits placement does not
+        keep
+    """
+
+    hosts: int
+    wrong: dict
+    uplinks: list
 
 
 @dataclasses.dataclass
@@ -152,6 +168,40 @@ class Keeper:
                 if used > there:
                     short[node.host] = used, there
         return Outcome(hosts, written, short, left_out)
+
+    def review(self, store):
+        """Compare what placement has with what it is to have; write nothing.
+
+        What is reserved changes with each instance, and is not looked at.
+
+        :param store: :class:`~vswitch_aware_scheduler.store.Store`
+        :returns: :class:`Review`
+        :raises TelemetryError: when Nova or placement cannot be asked
+        :raises StoreError: when the store cannot be read
+        """
+        aggregates, left_out = self._look(store)
+        wrong = {host: why for host, why in left_out.items()
+                 if self._limit(host, aggregates) is not None}
+        hosts = len(wrong)
+        with self._client() as client:
+            there = _generations(client)
+            for node in self._nodes.values():
+                limit = self._limit(node.host, aggregates)
+                if limit is None:
+                    continue
+                hosts += 1
+                ours = provider_uuid(node.uuid)
+                inventory = ours in there and _inventory_of(
+                    client, ours, f'host {node.host}')[0]
+                total = max(limit.total, 1)
+                if not inventory:
+                    wrong[node.host] = 'it has none'
+                elif inventory[0] != total:
+                    wrong[node.host] = (f'it is of {inventory[0]} kbit/s, '
+                                        f'wanted {total}')
+        shared = {uplinks.name_in(metadata) for found in aggregates.values()
+                  for _, metadata in found}
+        return Review(hosts, wrong, sorted(filter(None, shared)))
 
     # Hosts and their limits
 

@@ -518,6 +518,53 @@ class KeeperTestCase(PlacementTestCase):
             self.keep()
 
 
+class ReviewTestCase(PlacementTestCase):
+
+    def test_what_is_as_it_should_be(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.cloud.host('h2', saturation_kbps='0.5')
+        self.cloud.host('h3')
+        self.keep()
+        # What is reserved belongs to a moment.
+        self.cloud.providers[placement.provider_uuid(node)].inventories[
+            CLASS]['reserved'] = 70
+        self.cloud.requests.clear()
+        self.assertEqual(placement.Review(2, {}, []),
+                         self.make_keeper().review(self.store))
+        self.assertEqual([], self.cloud.writes())
+
+    def test_what_is_missing_or_outdated_is_told_host_by_host(self):
+        for number in range(1, 4):
+            self.cloud.host(f'h{number}', saturation_kbps='1000')
+        # It is not asked about: nothing limits it.
+        self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h5')
+        self.cloud.host('h5')
+        self.keep()
+        self.cloud.host('h4', saturation_kbps='1000')
+        self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h3')
+        self.cloud.aggregates[1][1]['vswitch:saturation_kbps'] = '700'
+        found = self.make_keeper().review(self.store)
+        self.assertEqual(
+            (4, {'h2': 'it is of 1000 kbit/s, wanted 700',
+                 'h3': found.wrong['h3'], 'h4': 'it has none'}),
+            (found.hosts, found.wrong))
+        self.assertIn('2 compute nodes', found.wrong['h3'])
+
+    def test_a_provider_without_an_inventory_is_none(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.cloud.providers[placement.provider_uuid(node)] = Provider(
+            'node-h1:vswitch', node)
+        self.assertEqual({'h1': 'it has none'},
+                         self.keeper.review(self.store).wrong)
+
+    def test_uplinks_are_named(self):
+        for number, name in enumerate(('tor2', 'tor1', 'tor1')):
+            self.cloud.host(f'h{number}', saturation_kbps='1000',
+                            uplink=name)
+        self.assertEqual(['tor1', 'tor2'],
+                         self.keeper.review(self.store).uplinks)
+
+
 class RemovalTestCase(PlacementTestCase):
 
     def test_all_of_ours_goes_and_nothing_else(self):
