@@ -485,7 +485,12 @@ def strict_mode(stage):
             openstack.start_service(name)
 
     telemetry.configure(strict=True)
+    code, told = telemetry.checks()['Strict Mode']
+    require(code == 1 and 'it has none' in told, f'before any pass: {told}')
     learn(stage)
+    code, told = telemetry.checks()['Strict Mode']
+    require((code, told) == (
+        0, f'hosts that have a limit: {len(stage.hosts)}'), told)
     switch(True)
     try:
         yield

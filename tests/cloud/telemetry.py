@@ -2,6 +2,7 @@
 """What the cloud's instances send, in a real service, and a modeler of it."""
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -128,10 +129,16 @@ class Telemetry(fixtures.Fixture):
         """Run vswitch-manage; return (exit status, what it said)."""
         return self._run('manage', *words)
 
+    def checks(self):
+        """Return {check: (code, details)} that vswitch-status tells."""
+        _, said = self._run('status', 'check', '--json')
+        return {one['check']: (one['result'], one['details'])
+                for one in json.loads(said)['checks']}
+
     def _run(self, command, *words):
         done = subprocess.run(
             [sys.executable, '-m', f'vswitch_aware_scheduler.cmd.{command}',
-             *words, '--config-file', self._configuration],
+             '--config-file', self._configuration, *words],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=300)
         return done.returncode, done.stdout + done.stderr
