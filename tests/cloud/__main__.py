@@ -11,6 +11,7 @@ from tests.cloud import auditor
 from tests.cloud import client as api
 from tests.cloud import scenarios
 from tests.cloud import services
+from tests.cloud import telemetry
 from tests.cloud import tempest
 
 #: The computes report their instances every 20 s: so late a witness may be.
@@ -77,6 +78,8 @@ def miscounted(stage, judge):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--computes', type=int, default=6)
+    parser.add_argument('--telemetry', choices=sorted(telemetry.SOURCES),
+                        default='gnocchi', help='where traffic is read')
     parser.add_argument('--only', action='append', metavar='SCENARIO',
                         choices=[one.__name__ for one in scenarios.ALL])
     parser.add_argument('--keep', action='store_true',
@@ -87,7 +90,7 @@ def main():
     options = parser.parse_args()
     began = time.monotonic()
     lines = []
-    with services.Cloud(options.computes) as cloud:
+    with services.Cloud(options.computes, options.telemetry) as cloud:
         print(f'up in {time.monotonic() - began:.0f} s', file=sys.stderr)
         stage = stage_of(cloud)
         judge = auditor.Auditor(cloud, scenarios.CAPACITY_KBPS, 0.0)

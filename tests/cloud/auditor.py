@@ -22,7 +22,7 @@ class Auditor:
     """
 
     def __init__(self, cloud, capacity_kbps, limit):
-        self._database = cloud.database
+        self._database, self._store = cloud.database, cloud.store
         self._capacity = capacity_kbps
         self._limit = limit
 
@@ -41,7 +41,7 @@ class Auditor:
         Of each regime; the learned model, or else what the flavor says.
         """
         learned = {row['instance_uuid']: json.loads(row['model'])
-                   for row in self._database.rows('vswitch', (
+                   for row in self._store.rows('vswitch', (
                        'SELECT instance_uuid, model '
                        'FROM traffic_model_detail'))}
         return {uuid: _of_model(learned[uuid]) if uuid in learned
@@ -82,7 +82,7 @@ class Auditor:
     def leaked_claims(self):
         """Return the open claims that are of no instance, as sentences."""
         truth = self.instances()
-        rows = self._database.rows('vswitch', """
+        rows = self._store.rows('vswitch', """
             SELECT instance_uuid, state, host, claimed_by FROM claim
             WHERE state IN ('assumed', 'moved')""")
         return [f'claim of {row["instance_uuid"]} on {row["host"]} is '

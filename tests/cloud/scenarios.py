@@ -175,12 +175,44 @@ def resize_and_revert(stage):
 
 
 @scenario
+def resize_on_the_same_host(stage):
+    """While no other host takes any; confirmed, and reverted."""
+    server = stage.boot('resized')
+    host = server.compute_host
+    compute = stage.client.compute
+    services_ = [one for one in compute.services(binary='nova-compute')
+                 if one.host != host]
+    for one in services_:
+        compute.disable_service(one, one.host, one.binary)
+    try:
+        for end, flavor in (('confirm', 'large'), ('revert', 'small')):
+            server = stage.act(server, 'resize_server',
+                               stage.flavors[flavor].id,
+                               states=('VERIFY_RESIZE',))
+            require((server.status, server.compute_host) == (
+                'VERIFY_RESIZE', host),
+                f'{server.status} on {server.compute_host}, was on {host}')
+            server = stage.act(server, f'{end}_server_resize')
+            require(server.status == 'ACTIVE', server.status)
+    finally:
+        for one in services_:
+            compute.enable_service(one, one.host, one.binary)
+    return fill(stage, room(RATES_KBPS['large'], len(stage.hosts)) - 1)
+
+
+@scenario
 def cold_migration(stage):
-    """To another host that the scheduler chooses, confirmed."""
+    """To another host that the scheduler chooses, and to one asked for."""
     server = stage.boot('migrated')
     before = server.compute_host
     server = stage.act(server, 'migrate_server', states=('VERIFY_RESIZE',))
     require(server.compute_host != before, f'still on {before}')
+    server = stage.act(server, 'confirm_server_resize')
+    require(server.status == 'ACTIVE', server.status)
+    server = stage.act(server, 'migrate_server', host=before,
+                       states=('VERIFY_RESIZE',))
+    require(server.compute_host == before, f'on {server.compute_host}, asked '
+            f'for {before}')
     server = stage.act(server, 'confirm_server_resize')
     require(server.status == 'ACTIVE', server.status)
 
@@ -221,6 +253,68 @@ def delete_during_build(stage):
         stage.client.compute.delete_server(server)
     stage.client.delete_all()
     return full(stage)
+
+
+@contextlib.contextmanager
+def failing(stage, *hosts):
+    """Let computes fail the first build of each instance."""
+    openstack = stage.cloud.openstack
+    for host in hosts:
+        openstack.restart_compute(host, failing=True)
+    try:
+        yield
+    finally:
+        for host in hosts:
+            openstack.restart_compute(host)
+
+
+def tried(stage, server):
+    """Return the hosts on which a server was built, in their order."""
+    return [row['host'] for row in stage.cloud.database.rows('nova', f"""
+        SELECT e.host FROM instance_actions_events e
+        JOIN instance_actions a ON a.id = e.action_id
+        WHERE a.instance_uuid = '{server.id}'
+        AND e.event = 'compute__do_build_and_run_instance'
+        ORDER BY e.id""")]
+
+
+def rescheduled(stage):
+    """Return a large server whose first build has failed."""
+    first = stage.hosts[-1]
+    for host in stage.hosts[:-1]:
+        # What is left is the first choice of each weigher.
+        stage.boot(f'on-{host}', availability_zone=f'nova:{host}')
+    with failing(stage, first):
+        server = stage.boot('rescheduled', 'large')
+        hosts = tried(stage, server)
+        require(hosts == [first, server.compute_host] and hosts[1] != first,
+                f'tried on {hosts}, runs on {server.compute_host}, wanted '
+                f'{first} and then another one')
+    return server
+
+
+@scenario
+def rescheduled_build(stage):
+    """A build that fails on the first host goes to an alternate."""
+    server = rescheduled(stage)
+    # Neither does it take room on the first host, nor none on the second.
+    return (f'on {server.compute_host}; '
+            + fill(stage, room(RATES_KBPS['large'], len(stage.hosts)) - 1))
+
+
+@scenario
+def build_that_fails_everywhere(stage):
+    """Nothing of it stays when there is no alternate left."""
+    with failing(stage, *stage.hosts[:3]):
+        for host in stage.hosts[3:]:
+            for number in range(2):
+                stage.boot(f'on-{host}-{number}', 'large',
+                           availability_zone=f'nova:{host}')
+        server = stage.client.boot('nowhere', stage.flavors['large'])
+        require(server.status == 'ERROR', f'it is {server.status}')
+        hosts = tried(stage, server)
+        require(sorted(hosts) == stage.hosts[:3], f'tried on {hosts}')
+    return fill(stage, room(RATES_KBPS['large'], 3))
 
 
 @scenario
@@ -269,17 +363,42 @@ def scheduler_restarted(stage):
 @scenario
 def store_stopped(stage):
     """Without our store requests go on, by what is known."""
-    # The store shares its server with Nova, so its tables go instead.
-    stage.boot('before')
-    rename = 'RENAME TABLE vswitch.generation{} TO vswitch.generation{}'
-    stage.cloud.database.execute(rename.format('', '_gone'))
+    store = stage.cloud.store
+    return _without_store(stage, store.stop_server, store.start_server)
+
+
+@scenario
+def store_stalled(stage):
+    """So they do while it takes connections and does not answer."""
+    server = stage.cloud.store.process
+    return _without_store(
+        stage, lambda: server.send_signal(signal.SIGSTOP),
+        lambda: server.send_signal(signal.SIGCONT))
+
+
+def _without_store(stage, stop, start):
+    small, large = RATES_KBPS['small'], RATES_KBPS['large']
+    on_host = collections.Counter([stage.boot('before').compute_host])
+    stop()
     try:
         time.sleep(3)
-        stage.boot('without')
+        began = time.monotonic()
+        on_host.update(stage.boot(f'without-{number}').compute_host
+                       for number in range(WORKERS))
+        seconds = (time.monotonic() - began) / WORKERS
     finally:
-        stage.cloud.database.execute(rename.format('_gone', ''))
-    time.sleep(3)
-    stage.boot('after')
+        start()
+    time.sleep(5)
+    # What was placed meanwhile counts, and the store is used again.
+    return f'{seconds:.1f} s a boot without it; ' + fill(stage, sum(
+        (CAPACITY_KBPS - on_host[host] * small) // large
+        for host in stage.hosts))
+
+
+def learn(stage):
+    """Make a pass of the modeler, which has to succeed."""
+    status, said = stage.cloud.telemetry.learn()
+    require(status == 0, said)
 
 
 @scenario
@@ -292,8 +411,7 @@ def learned_traffic(stage):
             == 'ERROR', 'there was room before anything was learned')
     telemetry = stage.cloud.telemetry
     telemetry.publish({server.id: 1_000.0 for server in servers})
-    status, said = telemetry.learn()
-    require(status == 0, said)
+    learn(stage)
     # The schedulers look at the store every second.
     time.sleep(5)
     # Two of 1 Mbit/s leave room for two of 4 on each host.
@@ -318,10 +436,9 @@ def inventory(stage):
 
 
 def _learn_inventory(stage):
-    status, said = stage.cloud.telemetry.learn()
-    require(status == 0, said)
+    learn(stage)
     known = {row['instance_uuid']: (row['host'], row['flavor']) for row in
-             stage.cloud.database.rows('vswitch', (
+             stage.cloud.store.rows('vswitch', (
                  'SELECT instance_uuid, host, flavor FROM placement'))}
     truth = {server.id: (server.compute_host, server.flavor.original_name)
              for server in stage.client.compute.servers(all_projects=True)
@@ -332,14 +449,28 @@ def _learn_inventory(stage):
 @scenario
 def telemetry_outage(stage):
     """Without telemetry the models stay, and so does what is decided."""
-    telemetry = stage.cloud.telemetry
-    telemetry.gnocchi.stop_api()
+    telemetry, openstack = stage.cloud.telemetry, stage.cloud.openstack
+    telemetry.publish({stage.boot('learned').id: 1_000.0})
+    learn(stage)
+    _, logged = openstack.complaints()
+    telemetry.source.stop()
     try:
         status, said = telemetry.learn()
         require(status == 1, f'the modeler exited with {status}: {said}')
-        return full(stage)
+        # It has been so for a day and an hour.
+        stage.cloud.store.execute('UPDATE vswitch.generation '
+                                  'SET published_at = published_at - 90000')
+        time.sleep(5)
+        remark = full(stage)
     finally:
-        telemetry.gnocchi.start_api()
+        telemetry.source.start()
+    told = [line for line in openstack.complaints(logged)[0]
+            if 'its last generation is 9' in line]
+    require(told, 'no scheduler says that models are old')
+    stage.client.delete_all()
+    telemetry.publish({stage.boot('after').id: 1_000.0})
+    learn(stage)
+    return remark
 
 
 @contextlib.contextmanager
@@ -354,7 +485,12 @@ def strict_mode(stage):
             openstack.start_service(name)
 
     telemetry.configure(strict=True)
-    keep_inventories(stage)
+    code, told = telemetry.checks()['Strict Mode']
+    require(code == 1 and 'it has none' in told, f'before any pass: {told}')
+    learn(stage)
+    code, told = telemetry.checks()['Strict Mode']
+    require((code, told) == (
+        0, f'hosts that have a limit: {len(stage.hosts)}'), told)
     switch(True)
     try:
         yield
@@ -367,11 +503,6 @@ def strict_mode(stage):
             "SELECT name FROM resource_providers "
             "WHERE name LIKE '%vswitch'"))
         require(not left, f'left in placement: {left}')
-
-
-def keep_inventories(stage):
-    status, said = stage.cloud.telemetry.learn()
-    require(status == 0, said)
 
 
 def booked(stage):
@@ -442,8 +573,8 @@ def strict_moves(stage):
             server.id)
         lost = not booked(stage)
         stage.cloud.telemetry.publish({server.id: 4_000.0})
-        keep_inventories(stage)
-        keep_inventories(stage)
+        learn(stage)
+        learn(stage)
         kept = {row['name'].removesuffix(':vswitch'): row['reserved']
                 for row in stage.cloud.database.rows('placement', (
                     "SELECT p.name, i.reserved FROM inventories i "
@@ -454,6 +585,15 @@ def strict_moves(stage):
                 f'reserved: {kept}, lost: {lost}')
         return ('heal_allocations --force takes it away' if lost else
                 'heal_allocations --force leaves it')
+
+
+@scenario
+def strict_rescheduled_build(stage):
+    """The alternate is booked in placement, the first host no longer."""
+    with strict_mode(stage):
+        server = rescheduled(stage)
+        require(booked(stage) == {server.compute_host: 4_000},
+                f'{booked(stage)}, it is on {server.compute_host}')
 
 
 @scenario

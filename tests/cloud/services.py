@@ -32,7 +32,8 @@ REGION = 'RegionOne'
 START_SECONDS = 300
 
 DATABASES = ('keystone', 'placement', 'glance', 'nova_api', 'nova_cell0',
-             'nova', 'vswitch')
+             'nova')
+STORE = 'vswitch'
 
 #: The wheels of nova and its like have it below the prefix.
 _ETC = os.path.join(sys.prefix, 'etc')
@@ -43,11 +44,18 @@ _ENVIRONMENT = {**os.environ, 'OS_NOVA_DISABLE_EVENTLET_PATCHING': 'true',
 
 
 class Database(servers.MariaDB):
-    """MariaDB with a database for each service."""
+    """MariaDB with a database for each service.
+
+    :param names: of the databases
+    """
+
+    def __init__(self, names):
+        super().__init__()
+        self._names = names
 
     def _setUp(self):
         super()._setUp()
-        for name in DATABASES:
+        for name in self._names:
             self.execute(f'CREATE DATABASE {name} '
                          f'CHARACTER SET utf8mb3')
 
@@ -138,6 +146,7 @@ class OpenStack(servers.Server):
     """Keystone, placement and Nova.
 
     :param database: :class:`Database`
+    :param store_url: of our store
     :param broker: :class:`RabbitMQ`
     :param computes: names of the hosts
     :param schedulers: number of nova-scheduler processes
@@ -145,9 +154,11 @@ class OpenStack(servers.Server):
     :ivar auth: keywords of :class:`keystoneauth1.identity.v3.Password`
     """
 
-    def __init__(self, database, broker, computes, schedulers=2, workers=2):
+    def __init__(self, database, store_url, broker, computes, schedulers=2,
+                 workers=2):
         super().__init__()
         self._database, self._broker = database, broker
+        self._store_url = store_url
         self.computes = list(computes)
         self._schedulers, self._workers = schedulers, workers
         self.processes = {}
@@ -416,7 +427,7 @@ class OpenStack(servers.Server):
             weight_classes = nova.scheduler.weights.all_weighers
             weight_classes = {_PLUGIN}.weights.VSwitchWeigher
             [vswitch_scheduler]
-            store_url = {self._database.url_of('vswitch')}
+            store_url = {self._store_url}
             snapshot_refresh_seconds = 1
             ''') + more)
 
@@ -508,8 +519,11 @@ class OpenStack(servers.Server):
         self._await_computes()
         self.nova_manage('cell_v2', 'discover_hosts')
 
-    def start_service(self, name):
-        """Start a process of Nova: conductor, scheduler-N or compute-HOST."""
+    def start_service(self, name, failing=False):
+        """Start a process of Nova: conductor, scheduler-N or compute-HOST.
+
+        :param failing: whether it is a compute whose builds fail
+        """
         kind, _, which = name.partition('-')
         files = {'conductor': ('nova.conf', 'database.conf'),
                  'scheduler': ('nova.conf', 'database.conf',
@@ -526,8 +540,27 @@ class OpenStack(servers.Server):
                 lock_path = {self.path(f'state-{name}', 'locks')}
                 ''')
             os.makedirs(self.path(f'state-{name}'), exist_ok=True)
-        return self.run_service(name, self._bin(f'nova-{kind}'),
-                                *self._files(*files))
+        program = ((sys.executable, '-m', 'tests.cloud.failing_compute')
+                   if failing else (self._bin(f'nova-{kind}'),))
+        return self.run_service(name, *program, *self._files(*files),
+                                PYTHONPATH=os.getcwd())
+
+    def restart_compute(self, host, failing=False):
+        """Start a compute anew and wait until it is at work.
+
+        :param failing: as of :meth:`start_service`
+        """
+        def reports():
+            row, = self._database.rows('nova', (
+                f"SELECT report_count FROM services WHERE deleted = 0 AND "
+                f"host = '{host}' AND services.binary = 'nova-compute'"))
+            return row['report_count']
+
+        name = f'compute-{host}'
+        self.kill(name)
+        before = reports()
+        self.start_service(name, failing)
+        self._await(name, lambda: reports() > before)
 
     def _await_computes(self):
         def known():
@@ -556,21 +589,27 @@ def _user():
 class Cloud(fixtures.Fixture):
     """All of it, with a store of ours that is up to date.
 
-    :ivar database: :class:`Database`
+    :param computes: number of hosts
+    :param driver: of telemetry, a key of :data:`~.telemetry.SOURCES`
+    :ivar database: :class:`Database` of all services but ours
+    :ivar store: Database of our store
     :ivar openstack: :class:`OpenStack`
     """
 
-    def __init__(self, computes=6):
+    def __init__(self, computes=6, driver='gnocchi'):
         super().__init__()
         self._names = [f'c{number}' for number in range(1, computes + 1)]
+        self._driver = driver
 
     def _setUp(self):
-        self.database = self.useFixture(Database())
-        self.store_url = self.database.url_of('vswitch')
+        self.database = self.useFixture(Database(DATABASES))
+        # A server of its own: that it is away takes nothing else away.
+        self.store = self.useFixture(Database([STORE]))
+        self.store_url = self.store.url_of(STORE)
         migration.sync(self.store_url)
         broker = self.useFixture(RabbitMQ())
         self.openstack = self.useFixture(OpenStack(
-            self.database, broker, self._names))
+            self.database, self.store_url, broker, self._names))
         self._telemetry = None
 
     @property
@@ -579,5 +618,6 @@ class Cloud(fixtures.Fixture):
         if self._telemetry is None:
             self._telemetry = self.useFixture(
                 telemetry.Telemetry(
-                    self.store_url, self.openstack.client_options('nova')))
+                    self.store_url, self.openstack.client_options('nova'),
+                    telemetry.SOURCES[self._driver]()))
         return self._telemetry

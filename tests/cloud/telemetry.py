@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the cloud's instances send, in a real Gnocchi, and a modeler of it."""
+"""What the cloud's instances send, in a real service, and a modeler of it."""
 
 import dataclasses
+import json
 import os
 import subprocess
 import sys
-import textwrap
 import time
 
 import fixtures
 import numpy as np
 
+from tests.contract import telemetry_stand_ins
 from tests.integration import feeds
 from tests.integration import servers
 
@@ -34,22 +35,55 @@ class _Interface:
         return f'instance-{self.instance_uuid}-{self.tap}'
 
 
+class _Gnocchi(fixtures.Fixture):
+    """Gnocchi, to be fed with readings; options, stop and start of it."""
+
+    def _setUp(self):
+        server = self.useFixture(servers.Gnocchi())
+        self.publish = feeds.GnocchiFeed(server).publish
+        self.stop, self.start = server.stop_api, server.start_api
+        self.options = {'auth_type': 'gnocchi-basic', 'user': 'admin',
+                        'endpoint': server.url}
+
+
+class _Prometheus(fixtures.Fixture):
+    """The same of Prometheus, as Ceilometer exports to it."""
+
+    def _setUp(self):
+        self._server = self.useFixture(servers.Prometheus(['# EOF\n']))
+        self.stop = self._server.stop_server
+        self.start = self._server.start_server
+        self.options = {'url': self._server.url}
+
+    def publish(self, interfaces):
+        # It takes in the past while it does not run.
+        self.stop()
+        self._server.take_in(feeds.open_metrics(
+            telemetry_stand_ins.ceilometer_series(interfaces)))
+        self.start()
+
+
+#: By the names of their drivers.
+SOURCES = {'gnocchi': _Gnocchi, 'prometheus': _Prometheus}
+
+
 class Telemetry(fixtures.Fixture):
-    """Gnocchi, and ``vswitch-modeler --once`` as cron would start it.
+    """``vswitch-modeler --once``, as cron would start it, and what it reads.
 
     :param store_url: of the store that the schedulers read
     :param nova: options, as lines, of who asks Nova for the inventory
-    :ivar gnocchi: :class:`~tests.integration.servers.Gnocchi`
+    :param source: one of :data:`SOURCES`
+    :ivar source: the same; its ``stop`` and ``start`` make an outage
     """
 
-    def __init__(self, store_url, nova):
+    def __init__(self, store_url, nova, source):
         super().__init__()
         self._store_url = store_url
         self._nova = nova
+        self.source = source
 
     def _setUp(self):
-        self.gnocchi = self.useFixture(servers.Gnocchi())
-        self._feed = feeds.GnocchiFeed(self.gnocchi)
+        self.useFixture(self.source)
         self._configuration = os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'modeler.conf')
         self.configure()
@@ -59,22 +93,16 @@ class Telemetry(fixtures.Fixture):
 
         :param options: of [vswitch_scheduler]
         """
-        # Each line as far to the right as those around it.
-        more = f'{chr(10)}{16 * " "}'.join(
-            f'{name} = {value}' for name, value in options.items())
+        driver, = (name for name, kind in SOURCES.items()
+                   if isinstance(self.source, kind))
         with open(self._configuration, 'w') as stream:
-            stream.write(textwrap.dedent(f'''
-                [vswitch_scheduler]
-                store_url = {self._store_url}
-                telemetry_driver = gnocchi
-                {more}
-                [vswitch_gnocchi]
-                auth_type = gnocchi-basic
-                user = admin
-                endpoint = {self.gnocchi.url}
-                retries = 1
-                [vswitch_inventory]
-                ''') + self._nova)
+            for group, values in (
+                    ('scheduler', {'store_url': self._store_url,
+                                   'telemetry_driver': driver, **options}),
+                    (driver, {'retries': 1, **self.source.options})):
+                stream.write(f'[vswitch_{group}]\n' + ''.join(
+                    f'{name} = {value}\n' for name, value in values.items()))
+            stream.write(f'[vswitch_inventory]\n{self._nova}')
 
     def publish(self, egress_kbps, days=1):
         """Bring in a past of constant rates.
@@ -91,7 +119,7 @@ class Telemetry(fixtures.Fixture):
             counters[:, 0] = np.arange(count) * PERIOD_SECONDS * kbps * 125
             counters[:, 2] = counters[:, 0] / 1000
             found.append(_Interface(uuid, times, counters))
-        self._feed.publish(found)
+        self.source.publish(found)
 
     def learn(self):
         """Make one pass; return (exit status, what it said)."""
@@ -101,10 +129,16 @@ class Telemetry(fixtures.Fixture):
         """Run vswitch-manage; return (exit status, what it said)."""
         return self._run('manage', *words)
 
+    def checks(self):
+        """Return {check: (code, details)} that vswitch-status tells."""
+        _, said = self._run('status', 'check', '--json')
+        return {one['check']: (one['result'], one['details'])
+                for one in json.loads(said)['checks']}
+
     def _run(self, command, *words):
         done = subprocess.run(
             [sys.executable, '-m', f'vswitch_aware_scheduler.cmd.{command}',
-             *words, '--config-file', self._configuration],
+             '--config-file', self._configuration, *words],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=300)
         return done.returncode, done.stdout + done.stderr

@@ -83,6 +83,31 @@ class StandIn(fixtures.Fixture):
         raise NotImplementedError
 
 
+class OpenStack(StandIn):
+    """Services below one URL, each asked for its versions first.
+
+    Those are no requests, and have no faults.
+    """
+
+    def _handle(self, handler):
+        # Neutron's is asked for at the root.
+        path = handler.path.rstrip('/') or '/v2.0'
+        if path not in _VERSIONS:
+            return super()._handle(handler)
+        found = {**_VERSIONS[path], 'status': 'CURRENT', 'links': [
+            {'rel': 'self', 'href': f'{self.url}{path}/'}]}
+        send(handler, 200, json.dumps(
+            {'version': found} if path == '/v2.1'
+            else {'versions': [found]}).encode())
+
+
+_VERSIONS = {
+    '/v2.1': {'id': 'v2.1', 'version': '2.104', 'min_version': '2.1'},
+    '/v2.0': {'id': 'v2.0'},
+    '/placement': {'id': 'v1.0', 'max_version': '1.39',
+                   'min_version': '1.0'}}
+
+
 # Faults
 
 def send(handler, status, body, headers=(), length=None):

@@ -18,6 +18,7 @@ from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import turn
+from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.telemetry import service
 
@@ -142,6 +143,20 @@ class LifeTestCase(StrictTestCase):
         self.wait_for(lambda: self.used() == [150, 0], 'the room on host2')
         self.live_migrate(server, host='host2')
         self.wait_for(lambda: self.used() == [0, 150], 'the room on host1')
+
+    def test_what_a_flavor_states_is_reserved_on_a_forced_host(self):
+        server = self.boot(self.large, az='nova:host1')
+        self.store.write(placements=[store.Placement(
+            server['id'], 'host1', 'f300')])
+        self.keep()
+        self.assertEqual({'host1': (1000, 300, 0), 'host2': (1000, 0, 0)},
+                         self.kept())
+        # It moves as any other; then its source has all its room again.
+        self.live_migrate(server, host='host2')
+        self.wait_for(lambda: self.used() == [0, 300], 'the room on host2')
+        self.keep()
+        self.assertEqual({'host1': (1000, 0, 0), 'host2': (1000, 0, 300)},
+                         self.kept())
 
     def test_other_ways_off_a_host_give_it_back(self):
         server = self.boot(self.small)

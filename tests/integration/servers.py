@@ -409,14 +409,8 @@ class Prometheus(Server):
 
     def _setUp(self):
         super()._setUp()
-        prometheus, promtool = program('prometheus'), program('promtool')
-        history = os.path.join(self.folder, 'history')
-        with open(history, 'w') as stream:
-            stream.writelines(self._metrics)
-        self.run_to_end(promtool, 'tsdb', 'create-blocks-from', 'openmetrics',
-                        '--max-block-duration=720h', history,
-                        os.path.join(self.folder, 'data'),
-                        timeout=self._patience)
+        prometheus = program('prometheus')
+        self.take_in(self._metrics)
         configuration = os.path.join(self.folder, 'prometheus.yml')
         with open(configuration, 'w') as stream:
             stream.write('global: {scrape_interval: 1h}\n')
@@ -428,6 +422,20 @@ class Prometheus(Server):
             '--storage.tsdb.retention.time=100y',
             f'--web.listen-address=127.0.0.1:{self.port}', *self._arguments)
         self.start_server()
+
+    def take_in(self, metrics):
+        """Add to the history; the server must not run.
+
+        :param metrics: as of the constructor
+        """
+        promtool = program('promtool')
+        history = os.path.join(self.folder, 'history')
+        with open(history, 'w') as stream:
+            stream.writelines(metrics)
+        self.run_to_end(promtool, 'tsdb', 'create-blocks-from', 'openmetrics',
+                        '--max-block-duration=720h', history,
+                        os.path.join(self.folder, 'data'),
+                        timeout=self._patience)
 
     def start_server(self):
         self.process = self.start(*self._command)

@@ -22,7 +22,7 @@ class FakeCloud:
     """
 
     def __init__(self, instances, allocations=None, models=None, claims=()):
-        self.database = self
+        self.database = self.store = self
         self._claims = [{'instance_uuid': uuid, 'host': host,
                          'state': 'assumed', 'claimed_by': 'here:1'}
                         for uuid, host in claims]

@@ -23,7 +23,7 @@ _STORE = _VSWITCH | {'store'}
 _SNAPSHOT = _STORE | {'telemetry', 'snapshot'}
 _ADMISSION = _SNAPSHOT | {'admission'}
 _POLICIES = _ADMISSION | {'policies', 'uplinks'}
-_STRICT = _POLICIES | {'strict'}
+_STRICT = _POLICIES | {'strict', 'flavors'}
 _FEEDBACK = _STRICT | {'feedback'}
 _SERVICES = _FEEDBACK | {'sizing', 'calibrate', 'modeler', 'evaluate',
                          'report', 'conf', 'cmd'}
@@ -41,6 +41,7 @@ MAY_IMPORT = {
     'admission': _ADMISSION,
     'uplinks': _ADMISSION,
     'policies': _POLICIES,
+    'flavors': _TRAFFIC,
     'strict': _ADMISSION | {'strict'},
     'feedback': _ADMISSION | {'feedback'},
     'sizing': _ADMISSION,
@@ -60,8 +61,8 @@ MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.service', 'cmd', 'demo',
                 'tempest_plugin')
 # Loaded by every worker of nova-scheduler: beyond the standard library only
 # these, in them and in whatever of the package they import, store apart.
-IN_EVERY_WORKER = ('snapshot', 'admission', 'policies', 'strict', 'uplinks',
-                   'feedback')
+IN_EVERY_WORKER = ('snapshot', 'admission', 'flavors', 'policies', 'strict',
+                   'uplinks', 'feedback')
 WORKER_LIBRARIES = {'numpy', 'yaml', 'oslo_log'}
 
 

@@ -3,6 +3,7 @@
 
 import configparser
 import itertools
+import os
 import pathlib
 import re
 import subprocess
@@ -119,16 +120,38 @@ class ZuulTest(unittest.TestCase):
         self.assertEqual({'py3'}, set(wanted) - run)
 
     def test_every_playbook_exists_and_names_hosts_and_tasks(self):
-        named = 0
+        named = set()
         for job in self.jobs.values():
             for key in ('pre-run', 'run', 'post-run'):
                 paths = job.get(key, [])
-                for path in [paths] if isinstance(paths, str) else paths:
-                    plays = yaml.safe_load((PROJECT / path).read_text())
-                    for play in plays:
-                        self.assertLessEqual({'hosts', 'tasks'}, set(play))
-                    named += 1
-        self.assertEqual(1, named)
+                named.update([paths] if isinstance(paths, str) else paths)
+        self.assertEqual(named, {
+            str(path.relative_to(PROJECT))
+            for path in (PROJECT / 'playbooks').rglob('*.yaml')})
+        for path in named:
+            for play in yaml.safe_load((PROJECT / path).read_text()):
+                self.assertLessEqual({'hosts', 'tasks'}, set(play))
+
+    def _inherited(self, name, key):
+        """Return what a job of ours has, by itself or by its parents."""
+        while name in self.jobs:
+            if key in self.jobs[name]:
+                return self.jobs[name][key]
+            name = self.jobs[name]['parent']
+
+    def test_what_starts_servers_has_them_installed_first(self):
+        for environment in ('integration', 'cloud'):
+            name, = [job for job in self._listed('check')
+                     if environment in self._environments(job)]
+            path = self._inherited(name, 'pre-run')
+            play, = yaml.safe_load((PROJECT / path).read_text())
+            command = play['tasks'][0]['shell']
+            self.assertTrue(os.access(PROJECT / command, os.X_OK), command)
+            self.assertTrue(play['tasks'][0]['become'])
+        # There a server that is missing is no reason to skip.
+        variables = self.jobs['vswitch-tox-integration']['vars']
+        self.assertEqual({'CI': 'true'}, variables['tox_environment'])
+        self.assertIn('CI', _read('tox.ini')['testenv']['pass_env'].split())
 
     def test_the_devstack_job_enables_the_plugin_of_this_tree(self):
         variables = self.jobs['vswitch-tempest']['vars']

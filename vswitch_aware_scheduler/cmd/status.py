@@ -17,6 +17,7 @@ from oslo_upgradecheck import upgradecheck
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import coordination
+from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
@@ -30,6 +31,9 @@ _PROJECT = 'vswitch_aware_scheduler'
 #: Clocks of two machines differ by less.
 _CLOCK_SECONDS = 60.0
 
+#: Of many that are wrong so many are told.
+_SHOWN = 5
+
 
 def _result(code, details=None):
     return upgradecheck.Result(code, details)
@@ -38,15 +42,16 @@ def _result(code, details=None):
 class Checks(upgradecheck.UpgradeCommands):
     """The checks of one configuration.
 
-    :param group: our options
+    :param conf: ConfigOpts with our options registered
     :param clock: returns the time, seconds UTC
     """
 
     display_title = 'VSwitch Status Check Results'
 
-    def __init__(self, group, clock=time.time):
+    def __init__(self, conf, clock=time.time):
         super().__init__()
-        self._conf = group
+        self._all_options = conf
+        self._conf = conf[options.GROUP]
         self._clock = clock
 
     def _store(self):
@@ -130,10 +135,9 @@ class Checks(upgradecheck.UpgradeCommands):
                     wrong.append(str(error))
         if not wrong:
             return _result(upgradecheck.Code.SUCCESS)
-        more = f' and {len(wrong) - 5} more' if len(wrong) > 5 else ''
         return _result(
             upgradecheck.Code.FAILURE,
-            '; '.join(wrong[:5]) + more + '; profiles there are: '
+            _some(wrong) + '; profiles there are: '
             + ', '.join(sorted(known)))
 
     def _check_modelers(self):
@@ -159,10 +163,38 @@ class Checks(upgradecheck.UpgradeCommands):
         return _result(upgradecheck.Code.SUCCESS,
                        f'modelers that share the instances: {count}')
 
+    def _check_strict(self):
+        if not self._conf.strict:
+            return _result(upgradecheck.Code.SUCCESS, 'strict is not set')
+        try:
+            found = service.make_keeper(self._all_options).review(
+                self._store())
+        except (exceptions.VSwitchError, OSError) as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+        told = f'hosts that have a limit: {found.hosts}'
+        if found.uplinks:
+            told += (f'; placement does not keep that of uplinks, which '
+                     f'hosts share: {", ".join(found.uplinks)}')
+        if found.hosts and not found.wrong:
+            return _result(upgradecheck.Code.SUCCESS, told)
+        wrong = [f'the inventory of {host} in placement: {why}'
+                 for host, why in sorted(found.wrong.items())]
+        return _result(upgradecheck.Code.WARNING, told + (
+            f'; {_some(wrong)}: does a vswitch-modeler run with strict set, '
+            f'and what does its log say?' if wrong else
+            ', wanted some: placement refuses nothing'))
+
     _upgrade_checks = (('Store Schema', _check_schema),
                        ('Last Generation', _check_generation),
                        ('Modelers', _check_modelers),
-                       ('Switch Profiles', _check_profiles))
+                       ('Switch Profiles', _check_profiles),
+                       ('Strict Mode', _check_strict))
+
+
+def _some(wrong):
+    more = len(wrong) - _SHOWN
+    return '; '.join(wrong[:_SHOWN]) + (f' and {more} more' if more > 0
+                                        else '')
 
 
 def _configuration(argv):
@@ -205,7 +237,7 @@ def main(argv=None):
             group[name]
         # Where it looks whether to print JSON.
         upgradecheck.CONF = conf
-        return int(Checks(group).check())
+        return int(Checks(conf).check())
     except (exceptions.VSwitchError, cfg.Error, ValueError, OSError) as error:
         print(f'{PROG}: {" ".join(str(error).split())}', file=sys.stderr)
         return 255

@@ -8,6 +8,9 @@ compute node's own provider: of that one nova-compute replaces the inventory
 as a whole, and what is not its own would be gone, or in its way once it is in
 use. Children that nova-compute has not made it leaves alone.
 
+What an instance needs is what the scheduler takes it to need: by its model,
+the prior of its own, its flavor, the prior of its group, the default.
+
 Allocations are never written while the mode is on, for a change of Nova's that
 happens at the same time would fail. What an instance has come to need beyond
 its allocation is taken off the host as ``reserved``; what it does not need is
@@ -19,22 +22,25 @@ Derivation: reference/strict.rst.
 import dataclasses
 import uuid as uuids
 
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import flavors
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.telemetry import sdk
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler import uplinks
 
-__all__ = ['Keeper', 'Outcome', 'provider_uuid', 'read_aggregates']
+__all__ = ['Keeper', 'Outcome', 'Review', 'provider_uuid', 'read_aggregates']
 
 # That of Train, as Nova claims with.
 _PLACEMENT = {'microversion': '1.36'}
 
 # That of Stein, as the inventory asks with: the id of a hypervisor is that of
-# its resource provider.
+# its resource provider, and flavors come with their extra specs.
 _COMPUTE = {'microversion': '2.69'}
 
-#: Hypervisors of one answer.
+#: Hypervisors or flavors of one answer.
 PAGE = 1000
 
 #: A write is tried so often again when something else has written meanwhile.
@@ -74,6 +80,21 @@ class Outcome:
     written: int
     short: dict
     left_out: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Review:
+    """What there is, compared with what there is to be.
+
+    :ivar hosts: number of hosts that have a limit
+    :ivar wrong: {host: what is wrong with its inventory, in words}
+    :ivar uplinks: names of what hosts share, whose limits placement does not
+        keep
+    """
+
+    hosts: int
+    wrong: dict
+    uplinks: list
 
 
 @dataclasses.dataclass
@@ -118,6 +139,7 @@ class Keeper:
         self._sleep = sleep
         self._snapshot = snapshots.Snapshot()
         self._nodes = {}         # uuid -> _Node
+        self._flavors = {}       # name -> extra specs
         self._limits = strict.EffectiveLimits(headroom)
 
     def update(self, store, progress=None):
@@ -129,12 +151,7 @@ class Keeper:
         :raises TelemetryError: when Nova or placement cannot be asked
         :raises StoreError: when the store cannot be read
         """
-        self._snapshot = self._snapshot.updated(
-            store.read_changes(self._snapshot.generation))
-        nodes, aggregates = self._hosts()
-        left_out = _several(nodes)
-        self._nodes = {one.uuid: self._nodes.get(one.uuid, one)
-                       for one in nodes if one.host not in left_out}
+        aggregates, left_out = self._look(store)
         hosts = written = 0
         short = {}
         with self._client() as client:
@@ -167,23 +184,65 @@ class Keeper:
                     short[node.host] = used, there
         return Outcome(hosts, written, short, left_out)
 
+    def review(self, store):
+        """Compare what placement has with what it is to have; write nothing.
+
+        What is reserved changes with each instance, and is not looked at.
+
+        :param store: :class:`~vswitch_aware_scheduler.store.Store`
+        :returns: :class:`Review`
+        :raises TelemetryError: when Nova or placement cannot be asked
+        :raises StoreError: when the store cannot be read
+        """
+        aggregates, left_out = self._look(store)
+        wrong = {host: why for host, why in left_out.items()
+                 if self._limit(host, aggregates) is not None}
+        hosts = len(wrong)
+        with self._client() as client:
+            there = _generations(client)
+            for node in self._nodes.values():
+                limit = self._limit(node.host, aggregates)
+                if limit is None:
+                    continue
+                hosts += 1
+                ours = provider_uuid(node.uuid)
+                inventory = ours in there and _inventory_of(
+                    client, ours, f'host {node.host}')[0]
+                total = max(limit.total, 1)
+                if not inventory:
+                    wrong[node.host] = 'it has none'
+                elif inventory[0] != total:
+                    wrong[node.host] = (f'it is of {inventory[0]} kbit/s, '
+                                        f'wanted {total}')
+        shared = {uplinks.name_in(metadata) for found in aggregates.values()
+                  for _, metadata in found}
+        return Review(hosts, wrong, sorted(filter(None, shared)))
+
     # Hosts and their limits
+
+    def _look(self, store):
+        """Read what decides on inventories, of the store and of Nova.
+
+        :returns: ({host: [(aggregate, metadata)]}, {host: why} of those that
+            can have none)
+        """
+        self._snapshot = self._snapshot.updated(
+            store.read_changes(self._snapshot.generation))
+        nodes, aggregates = self._hosts()
+        left_out = _several(nodes)
+        self._nodes = {one.uuid: self._nodes.get(one.uuid, one)
+                       for one in nodes if one.host not in left_out}
+        return aggregates, left_out
 
     def _hosts(self):
         """Return (list of _Node, {host: [(aggregate, metadata)]})."""
-        nodes = {}
         with _nova(self._access, self._sleep) as client:
             aggregates = _by_host(client)
-            query, more = {'limit': PAGE}, True
-            while more:
-                (page, more), _ = client.json(
-                    'hypervisors', 'GET', '/os-hypervisors/detail',
-                    'a page of hypervisors', _hypervisors, params=query,
-                    **_COMPUTE)
-                # A page that has nothing new is the last one.
-                more = more and not page.keys() <= nodes.keys()
-                nodes.update(page)
-                query = {'limit': PAGE, 'marker': list(nodes)[-1:]}
+            nodes = _pages(client, 'hypervisors', '/os-hypervisors/detail',
+                           _hypervisors)
+            self._flavors = dict(_pages(
+                client, 'flavors', '/flavors/detail', _flavors,
+                is_public='None').values())
         return list(nodes.values()), aggregates
 
     def _limit(self, host, aggregates):
@@ -241,10 +300,8 @@ class Keeper:
         ours = provider_uuid(node.uuid)
         if new:
             self._make(client, node, ours)
-        inventory, generation = client.json(
-            f'inventory of host {node.host}', 'GET',
-            f'/resource_providers/{ours}/inventories',
-            'an inventory', _inventory, **_PLACEMENT)[0]
+        inventory, generation = _inventory_of(client, ours,
+                                              f'host {node.host}')
         allocated, of_node = _allocations(client, node.uuid, node.host)
         amounts, of_ours = _allocations(client, ours, node.host)
         if of_ours != generation:
@@ -283,12 +340,26 @@ class Keeper:
         law = self._snapshot.law(consumer)
         if law is not None or amount:
             return law
-        if self._snapshot.placement(consumer) is None:
+        found = self._snapshot.placement(consumer)
+        if found is None:
             # No instance, but for example a migration, whose source it is.
             return None
-        found = self._snapshot.prior(consumer)
-        return prior.cut(found[0], limit.limits_on_one) if found \
-            else self._unknown
+        law, of = self._snapshot.prior(consumer) or (None, None)
+        # What it has shown itself, then what is said of it.
+        stated = of != 'instance' and self._stated(found[1])
+        if stated:
+            return stated
+        return prior.cut(law, limit.limits_on_one) if law else self._unknown
+
+    def _stated(self, flavor):
+        """Return the RateLaw that the flavor of a name states, or None."""
+        try:
+            found = flavors.law_of(self._flavors.get(flavor, {}),
+                                   self._snapshot.law)
+        except exceptions.InvalidInput:
+            # The scheduler reports it.
+            return None
+        return found and found[0]
 
     # Looking and clearing up
 
@@ -301,10 +372,7 @@ class Keeper:
         found = []
         with self._client() as client:
             for uuid, name in _ours(client):
-                inventory, _ = client.json(
-                    f'inventory of {name}', 'GET',
-                    f'/resource_providers/{uuid}/inventories',
-                    'an inventory', _inventory, **_PLACEMENT)[0]
+                inventory, _ = _inventory_of(client, uuid, name)
                 amounts, _ = _allocations(client, uuid, name)
                 if inventory is not None:
                     found.append((name, *inventory, sum(amounts.values())))
@@ -403,6 +471,36 @@ def _aggregates(answer):
             for one in answer['aggregates']]
 
 
+def _pages(client, what, path, read, **query):
+    """Return all that a list of Nova's has, page by page.
+
+    :param read: callable, answer -> ({key: value} of a page, whether there
+        are more)
+    """
+    found, more = {}, True
+    query['limit'] = PAGE
+    while more:
+        (page, more), _ = client.json(
+            what, 'GET', path, f'a page of {what}', read, params=query,
+            **_COMPUTE)
+        # A page that has nothing new is the last one.
+        more = more and not page.keys() <= found.keys()
+        found.update(page)
+        query['marker'] = list(found)[-1:]
+    return found
+
+
+def _flavors(answer):
+    """Return ({id: (name, extra specs)} of a page, whether there are more)."""
+    return ({one['id']: (one['name'], dict(one.get('extra_specs') or {}))
+             for one in answer['flavors']}, _has_next(answer, 'flavors'))
+
+
+def _has_next(answer, what):
+    return any(link['rel'] == 'next'
+               for link in answer.get(f'{what}_links') or ())
+
+
 def _hypervisors(answer):
     """Return ({uuid: _Node} of a page, whether there are more)."""
     page = {}
@@ -410,8 +508,15 @@ def _hypervisors(answer):
         uuid = str(uuids.UUID(one['id']))
         page[uuid] = _Node(uuid, one['hypervisor_hostname'],
                            one['service']['host'])
-    return page, any(link['rel'] == 'next'
-                     for link in answer.get('hypervisors_links') or ())
+    return page, _has_next(answer, 'hypervisors')
+
+
+def _inventory_of(client, provider, name):
+    """Return what :func:`_inventory` does of a provider."""
+    return client.json(
+        f'inventory of {name}', 'GET',
+        f'/resource_providers/{provider}/inventories',
+        'an inventory', _inventory, **_PLACEMENT)[0]
 
 
 def _inventory(answer):

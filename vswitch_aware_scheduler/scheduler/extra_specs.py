@@ -3,7 +3,7 @@
 
 from nova.api.validation.extra_specs import base
 
-from vswitch_aware_scheduler.scheduler import request
+from vswitch_aware_scheduler import flavors
 
 __all__ = ['register']
 
@@ -13,10 +13,10 @@ def register():
     validators = [
         base.ExtraSpecValidator(
             name=key, description=f'Traffic of one instance: {meaning}.',
-            value={'type': int, 'min': 0, 'max': request.LARGEST})
-        for key, meaning in request.EXTRA_SPECS.items()]
+            value={'type': int, 'min': 0, 'max': flavors.LARGEST})
+        for key, meaning in flavors.EXTRA_SPECS.items()]
     validators.append(base.ExtraSpecValidator(
-        name=request.MODEL_EXTRA_SPEC,
+        name=flavors.MODEL_EXTRA_SPEC,
         description='The uuid of an instance whose learned traffic model '
                     'stands for every instance of this flavor.',
         value={'type': str}))

@@ -8,34 +8,14 @@ configured default. Nothing a tenant can set lowers it.
 """
 
 import dataclasses
-import functools
-import reprlib
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import flavors
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import tunnels
 
-__all__ = ['Demand', 'EXTRA_SPECS', 'attachments_of',
-           'attachments_of_instance', 'demand_of', 'flavor_of',
-           'instance_uuid_of', 'law_of_extra_specs', 'law_of_flavor', 'read']
-
-#: Numbers a flavor can carry, all integers 0..LARGEST, and what they mean.
-EXTRA_SPECS = {
-    'vswitch:egress_kbps': 'rate an instance sends at while it is on, kbit/s',
-    'vswitch:ingress_kbps': 'rate it receives at while it is on, kbit/s',
-    'vswitch:kpps': 'kilo-packets/s, both directions, while it is on',
-    'vswitch:on_seconds': 'mean time it is on; without it, always',
-    'vswitch:off_seconds': 'mean time it is off; without it, never',
-}
-
-#: The largest of these numbers, as of the options of the default demand.
-LARGEST = 8_000_000_000
-
-_BRIEF = reprlib.Repr()
-_BRIEF.maxstring = 80
-
-#: Names the instance whose learned model stands for all of this flavor.
-MODEL_EXTRA_SPEC = 'vswitch:model'
+__all__ = ['Demand', 'attachments_of', 'attachments_of_instance', 'demand_of',
+           'flavor_of', 'instance_uuid_of', 'law_of_flavor', 'read']
 
 # Amounts that ports with a QoS policy guarantee, as columns of a rate.
 _QOS_COLUMNS = {
@@ -48,8 +28,6 @@ _QOS_COLUMNS = {
 _AUTO, _NO_NETWORK = 'auto', 'none'
 
 _PRIOR = 'prior of '
-
-_RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -71,55 +49,6 @@ class Demand:
     def is_prior(self):
         """Whether it is a law of others, which tells of no peak of this."""
         return self.rule.startswith(_PRIOR)
-
-
-def law_of_extra_specs(extra_specs):
-    """Return the RateLaw that a flavor's numbers describe, or None.
-
-    :param extra_specs: mapping of strings
-    :raises InvalidOverride: naming the key, the value and what was wanted
-    """
-    numbers = {}
-    for key in EXTRA_SPECS:
-        if key in extra_specs:
-            numbers[key.partition(':')[2]] = _whole_number(
-                key, extra_specs[key])
-    rates = {name: numbers.get(name, 0) for name in _RATES}
-    if not numbers:
-        return None
-    if not any(rates.values()):
-        raise exceptions.InvalidOverride(
-            f'flavor extra specs {sorted(numbers)}: no rate is above 0, '
-            f'wanted vswitch:egress_kbps, vswitch:ingress_kbps or '
-            f'vswitch:kpps')
-    on, off = numbers.get('on_seconds'), numbers.get('off_seconds')
-    if on is None and off is None:
-        return _law(**rates)
-    if not on or not off:
-        raise exceptions.InvalidOverride(
-            f'flavor extra specs: vswitch:on_seconds is {on} and '
-            f'vswitch:off_seconds is {off}, wanted both above 0, or neither')
-    return _law(**rates, on_seconds=on, off_seconds=off)
-
-
-@functools.lru_cache(maxsize=1024)
-def _law(**numbers):
-    # The same for every request of a flavor.
-    if 'on_seconds' in numbers:
-        return model.TrafficModel.on_off(**numbers).law
-    return model.TrafficModel.constant(**numbers).law
-
-
-def _whole_number(key, text):
-    try:
-        value = int(text)
-    except (TypeError, ValueError):
-        value = -1
-    if not 0 <= value <= LARGEST:
-        raise exceptions.InvalidOverride(
-            f'flavor extra spec {key} is {_BRIEF.repr(text)}, wanted a whole '
-            f'number, 0 <= number <= {LARGEST}')
-    return value
 
 
 def instance_uuid_of(spec_obj):
@@ -149,7 +78,7 @@ def demand_of(spec_obj, laws, priors, default_law, report):
     if any(key.startswith('vswitch:') for key in extra_specs):
         topic = 'flavor ' + str(read(flavor, 'name'))
         try:
-            found = _from_extra_specs(extra_specs, laws)
+            found = flavors.law_of(extra_specs, laws)
             report(topic, None)
         except exceptions.InvalidInput as error:
             found = None
@@ -158,13 +87,14 @@ def demand_of(spec_obj, laws, priors, default_law, report):
             return Demand(uuid, *found)
     guaranteed = _guaranteed_rates(spec_obj)
     if any(guaranteed):
-        return Demand(uuid, _law(**dict(zip(_RATES, guaranteed))), 'qos')
+        return Demand(uuid, flavors.constant_law(**dict(
+            zip(flavors.RATES, guaranteed))), 'qos')
     expected = priors(uuid, flavor and read(flavor, 'name'),
                       read(spec_obj, 'project_id'))
     if expected is not None:
         return Demand(uuid, expected[0], _PRIOR + expected[1])
     if default_law is None:
-        return Demand(uuid, _law(), 'unknown')
+        return Demand(uuid, flavors.constant_law(), 'unknown')
     return Demand(uuid, default_law, 'default')
 
 
@@ -248,26 +178,10 @@ def law_of_flavor(flavor, laws):
     """Return the RateLaw that a nova Flavor describes, or None.
 
     :param laws: callable, instance uuid -> learned RateLaw or None
-    :raises InvalidOverride: as :func:`law_of_extra_specs`
+    :raises InvalidOverride: as :func:`.flavors.law_of_extra_specs`
     """
-    found = _from_extra_specs(read(flavor, 'extra_specs') or {}, laws)
+    found = flavors.law_of(read(flavor, 'extra_specs') or {}, laws)
     return found and found[0]
-
-
-def _from_extra_specs(extra_specs, laws):
-    named = extra_specs.get(MODEL_EXTRA_SPEC)
-    if named is not None:
-        law = laws(named)
-        if law is not None:
-            return law, 'flavor model'
-    law = law_of_extra_specs(extra_specs)
-    if law is not None:
-        return law, 'flavor'
-    if named is not None:
-        raise exceptions.InvalidOverride(
-            f'flavor extra spec {MODEL_EXTRA_SPEC} is {named!r}, wanted the '
-            f'uuid of an instance that has a learned model')
-    return None
 
 
 def _guaranteed_rates(spec_obj):

@@ -777,6 +777,12 @@ class SchedulerState:
                   if key in in_use}
         found = self._uplink_policies.find(
             [(one.name, one.metadata) for one in latest.values()])
+        if self._conf.strict:
+            self.report('strict mode of uplinks', (
+                f'placement counts hosts alone, and not what they share: '
+                f'{", ".join(sorted(found))}; schedulers judge these, of '
+                f'which two can give the last room away at once')
+                if found else None)
         behind = collections.defaultdict(set)
         for host, view in self._hosts.items():
             for one in view.aggregates or ():

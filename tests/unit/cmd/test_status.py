@@ -8,14 +8,16 @@ import sqlite3
 import time
 
 from tests.unit.cmd import commands
+from tests.unit.modeler import test_placement
 from tests.unit.store import base
 from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
-SCHEMA, GENERATION, MODELERS, PROFILES = (
-    'Store Schema', 'Last Generation', 'Modelers', 'Switch Profiles')
+SCHEMA, GENERATION, MODELERS, PROFILES, STRICT = (
+    'Store Schema', 'Last Generation', 'Modelers', 'Switch Profiles',
+    'Strict Mode')
 
 
 class StatusTestCase(base.StoreTestCase):
@@ -52,12 +54,12 @@ class StatusTestCase(base.StoreTestCase):
                               {'saturation_kbps': 1e6})])
         code, checks = self.check()
         self.assertEqual(0, code, checks)
-        self.assertEqual({SCHEMA, GENERATION, MODELERS, PROFILES},
+        self.assertEqual({SCHEMA, GENERATION, MODELERS, PROFILES, STRICT},
                          set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(4, output.count('Result: Success'))
+        self.assertEqual(5, output.count('Result: Success'))
 
     def test_a_store_that_is_not_there_is_a_failure(self):
         self.assert_told(2, SCHEMA, 'there is no such file')
@@ -118,6 +120,39 @@ class StatusTestCase(base.StoreTestCase):
         self.make_store().write([base.constant(1)])
         self.configure('modeler_coordination_url = nosuch://')
         self.assert_told(2, MODELERS, 'does not answer')
+
+    def test_inventories_of_the_strict_mode_are_looked_for(self):
+        self.make_store().write([base.constant(1)])
+        cloud = test_placement.Cloud()
+        cloud.setUp()
+        self.addCleanup(cloud.cleanUp)
+        self.configure('strict = true')
+        self.assert_told(2, STRICT, 'auth_type in the group')
+        self.configure(
+            'strict = true', 'overload_probability = 0',
+            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
+            'requests_per_second = 1000', f'endpoint = {cloud.url}',
+            f'url = {cloud.url}/v2.1', 'placement_url = http://127.0.0.1:1/')
+        self.assert_told(2, STRICT, 'placement http://127.0.0.1:1')
+        path = pathlib.Path(self.config)
+        path.write_text(path.read_text().replace(
+            'http://127.0.0.1:1/', f'{cloud.url}/placement'))
+        self.assert_told(1, STRICT, '^hosts that have a limit: 0, wanted')
+
+        for number in range(7):
+            cloud.host(f'h{number}', saturation_kbps='1000', uplink='tor')
+        self.assert_told(
+            1, STRICT, '^hosts that have a limit: 7; .* share: tor; the '
+            'inventory of h0 in placement: it has none; .* and 2 more: does '
+            'a vswitch-modeler run')
+        for node in list(cloud.hosts):
+            uuid = test_placement.placement.provider_uuid(node)
+            cloud.providers[uuid] = test_placement.Provider('x', node, 0, {
+                test_placement.CLASS: {'total': 1000, 'reserved': 0,
+                                       'allocation_ratio': 1.0}})
+        self.assert_told(0, STRICT, '^hosts that have a limit: 7; placement '
+                                    'does not keep .* share: tor$')
+        self.assertEqual([], cloud.writes())
 
     def test_a_bad_file_of_profiles_is_a_failure(self):
         self.make_store().write([base.constant(1)])

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import datetime
-import json
 import logging
 import os
 import pathlib
@@ -26,7 +25,7 @@ def iso(seconds):
         seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
 
 
-class Cloud(stand_ins.StandIn):
+class Cloud(stand_ins.OpenStack):
     """Nova and Neutron, as far as the inventory asks them.
 
     In the form that Nova 34 was seen to answer in; tests/functional runs the
@@ -54,20 +53,6 @@ class Cloud(stand_ins.StandIn):
 
     def delete(self, uuid, at):
         self.servers[uuid].update(status='DELETED', updated=iso(NOW + at))
-
-    def _handle(self, handler):
-        # Faults are for what comes after.
-        if handler.path in ('/v2.1/', '/v2.1', '/', '/v2.0'):
-            nova = {'id': 'v2.1', 'status': 'CURRENT', 'version': '2.104',
-                    'min_version': '2.1', 'links': [
-                        {'rel': 'self', 'href': f'{self.url}/v2.1/'}]}
-            neutron = {'id': 'v2.0', 'status': 'CURRENT', 'links': [
-                {'rel': 'self', 'href': f'{self.url}/v2.0/'}]}
-            stand_ins.send(handler, 200, json.dumps(
-                {'version': nova} if 'v2.1' in handler.path else
-                {'versions': [neutron]}).encode())
-        else:
-            super()._handle(handler)
 
     def answer(self, method, path, parameters, body):
         if path == '/v2.0/ports':

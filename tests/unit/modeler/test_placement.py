@@ -32,7 +32,7 @@ class Provider:
     inventories: dict = dataclasses.field(default_factory=dict)
 
 
-class Cloud(stand_ins.StandIn):
+class Cloud(stand_ins.OpenStack):
     """Nova and placement, as far as the inventories need them.
 
     In the form that Nova 34 and placement 16 were seen to answer in;
@@ -42,6 +42,7 @@ class Cloud(stand_ins.StandIn):
     :ivar aggregates: [(name, metadata, hosts)]
     :ivar providers: {uuid: Provider}
     :ivar allocations: {consumer: {provider: {class: amount}}}
+    :ivar flavors: {name: extra specs}
     :ivar before_write: called before each write to a provider
     """
 
@@ -51,6 +52,7 @@ class Cloud(stand_ins.StandIn):
         self.aggregates = []
         self.providers = {}
         self.allocations = {}
+        self.flavors = {}
         self.classes = set()
         self.generations = {}
         self.before_write = lambda: None
@@ -89,28 +91,22 @@ class Cloud(stand_ins.StandIn):
         return [(method, path) for method, path, *_ in self.requests
                 if method != 'GET' and 'resource_classes' not in path]
 
-    def _handle(self, handler):
-        # Versions, which are asked for first.
-        if handler.path.rstrip('/') in ('', '/v2.1', '/placement'):
-            nova = {'id': 'v2.1', 'status': 'CURRENT', 'version': '2.104',
-                    'min_version': '2.1', 'links': [
-                        {'rel': 'self', 'href': f'{self.url}/v2.1/'}]}
-            kept = {'id': 'v1.0', 'status': 'CURRENT', 'max_version': '1.39',
-                    'min_version': '1.0', 'links': [
-                        {'rel': 'self', 'href': f'{self.url}/placement'}]}
-            stand_ins.send(handler, 200, json.dumps(
-                {'version': nova} if 'v2.1' in handler.path else
-                {'versions': [kept]}).encode())
-        else:
-            super()._handle(handler)
-
     def answer(self, method, path, parameters, body):
         if path == '/v2.1/os-aggregates':
             return 200, {'aggregates': [
                 {'name': name, 'metadata': metadata, 'hosts': hosts}
                 for name, metadata, hosts in self.aggregates]}
         if path == '/v2.1/os-hypervisors/detail':
-            return 200, self._hypervisors(parameters)
+            return 200, self._page(parameters, 'hypervisors', [
+                {'id': uuid, 'hypervisor_hostname': name,
+                 'service': {'host': host, 'id': '1'}}
+                for uuid, (name, host) in sorted(self.hosts.items())])
+        if path == '/v2.1/flavors/detail':
+            if parameters['is_public'] != ['None']:
+                return 200, {'flavors': []}
+            return 200, self._page(parameters, 'flavors', [
+                {'id': f'id-of-{name}', 'name': name, 'extra_specs': specs}
+                for name, specs in sorted(self.flavors.items())])
         _, _, kind, *rest = path.split('/')
         if kind == 'resource_classes':
             if method == 'PUT':
@@ -125,18 +121,15 @@ class Cloud(stand_ins.StandIn):
             return self._consumer(method, rest[0], body)
         return self._provider(method, rest, body)
 
-    def _hypervisors(self, parameters):
+    def _page(self, parameters, what, all_):
         limit = int(parameters['limit'][0])
-        uuids_ = sorted(self.hosts)
         first = 0
         if 'marker' in parameters:
-            first = 1 + uuids_.index(parameters['marker'][0])
-        found = {'hypervisors': [
-            {'id': uuid, 'hypervisor_hostname': self.hosts[uuid][0],
-             'service': {'host': self.hosts[uuid][1], 'id': '1'}}
-            for uuid in uuids_[first:first + limit]]}
-        if first + limit < len(uuids_):
-            found['hypervisors_links'] = [{'rel': 'next', 'href': 'there'}]
+            first = 1 + [one['id'] for one in all_].index(
+                parameters['marker'][0])
+        found = {what: all_[first:first + limit]}
+        if first + limit < len(all_):
+            found[f'{what}_links'] = [{'rel': 'next', 'href': 'there'}]
         return found
 
     def _provider(self, method, rest, body):
@@ -349,6 +342,38 @@ class KeeperTestCase(PlacementTestCase):
         self.keep()
         self.assertEqual((1000, 30), self.cloud.inventory(node))
 
+    def test_what_a_flavor_states_counts_as_in_the_scheduler(self):
+        node = self.cloud.host('h1', saturation_kbps='10000')
+        self.cloud.providers[placement.provider_uuid(node)] = Provider(
+            'node-h1:vswitch', node)
+        self.cloud.flavors.update(
+            stated={'vswitch:egress_kbps': '40', 'hw:x': 'y'},
+            named={'vswitch:model': base.instance_uuid(9)},
+            wrong={'vswitch:egress_kbps': 'fast'}, silent={})
+        self.learn({9: 300})
+        flavors = ['stated', 'stated', 'named', 'wrong', 'silent', 'gone',
+                   None]
+        self.store.write(
+            placements=[
+                store.Placement(base.instance_uuid(number), 'h1', flavor)
+                for number, flavor in enumerate(flavors)],
+            # Before the flavor comes what an instance has shown by itself,
+            # after it what others have shown.
+            priors=[store.Prior(None, None, constant(7).law, 20.0),
+                    store.Prior(None, None, constant(2000).law, 5.0,
+                                base.instance_uuid(1))])
+        for number in range(len(flavors)):
+            self.cloud.allocate(base.instance_uuid(number), node)
+        with mock.patch.object(placement, 'PAGE', 2):
+            self.keep()
+        self.assertEqual((10000, 40 + 2000 + 300 + 4 * 7),
+                         self.cloud.inventory(node))
+        # A flavor that changes is followed.
+        self.cloud.flavors['stated']['vswitch:egress_kbps'] = '50'
+        self.keep()
+        self.assertEqual((10000, 50 + 2000 + 300 + 4 * 7),
+                         self.cloud.inventory(node))
+
     def test_a_write_meanwhile_is_no_obstacle(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
         self.keep()
@@ -494,6 +519,53 @@ class KeeperTestCase(PlacementTestCase):
                 self.assertRaisesRegex(exceptions.TelemetryError,
                                        'HTTP 503'):
             self.keep()
+
+
+class ReviewTestCase(PlacementTestCase):
+
+    def test_what_is_as_it_should_be(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.cloud.host('h2', saturation_kbps='0.5')
+        self.cloud.host('h3')
+        self.keep()
+        # What is reserved belongs to a moment.
+        self.cloud.providers[placement.provider_uuid(node)].inventories[
+            CLASS]['reserved'] = 70
+        self.cloud.requests.clear()
+        self.assertEqual(placement.Review(2, {}, []),
+                         self.make_keeper().review(self.store))
+        self.assertEqual([], self.cloud.writes())
+
+    def test_what_is_missing_or_outdated_is_told_host_by_host(self):
+        for number in range(1, 4):
+            self.cloud.host(f'h{number}', saturation_kbps='1000')
+        # It is not asked about: nothing limits it.
+        self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h5')
+        self.cloud.host('h5')
+        self.keep()
+        self.cloud.host('h4', saturation_kbps='1000')
+        self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h3')
+        self.cloud.aggregates[1][1]['vswitch:saturation_kbps'] = '700'
+        found = self.make_keeper().review(self.store)
+        self.assertEqual(
+            (4, {'h2': 'it is of 1000 kbit/s, wanted 700',
+                 'h3': found.wrong['h3'], 'h4': 'it has none'}),
+            (found.hosts, found.wrong))
+        self.assertIn('2 compute nodes', found.wrong['h3'])
+
+    def test_a_provider_without_an_inventory_is_none(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.cloud.providers[placement.provider_uuid(node)] = Provider(
+            'node-h1:vswitch', node)
+        self.assertEqual({'h1': 'it has none'},
+                         self.keeper.review(self.store).wrong)
+
+    def test_uplinks_are_named(self):
+        for number, name in enumerate(('tor2', 'tor1', 'tor1')):
+            self.cloud.host(f'h{number}', saturation_kbps='1000',
+                            uplink=name)
+        self.assertEqual(['tor1', 'tor2'],
+                         self.keeper.review(self.store).uplinks)
 
 
 class RemovalTestCase(PlacementTestCase):

@@ -195,6 +195,32 @@ class CandidatesTestCase(base.SchedulerTestCase):
         self.assertIn('placement refuses nothing', self.warnings[0])
 
 
+class UplinkTestCase(CandidatesTestCase):
+
+    def test_uplinks_that_placement_does_not_keep_are_told_once(self):
+        hosts = [self.host(number, saturation_kbps='100',
+                           uplink=f'tor{number}',
+                           uplink_saturation_kbps='150')
+                 for number in (1, 2)]
+        for _ in range(2):
+            self.request(hosts, summaries(h1=(100, 0), h2=(100, 0)))
+        self.assertEqual(1, len(self.warnings), self.warnings)
+        self.assertIn('what they share: tor1, tor2;', self.warnings[0])
+        # Without the strict mode there is nothing to tell.
+        self.make_filter()
+        self.request(hosts, {})
+        self.assertEqual(1, len(self.warnings), self.warnings)
+
+    def test_when_they_have_gone_that_is_told(self):
+        hosts = [self.host(1, saturation_kbps='100', uplink='tor',
+                           uplink_saturation_kbps='150')]
+        self.request(hosts, summaries(h1=(100, 0)))
+        hosts[0].aggregates = [base.aggregate(saturation_kbps='100')]
+        self.request(hosts, summaries(h1=(100, 0)))
+        self.assertEqual(['vswitch: strict mode of uplinks is well again'],
+                         self.infos)
+
+
 class WatchTestCase(base.SchedulerTestCase):
 
     def test_the_answer_of_placement_is_overheard(self):

@@ -6,8 +6,8 @@ from nova.api.validation.extra_specs import base
 from nova import exception
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import flavors
 from vswitch_aware_scheduler.scheduler import extra_specs
-from vswitch_aware_scheduler.scheduler import request
 
 
 class TestValidators(unittest.TestCase):
@@ -17,13 +17,13 @@ class TestValidators(unittest.TestCase):
         self.validators = {one.name: one for one in extra_specs.register()}
 
     def test_every_key_that_is_read_has_one(self):
-        self.assertEqual({*request.EXTRA_SPECS, request.MODEL_EXTRA_SPEC},
+        self.assertEqual({*flavors.EXTRA_SPECS, flavors.MODEL_EXTRA_SPEC},
                          set(self.validators))
         for one in self.validators.values():
             self.assertIsInstance(one, base.ExtraSpecValidator)
 
     def test_what_nova_accepts_we_can_use_and_the_other_way_round(self):
-        for key in request.EXTRA_SPECS:
+        for key in flavors.EXTRA_SPECS:
             for value in ('0', '1', '12345', '8000000000', '8000000001',
                           '-1', '1.5', 'fast', '', '1e3', '9' * 400):
                 with self.subTest(key=key, value=value):
@@ -42,7 +42,7 @@ class TestValidators(unittest.TestCase):
                                       'vswitch:off_seconds': '5'})
                     specs[key] = value
                     try:
-                        request.law_of_extra_specs(specs)
+                        flavors.law_of_extra_specs(specs)
                         usable = True
                     except exceptions.InvalidOverride:
                         usable = False

@@ -5,7 +5,6 @@ import unittest
 from nova.network import model as network_model
 from nova import objects
 
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import tunnels
@@ -150,57 +149,6 @@ class TestReports(DemandTestCase):
             self.assertDemand('default', DEFAULT,
                               _spec({'vswitch:egress_kbps': value}))
             self.assertIn('ignored', self.reports[0][1])
-
-
-class TestExtraSpecs(unittest.TestCase):
-
-    def assertInvalid(self, parts, specs):
-        with self.assertRaises(exceptions.InvalidOverride) as caught:
-            request.law_of_extra_specs(specs)
-        for part in (*parts, 'wanted'):
-            self.assertIn(part, str(caught.exception))
-
-    def test_rates_alone_are_always_on(self):
-        self.assertEqual(
-            model.TrafficModel.constant(5, 7, 11).law,
-            request.law_of_extra_specs({
-                'vswitch:egress_kbps': '5', 'vswitch:ingress_kbps': '7',
-                'vswitch:kpps': '11'}))
-
-    def test_with_times_they_are_on_and_off(self):
-        self.assertEqual(
-            model.TrafficModel.on_off(5, on_seconds=10, off_seconds=30).law,
-            request.law_of_extra_specs({
-                'vswitch:egress_kbps': '5', 'vswitch:on_seconds': '10',
-                'vswitch:off_seconds': '30'}))
-
-    def test_none_of_them_is_no_law(self):
-        self.assertIsNone(request.law_of_extra_specs({}))
-        self.assertIsNone(request.law_of_extra_specs({'hw:x': '1'}))
-
-    def test_every_key_wants_a_whole_number_and_is_named(self):
-        for key in request.EXTRA_SPECS:
-            for value in ('-1', '1.5', 'fast', '', None, 'nan'):
-                with self.subTest(key=key, value=value):
-                    self.assertInvalid((key, repr(value), '0 <='), {
-                        'vswitch:kpps': '1', key: value})
-
-    def test_without_a_rate_above_zero_there_is_no_traffic(self):
-        self.assertInvalid(('egress_kbps', 'no rate is above 0'),
-                           {'vswitch:egress_kbps': '0'})
-        self.assertInvalid(('on_seconds', 'no rate'),
-                           {'vswitch:on_seconds': '5',
-                            'vswitch:off_seconds': '5'})
-
-    def test_both_times_are_above_zero_or_absent(self):
-        for on, off in (('5', None), (None, '5'), ('0', '5'), ('5', '0')):
-            specs = {'vswitch:egress_kbps': '5'}
-            if on:
-                specs['vswitch:on_seconds'] = on
-            if off:
-                specs['vswitch:off_seconds'] = off
-            self.assertInvalid(('vswitch:on_seconds', 'vswitch:off_seconds',
-                                'both above 0'), specs)
 
 
 class TestLawOfFlavor(unittest.TestCase):
