@@ -80,14 +80,16 @@ class Update:
 class HostKinds:
     """What kinds of hosts there are.
 
-    :param policies: :class:`~vswitch_aware_scheduler.policies.HostPolicies`
+    :param make_policies: returns
+        :class:`~vswitch_aware_scheduler.policies.HostPolicies`, asked anew
+        each time
     :param access: :class:`.service.Access` of Nova, for the aggregates if
         they may be read, or None
     :param sleep: waits seconds, None: as :class:`.service.Client` does
     """
 
-    def __init__(self, policies, access=None, **sleep):
-        self._policies = policies
+    def __init__(self, make_policies, access=None, **sleep):
+        self._make_policies = make_policies
         self._access = access
         self._sleep = sleep
 
@@ -99,14 +101,16 @@ class HostKinds:
 
         :raises TelemetryError: when Nova cannot be asked
         :raises StoreError: when the store cannot be read
+        :raises VSwitchError: what ``make_policies`` raises
         """
+        policies = self._make_policies()
         aggregates = self._aggregates()
         profiles = {one.host: one for one in store.host_profiles()}
         hosts = [None, *sorted(aggregates.keys() | profiles.keys())]
         found, counts = {}, collections.Counter()
         for host in hosts:
-            policy = self._policies.find(aggregates.get(host, []),
-                                         profiles.get(host))
+            policy = policies.find(aggregates.get(host, []),
+                                   profiles.get(host))
             kind = feedback.kind_of(policy)
             if kind is not None:
                 found.setdefault(kind, policy)
@@ -292,8 +296,6 @@ class _Traffic:
                 continue
             slots = np.floor(one.times / self._seconds).astype(int) - first
             inside = (slots >= 0) & (slots < last - first)
-            if not inside.any():
-                continue
             slots = slots[inside]
             counts = np.bincount(slots, minlength=last - first)
             times[row] = counts > 0
