@@ -171,9 +171,12 @@ def _ignore(topic, problem):
 
 
 def _host_policies(group):
+    profiles = switch_profile.profiles(group.switch_profiles_file)
+    default = group.default_switch_profile or None
+    if default is not None:
+        switch_profile.named(default, profiles)
     return policies.HostPolicies(
-        switch_profile.profiles(group.switch_profiles_file),
-        group.default_switch_profile or None, group.admission_policy,
+        profiles, default, group.admission_policy,
         group.overload_probability, group.unknown_host_policy == 'pass',
         _ignore)
 
@@ -182,7 +185,7 @@ def _host_kinds(conf):
     given = options.inventory_options(conf)
     asks = given is not None and given['access']['auth'] is not None
     return trials.HostKinds(
-        _host_policies(conf[options.GROUP]),
+        lambda: _host_policies(conf[options.GROUP]),
         access.Access(**given['access']) if asks else None)
 
 
@@ -236,8 +239,7 @@ def update_inventory(set_up, clock):
 
 def _in_words(error):
     text = ' '.join(str(error).split())
-    if isinstance(error, (exceptions.TelemetryError,
-                          exceptions.StoreChanged)):
+    if isinstance(error, exceptions.VSwitchError):
         return text
     return f'unexpected {type(error).__name__}: {text}'
 

@@ -39,7 +39,7 @@ __all__ = ['HostKinds', 'MOST_INSTANCES', 'MOST_KINDS', 'SETTLED_SECONDS',
 MOST_INSTANCES = 500
 
 #: Kinds of hosts that are tried, those with most hosts.
-MOST_KINDS = 16
+MOST_KINDS = 8
 
 #: Samples may come so late; whole periods of most sources are in it.
 SETTLED_SECONDS = 3600.0
@@ -80,14 +80,16 @@ class Update:
 class HostKinds:
     """What kinds of hosts there are.
 
-    :param policies: :class:`~vswitch_aware_scheduler.policies.HostPolicies`
+    :param make_policies: returns
+        :class:`~vswitch_aware_scheduler.policies.HostPolicies`, asked anew
+        each time
     :param access: :class:`.service.Access` of Nova, for the aggregates if
         they may be read, or None
     :param sleep: waits seconds, None: as :class:`.service.Client` does
     """
 
-    def __init__(self, policies, access=None, **sleep):
-        self._policies = policies
+    def __init__(self, make_policies, access=None, **sleep):
+        self._make_policies = make_policies
         self._access = access
         self._sleep = sleep
 
@@ -99,14 +101,16 @@ class HostKinds:
 
         :raises TelemetryError: when Nova cannot be asked
         :raises StoreError: when the store cannot be read
+        :raises VSwitchError: what ``make_policies`` raises
         """
+        policies = self._make_policies()
         aggregates = self._aggregates()
         profiles = {one.host: one for one in store.host_profiles()}
         hosts = [None, *sorted(aggregates.keys() | profiles.keys())]
         found, counts = {}, collections.Counter()
         for host in hosts:
-            policy = self._policies.find(aggregates.get(host, []),
-                                         profiles.get(host))
+            policy = policies.find(aggregates.get(host, []),
+                                   profiles.get(host))
             kind = feedback.kind_of(policy)
             if kind is not None:
                 found.setdefault(kind, policy)
@@ -157,35 +161,21 @@ def update(store, driver, clock, kinds, share=None, progress=None,
            or last[kind] // _DAY_SECONDS < until // _DAY_SECONDS}
     if not due and not over:
         return Update()
+    followed, ended = _steps(own, due, until)
+    over += ended
     known = {one.uuid for one in driver.instances() if share(one.uuid)}
-    followed, outcomes = [], []
-    for trial in own:
-        if trial.kind not in due:
-            continue
-        end = trial.since + feedback.TRIAL_DAYS * _DAY_SECONDS
-        if trial.until < min(until, end):
-            followed.append((trial, min(until, end)))
-        if end <= until:
-            over.append(trial)
-    traffic = _Traffic(driver, followed, known, progress)
-    for kind, policy in due.items():
-        found = functools.reduce(feedback.Outcome.__add__, (
-            traffic.outcome(trial, policy, end) for trial, end in followed
-            if trial.kind == kind), feedback.NOTHING)
-        if found.host_days.any():
-            outcomes.append(model_store.TrialOutcome(kind, until, tuple(zip(
-                feedback.PERCENT, found.overload_days.tolist(),
-                found.host_days.tolist()))))
-    made = _made(store, due, known, until)
+    outcomes = _outcomes(_Traffic(driver, followed, known, progress), due,
+                         followed, until)
+    made = _made(store, due, known, until,
+                 progress or (lambda done, total: None))
     if made or followed or over:
-        ended = [trial.trial_id for trial in over]
         with writing or contextlib.nullcontext():
             store.write(
                 trials=made, followed=[
                     (trial.trial_id, trial.until, end)
                     for trial, end in followed],
-                end_trials=ended, outcomes=outcomes,
-                forget_outcomes_before=day_of(now)
+                end_trials=[trial.trial_id for trial in over],
+                outcomes=outcomes, forget_outcomes_before=day_of(now)
                 - feedback.TRIAL_DAYS + 1, now=now)
     return Update(len(made), len(followed), len(over))
 
@@ -207,13 +197,42 @@ def _sorted(trials, share, until):
     return own, over
 
 
-def _made(store, due, known, until):
+def _steps(own, due, until):
+    """Return ([(trial, how far it is to be followed)], [trial that ends])."""
+    followed, over = [], []
+    for trial in own:
+        if trial.kind not in due:
+            continue
+        end = trial.since + feedback.TRIAL_DAYS * _DAY_SECONDS
+        if trial.until < min(until, end):
+            followed.append((trial, min(until, end)))
+        if end <= until:
+            over.append(trial)
+    return followed, over
+
+
+def _outcomes(traffic, due, followed, until):
+    """Return a list of TrialOutcome of the kinds of which there is one."""
+    outcomes = []
+    for kind, policy in due.items():
+        found = functools.reduce(feedback.Outcome.__add__, (
+            traffic.outcome(trial, policy, end) for trial, end in followed
+            if trial.kind == kind), feedback.NOTHING)
+        if found.host_days.any():
+            outcomes.append(model_store.TrialOutcome(kind, until, tuple(zip(
+                feedback.PERCENT, found.overload_days.tolist(),
+                found.host_days.tolist()))))
+    return outcomes
+
+
+def _made(store, due, known, until, progress):
     """Return the new trials of some kinds of hosts."""
     laws = _drawn(store, known) if due else {}
     # In another order every day.
     order = sorted(laws, key=functools.partial(_number, str(until)))
     made = []
-    for kind, policy in due.items():
+    for done, (kind, policy) in enumerate(due.items()):
+        progress(done, len(due))
         fit = {uuid: laws[uuid] for uuid in order if all(
             law_values.max() <= most * (1 + sum_law.TOLERANCE)
             for law_values, most in (
@@ -277,8 +296,6 @@ class _Traffic:
                 continue
             slots = np.floor(one.times / self._seconds).astype(int) - first
             inside = (slots >= 0) & (slots < last - first)
-            if not inside.any():
-                continue
             slots = slots[inside]
             counts = np.bincount(slots, minlength=last - first)
             times[row] = counts > 0

@@ -25,6 +25,7 @@ from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.modeler import trials
 from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.store import migration
 
 LOGGER = 'vswitch_aware_scheduler.modeler.service'
 
@@ -185,7 +186,7 @@ class TrialsTestCase(ServiceTestCase):
 
     def setUp(self):
         super().setUp()
-        self.kinds = trials.HostKinds(test_trials.host_policies())
+        self.kinds = trials.HostKinds(test_trials.host_policies)
         self.set_up = dataclasses.replace(self.set_up, kinds=self.kinds)
         for number in range(25):
             self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
@@ -753,6 +754,37 @@ class SetUpTestCase(base.ModelerTestCase):
         self.assertIsNotNone(keeper._unknown)
         conf.set_override('unknown_instance_policy', 'ignore', options.GROUP)
         self.assertIsNone(service.set_up(conf).keeper._unknown)
+
+    def test_trials_are_of_the_hosts_of_the_options(self):
+        conf = self._conf(default_switch_profile='ovs-vxlan',
+                          overload_probability=.02, feedback_max=2.0)
+        migration.sync(self.url)
+        found = service.set_up(conf)
+        kind, = found.kinds.find(found.store)
+        self.assertTrue(kind.startswith('0.02: '), kind)
+        told = model_store.TrialOutcome(
+            kind, found.corrections._clock(), tuple(
+                (percent, 0.0, 1e9) for percent in feedback.PERCENT))
+        self.assertEqual(2.0, found.corrections.of_outcome(told))
+        self.assertIsNone(found.kinds._access)
+        conf.set_override('auth_type', 'v3password', options.INVENTORY_GROUP)
+        conf.set_override('url', 'http://nova:8774/v2.1',
+                          options.INVENTORY_GROUP)
+        self.assertEqual('http://nova:8774/v2.1',
+                         service.set_up(conf).kinds._access.url)
+        conf.set_override('feedback', False, options.GROUP)
+        found = service.set_up(conf)
+        self.assertIsNone(found.kinds)
+        self.assertEqual(1.0, found.corrections.of_outcome(told))
+
+    def test_profiles_that_cannot_be_used_end_trials_and_no_modeler(self):
+        for values, wanted in (
+                ({'default_switch_profile': 'nosuch'}, 'nosuch'),
+                ({'switch_profiles_file': '/nowhere'}, '/nowhere')):
+            found = service.set_up(self._conf(**values))
+            told = service.update_trials(found, lambda: base.END)
+            self.assertRegex(
+                told, f'trials stay as they are: (?!unexpected).*{wanted}')
 
     def test_an_inventory_is_read_where_options_say_from_where(self):
         self.assertIsNone(service.set_up(self._conf()).inventory)

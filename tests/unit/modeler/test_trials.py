@@ -39,7 +39,7 @@ class TrialsTestCase(base.ModelerTestCase):
 
     def setUp(self):
         super().setUp()
-        self.kinds = trials.HostKinds(host_policies())
+        self.kinds = trials.HostKinds(host_policies)
         self.policy = host_policies().find([], None)
         self.now = START
 
@@ -59,7 +59,7 @@ class TrialsTestCase(base.ModelerTestCase):
         """Do as a modeler that has just started."""
         return trials.update(
             model_store.Store(self.url), driver or self.driver,
-            lambda: self.now, trials.HostKinds(host_policies()), share,
+            lambda: self.now, trials.HostKinds(host_policies), share,
             **more)
 
     def at(self, day, hour=2.0):
@@ -228,12 +228,14 @@ class OnceTestCase(TrialsTestCase):
         self.at(4)
         self.assertEqual(trials.Update(1, 0, 2), trials.update(
             self.store, self.driver, lambda: self.now,
-            trials.HostKinds(host_policies(.02))))
+            trials.HostKinds(
+                functools.partial(host_policies, .02))))
         self.assertEqual(['0.02: 1 1 0 <= 20'],
                          [one.kind for one in self.store.trials()])
         self.assertEqual(trials.Update(0, 0, 1), trials.update(
             self.store, self.driver, lambda: self.now,
-            trials.HostKinds(host_policies(0))))
+            trials.HostKinds(
+                functools.partial(host_policies, 0))))
 
     def test_after_a_long_rest_nothing_of_old_counts(self):
         self.at(3 + feedback.TRIAL_DAYS + 1)
@@ -389,10 +391,10 @@ class DrawnTestCase(TrialsTestCase):
         cloud.host('h1', overload_probability='0.05')
         cloud.host('h2', admission_policy='average')
         kinds = trials.HostKinds(
-            host_policies(), test_placement.access(cloud, '/v2.1'))
+            host_policies, test_placement.access(cloud, '/v2.1'))
         self.assertEqual([KIND, '0.05: 1 1 0 <= 20'],
                          list(kinds.find(self.store)))
-        for status, found in ((403, [KIND]), (500, None)):
+        for status, found in ((403, [KIND]), (404, None)):
             with mock.patch.object(cloud, 'answer',
                                    return_value=(status, {})):
                 if found:
