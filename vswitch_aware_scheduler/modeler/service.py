@@ -364,7 +364,7 @@ class Service:
         self._sleep = sleep
         self._stopping = False
         self._reloading = False
-        self._interruptible = False
+        self._interruptible = self._interrupted = False
         self._failures = 0
         # Those that the pause grows by.
         self._attempts = 0
@@ -436,6 +436,7 @@ class Service:
         self._stopping = True
         if self._interruptible:
             self._interruptible = False
+            self._interrupted = True
             raise _End
 
     def _on_reload(self, number, frame):
@@ -444,6 +445,7 @@ class Service:
     @contextlib.contextmanager
     def _writing(self):
         self._interruptible = False
+        self._heed()
         yield
 
     def _wait(self, seconds):
@@ -455,7 +457,13 @@ class Service:
             self._alive()
             self._sleep(min(left, _TICK_SECONDS))
 
+    def _heed(self):
+        # Python drops what a signal raises while an object is destroyed.
+        if self._interrupted:
+            raise _End
+
     def _alive(self, *_):
+        self._heed()
         now = self._monotonic()
         if self._told_alive is None or now - self._told_alive >= 1:
             self._told_alive = now
@@ -575,7 +583,7 @@ class Service:
             # Whatever it is, to end now would be to be started again.
             failure = 'unexpected', error
         finally:
-            self._interruptible = False
+            self._interruptible = self._interrupted = False
         if failure is None:
             self._succeeded(set_up, outcome)
         elif failure[0] is None:

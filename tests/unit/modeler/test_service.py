@@ -375,6 +375,25 @@ class LifeTestCase(ServiceTestCase):
         self.assertEqual(0.0, self.time)
         self.assertIn('the pass was ended', logs[1])
 
+    def test_an_end_while_an_object_is_destroyed_is_not_lost(self):
+        class Dying:
+            def __del__(self):
+                _tell_myself(signal.SIGTERM)
+
+        class Ending(base.MemoryDriver):
+            def _series(self, *arguments):
+                Dying()
+                yield from super()._series(*arguments)
+
+        ending = Ending()
+        ending.samples, ending.names = self.driver.samples, self.driver.names
+        self.set_up = dataclasses.replace(self.set_up, driver=ending)
+        with mock.patch('sys.unraisablehook') as dropped:
+            passes, logs = self.serve()
+        dropped.assert_called_once()
+        self.assertEqual((0, 0), (passes, self.store.generation().number))
+        self.assertIn('the pass was ended', logs[1])
+
     def test_an_end_while_it_writes_comes_after_the_write(self):
         class Ending(model_store.Store):
             def write(self, *arguments, **more):
