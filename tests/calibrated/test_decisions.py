@@ -66,7 +66,7 @@ class CalibratedNovaTestCase(calibrator.Calibrator, base.VSwitchTestCase):
         self.delete(self.boot(too_much, 'host2'))
         self.delete(self.boot(fits, 'host1', host='host1'))
         # Until it is full.
-        each = max(1, int(self.most_of_one / 3))
+        each = int(min(self.most_of_one, self.most / 3))
         share = self.sender(each)
         count = int(self.most / each)
         self.boot_many_refused(share, count + 1, host='host1')
