@@ -80,10 +80,11 @@ class Client:
         for server in self.servers():
             self.compute.delete_server(server, ignore_missing=True)
         limit = time.monotonic() + TIMEOUT_SECONDS
-        while self.servers():
+        while left := self.servers():
             if time.monotonic() > limit:
-                raise TimeoutError('servers that were deleted are still '
-                                   'there')
+                raise TimeoutError('deleted and still there: ' + ', '.join(
+                    f'{one.name} on {one.compute_host} is {one.status}, task '
+                    f'{one.task_state}' for one in left))
             time.sleep(.5)
 
     def leave_aggregate(self, name, host):
