@@ -69,8 +69,7 @@ def _page(answer):
                                  f'{service.shown(agent[key])}, wanted '
                                  f'{kind.__name__}')
         page[agent['id']] = agent
-    return page, any(link['rel'] == 'next'
-                     for link in answer.get('agents_links') or ())
+    return page, sdk.has_next(answer, 'agents')
 
 
 def plan(records, proposals, force=False):

@@ -329,8 +329,7 @@ def _pages(client, path, kind, query, parsed, **arguments):
             if len(set(ids)) < len(ids):
                 raise ValueError(f'the same of {kind} twice')
             return (ids, [parsed(item) for item in items],
-                    any(link['rel'] == 'next'
-                        for link in answer.get(f'{kind}_links') or ()))
+                    sdk.has_next(answer, kind))
 
         (ids, items, more), _ = client.json(
             f'page {len(seen) // PAGE + 1} of {kind}', 'GET', path,

@@ -493,12 +493,7 @@ def _pages(client, what, path, read, **query):
 def _flavors(answer):
     """Return ({id: (name, extra specs)} of a page, whether there are more)."""
     return ({one['id']: (one['name'], dict(one.get('extra_specs') or {}))
-             for one in answer['flavors']}, _has_next(answer, 'flavors'))
-
-
-def _has_next(answer, what):
-    return any(link['rel'] == 'next'
-               for link in answer.get(f'{what}_links') or ())
+             for one in answer['flavors']}, sdk.has_next(answer, 'flavors'))
 
 
 def _hypervisors(answer):
@@ -508,7 +503,7 @@ def _hypervisors(answer):
         uuid = str(uuids.UUID(one['id']))
         page[uuid] = _Node(uuid, one['hypervisor_hostname'],
                            one['service']['host'])
-    return page, _has_next(answer, 'hypervisors')
+    return page, sdk.has_next(answer, 'hypervisors')
 
 
 def _inventory_of(client, provider, name):

@@ -3,12 +3,12 @@
 
 openstacksdk knows where a service is and which versions of its API there are;
 requests go through :class:`.service.Client`, with its bounds, pace and
-retries. Knows no API of any service.
+retries. Of the services' APIs it knows only how all of them page.
 """
 
 from vswitch_aware_scheduler.telemetry import service
 
-__all__ = ['SdkClient']
+__all__ = ['SdkClient', 'has_next']
 
 
 class SdkClient(service.Client):
@@ -35,3 +35,13 @@ class SdkClient(service.Client):
         self.adapter = self.attempt(
             'versions', f'the {kind} API', lambda: getattr(known, kind))
         return self
+
+
+def has_next(answer, kind):
+    """Return whether more of a list follows an answer that has a part of it.
+
+    :param answer: decoded JSON object
+    :param kind: key of the items in it
+    """
+    return any(link['rel'] == 'next'
+               for link in answer.get(f'{kind}_links') or ())
