@@ -32,6 +32,10 @@ _FINER = 8
 #: Up to this many grid cells a level is added by one dense convolution.
 _DENSE_CELLS = 48
 
+#: A dense convolution makes so many products in the time in which another one
+#: adds one level.
+_PRODUCTS = 8192
+
 
 class TooManyAtoms(Exception):
     """More distinct sums than an AtomLaw may keep; use a GridLaw."""
@@ -160,13 +164,10 @@ class GridLaw:
             spread = _convolved(self._masses, cells.astype(np.int64),
                                 masses)
         else:
-            # Levels that exceed the capacity by themselves.
-            j = np.arange(self._masses.size)
-            here = self._masses.sum()
-            for cell, mass in zip(cells[~fits], masses[~fits]):
-                law.overflow += mass * here
-                law.excess += mass * float(
-                    self._masses @ ((j + cell) * self.step - room))
+            overflow, excess = _beyond(
+                self._masses, cells[~fits], masses[~fits], self.step, room)
+            law.overflow += overflow
+            law.excess += excess
             spread = _convolved(self._masses, cells[fits].astype(np.int64),
                                 masses[fits])
         if spread.size > last + 1:
@@ -275,10 +276,9 @@ class GridLaw:
             excess += overflow * float(means[i])
             if widest[i] > last:
                 fits = at <= last
-                for cell, alone in zip(at[~fits], mass[~fits]):
-                    overflow += alone * float(held.sum())
-                    excess += alone * float(held @ (
-                        (np.arange(held.size) + cell) * step - room))
+                alone = _beyond(held, at[~fits], mass[~fits], step, room)
+                overflow += alone[0]
+                excess += alone[1]
                 at, mass = at[fits], mass[fits]
             held = _convolved(held, at.astype(np.int64), mass)
             if held.size > last + 1:
@@ -427,6 +427,22 @@ def _kernels(cells, masses, starts, counts, widest, sources):
         yield one[width - 1 - last:]
 
 
+def _beyond(held, cells, masses, step, room):
+    """Return what levels that exceed the capacity by themselves add.
+
+    :param held: (k,) masses of cells 0..k-1
+    :param cells: (m,) cells of these levels, each above ``room``
+    :param masses: (m,) their probabilities
+    :param step: width of a grid cell
+    :param room: the capacity above cell 0
+    :returns: (overflow, excess) as of a GridLaw
+    """
+    of_levels = float(masses @ (cells * step - room))
+    of_held = step * float(held @ np.arange(held.size))
+    levels, here = float(masses.sum()), float(held.sum())
+    return levels * here, of_levels * here + levels * of_held
+
+
 def _convolved(held, cells, masses):
     """Return the masses of a sum on the grid, one source added.
 
@@ -437,7 +453,8 @@ def _convolved(held, cells, masses):
     if not cells.size or not held.size:
         return np.zeros(0)
     widest = int(cells.max())
-    if widest <= _DENSE_CELLS:
+    if widest <= _DENSE_CELLS or \
+            held.size * widest <= _PRODUCTS * cells.size:
         return np.convolve(held, np.bincount(cells, weights=masses))
     spread = np.zeros(held.size + widest)
     for cell, mass in zip(cells.tolist(), masses.tolist()):
