@@ -211,10 +211,12 @@ class OpenStack(servers.Server):
 
     def _serve(self, name, application, **environment):
         # Some applications take the words of the command line for theirs.
+        # Nova asks Neutron for the ports of 150 servers in one request line.
         configuration = self._write(f'gunicorn-{name}.py', f"""
             bind = '127.0.0.1:{self._ports[name]}'
             threads = 16
             timeout = 600
+            limit_request_line = 0
             loglevel = 'warning'
             wsgi_app = '{application}'
             """)
