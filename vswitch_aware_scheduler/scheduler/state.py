@@ -188,6 +188,7 @@ class SchedulerState:
         self._snapshot = snapshots.Snapshot()
         self._table = self._new_table(self._snapshot)
         self._hosts = {}         # host -> _HostView
+        self._last_asked = None  # _Asked
         self._uplinks = {}       # name -> Uplink
         self._behind = {}        # host -> names, of hosts that have uplinks
         self._shared_policies = {}  # (HostPolicy, uplinks) -> HostPolicy
@@ -272,7 +273,7 @@ class SchedulerState:
             demand = self._demand(spec_obj)
             uuid = demand.instance_uuid
             exclude = None if self._residency.host_of(uuid) is None else uuid
-            slots = self._table.slots_of(hosts)
+            slots = self._last_asked.slots(self._table)
             attachments = self._wanted(spec_obj, uuid)
             if demand.is_prior:
                 assessment = self._table.assess_each(
@@ -684,15 +685,11 @@ class SchedulerState:
         for aggregate, metadata in list(self._metadata.values()):
             if aggregate.metadata != metadata:
                 self._changed_in_place(aggregate)
-        hosts = list(map(_HOST, host_states))
-        views = list(map(self._hosts.get, hosts))
-        if None in views:
-            for host in hosts:
-                if host not in self._hosts:
-                    self._hosts[host] = _HostView()
-                    self._unverified.add(host)
-                    changed.add(host)
-            views = list(map(self._hosts.get, hosts))
+        # The same hosts mostly are asked about again, in the same order.
+        last = self._last_asked
+        if last is None or last.host_states != host_states:
+            last = self._last_asked = self._ask_about(host_states)
+        hosts, views = last.hosts, last.views
         listings = list(map(_INSTANCES, host_states))
         counts = list(map(len, listings))
         lasts = list(map(next, map(reversed, listings),
@@ -702,11 +699,13 @@ class SchedulerState:
             if self._uplinks:
                 self._seen.update(dict.fromkeys(hosts, now))
             new = range(len(hosts))
+        elif last.lists(listings, counts, lasts):
+            new = ()
         else:
-            new = [i for i, (instances, count, last, view)
+            new = [i for i, (instances, count, key, view)
                    in enumerate(zip(listings, counts, lasts, views))
                    if instances is not view.instances or count != view.count
-                   or last is not view.last]
+                   or key is not view.last]
         for i in new:
             listed = list(listings[i])
             self._residency.observe(hosts[i], listed, now)
@@ -714,11 +713,13 @@ class SchedulerState:
             view.instances = listings[i]
             view.count = len(listed)
             view.last = listed[-1] if listed else None
+        last.listings, last.counts, last.lasts = listings, counts, lasts
         groups = list(map(_AGGREGATES, host_states))
-        if groups != list(map(_AGGREGATES, views)):
+        if groups != last.groups:
             for host, view, found in zip(hosts, views, groups):
                 if view.aggregates != found:
                     self._belongs_to(host, view, list(found))
+            last.groups = list(map(_AGGREGATES, views))
         if self._regrouped:
             self._find_uplinks()
             self._seen.update(dict.fromkeys(hosts, now))
@@ -736,6 +737,17 @@ class SchedulerState:
             changed.difference_update(due)
         self._outdated = changed
         return hosts
+
+    def _ask_about(self, host_states):
+        """Return _Asked for hosts, of which some may be new."""
+        hosts = list(map(_HOST, host_states))
+        for host in hosts:
+            if host not in self._hosts:
+                self._hosts[host] = _HostView()
+                self._unverified.add(host)
+                self._outdated.add(host)
+        return _Asked(list(host_states), hosts,
+                      list(map(self._hosts.get, hosts)))
 
     def _belongs_to(self, host, view, aggregates):
         self._regrouped |= any(
@@ -834,7 +846,7 @@ class SchedulerState:
                     self._belongs_to(host, view, self._members[host])
                 self._residency.observe(host, sorted(uuids), now)
                 # What Nova lists for it is to be read anew.
-                view.instances = None
+                view.instances = self._last_asked = None
         return True
 
     def _follow(self, steps, changed):
@@ -1015,6 +1027,39 @@ class _HostView:
         self.asked = None        # HostPolicy with the limit that is asked for
         self.policy = None       # HostPolicy to decide with; None: ask anew
         self.stored = None       # HostProfile that the policy was found with
+
+
+class _Asked:
+    """Hosts that were asked about together, and what Nova listed for them.
+
+    :ivar host_states: list of HostState; one equals itself alone
+    :ivar hosts: their names
+    :ivar views: their _HostView
+    :ivar groups: what ``aggregates`` of these were
+    """
+
+    __slots__ = ('host_states', 'hosts', 'views', 'groups', 'listings',
+                 'counts', 'lasts', '_slots')
+
+    def __init__(self, host_states, hosts, views):
+        self.host_states = host_states
+        self.hosts = hosts
+        self.views = views
+        self.groups = list(map(_AGGREGATES, views))
+        self.listings = self.counts = self.lasts = None
+        self._slots = None, None
+
+    def lists(self, listings, counts, lasts):
+        """Return whether these lists of instances are those of last time."""
+        return (self.counts == counts and self.lasts == lasts
+                and all(map(operator.is_, self.listings, listings)))
+
+    def slots(self, table):
+        """Return the (h,) slots in a LoadTable that has all of them."""
+        if self._slots[0] is not table:
+            self._slots = table, np.array(table.slots_of(self.hosts),
+                                          dtype=np.int64)
+        return self._slots[1]
 
 
 def _identity(aggregate):

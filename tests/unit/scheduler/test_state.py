@@ -687,6 +687,35 @@ class TestListings(StateTestCase):
         self.clock.now += 1.5
         self.assertEqual({'a': .37}, self.ask(base.request(1)))
 
+    def test_another_dictionary_is_seen(self):
+        self.ask(base.request(1), a=[10], b=[2])
+        host, last = self.hosts['a'], base.instance_uuid(20)
+        host.instances = {last: None}
+        self.assertEqual({'a': .21, 'b': .03}, self.ask(base.request(1)))
+        # It is as long, with the same key last: of that nothing may be kept.
+        host.instances = {base.instance_uuid(5): None, last: None}
+        self.ask(base.request(1))
+        host.instances = {base.instance_uuid(7): None, last: None}
+        self.assertEqual({'a': .28, 'b': .03}, self.ask(base.request(1)))
+
+    def test_hosts_may_come_in_another_order_and_with_others(self):
+        self.ask(base.request(1), a=[10], b=[20])
+        self.hosts = dict(reversed(self.hosts.items()))
+        self.assertEqual({'b': .21, 'a': .11}, self.ask(base.request(1)))
+        self.assertEqual({'b': .21, 'a': .11, 'c': .06},
+                         self.ask(base.request(1), c=[5]))
+
+    def test_a_change_that_shows_beside_others_is_seen_by_itself(self):
+        self.ask(base.request(1), a=[10], b=[20])
+        a, b = self.hosts['a'], self.hosts['b']
+        before = b.instances
+        b.instances = {base.instance_uuid(5): None}
+        self.hosts = {'b': b}
+        self.assertEqual({'b': .06}, self.ask(base.request(1)))
+        b.instances = before
+        self.hosts = {'a': a, 'b': b}
+        self.assertEqual({'a': .11, 'b': .21}, self.ask(base.request(1)))
+
     def test_a_host_that_is_not_asked_for_is_up_to_date_when_it_is(self):
         self.ask(base.request(1), a=[10], b=[])
         other = self.hosts.pop('b')
