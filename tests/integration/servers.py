@@ -349,7 +349,7 @@ class Gnocchi(Server):
                 [metricd]
                 workers = 1
                 metric_processing_delay = 1
-                metric_reporting_delay = 0
+                metric_reporting_delay = -1
                 '''))
         for name in ('coordination', 'storage', 'incoming'):
             os.mkdir(os.path.join(self.folder, name))
