@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the filter and the weigher of one scheduler process share.
 
-Nova makes its plugins without arguments, so what they share has to be found:
-the filter and the weigher of one HostManager join one
-:class:`SchedulerState`. Making one opens nothing; Nova makes plugins before
-it forks its workers.
+Making a :class:`SchedulerState` opens nothing; Nova makes plugins before it
+forks its workers.
 """
 
 import collections
@@ -18,10 +16,6 @@ import socket
 import threading
 import time
 
-import nova.conf
-from nova.scheduler.client import report as report_client
-from nova.scheduler import host_manager
-from nova.scheduler import manager
 from nova.scheduler import utils as scheduler_utils
 import numpy as np
 from oslo_log import log as logging
@@ -34,8 +28,8 @@ from vswitch_aware_scheduler import policies as host_policies
 from vswitch_aware_scheduler.scheduler import candidates
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler.scheduler import exchange
+from vswitch_aware_scheduler.scheduler import health
 from vswitch_aware_scheduler.scheduler import lookup
-from vswitch_aware_scheduler.scheduler import meditation
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import turn
 from vswitch_aware_scheduler import snapshot as snapshots
@@ -46,10 +40,7 @@ from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
-
-opts.register_opts(CONF)
 
 #: How often the list of a host's instances is compared key by key. In
 #: between, a change of the same dictionary shows in its length or its last
@@ -96,37 +87,6 @@ _HOST, _INSTANCES, _AGGREGATES = map(
     operator.attrgetter, ('host', 'instances', 'aggregates'))
 
 
-class HealthLog:
-    """Logs a problem when it appears, changes or goes, and not in between."""
-
-    def __init__(self):
-        self._problems = {}
-
-    def __call__(self, topic, problem):
-        """Tell of one thing that can be well or not.
-
-        :param topic: what it is, a short string
-        :param problem: what is wrong in words, or None
-        """
-        known = self._problems.get(topic)
-        if known == problem:
-            return
-        if problem is None:
-            # Another thread may have told it already.
-            self._problems.pop(topic, None)
-            LOG.info('vswitch: %s is well again', topic)
-            return
-        self._problems[topic] = problem
-        # The same problem in other figures (an age) is no news.
-        if known is None or _words(known) != _words(problem):
-            LOG.warning('vswitch: %s: %s', topic, problem)
-
-
-def _words(text):
-    return [word for word in text.split()
-            if not any(letter.isdigit() for letter in word)]
-
-
 class SchedulerState:
     """The loads of all hosts as one process knows them.
 
@@ -139,7 +99,7 @@ class SchedulerState:
     def __init__(self, conf, clock=time.time):
         self._conf = conf.vswitch_scheduler
         self._clock = clock
-        self.report = HealthLog()
+        self.report = health.HealthLog()
         self._candidates = candidates.Candidates(self.report)
         self._lock = threading.RLock()
         self._ready = False
@@ -1033,102 +993,3 @@ class _NoStore:
         raise self._error
 
     read_claims = write_claims = purge_claims = read_changes
-
-
-# The state that the plugins of this process made last, and which of them
-# have joined it. Module-level, for Nova gives its plugins no place to share.
-_current = None
-_roles = set()
-_lock = threading.Lock()
-
-
-def join(role):
-    """Return the SchedulerState for one more plugin.
-
-    A HostManager makes its filters before its weighers, and each HostManager
-    gets a state of its own: with every filter one begins, and with a second
-    weigher, which is of a HostManager that has no filter of ours.
-
-    :param role: 'filter' or 'weigher'
-    """
-    global _current
-    with _lock:
-        if _current is None or role == 'filter' or role in _roles:
-            _current = SchedulerState(CONF)
-            _roles.clear()
-        _roles.add(role)
-        _watch_nova()
-        meditation.register(current)
-        return _current
-
-
-def current():
-    """Return the SchedulerState of this process, or None."""
-    return _current
-
-
-def _watch_nova():
-    """Let Nova tell which host it chose and when a request has ended.
-
-    Nova calls HostState.consume_from_request on the chosen host, of forced
-    hosts too, which no filter sees; it offers no other hook. By then it has
-    asked placement for the resources, which takes longer than all the rest:
-    the host that it will take is the first of those it has sorted.
-    """
-    original = host_manager.HostState.consume_from_request
-    if hasattr(original, 'vswitch_watched'):
-        return
-
-    @functools.wraps(original)
-    def consume_from_request(self, spec_obj):
-        result = original(self, spec_obj)
-        _tell('placed', self, spec_obj)
-        return result
-
-    ask = report_client.SchedulerReportClient.get_allocation_candidates
-
-    @functools.wraps(ask)
-    def get_allocation_candidates(self, *args, **kwargs):
-        answer = ask(self, *args, **kwargs)
-        _tell('offered', answer)
-        return answer
-
-    select = manager.SchedulerManager.select_destinations
-    sort = manager.SchedulerManager._get_sorted_hosts
-
-    @functools.wraps(sort)
-    def get_sorted_hosts(self, spec_obj, *args, **kwargs):
-        hosts = sort(self, spec_obj, *args, **kwargs)
-        _tell('chosen', hosts, spec_obj)
-        return hosts
-
-    @functools.wraps(select)
-    def select_destinations(self, *args, **kwargs):
-        _tell('began')
-        try:
-            result = select(self, *args, **kwargs)
-        except BaseException:
-            _tell('finished', True)
-            raise
-        _tell('finished', False)
-        return result
-
-    consume_from_request.vswitch_watched = True
-    host_manager.HostState.consume_from_request = consume_from_request
-    manager.SchedulerManager.select_destinations = select_destinations
-    manager.SchedulerManager._get_sorted_hosts = get_sorted_hosts
-    report_client.SchedulerReportClient.get_allocation_candidates = \
-        get_allocation_candidates
-
-
-def _tell(event, *args):
-    state = _current
-    if state is None:
-        return
-    topic = f'what is {event}'
-    try:
-        getattr(state, event)(*args)
-        state.report(topic, None)
-    except Exception as error:
-        state.report(topic, f'{type(error).__name__}: {error}; placements '
-                     f'count once hosts report them')

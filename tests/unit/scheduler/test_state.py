@@ -8,8 +8,6 @@ import types
 from unittest import mock
 
 from nova import objects
-from nova.scheduler import host_manager
-from nova.scheduler import manager
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
@@ -50,61 +48,6 @@ class StateTestCase(base.SchedulerTestCase):
 
     def place(self, spec, host):
         self.state.placed(self.hosts[host], spec)
-
-
-class TestHealthLog(base.SchedulerTestCase):
-
-    def test_a_problem_is_told_when_it_appears_changes_and_goes(self):
-        report = scheduler_state.HealthLog()
-        for problem in (None, 'no store', 'no store', None, None,
-                        'no store', 'no schema', None):
-            report('store', problem)
-        self.assertEqual(
-            ['vswitch: store: no store', 'vswitch: store: no store',
-             'vswitch: store: no schema'], self.warnings)
-        self.assertEqual(['vswitch: store is well again'] * 2, self.infos)
-
-    def test_other_figures_are_no_news(self):
-        report = scheduler_state.HealthLog()
-        for age in (100, 101, 99.5):
-            report('store', f'it is {age} s old')
-        self.assertEqual(1, len(self.warnings))
-
-    def test_every_topic_is_told_by_itself(self):
-        report = scheduler_state.HealthLog()
-        report('one', 'bad')
-        report('two', 'bad')
-        report('one', None)
-        self.assertEqual(2, len(self.warnings))
-        self.assertEqual(['vswitch: one is well again'], self.infos)
-
-    def test_threads_that_tell_the_same_do_not_fail(self):
-        report = scheduler_state.HealthLog()
-
-        class Slow(dict):
-            """Lets two threads see the same problem before it is gone."""
-
-            def get(self, key, default=None):
-                found = super().get(key, default)
-                barrier.wait(PATIENCE_SECONDS)
-                return found
-
-        barrier = threading.Barrier(2)
-        report._problems = Slow(store='gone')
-        failed = []
-
-        def tell():
-            try:
-                report('store', None)
-            except Exception as error:
-                failed.append(error)
-
-        threads = [threading.Thread(target=tell) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_SECONDS)
-        self.assertEqual([], failed)
 
 
 class TestStart(StateTestCase):
@@ -917,78 +860,3 @@ class TestThreads(StateTestCase):
         self.assertEqual(2, len(answers))
         self.assertLess(time.monotonic() - start,
                         scheduler_state._TURN_SECONDS)
-
-
-class TestJoin(base.SchedulerTestCase):
-
-    def setUp(self):
-        super().setUp()
-        for name, value in (('_current', None), ('_roles', set())):
-            patch = mock.patch.object(scheduler_state, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
-        for owner, name in ((host_manager.HostState, 'consume_from_request'),
-                            (manager.SchedulerManager,
-                             'select_destinations')):
-            self.addCleanup(setattr, owner, name, getattr(owner, name))
-
-    def test_the_filter_and_the_weigher_share_one_state(self):
-        first = scheduler_state.join('filter')
-        self.assertIs(first, scheduler_state.join('weigher'))
-        self.assertIs(first, scheduler_state.current())
-
-    def test_the_plugins_of_another_manager_share_another(self):
-        first = scheduler_state.join('filter')
-        scheduler_state.join('weigher')
-        second = scheduler_state.join('filter')
-        self.assertIsNot(first, second)
-        self.assertIs(second, scheduler_state.join('weigher'))
-        self.assertIs(second, scheduler_state.current())
-
-    def test_a_filter_does_not_join_a_weigher_that_had_none(self):
-        # One HostManager with only the weigher, then one with both.
-        alone = scheduler_state.join('weigher')
-        both = scheduler_state.join('filter')
-        self.assertIsNot(alone, both)
-        self.assertIs(both, scheduler_state.join('weigher'))
-        self.assertIsNot(both, scheduler_state.join('weigher'))
-
-    def test_nova_tells_which_host_it_chose(self):
-        def consume(host, spec):
-            return 'answer'
-
-        host_manager.HostState.consume_from_request = consume
-        state = scheduler_state.join('filter')
-        scheduler_state.join('weigher')
-        host, spec = base.host_state('a'), base.request(1)
-        with mock.patch.object(state, 'placed', autospec=True) as placed:
-            self.assertEqual('answer', host.consume_from_request(spec))
-        placed.assert_called_once_with(host, spec)
-
-    def test_a_failure_of_ours_does_not_fail_the_choice(self):
-        host_manager.HostState.consume_from_request = (
-            lambda host, spec: 'answer')
-        state = scheduler_state.join('filter')
-        with mock.patch.object(state, 'placed', autospec=True,
-                               side_effect=ValueError('no')):
-            self.assertEqual('answer', base.host_state(
-                'a').consume_from_request(base.request(1)))
-        self.assertIn('ValueError: no', self.warnings[0])
-
-    def test_nova_tells_when_a_request_has_ended(self):
-        outcomes = iter([lambda: 'hosts', mock.Mock(
-            side_effect=RuntimeError('no valid host'))])
-        host_manager.HostState.consume_from_request = (
-            lambda host, spec: None)
-        manager.SchedulerManager.select_destinations = (
-            lambda self, context: next(outcomes)())
-        state = scheduler_state.join('filter')
-        one = mock.Mock(spec=manager.SchedulerManager)
-        select = manager.SchedulerManager.select_destinations
-        with mock.patch.object(state, 'finished',
-                               autospec=True) as finished:
-            self.assertEqual('hosts', select(one, 'context'))
-            with self.assertRaises(RuntimeError):
-                select(one, 'context')
-        self.assertEqual([mock.call(False), mock.call(True)],
-                         finished.mock_calls)
