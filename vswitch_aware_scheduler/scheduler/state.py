@@ -5,8 +5,6 @@ Making a :class:`SchedulerState` opens nothing; Nova makes plugins before it
 forks its workers.
 """
 
-import collections
-import dataclasses
 import functools
 import itertools
 import operator
@@ -25,6 +23,7 @@ from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler import policies as host_policies
+from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import candidates
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler.scheduler import exchange
@@ -78,11 +77,6 @@ _MOST_FLAVORS = 500
 _ASK_AGAIN_SECONDS = 30.0
 _MOST_ASKED = 1_000_000
 
-#: A host behind an uplink that no request had for so long is looked up in
-#: Nova's database, and how soon again.
-_ABSENT_SECONDS = 120.0
-_ABSENT_AGAIN_SECONDS = 60.0
-
 _HOST, _INSTANCES, _AGGREGATES = map(
     operator.attrgetter, ('host', 'instances', 'aggregates'))
 
@@ -125,13 +119,14 @@ class SchedulerState:
                 f'wanted one of {", ".join(sorted(profiles))}; it is '
                 f'ignored'))
             default = None
-        self._policies = host_policies.HostPolicies(
-            profiles, default, conf.admission_policy,
-            conf.overload_probability, conf.unknown_host_policy == 'pass',
-            self.report)
-        self._uplink_policies = uplinks.UplinkPolicies(
-            profiles, conf.admission_policy, conf.overload_probability,
-            self.report)
+        self._aggregates = aggregates.Aggregates(
+            host_policies.HostPolicies(
+                profiles, default, conf.admission_policy,
+                conf.overload_probability,
+                conf.unknown_host_policy == 'pass', self.report),
+            uplinks.UplinkPolicies(
+                profiles, conf.admission_policy, conf.overload_probability,
+                self.report), conf.strict, self.report)
         self._default_law = model.TrafficModel.on_off(
             **opts.default_demand(conf)).law
         self._unknown = (None if conf.unknown_instance_policy == 'ignore'
@@ -148,15 +143,6 @@ class SchedulerState:
         self._snapshot = snapshots.Snapshot()
         self._table = self._new_table(self._snapshot)
         self._hosts = {}         # host -> _HostView
-        self._uplinks = {}       # name -> Uplink
-        self._behind = {}        # host -> names, of hosts that have uplinks
-        self._shared_policies = {}  # (HostPolicy, uplinks) -> HostPolicy
-        self._regrouped = False  # whether aggregates are others now
-        self._members = {}       # host behind an uplink -> aggregates
-        self._seen = {}          # host -> seconds
-        self._next_absent = 0.0
-        self._metadata = {}      # id of an aggregate -> (it, its metadata)
-        self._metadata_kept = 0
         self._outdated = set()   # hosts to describe anew
         self._described = set()  # hosts described since the last adoption
         self._next_expiry = self._next_comparison = 0.0
@@ -460,14 +446,9 @@ class SchedulerState:
             version = self._residency.version
             refused = {host_states[i].host for i in
                        np.flatnonzero(~assessment.admitted).tolist()}
-            if self._uplinks:
-                # Also those behind the same uplinks.
-                names = {name for host in refused
-                         for name in self._behind.get(host, ())}
-                refused.update(host for host, behind in self._behind.items()
-                               if not names.isdisjoint(behind))
             doubtful = {uuid: moved for uuid, moved
-                        in self._residency.doubtful(refused).items()
+                        in self._residency.doubtful(
+                            self._aggregates.sharing(refused)).items()
                         if moved is not None or not self._inventoried(
                             uuid, now)}
             again = self._look_up_again
@@ -641,9 +622,6 @@ class SchedulerState:
         """
         now = self._clock()
         changed = self._outdated
-        for aggregate, metadata in list(self._metadata.values()):
-            if aggregate.metadata != metadata:
-                self._changed_in_place(aggregate)
         hosts = list(map(_HOST, host_states))
         views = list(map(self._hosts.get, hosts))
         if None in views:
@@ -659,8 +637,6 @@ class SchedulerState:
                          itertools.repeat(None)))
         if now >= self._next_comparison:
             self._next_comparison = now + _COMPARE_SECONDS
-            if self._uplinks:
-                self._seen.update(dict.fromkeys(hosts, now))
             new = range(len(hosts))
         else:
             new = [i for i, (instances, count, last, view)
@@ -674,14 +650,10 @@ class SchedulerState:
             view.instances = listings[i]
             view.count = len(listed)
             view.last = listed[-1] if listed else None
-        groups = list(map(_AGGREGATES, host_states))
-        if groups != list(map(_AGGREGATES, views)):
-            for host, view, found in zip(hosts, views, groups):
-                if view.aggregates != found:
-                    self._belongs_to(host, view, list(found))
-        if self._regrouped:
-            self._find_uplinks()
-            self._seen.update(dict.fromkeys(hosts, now))
+        for host in self._aggregates.observe(
+                hosts, list(map(_AGGREGATES, host_states)), now):
+            self._hosts[host].policy = None
+            changed.add(host)
         self._follow(self._residency.take_steps(), changed)
         changed |= self._residency.take_changed()
         if changed:
@@ -689,82 +661,14 @@ class SchedulerState:
             # neighbours in memory are read faster.
             due = [host for host in hosts if host in changed]
             # What is on the others counts on the uplinks they share.
-            due.extend(changed.intersection(self._behind).difference(due))
+            due.extend(
+                changed.intersection(self._aggregates.behind).difference(due))
             for host in due:
                 self._describe(self._table, self._snapshot, host)
             self._described.update(due)
             changed.difference_update(due)
         self._outdated = changed
         return hosts
-
-    def _belongs_to(self, host, view, aggregates):
-        self._regrouped |= any(
-            uplinks.is_in(one.metadata)
-            for one in (*aggregates, *(view.aggregates or ())))
-        view.aggregates = aggregates
-        view.policy = None
-        self._outdated.add(host)
-        for aggregate in aggregates:
-            self._metadata[id(aggregate)] = (aggregate,
-                                             dict(aggregate.metadata))
-        if len(self._metadata) > 2 * self._metadata_kept + 100:
-            in_use = {id(one) for other in self._hosts.values()
-                      for one in other.aggregates or ()}
-            self._metadata = {key: known for key, known
-                              in self._metadata.items() if key in in_use}
-            self._metadata_kept = len(self._metadata)
-
-    def _changed_in_place(self, aggregate):
-        # A new object is found by the hosts that list it; of one that was
-        # changed they have to be told.
-        self._regrouped |= any(
-            uplinks.is_in(one) for one in (
-                aggregate.metadata, self._metadata[id(aggregate)][1]))
-        self._metadata[id(aggregate)] = (aggregate, dict(aggregate.metadata))
-        for host, view in self._hosts.items():
-            if any(one is aggregate for one in view.aggregates or ()):
-                view.policy = None
-                self._outdated.add(host)
-
-    def _find_uplinks(self):
-        """Take in what aggregates say of uplinks, and who is behind them."""
-        self._regrouped = False
-        in_use = {id(one) for view in self._hosts.values()
-                  for one in view.aggregates or ()}
-        # Nova replaces an aggregate that is changed; the last one holds.
-        latest = {_identity(one): one
-                  for key, (one, _) in self._metadata.items()
-                  if key in in_use}
-        found = self._uplink_policies.find(
-            [(one.name, one.metadata) for one in latest.values()])
-        if self._conf.strict:
-            self.report('strict mode of uplinks', (
-                f'placement counts hosts alone, and not what they share: '
-                f'{", ".join(sorted(found))}; schedulers judge these, of '
-                f'which two can give the last room away at once')
-                if found else None)
-        behind = collections.defaultdict(set)
-        for host, view in self._hosts.items():
-            for one in view.aggregates or ():
-                last = latest[_identity(one)]
-                members = request.read(last, 'hosts')
-                if last is one or members is None or host in members:
-                    behind[host].add(uplinks.name_in(last.metadata))
-        self._members = {}
-        for one in latest.values():
-            if uplinks.name_in(one.metadata) in found:
-                for host in request.read(one, 'hosts') or ():
-                    self._members.setdefault(host, []).append(one)
-        before, self._behind = self._behind, {
-            host: names for host, of in behind.items()
-            if (names := tuple(sorted(of.intersection(found))))}
-        known, self._uplinks = self._uplinks, found
-        for host in before.keys() | self._behind.keys():
-            names = self._behind.get(host, ())
-            if names != before.get(host, ()) or any(
-                    known.get(name) is not found[name] for name in names):
-                self._hosts[host].policy = None
-                self._outdated.add(host)
 
     def _attend(self):
         """Ask the database who is on hosts that no request has had lately.
@@ -774,13 +678,7 @@ class SchedulerState:
         :returns: whether anybody is not where it seemed
         """
         now = self._clock()
-        if not self._uplinks or now < self._next_absent:
-            return False
-        self._next_absent = now + _ABSENT_AGAIN_SECONDS
-        with self._lock:
-            hosts = sorted(
-                host for host in self._members
-                if self._seen.get(host, -np.inf) < now - _ABSENT_SECONDS)
+        hosts = self._aggregates.absent(now)
         found = hosts and self._ask(
             'database of hosts behind uplinks',
             lambda: lookup.uuids_on(hosts), 'going by what is known of them')
@@ -791,7 +689,7 @@ class SchedulerState:
                 view = self._hosts.get(host)
                 if view is None:
                     view = self._hosts[host] = _HostView()
-                    self._belongs_to(host, view, self._members[host])
+                    self._aggregates.admit(host)
                 self._residency.observe(host, sorted(uuids), now)
                 # What Nova lists for it is to be read anew.
                 view.instances = None
@@ -812,29 +710,12 @@ class SchedulerState:
 
     def _describe(self, table, snapshot, host):
         view = self._hosts[host]
-        stored = snapshot.host_profile(host)
-        if view.policy is None or view.stored != stored:
-            view.asked = self._behind_uplinks(host, self._policies.find(
-                [(aggregate.name, aggregate.metadata)
-                 for aggregate in view.aggregates], stored))
-            view.stored = stored
-        view.policy = self._corrections.of(view.asked, snapshot.outcomes)
+        view.policy = self._corrections.of(
+            self._aggregates.policy(host, snapshot.host_profile(host)),
+            snapshot.outcomes)
         uuids = self._residency.residents(host)
         table.describe(host, view.policy, dict(zip(
             uuids, self._laws(snapshot, host, uuids))))
-
-    def _behind_uplinks(self, host, policy):
-        """Return a policy with the uplinks of a host; alike, the same."""
-        shared = tuple(map(self._uplinks.get, self._behind.get(host, ())))
-        if not shared:
-            return policy
-        key = policy, shared
-        if key not in self._shared_policies:
-            if len(self._shared_policies) >= _MOST_FITTED:
-                self._shared_policies.clear()
-            self._shared_policies[key] = dataclasses.replace(
-                policy, uplinks=shared)
-        return self._shared_policies[key]
 
     def _new_table(self, snapshot):
         return admission.LoadTable(attachments=functools.partial(
@@ -964,23 +845,13 @@ class SchedulerState:
 class _HostView:
     """What was last seen of a host."""
 
-    __slots__ = ('instances', 'count', 'last', 'aggregates', 'asked',
-                 'policy', 'stored')
+    __slots__ = ('instances', 'count', 'last', 'policy')
 
     def __init__(self):
         self.instances = None
         self.count = 0
         self.last = None
-        self.aggregates = None
-        self.asked = None        # HostPolicy with the limit that is asked for
-        self.policy = None       # HostPolicy to decide with; None: ask anew
-        self.stored = None       # HostProfile that the policy was found with
-
-
-def _identity(aggregate):
-    """Return what two objects of one aggregate have in common."""
-    found = request.read(aggregate, 'id')
-    return id(aggregate) if found is None else found
+        self.policy = None       # HostPolicy to decide with, if one is known
 
 
 class _NoStore:

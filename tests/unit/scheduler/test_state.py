@@ -19,38 +19,8 @@ from vswitch_aware_scheduler.traffic import model
 #: Longest wait for a thread.
 PATIENCE_SECONDS = 30.0
 
-HUNDRED = {'saturation_kbps': '100', 'overload_probability': '0'}
 
-
-class StateTestCase(base.SchedulerTestCase):
-    """Hosts of 100 kbit/s whose instances all have constant rates."""
-
-    def setUp(self):
-        super().setUp()
-        self.aggregate = base.aggregate(**HUNDRED)
-        self.hosts = {}
-        self.state = None
-
-    def ask(self, spec, **listed):
-        """Return {host: utilisation with the instance} and the reasons.
-
-        :param listed: host=[numbers of instances]; as of the last time for
-            a host that is not given
-        """
-        for host, numbers in listed.items():
-            self.hosts[host] = base.host_state(host, numbers,
-                                               [self.aggregate])
-        states = list(self.hosts.values())
-        assessment, self.demand = self.state.assess(states, spec)
-        self.reasons = dict(zip(self.hosts, assessment.reason.tolist()))
-        return {host: round(value, 9) for host, value in zip(
-            self.hosts, assessment.utilisation.tolist())}
-
-    def place(self, spec, host):
-        self.state.placed(self.hosts[host], spec)
-
-
-class TestStart(StateTestCase):
+class TestStart(base.StateTestCase):
 
     def test_making_one_opens_nothing(self):
         before = threading.active_count()
@@ -98,7 +68,7 @@ class TestStart(StateTestCase):
         self.assertIn('deciding on what is known', self.warnings[0])
 
 
-class TestDemands(StateTestCase):
+class TestDemands(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -139,7 +109,7 @@ class TestDemands(StateTestCase):
         self.assertEqual(2, len(assessment.admitted))
 
 
-class TestPriors(StateTestCase):
+class TestPriors(base.StateTestCase):
     """Priors instead of the default, which is much larger here."""
 
     def setUp(self):
@@ -231,7 +201,7 @@ class TestPriors(StateTestCase):
                 self.assertEqual({'a': .2}, self.ask(self._request()))
 
 
-class TestPlacements(StateTestCase):
+class TestPlacements(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -373,7 +343,7 @@ class TestPlacements(StateTestCase):
         self.make_store.assert_not_called()
 
 
-class TestDoubts(StateTestCase):
+class TestDoubts(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -432,7 +402,7 @@ class TestDoubts(StateTestCase):
         self.assertEqual([], self.looked_up)
 
 
-class TestBeginning(StateTestCase):
+class TestBeginning(base.StateTestCase):
     """A worker whose Nova lists what was long ago, or nothing yet."""
 
     def setUp(self):
@@ -482,7 +452,7 @@ class TestBeginning(StateTestCase):
         self.assertEqual({'a': .3}, self.ask(base.request(1)))
 
 
-class TestRecall(StateTestCase):
+class TestRecall(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -551,42 +521,7 @@ class TestRecall(StateTestCase):
         self.assertEqual([.3], self._recall('a'))
 
 
-class TestAggregatesOfHosts(StateTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.store.answers = [base.changes(1, {1: 10.0})]
-        self.state = self.make_state()
-
-    def test_metadata_changed_in_place_is_seen(self):
-        self.assertEqual({'a': .1, 'b': .1}, self.ask(base.request(1), a=[],
-                                                      b=[]))
-        self.aggregate.metadata['vswitch:saturation_kbps'] = '50'
-        self.assertEqual({'a': .2, 'b': .2}, self.ask(base.request(1)))
-
-    def test_another_aggregate_object_is_seen(self):
-        self.ask(base.request(1), a=[], b=[])
-        self.aggregate = base.aggregate(saturation_kbps='20')
-        self.assertEqual({'a': .5, 'b': .1}, self.ask(base.request(1),
-                                                      a=[]))
-
-    def test_a_host_that_leaves_its_aggregate_is_unknown(self):
-        self.ask(base.request(1), a=[])
-        self.hosts['a'].aggregates = []
-        self.assertEqual({'a': 0.0}, self.ask(base.request(1)))
-
-    def test_a_bad_value_is_told_once_and_again_when_it_is_good(self):
-        self.aggregate.metadata['vswitch:max_tunnels'] = 'few'
-        for _ in range(3):
-            self.ask(base.request(1), a=[], b=[])
-        self.assertEqual(1, len(self.warnings))
-        self.assertIn('few', self.warnings[0])
-        self.aggregate.metadata['vswitch:max_tunnels'] = '5'
-        self.ask(base.request(1))
-        self.assertEqual(1, len(self.infos))
-
-
-class TestListings(StateTestCase):
+class TestListings(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -608,7 +543,7 @@ class TestListings(StateTestCase):
 
     def test_tables_of_those_who_have_gone_are_made_anew_at_leisure(self):
         # Those without a model are on and off by turns; nothing refuses.
-        self.aggregate = base.aggregate(**{**HUNDRED,
+        self.aggregate = base.aggregate(**{**base.HUNDRED,
                                            'overload_probability': '1'})
         self.ask(base.request(1), a=[40, 41, 42])
         del self.hosts['a'].instances[base.instance_uuid(41)]
@@ -641,7 +576,7 @@ class TestListings(StateTestCase):
         self.assertEqual({'a': .21, 'b': .06}, self.ask(base.request(1)))
 
 
-class TestSnapshots(StateTestCase):
+class TestSnapshots(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -750,7 +685,7 @@ class TestSnapshots(StateTestCase):
         self.assertIn('ValueError', self.warnings[0])
 
 
-class TestDegraded(StateTestCase):
+class TestDegraded(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -792,7 +727,7 @@ class TestDegraded(StateTestCase):
         self.assertIn('s old', self.warnings[0])
 
 
-class TestThreads(StateTestCase):
+class TestThreads(base.StateTestCase):
 
     def test_many_at_once_fill_a_host_to_the_last_and_no_further(self):
         self.store.answers = [base.changes(1)]
