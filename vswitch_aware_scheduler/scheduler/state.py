@@ -20,7 +20,6 @@ from oslo_log import log as logging
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.conf import opts
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler import policies as host_policies
 from vswitch_aware_scheduler.scheduler import aggregates
@@ -28,14 +27,14 @@ from vswitch_aware_scheduler.scheduler import candidates
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler.scheduler import exchange
 from vswitch_aware_scheduler.scheduler import health
-from vswitch_aware_scheduler.scheduler import lookup
+from vswitch_aware_scheduler.scheduler import inquiry
+from vswitch_aware_scheduler.scheduler import laws
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import turn
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
@@ -49,33 +48,12 @@ _COMPARE_SECONDS = 1.0
 #: Longest time for which one request keeps others from judging hosts.
 _TURN_SECONDS = 5.0
 
-#: Instances looked up in Nova's database in one request at most, and how soon
-#: the same one again: then, and later for one that was moved longer ago.
-_MOST_LOOK_UPS = 16
-_LOOK_UP_AGAIN_SECONDS = 0.5
-
 #: A request that begins has claims of others read anew unless that was done
 #: so lately; by when it judges hosts they are there.
 _FRESH_SECONDS = 0.02
 
-#: By so much an inventory has to be later than a claim to tell more: clocks
-#: differ, and what is read takes its time.
-_LATER_SECONDS = 60.0
-
 #: Claims have to come soon: what takes longer is tried again.
 _EXCHANGE_TIMEOUT_SECONDS = 2.0
-
-#: Priors that are kept as they are cut for policies.
-_MOST_FITTED = 4096
-
-_NOTHING = model.TrafficModel.constant().law
-
-#: Instances whose flavors are looked up in one request at most, how soon
-#: Nova's database is asked again after it has failed, and of how many it is
-#: remembered that it was asked.
-_MOST_FLAVORS = 500
-_ASK_AGAIN_SECONDS = 30.0
-_MOST_ASKED = 1_000_000
 
 _HOST, _INSTANCES, _AGGREGATES = map(
     operator.attrgetter, ('host', 'instances', 'aggregates'))
@@ -129,8 +107,6 @@ class SchedulerState:
                 self.report), conf.strict, self.report)
         self._default_law = model.TrafficModel.on_off(
             **opts.default_demand(conf)).law
-        self._unknown = (None if conf.unknown_instance_policy == 'ignore'
-                         else self._default_law)
         shared = conf.claims_refresh_seconds > 0
         self._residency = claims.Residency(
             secrets.token_hex(8) if shared else None,
@@ -146,20 +122,18 @@ class SchedulerState:
         self._outdated = set()   # hosts to describe anew
         self._described = set()  # hosts described since the last adoption
         self._next_expiry = self._next_comparison = 0.0
-        self._look_up_again = {}  # uuid -> seconds
-        # Residents of which neither a model nor a flavor is known: {uuid:
-        # host}, and those of which the database was asked.
-        self._strangers = {}
-        self._asked = set()
-        self._ask_again = 0.0
-        # Hosts of which the database was not asked yet who is on them.
-        self._unverified = set()
+        self._laws = laws.Laws(
+            self._residency, self._hosts,
+            None if conf.unknown_instance_policy == 'ignore'
+            else self._default_law)
+        self._inquiry = inquiry.Inquiry(
+            self._lock, self._residency, self._laws,
+            conf.claim_expiry_seconds, self._clock, self.report)
         self._limits = strict.EffectiveLimits(conf.strict_headroom)
         self._corrections = feedback.Corrections(
             conf.feedback_max if conf.feedback else 0.0, self._clock,
             self.report)
         self._multiples = {}     # kind of host -> by what its limit is
-        self._fitted = {}        # (prior, id of policy) -> (policy, law)
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
@@ -201,9 +175,9 @@ class SchedulerState:
                 self._exchange.freshen(self._conf.claims_wait_seconds)
         heard = self._residency.heard
         found = self._judge(host_states, spec_obj)
-        if self._verify() | self._attend():
+        if self._inquiry.verify(self._snapshot) | self._attend():
             found = self._judge(host_states, spec_obj)
-        if self._acquaint():
+        if self._inquiry.acquaint(self._snapshot):
             found = self._judge(host_states, spec_obj)
         # Asking takes its time, in which others go on placing.
         if self._settle(host_states, spec_obj, found[0]) \
@@ -222,7 +196,7 @@ class SchedulerState:
             attachments = self._wanted(spec_obj, uuid)
             if demand.is_prior:
                 assessment = self._table.assess_each(
-                    slots, [self._fitting(demand.law, host)
+                    slots, [self._laws.fitting(demand.law, host)
                             for host in hosts], exclude, attachments)
             else:
                 assessment = self._table.assess(slots, demand.law, exclude,
@@ -255,7 +229,7 @@ class SchedulerState:
         """Return what an instance takes of a host with a policy, or None."""
         limit = self._limits.of(policy)
         return limit and limit.amount(
-            self._fitting(demand.law, host) if demand.is_prior
+            self._laws.fitting(demand.law, host) if demand.is_prior
             else demand.law)
 
     def offered(self, answer):
@@ -321,7 +295,7 @@ class SchedulerState:
                     before = self._residency.host_of(uuid)
                 law = demand.law
                 if demand.is_prior:
-                    law = self._fitting(law, host)
+                    law = self._laws.fitting(law, host)
                 self._residency.claim(
                     uuid, host, law,
                     now + self._conf.claim_expiry_seconds, now,
@@ -441,164 +415,12 @@ class SchedulerState:
         """
         if self._residency.certain:
             return False
-        now = self._clock()
-        with self._lock:
-            version = self._residency.version
-            refused = {host_states[i].host for i in
-                       np.flatnonzero(~assessment.admitted).tolist()}
-            doubtful = {uuid: moved for uuid, moved
-                        in self._residency.doubtful(
-                            self._aggregates.sharing(refused)).items()
-                        if moved is not None or not self._inventoried(
-                            uuid, now)}
-            again = self._look_up_again
-            self._look_up_again = again = {
-                uuid: again[uuid] for uuid in doubtful if uuid in again}
-            known = {*self._placed_for(spec_obj),
-                     request.instance_uuid_of(spec_obj)}
-        for uuid in [uuid for uuid in doubtful if uuid not in known and
-                     again.get(uuid, now) <= now][:_MOST_LOOK_UPS]:
-            try:
-                found = lookup.look_up(uuid)
-                self.report('database', None)
-            except Exception as error:
-                self.report('database', (
-                    f'{type(error).__name__}: {error}; going by what hosts '
-                    f'report'))
-                break
-            with self._lock:
-                age = now - (doubtful[uuid] or now)
-                again[uuid] = now + max(_LOOK_UP_AGAIN_SECONDS, age / 50)
-                if found is None or found.settled and found.host is None:
-                    self._residency.remove(uuid, now)
-                elif found.settled:
-                    self._residency.settle(
-                        uuid, found.host, now, found.confirmed,
-                        self._law_of_flavor(found.flavor),
-                        now + self._conf.claim_expiry_seconds)
-        return version != self._residency.version
-
-    def _inventoried(self, uuid, now):
-        """Go by the inventory for one that is claimed; return if it knows.
-
-        It does when it is later than the claim and has a host. That a resize
-        may yet be reverted it does not tell.
-        """
-        claim = self._residency.claim_of(uuid)
-        seen_at = self._snapshot.seen_at
-        if seen_at is None or seen_at < claim.since + _LATER_SECONDS:
-            return False
-        host = (self._snapshot.placement(uuid) or (None,))[0]
-        if host is not None and host != claim.host:
-            self._residency.settle(
-                uuid, host, now,
-                expires=now + self._conf.claim_expiry_seconds)
-        return host is not None
-
-    def _verify(self):
-        """Ask the database who is on hosts that this process sees first.
-
-        What Nova lists for them may be from before the process was forked,
-        or not be read yet.
-
-        :returns: whether anybody is not where it seemed
-        """
-        now = self._clock()
-        # While the database does not answer these are many, each time.
-        if not self._unverified or now < self._ask_again:
-            return False
-        with self._lock:
-            hosts = sorted(self._unverified)
-
-        def ask():
-            found = lookup.uuids_on(hosts)
-            with self._lock:
-                absent = {uuid: host for host in hosts for uuid in
-                          found[host].difference(
-                              self._residency.residents(host))}
-                nameless = [uuid for uuid in absent
-                            if self._snapshot.law(uuid) is None]
-            return absent, (lookup.flavors_of(nameless[:_MOST_FLAVORS])
-                            if nameless else {})
-
-        found = self._ask('database at the start', ask,
-                          'going by what hosts report')
-        if found is None:
-            return False
-        absent, flavors = found
-        with self._lock:
-            self._unverified.difference_update(hosts)
-            for uuid, host in absent.items():
-                if self._residency.claim_of(uuid) is not None:
-                    # Newer than what the database says: it is under way.
-                    continue
-                law = self._snapshot.law(uuid) \
-                    or self._law_of_flavor(flavors.get(uuid))
-                self._residency.claim(
-                    uuid, host, law or self._unknown_law(self._snapshot)
-                    or _NOTHING, now + self._conf.claim_expiry_seconds, now,
-                    known=law is not None, shared=False)
-        return bool(absent)
-
-    def _acquaint(self):
-        """Ask the database for the flavors of residents that nobody told.
-
-        Another worker has placed them and this one has started since: of
-        those that come later the hosts tell it.
-
-        :returns: whether the demand of any is another one now
-        """
-        if not self._strangers or self._clock() < self._ask_again:
-            return False
-        with self._lock:
-            strangers = dict(itertools.islice(self._strangers.items(),
-                                              _MOST_FLAVORS))
-        flavors = self._ask(
-            'flavors', lambda: lookup.flavors_of(list(strangers)),
-            'instances without a model that were there before count by the '
-            'default')
-        if flavors is None:
-            return False
-        told = False
-        with self._lock:
-            if len(self._asked) > _MOST_ASKED:
-                self._asked.clear()
-            for uuid, host in strangers.items():
-                self._strangers.pop(uuid, None)
-                self._asked.add(uuid)
-                law = self._law_of_flavor(flavors.get(uuid))
-                if law is not None:
-                    self._residency.state(uuid, host, law)
-                    told = True
-        return told
-
-    def _ask(self, topic, ask, otherwise):
-        """Return what Nova's database answers, None when it does not.
-
-        After a failure it is left alone for a while.
-
-        :param topic: what is asked, a short string
-        :param ask: callable
-        :param otherwise: what happens without an answer, in words
-        """
-        now = self._clock()
-        if now < self._ask_again:
-            return None
-        try:
-            found = ask()
-        except Exception as error:
-            self._ask_again = now + _ASK_AGAIN_SECONDS
-            self.report(topic, f'{type(error).__name__}: {error}; {otherwise}')
-            return None
-        self.report(topic, None)
-        return found
-
-    def _law_of_flavor(self, flavor):
-        try:
-            return flavor and request.law_of_flavor(flavor,
-                                                    self._snapshot.law)
-        except exceptions.InvalidInput:
-            return None
+        refused = {host_states[i].host for i in
+                   np.flatnonzero(~assessment.admitted).tolist()}
+        return self._inquiry.settle(
+            self._snapshot, self._aggregates.sharing(refused),
+            {*self._placed_for(spec_obj),
+             request.instance_uuid_of(spec_obj)})
 
     def _ensure_ready(self):
         if not self._ready:
@@ -628,7 +450,7 @@ class SchedulerState:
             for host in hosts:
                 if host not in self._hosts:
                     self._hosts[host] = _HostView()
-                    self._unverified.add(host)
+                    self._inquiry.begins(host)
                     changed.add(host)
             views = list(map(self._hosts.get, hosts))
         listings = list(map(_INSTANCES, host_states))
@@ -679,9 +501,7 @@ class SchedulerState:
         """
         now = self._clock()
         hosts = self._aggregates.absent(now)
-        found = hosts and self._ask(
-            'database of hosts behind uplinks',
-            lambda: lookup.uuids_on(hosts), 'going by what is known of them')
+        found = hosts and self._inquiry.who_is_on(hosts)
         if not found:
             return False
         with self._lock:
@@ -703,7 +523,7 @@ class SchedulerState:
                 changed.add(host)
                 continue
             came, went = found[0]
-            changes[host] = dict(zip(came, self._laws(
+            changes[host] = dict(zip(came, self._laws.of(
                 self._snapshot, host, came))), went
         self._described.update(changes)
         changed.update(self._table.change(changes))
@@ -715,7 +535,7 @@ class SchedulerState:
             snapshot.outcomes)
         uuids = self._residency.residents(host)
         table.describe(host, view.policy, dict(zip(
-            uuids, self._laws(snapshot, host, uuids))))
+            uuids, self._laws.of(snapshot, host, uuids))))
 
     def _new_table(self, snapshot):
         return admission.LoadTable(attachments=functools.partial(
@@ -738,64 +558,6 @@ class SchedulerState:
         """Return the Attachments of a request."""
         return request.attachments_of(
             spec_obj, uuid and self._attachments(self._snapshot, uuid))
-
-    def _laws(self, snapshot, host, uuids):
-        """Return a list of the laws that some residents of a host have."""
-        laws = snapshot.laws(uuids)
-        if None in laws:
-            laws = [law if law is not None else
-                    self._law_without_model(snapshot, host, uuid)
-                    for uuid, law in zip(uuids, laws)]
-        return laws
-
-    def _law_without_model(self, snapshot, host, uuid):
-        """Return what a resident of a host is taken to carry."""
-        law, of = snapshot.prior(uuid) or (None, None)
-        # What it has shown itself, then what it was placed with.
-        if of != 'instance':
-            assumed = self._residency.assumed_law(uuid, host) \
-                or self._stated_law(uuid, host)
-            if assumed is not None:
-                return assumed
-        unknown = self._unknown_law(snapshot)
-        if unknown is None or law is None:
-            return unknown or _NOTHING
-        return self._fitting(law, host)
-
-    def _stated_law(self, uuid, host):
-        """Return what the flavor of a listed resident says, or None."""
-        view = self._hosts.get(host)
-        instance = view and view.instances and view.instances.get(uuid)
-        flavor = instance and request.flavor_of(instance)
-        if flavor is None:
-            if uuid not in self._asked:
-                self._strangers[uuid] = host
-            return None
-        return self._law_of_flavor(flavor)
-
-    def _fitting(self, law, host):
-        """Return a prior as an instance can have it that is on a host.
-
-        An instance of which only the prior is known is never refused for
-        the peak of another one; on a host it loads the switch at most fully.
-        """
-        view = self._hosts.get(host)
-        policy = view and view.policy
-        if not policy or not policy.limits_on_one:
-            return law
-        key = law, id(policy)
-        found = self._fitted.get(key)
-        if found is None or found[0] is not policy:
-            if len(self._fitted) >= _MOST_FITTED:
-                self._fitted.clear()
-            found = self._fitted[key] = (policy, prior.cut(
-                law, policy.limits_on_one))
-        return found[1]
-
-    def _unknown_law(self, snapshot):
-        # Before any snapshot was read nothing is known of most instances:
-        # a default for all of them could fill every host.
-        return None if snapshot.generation is None else self._unknown
 
     def _demand(self, spec_obj):
         return request.demand_of(

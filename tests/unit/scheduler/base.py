@@ -74,6 +74,12 @@ def changes(number, laws=None, **more):
     return packed
 
 
+def flavor(kbps):
+    """Return a flavor that states a constant rate."""
+    return objects.Flavor(name='m1', extra_specs={
+        'vswitch:egress_kbps': str(kbps)})
+
+
 class LogRecords(logging.Handler):
     """What this project logged."""
 
