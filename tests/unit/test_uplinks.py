@@ -120,7 +120,7 @@ class TestUplinkPolicies(unittest.TestCase):
                 ('mapping_entries', 'all', 'wanted a whole number >= 0'),
                 ('mapping_interfaces', '0', 'wanted a whole number >= 1'),
                 ('line_rate_kbps', 'fast', 'wanted a number > 0'),
-                ('colour', 'blue', 'wanted no key but vswitch:uplink, ')):
+                ('colour', 'blue', 'wanted no key but vswitch:uplink_')):
             self.reports.clear()
             found = self.find({**good, **keys(**{key: value})})
             self.assertEqual({'saturation_kbps': 5e6}, {
