@@ -45,7 +45,7 @@ from nova.scheduler import manager  # noqa: E402
 from oslo_utils import timeutils  # noqa: E402
 from oslo_utils import uuidutils  # noqa: E402
 
-from vswitch_aware_scheduler.scheduler import state  # noqa: E402
+from vswitch_aware_scheduler.scheduler import watch  # noqa: E402
 
 #: What differs from host to host, or is the database's own.
 _OWN = ('id', 'uuid', 'host', 'hypervisor_hostname', 'service_id',
@@ -89,7 +89,7 @@ class InPlace(base.VSwitchTestCase):
             self.flags(enabled_filters=filters, weight_classes=weighers,
                        group='filter_scheduler')
             self.managers[name] = manager.SchedulerManager()
-        self.plugin = state.current()
+        self.plugin = watch.current()
         self.addCleanup(self.plugin.stop)
         self._watch()
 
@@ -179,7 +179,7 @@ class InPlace(base.VSwitchTestCase):
 
     def _hooks_of(self, name):
         # A scheduler without the plugin has no hooks of it.
-        return mock.patch.object(state, '_current',
+        return mock.patch.object(watch, '_current',
                                  self.plugin if name == 'with' else None)
 
     def _place(self, name):

@@ -9,24 +9,119 @@ used is reported and ignored. What hosts share is another matter:
 :mod:`.uplinks`.
 """
 
+import dataclasses
+
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-__all__ = ['HostPolicies', 'KEYS']
+__all__ = ['HostPolicies', 'Keys', 'Stated', 'UPLINK', 'refusing']
 
 PREFIX = 'vswitch:'
-PROFILE = 'vswitch:profile'
-POLICY = 'vswitch:admission_policy'
-LIMIT = 'vswitch:overload_probability'
 
-#: Every metadata key that is read.
-KEYS = (PROFILE, POLICY, LIMIT) + tuple(
-    PREFIX + key for key in vswitch_profile.OVERRIDABLE_KEYS)
+#: Keys that begin so are those of uplinks.
+UPLINK = 'vswitch:uplink'
 
 #: Different policies that are remembered; beyond, all are found anew.
 _MOST_KNOWN = 10_000
+
+
+def refusing(wanted, fits):
+    """Return a check of the texts that a metadata key may have.
+
+    :param wanted: what fits, in words
+    :param fits: callable, text -> whether it fits; a ValueError: it does not
+    :returns: callable(where, key, text) that raises InvalidOverride
+    """
+    def check(where, key, text):
+        try:
+            good = fits(text)
+        except ValueError:
+            good = False
+        if not good:
+            raise exceptions.InvalidOverride(
+                f'{where}: {key} is {text!r}, wanted {wanted}')
+    return check
+
+
+@dataclasses.dataclass(frozen=True)
+class Stated:
+    """What metadata says, as far as it can be used.
+
+    :ivar values: {key: {value: name of an aggregate that has it}}
+    :ivar profiles: names of profiles
+    :ivar numbers: {name of a number of a profile: list of texts}
+    :ivar policy: the most cautious admission policy
+    :ivar limit: the lowest overload probability
+    """
+
+    values: dict
+    profiles: list
+    numbers: dict
+    policy: str
+    limit: float
+
+
+class Keys:
+    """Reads the metadata keys with one prefix.
+
+    :param prefix: string
+    :param profiles: {name: SwitchProfile}
+    :param policy: admission policy where no aggregate sets one
+    :param overload_probability: limit where no aggregate sets one
+    :param numbers: names of the numbers of a profile that can be overridden
+    :param report: callable(topic, problem or None)
+    :param others: {name: check} of other keys with this prefix
+    """
+
+    def __init__(self, prefix, profiles, policy, overload_probability,
+                 numbers, report, others=None):
+        self._profile = prefix + 'profile'
+        self._numbers = {prefix + name: name for name in numbers}
+        self._policy = prefix + 'admission_policy'
+        self._limit = prefix + 'overload_probability'
+        self._defaults = {self._policy: {policy: None},
+                          self._limit: {overload_probability: None}}
+        self._report = report
+        self._checks = {
+            self._profile: refusing(
+                f'one of {", ".join(sorted(profiles))}',
+                profiles.__contains__),
+            self._policy: refusing(
+                f'{admission.AVERAGE} or {admission.PROBABILITY}',
+                (admission.AVERAGE, admission.PROBABILITY).__contains__),
+            self._limit: refusing('a number 0..1',
+                                  lambda text: 0 <= float(text) <= 1),
+            **{prefix + name: check for name, check in (others or {}).items()},
+            **dict.fromkeys(self._numbers, self._check_number)}
+        self._unknown = refusing(f'no key but {", ".join(self._checks)}',
+                                 lambda text: False)
+
+    def read(self, items):
+        """Return what is Stated; what cannot be used is reported.
+
+        :param items: sorted [(aggregate name, key, value)]
+        """
+        values = {}
+        for name, key, value in items:
+            where = f'aggregate {name}'
+            try:
+                self._checks.get(key, self._unknown)(where, key, value)
+                self._report(f'{where} {key}', None)
+            except exceptions.InvalidInput as error:
+                self._report(f'{where} {key}', f'{error}; it is ignored')
+                continue
+            values.setdefault(key, {})[value] = name
+        found = {**self._defaults, **values}
+        return Stated(
+            values, sorted(values.get(self._profile, ())),
+            {self._numbers[key]: list(texts)
+             for key, texts in values.items() if key in self._numbers},
+            admission.most_cautious(found[self._policy]),
+            min(map(float, found[self._limit])))
+
+    def _check_number(self, where, key, text):
+        vswitch_profile.override_number(self._numbers[key], text, where)
 
 
 class HostPolicies:
@@ -45,10 +140,10 @@ class HostPolicies:
                  overload_probability, pass_unknown, report):
         self._profiles = profiles
         self._default_profile = default_profile
-        self._policy = policy
-        self._overload_probability = overload_probability
         self._pass_unknown = pass_unknown
         self._report = report
+        self._keys = Keys(PREFIX, profiles, policy, overload_probability,
+                          vswitch_profile.OVERRIDABLE_KEYS, report)
         self._known = {}         # what decides -> HostPolicy
 
     def find(self, metadata, host_profile):
@@ -61,7 +156,7 @@ class HostPolicies:
         items = tuple(sorted(
             (name, key, value) for name, data in metadata
             for key, value in data.items() if key.startswith(PREFIX)
-            and not key.startswith(uplinks.PREFIX)))
+            and not key.startswith(UPLINK)))
         stored = None
         if host_profile is not None:
             stored = (host_profile.host, host_profile.profile,
@@ -75,58 +170,13 @@ class HostPolicies:
         return found
 
     def _make(self, items, host_profile):
-        values = {}              # key -> {value: aggregate name}
-        for name, key, value in items:
-            if key not in KEYS:
-                self._report(
-                    f'aggregate {name} {key}',
-                    f'aggregate {name}: metadata key {key} is not known and '
-                    f'ignored, wanted one of {", ".join(KEYS)}')
-                continue
-            try:
-                self._check(name, key, value)
-                self._report(f'aggregate {name} {key}', None)
-            except exceptions.InvalidInput as error:
-                self._report(f'aggregate {name} {key}',
-                             f'{error}; it is ignored')
-                continue
-            values.setdefault(key, {})[value] = name
-        policy = self._policy
-        if POLICY in values:
-            policy = admission.most_cautious(values[POLICY])
-        limit = self._overload_probability
-        if LIMIT in values:
-            limit = min(float(text) for text in values[LIMIT])
+        said = self._keys.read(items)
         return admission.HostPolicy(
-            self._profile(values, host_profile), policy, limit,
+            self._profile(said, host_profile), said.policy, said.limit,
             self._pass_unknown)
 
-    def _check(self, name, key, value):
-        where = f'aggregate {name}'
-        if key == PROFILE:
-            if value not in self._profiles:
-                raise exceptions.InvalidOverride(
-                    f'{where}: {key} is {value!r}, wanted one of '
-                    f'{", ".join(sorted(self._profiles))}')
-        elif key == POLICY:
-            if value not in (admission.AVERAGE, admission.PROBABILITY):
-                raise exceptions.InvalidOverride(
-                    f'{where}: {key} is {value!r}, wanted '
-                    f'{admission.AVERAGE} or {admission.PROBABILITY}')
-        elif key == LIMIT:
-            try:
-                number = float(value)
-            except ValueError:
-                number = -1.0
-            if not 0 <= number <= 1:
-                raise exceptions.InvalidOverride(
-                    f'{where}: {key} is {value!r}, wanted a number 0..1')
-        else:
-            vswitch_profile.override_number(
-                key[len(PREFIX):], value, where)
-
-    def _profile(self, values, host_profile):
-        names = sorted(values.get(PROFILE, ()))
+    def _profile(self, said, host_profile):
+        names = said.profiles
         stored = {}
         if not names and host_profile is not None:
             names, stored = self._stored_profile(host_profile)
@@ -142,12 +192,9 @@ class HostPolicies:
             except exceptions.InvalidInput as error:
                 self._report(f'host {host_profile.host} overrides',
                              f'{error}; they are ignored')
-        numbers = {key[len(PREFIX):]: list(texts)
-                   for key, texts in values.items()
-                   if key not in (PROFILE, POLICY, LIMIT)}
         return vswitch_profile.with_numbers(
-            found, numbers, 'aggregate ' + ', '.join(sorted({
-                name for texts in values.values()
+            found, said.numbers, 'aggregate ' + ', '.join(sorted({
+                name for texts in said.values.values()
                 for name in texts.values()})))
 
     def _stored_profile(self, host_profile):

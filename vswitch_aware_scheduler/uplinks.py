@@ -9,30 +9,26 @@ cautious wins. One that cannot be used is reported and ignored.
 """
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler.vswitch import gateway
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-__all__ = ['KEYS', 'PREFIX', 'UplinkPolicies', 'is_in', 'name_in']
+__all__ = ['UplinkPolicies', 'is_in', 'name_in']
 
-PREFIX = 'vswitch:uplink'
-PROFILE = 'vswitch:uplink_profile'
-POLICY = 'vswitch:uplink_admission_policy'
-LIMIT = 'vswitch:uplink_overload_probability'
+PREFIX = policies.UPLINK
 ENTRIES = 'vswitch:uplink_mapping_entries'
 INTERFACES = 'vswitch:uplink_mapping_interfaces'
 SHARE = 'vswitch:uplink_same_host_share'
 
-_NUMBERS = {f'{PREFIX}_{key}': key for key in (
-    'saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
-    'typical_packet_bytes')}
+_NUMBERS = ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
+            'typical_packet_bytes')
+
+#: What says what an uplink carries.
+_CAPACITIES = (f'{PREFIX}_profile', ENTRIES,
+               *(f'{PREFIX}_{name}' for name in _NUMBERS))
 
 #: What stays on a host takes nothing of its uplink.
 _NOTHING_TAKEN_KBPS = 1e15
-
-#: Every metadata key that is read.
-KEYS = (PREFIX, PROFILE, POLICY, LIMIT, ENTRIES, INTERFACES, SHARE,
-        *_NUMBERS)
 
 
 def is_in(metadata):
@@ -59,9 +55,17 @@ class UplinkPolicies:
 
     def __init__(self, profiles, policy, overload_probability, report):
         self._profiles = profiles
-        self._policy = policy
-        self._overload_probability = overload_probability
         self._report = report
+        self._keys = policies.Keys(
+            f'{PREFIX}_', profiles, policy, overload_probability, _NUMBERS,
+            report, {
+                'mapping_entries': policies.refusing(
+                    'a whole number >= 0', lambda text: int(text) >= 0),
+                'mapping_interfaces': policies.refusing(
+                    'a whole number >= 1', lambda text: int(text) >= 1),
+                'same_host_share': policies.refusing(
+                    'a number 0 <= share < 1',
+                    lambda text: 0 <= float(text) < 1)})
         self._known = {}         # name -> (what decides, Uplink or None)
 
     def find(self, metadata):
@@ -91,62 +95,19 @@ class UplinkPolicies:
                 if uplink is not None}
 
     def _make(self, name, items):
-        values = {}              # key -> [values]
-        for where, key, value in sorted(items):
-            if key == PREFIX:
-                continue
-            try:
-                self._check(f'aggregate {where}', key, value)
-                self._report(f'aggregate {where} {key}', None)
-            except exceptions.InvalidInput as error:
-                self._report(f'aggregate {where} {key}',
-                             f'{error}; it is ignored')
-                continue
-            values.setdefault(key, []).append(value)
-        policy = self._policy
-        if POLICY in values:
-            policy = admission.most_cautious(values[POLICY])
-        limit = min(map(float, values.get(
-            LIMIT, [self._overload_probability])))
-        found = self._profile(name, values)
+        said = self._keys.read(sorted(
+            item for item in items if item[1] != PREFIX))
+        found = self._profile(name, said)
         self._report(f'uplink {name}', None if found is not None else (
             f'uplink {name}: no aggregate says what it carries, wanted one '
-            f'of {", ".join((PROFILE, ENTRIES, *_NUMBERS))}; it limits '
-            f'nothing'))
+            f'of {", ".join(_CAPACITIES)}; it limits nothing'))
         return found and admission.Uplink(name, admission.HostPolicy(
-            found, policy, limit, tunnel_key='the room of the mapping table'))
+            found, said.policy, said.limit,
+            tunnel_key='the room of the mapping table'))
 
-    def _check(self, where, key, value):
-        wanted = None
-        if key == PROFILE:
-            if value not in self._profiles:
-                wanted = f'one of {", ".join(sorted(self._profiles))}'
-        elif key == POLICY:
-            if value not in (admission.AVERAGE, admission.PROBABILITY):
-                wanted = f'{admission.AVERAGE} or {admission.PROBABILITY}'
-        elif key == LIMIT:
-            if not 0 <= _number(float, value) <= 1:
-                wanted = 'a number 0..1'
-        elif key == SHARE:
-            if not 0 <= _number(float, value) < 1:
-                wanted = 'a number 0 <= share < 1'
-        elif key in (ENTRIES, INTERFACES):
-            least = int(key == INTERFACES)
-            if _number(int, value) < least:
-                wanted = f'a whole number >= {least}'
-        elif key in _NUMBERS:
-            vswitch_profile.override_number(_NUMBERS[key], value, where)
-        else:
-            wanted = f'no key but {", ".join(KEYS)}'
-        if wanted is not None:
-            raise exceptions.InvalidOverride(
-                f'{where}: {key} is {value!r}, wanted {wanted}')
-
-    def _profile(self, name, values):
+    def _profile(self, name, said):
         """Return the SwitchProfile of an uplink, None when it has no limit."""
-        where = f'uplink {name}'
-        numbers = {_NUMBERS[key]: texts for key, texts in values.items()
-                   if key in _NUMBERS}
+        values, numbers = said.values, dict(said.numbers)
         if ENTRIES in values:
             numbers['max_tunnels'] = [gateway.most_networks(
                 min(map(int, values[ENTRIES])),
@@ -157,13 +118,5 @@ class UplinkPolicies:
                           same_host_saturation_kbps=_NOTHING_TAKEN_KBPS)
         return vswitch_profile.with_numbers(
             vswitch_profile.smallest(
-                self._profiles[one] for one in values.get(PROFILE, ())),
-            numbers, where, **others)
-
-
-def _number(kind, text):
-    """Return the number in a text, -1 when there is none."""
-    try:
-        return kind(text)
-    except ValueError:
-        return -1
+                self._profiles[one] for one in said.profiles),
+            numbers, f'uplink {name}', **others)

@@ -21,7 +21,7 @@ from nova.tests.functional.api import client
 from nova.tests.functional import integrated_helpers
 
 from vswitch_aware_scheduler.demo import cell_lock
-from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler.scheduler import watch
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
@@ -151,7 +151,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.log.clear()
 
     def _find_plugin(self):
-        self.plugin = scheduler_state.current()
+        self.plugin = watch.current()
         self.plugin._clock = self.clock
         self.addCleanup(self.plugin.stop)
 

@@ -5,7 +5,7 @@ from nova.scheduler import filters
 from nova.scheduler import utils as scheduler_utils
 from oslo_log import log as logging
 
-from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler.scheduler import watch
 
 LOG = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class VSwitchFilter(filters.BaseHostFilter):
 
     def __init__(self):
         super().__init__()
-        self._state = scheduler_state.join('filter')
+        self._state = watch.join('filter')
 
     def filter_all(self, filter_obj_list, spec_obj):
         """Return the hosts that pass, all judged at once."""

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the filter and the weigher of one scheduler process share.
 
-Nova makes its plugins without arguments, so what they share has to be found:
-the filter and the weigher of one HostManager join one
-:class:`SchedulerState`. Making one opens nothing; Nova makes plugins before
-it forks its workers.
+Making a :class:`SchedulerState` opens nothing; Nova makes plugins before it
+forks its workers.
 """
 
-import collections
-import dataclasses
 import functools
 import itertools
 import operator
@@ -18,38 +14,31 @@ import socket
 import threading
 import time
 
-import nova.conf
-from nova.scheduler.client import report as report_client
-from nova.scheduler import host_manager
-from nova.scheduler import manager
 from nova.scheduler import utils as scheduler_utils
 import numpy as np
 from oslo_log import log as logging
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.conf import opts
-from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler import policies as host_policies
+from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import candidates
 from vswitch_aware_scheduler.scheduler import claims
 from vswitch_aware_scheduler.scheduler import exchange
-from vswitch_aware_scheduler.scheduler import lookup
-from vswitch_aware_scheduler.scheduler import meditation
+from vswitch_aware_scheduler.scheduler import health
+from vswitch_aware_scheduler.scheduler import inquiry
+from vswitch_aware_scheduler.scheduler import laws
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import turn
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
-
-opts.register_opts(CONF)
 
 #: How often the list of a host's instances is compared key by key. In
 #: between, a change of the same dictionary shows in its length or its last
@@ -59,72 +48,15 @@ _COMPARE_SECONDS = 1.0
 #: Longest time for which one request keeps others from judging hosts.
 _TURN_SECONDS = 5.0
 
-#: Instances looked up in Nova's database in one request at most, and how soon
-#: the same one again: then, and later for one that was moved longer ago.
-_MOST_LOOK_UPS = 16
-_LOOK_UP_AGAIN_SECONDS = 0.5
-
 #: A request that begins has claims of others read anew unless that was done
 #: so lately; by when it judges hosts they are there.
 _FRESH_SECONDS = 0.02
 
-#: By so much an inventory has to be later than a claim to tell more: clocks
-#: differ, and what is read takes its time.
-_LATER_SECONDS = 60.0
-
 #: Claims have to come soon: what takes longer is tried again.
 _EXCHANGE_TIMEOUT_SECONDS = 2.0
 
-#: Priors that are kept as they are cut for policies.
-_MOST_FITTED = 4096
-
-_NOTHING = model.TrafficModel.constant().law
-
-#: Instances whose flavors are looked up in one request at most, how soon
-#: Nova's database is asked again after it has failed, and of how many it is
-#: remembered that it was asked.
-_MOST_FLAVORS = 500
-_ASK_AGAIN_SECONDS = 30.0
-_MOST_ASKED = 1_000_000
-
-#: A host behind an uplink that no request had for so long is looked up in
-#: Nova's database, and how soon again.
-_ABSENT_SECONDS = 120.0
-_ABSENT_AGAIN_SECONDS = 60.0
-
 _HOST, _INSTANCES, _AGGREGATES = map(
     operator.attrgetter, ('host', 'instances', 'aggregates'))
-
-
-class HealthLog:
-    """Logs a problem when it appears, changes or goes, and not in between."""
-
-    def __init__(self):
-        self._problems = {}
-
-    def __call__(self, topic, problem):
-        """Tell of one thing that can be well or not.
-
-        :param topic: what it is, a short string
-        :param problem: what is wrong in words, or None
-        """
-        known = self._problems.get(topic)
-        if known == problem:
-            return
-        if problem is None:
-            # Another thread may have told it already.
-            self._problems.pop(topic, None)
-            LOG.info('vswitch: %s is well again', topic)
-            return
-        self._problems[topic] = problem
-        # The same problem in other figures (an age) is no news.
-        if known is None or _words(known) != _words(problem):
-            LOG.warning('vswitch: %s: %s', topic, problem)
-
-
-def _words(text):
-    return [word for word in text.split()
-            if not any(letter.isdigit() for letter in word)]
 
 
 class SchedulerState:
@@ -139,7 +71,7 @@ class SchedulerState:
     def __init__(self, conf, clock=time.time):
         self._conf = conf.vswitch_scheduler
         self._clock = clock
-        self.report = HealthLog()
+        self.report = health.HealthLog()
         self._candidates = candidates.Candidates(self.report)
         self._lock = threading.RLock()
         self._ready = False
@@ -165,17 +97,16 @@ class SchedulerState:
                 f'wanted one of {", ".join(sorted(profiles))}; it is '
                 f'ignored'))
             default = None
-        self._policies = host_policies.HostPolicies(
-            profiles, default, conf.admission_policy,
-            conf.overload_probability, conf.unknown_host_policy == 'pass',
-            self.report)
-        self._uplink_policies = uplinks.UplinkPolicies(
-            profiles, conf.admission_policy, conf.overload_probability,
-            self.report)
+        self._aggregates = aggregates.Aggregates(
+            host_policies.HostPolicies(
+                profiles, default, conf.admission_policy,
+                conf.overload_probability,
+                conf.unknown_host_policy == 'pass', self.report),
+            uplinks.UplinkPolicies(
+                profiles, conf.admission_policy, conf.overload_probability,
+                self.report), conf.strict, self.report)
         self._default_law = model.TrafficModel.on_off(
             **opts.default_demand(conf)).law
-        self._unknown = (None if conf.unknown_instance_policy == 'ignore'
-                         else self._default_law)
         shared = conf.claims_refresh_seconds > 0
         self._residency = claims.Residency(
             secrets.token_hex(8) if shared else None,
@@ -189,32 +120,21 @@ class SchedulerState:
         self._table = self._new_table(self._snapshot)
         self._hosts = {}         # host -> _HostView
         self._last_asked = None  # _Asked
-        self._uplinks = {}       # name -> Uplink
-        self._behind = {}        # host -> names, of hosts that have uplinks
-        self._shared_policies = {}  # (HostPolicy, uplinks) -> HostPolicy
-        self._regrouped = False  # whether aggregates are others now
-        self._members = {}       # host behind an uplink -> aggregates
-        self._seen = {}          # host -> seconds
-        self._next_absent = 0.0
-        self._metadata = {}      # id of an aggregate -> (it, its metadata)
-        self._metadata_kept = 0
         self._outdated = set()   # hosts to describe anew
         self._described = set()  # hosts described since the last adoption
         self._next_expiry = self._next_comparison = 0.0
-        self._look_up_again = {}  # uuid -> seconds
-        # Residents of which neither a model nor a flavor is known: {uuid:
-        # host}, and those of which the database was asked.
-        self._strangers = {}
-        self._asked = set()
-        self._ask_again = 0.0
-        # Hosts of which the database was not asked yet who is on them.
-        self._unverified = set()
+        self._laws = laws.Laws(
+            self._residency, self._hosts,
+            None if conf.unknown_instance_policy == 'ignore'
+            else self._default_law)
+        self._inquiry = inquiry.Inquiry(
+            self._lock, self._residency, self._laws,
+            conf.claim_expiry_seconds, self._clock, self.report)
         self._limits = strict.EffectiveLimits(conf.strict_headroom)
         self._corrections = feedback.Corrections(
             conf.feedback_max if conf.feedback else 0.0, self._clock,
             self.report)
         self._multiples = {}     # kind of host -> by what its limit is
-        self._fitted = {}        # (prior, id of policy) -> (policy, law)
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
@@ -256,9 +176,9 @@ class SchedulerState:
                 self._exchange.freshen(self._conf.claims_wait_seconds)
         heard = self._residency.heard
         found = self._judge(host_states, spec_obj)
-        if self._verify() | self._attend():
+        if self._inquiry.verify(self._snapshot) | self._attend():
             found = self._judge(host_states, spec_obj)
-        if self._acquaint():
+        if self._inquiry.acquaint(self._snapshot):
             found = self._judge(host_states, spec_obj)
         # Asking takes its time, in which others go on placing.
         if self._settle(host_states, spec_obj, found[0]) \
@@ -277,7 +197,7 @@ class SchedulerState:
             attachments = self._wanted(spec_obj, uuid)
             if demand.is_prior:
                 assessment = self._table.assess_each(
-                    slots, [self._fitting(demand.law, host)
+                    slots, [self._laws.fitting(demand.law, host)
                             for host in hosts], exclude, attachments)
             else:
                 assessment = self._table.assess(slots, demand.law, exclude,
@@ -310,7 +230,7 @@ class SchedulerState:
         """Return what an instance takes of a host with a policy, or None."""
         limit = self._limits.of(policy)
         return limit and limit.amount(
-            self._fitting(demand.law, host) if demand.is_prior
+            self._laws.fitting(demand.law, host) if demand.is_prior
             else demand.law)
 
     def offered(self, answer):
@@ -376,7 +296,7 @@ class SchedulerState:
                     before = self._residency.host_of(uuid)
                 law = demand.law
                 if demand.is_prior:
-                    law = self._fitting(law, host)
+                    law = self._laws.fitting(law, host)
                 self._residency.claim(
                     uuid, host, law,
                     now + self._conf.claim_expiry_seconds, now,
@@ -496,169 +416,12 @@ class SchedulerState:
         """
         if self._residency.certain:
             return False
-        now = self._clock()
-        with self._lock:
-            version = self._residency.version
-            refused = {host_states[i].host for i in
-                       np.flatnonzero(~assessment.admitted).tolist()}
-            if self._uplinks:
-                # Also those behind the same uplinks.
-                names = {name for host in refused
-                         for name in self._behind.get(host, ())}
-                refused.update(host for host, behind in self._behind.items()
-                               if not names.isdisjoint(behind))
-            doubtful = {uuid: moved for uuid, moved
-                        in self._residency.doubtful(refused).items()
-                        if moved is not None or not self._inventoried(
-                            uuid, now)}
-            again = self._look_up_again
-            self._look_up_again = again = {
-                uuid: again[uuid] for uuid in doubtful if uuid in again}
-            known = {*self._placed_for(spec_obj),
-                     request.instance_uuid_of(spec_obj)}
-        for uuid in [uuid for uuid in doubtful if uuid not in known and
-                     again.get(uuid, now) <= now][:_MOST_LOOK_UPS]:
-            try:
-                found = lookup.look_up(uuid)
-                self.report('database', None)
-            except Exception as error:
-                self.report('database', (
-                    f'{type(error).__name__}: {error}; going by what hosts '
-                    f'report'))
-                break
-            with self._lock:
-                age = now - (doubtful[uuid] or now)
-                again[uuid] = now + max(_LOOK_UP_AGAIN_SECONDS, age / 50)
-                if found is None or found.settled and found.host is None:
-                    self._residency.remove(uuid, now)
-                elif found.settled:
-                    self._residency.settle(
-                        uuid, found.host, now, found.confirmed,
-                        self._law_of_flavor(found.flavor),
-                        now + self._conf.claim_expiry_seconds)
-        return version != self._residency.version
-
-    def _inventoried(self, uuid, now):
-        """Go by the inventory for one that is claimed; return if it knows.
-
-        It does when it is later than the claim and has a host. That a resize
-        may yet be reverted it does not tell.
-        """
-        claim = self._residency.claim_of(uuid)
-        seen_at = self._snapshot.seen_at
-        if seen_at is None or seen_at < claim.since + _LATER_SECONDS:
-            return False
-        host = (self._snapshot.placement(uuid) or (None,))[0]
-        if host is not None and host != claim.host:
-            self._residency.settle(
-                uuid, host, now,
-                expires=now + self._conf.claim_expiry_seconds)
-        return host is not None
-
-    def _verify(self):
-        """Ask the database who is on hosts that this process sees first.
-
-        What Nova lists for them may be from before the process was forked,
-        or not be read yet.
-
-        :returns: whether anybody is not where it seemed
-        """
-        now = self._clock()
-        # While the database does not answer these are many, each time.
-        if not self._unverified or now < self._ask_again:
-            return False
-        with self._lock:
-            hosts = sorted(self._unverified)
-
-        def ask():
-            found = lookup.uuids_on(hosts)
-            with self._lock:
-                absent = {uuid: host for host in hosts for uuid in
-                          found[host].difference(
-                              self._residency.residents(host))}
-                nameless = [uuid for uuid in absent
-                            if self._snapshot.law(uuid) is None]
-            return absent, (lookup.flavors_of(nameless[:_MOST_FLAVORS])
-                            if nameless else {})
-
-        found = self._ask('database at the start', ask,
-                          'going by what hosts report')
-        if found is None:
-            return False
-        absent, flavors = found
-        with self._lock:
-            self._unverified.difference_update(hosts)
-            for uuid, host in absent.items():
-                if self._residency.claim_of(uuid) is not None:
-                    # Newer than what the database says: it is under way.
-                    continue
-                law = self._snapshot.law(uuid) \
-                    or self._law_of_flavor(flavors.get(uuid))
-                self._residency.claim(
-                    uuid, host, law or self._unknown_law(self._snapshot)
-                    or _NOTHING, now + self._conf.claim_expiry_seconds, now,
-                    known=law is not None, shared=False)
-        return bool(absent)
-
-    def _acquaint(self):
-        """Ask the database for the flavors of residents that nobody told.
-
-        Another worker has placed them and this one has started since: of
-        those that come later the hosts tell it.
-
-        :returns: whether the demand of any is another one now
-        """
-        if not self._strangers or self._clock() < self._ask_again:
-            return False
-        with self._lock:
-            strangers = dict(itertools.islice(self._strangers.items(),
-                                              _MOST_FLAVORS))
-        flavors = self._ask(
-            'flavors', lambda: lookup.flavors_of(list(strangers)),
-            'instances without a model that were there before count by the '
-            'default')
-        if flavors is None:
-            return False
-        told = False
-        with self._lock:
-            if len(self._asked) > _MOST_ASKED:
-                self._asked.clear()
-            for uuid, host in strangers.items():
-                self._strangers.pop(uuid, None)
-                self._asked.add(uuid)
-                law = self._law_of_flavor(flavors.get(uuid))
-                if law is not None:
-                    self._residency.state(uuid, host, law)
-                    told = True
-        return told
-
-    def _ask(self, topic, ask, otherwise):
-        """Return what Nova's database answers, None when it does not.
-
-        After a failure it is left alone for a while.
-
-        :param topic: what is asked, a short string
-        :param ask: callable
-        :param otherwise: what happens without an answer, in words
-        """
-        now = self._clock()
-        if now < self._ask_again:
-            return None
-        try:
-            found = ask()
-        except Exception as error:
-            self._ask_again = now + _ASK_AGAIN_SECONDS
-            self.report(topic, f'{type(error).__name__}: {error}; {otherwise}')
-            return None
-        self.report(topic, None)
-        return found
-
-    def _law_of_flavor(self, flavor):
-        try:
-            return flavor and request.law_of_flavor(flavor,
-                                                    self._snapshot.law)
-        except exceptions.InvalidInput:
-            return None
+        refused = {host_states[i].host for i in
+                   np.flatnonzero(~assessment.admitted).tolist()}
+        return self._inquiry.settle(
+            self._snapshot, self._aggregates.sharing(refused),
+            {*self._placed_for(spec_obj),
+             request.instance_uuid_of(spec_obj)})
 
     def _ensure_ready(self):
         if not self._ready:
@@ -682,9 +445,6 @@ class SchedulerState:
         """
         now = self._clock()
         changed = self._outdated
-        for aggregate, metadata in list(self._metadata.values()):
-            if aggregate.metadata != metadata:
-                self._changed_in_place(aggregate)
         # The same hosts mostly are asked about again, in the same order.
         last = self._last_asked
         if last is None or last.host_states != host_states:
@@ -696,8 +456,6 @@ class SchedulerState:
                          itertools.repeat(None)))
         if now >= self._next_comparison:
             self._next_comparison = now + _COMPARE_SECONDS
-            if self._uplinks:
-                self._seen.update(dict.fromkeys(hosts, now))
             new = range(len(hosts))
         elif last.lists(listings, counts, lasts):
             new = ()
@@ -714,15 +472,10 @@ class SchedulerState:
             view.count = len(listed)
             view.last = listed[-1] if listed else None
         last.listings, last.counts, last.lasts = listings, counts, lasts
-        groups = list(map(_AGGREGATES, host_states))
-        if groups != last.groups:
-            for host, view, found in zip(hosts, views, groups):
-                if view.aggregates != found:
-                    self._belongs_to(host, view, list(found))
-            last.groups = list(map(_AGGREGATES, views))
-        if self._regrouped:
-            self._find_uplinks()
-            self._seen.update(dict.fromkeys(hosts, now))
+        for host in self._aggregates.observe(
+                hosts, list(map(_AGGREGATES, host_states)), now):
+            self._hosts[host].policy = None
+            changed.add(host)
         self._follow(self._residency.take_steps(), changed)
         changed |= self._residency.take_changed()
         if changed:
@@ -730,7 +483,8 @@ class SchedulerState:
             # neighbours in memory are read faster.
             due = [host for host in hosts if host in changed]
             # What is on the others counts on the uplinks they share.
-            due.extend(changed.intersection(self._behind).difference(due))
+            due.extend(
+                changed.intersection(self._aggregates.behind).difference(due))
             for host in due:
                 self._describe(self._table, self._snapshot, host)
             self._described.update(due)
@@ -744,79 +498,10 @@ class SchedulerState:
         for host in hosts:
             if host not in self._hosts:
                 self._hosts[host] = _HostView()
-                self._unverified.add(host)
+                self._inquiry.begins(host)
                 self._outdated.add(host)
         return _Asked(list(host_states), hosts,
                       list(map(self._hosts.get, hosts)))
-
-    def _belongs_to(self, host, view, aggregates):
-        self._regrouped |= any(
-            uplinks.is_in(one.metadata)
-            for one in (*aggregates, *(view.aggregates or ())))
-        view.aggregates = aggregates
-        view.policy = None
-        self._outdated.add(host)
-        for aggregate in aggregates:
-            self._metadata[id(aggregate)] = (aggregate,
-                                             dict(aggregate.metadata))
-        if len(self._metadata) > 2 * self._metadata_kept + 100:
-            in_use = {id(one) for other in self._hosts.values()
-                      for one in other.aggregates or ()}
-            self._metadata = {key: known for key, known
-                              in self._metadata.items() if key in in_use}
-            self._metadata_kept = len(self._metadata)
-
-    def _changed_in_place(self, aggregate):
-        # A new object is found by the hosts that list it; of one that was
-        # changed they have to be told.
-        self._regrouped |= any(
-            uplinks.is_in(one) for one in (
-                aggregate.metadata, self._metadata[id(aggregate)][1]))
-        self._metadata[id(aggregate)] = (aggregate, dict(aggregate.metadata))
-        for host, view in self._hosts.items():
-            if any(one is aggregate for one in view.aggregates or ()):
-                view.policy = None
-                self._outdated.add(host)
-
-    def _find_uplinks(self):
-        """Take in what aggregates say of uplinks, and who is behind them."""
-        self._regrouped = False
-        in_use = {id(one) for view in self._hosts.values()
-                  for one in view.aggregates or ()}
-        # Nova replaces an aggregate that is changed; the last one holds.
-        latest = {_identity(one): one
-                  for key, (one, _) in self._metadata.items()
-                  if key in in_use}
-        found = self._uplink_policies.find(
-            [(one.name, one.metadata) for one in latest.values()])
-        if self._conf.strict:
-            self.report('strict mode of uplinks', (
-                f'placement counts hosts alone, and not what they share: '
-                f'{", ".join(sorted(found))}; schedulers judge these, of '
-                f'which two can give the last room away at once')
-                if found else None)
-        behind = collections.defaultdict(set)
-        for host, view in self._hosts.items():
-            for one in view.aggregates or ():
-                last = latest[_identity(one)]
-                members = request.read(last, 'hosts')
-                if last is one or members is None or host in members:
-                    behind[host].add(uplinks.name_in(last.metadata))
-        self._members = {}
-        for one in latest.values():
-            if uplinks.name_in(one.metadata) in found:
-                for host in request.read(one, 'hosts') or ():
-                    self._members.setdefault(host, []).append(one)
-        before, self._behind = self._behind, {
-            host: names for host, of in behind.items()
-            if (names := tuple(sorted(of.intersection(found))))}
-        known, self._uplinks = self._uplinks, found
-        for host in before.keys() | self._behind.keys():
-            names = self._behind.get(host, ())
-            if names != before.get(host, ()) or any(
-                    known.get(name) is not found[name] for name in names):
-                self._hosts[host].policy = None
-                self._outdated.add(host)
 
     def _attend(self):
         """Ask the database who is on hosts that no request has had lately.
@@ -826,16 +511,8 @@ class SchedulerState:
         :returns: whether anybody is not where it seemed
         """
         now = self._clock()
-        if not self._uplinks or now < self._next_absent:
-            return False
-        self._next_absent = now + _ABSENT_AGAIN_SECONDS
-        with self._lock:
-            hosts = sorted(
-                host for host in self._members
-                if self._seen.get(host, -np.inf) < now - _ABSENT_SECONDS)
-        found = hosts and self._ask(
-            'database of hosts behind uplinks',
-            lambda: lookup.uuids_on(hosts), 'going by what is known of them')
+        hosts = self._aggregates.absent(now)
+        found = hosts and self._inquiry.who_is_on(hosts)
         if not found:
             return False
         with self._lock:
@@ -843,7 +520,7 @@ class SchedulerState:
                 view = self._hosts.get(host)
                 if view is None:
                     view = self._hosts[host] = _HostView()
-                    self._belongs_to(host, view, self._members[host])
+                    self._aggregates.admit(host)
                 self._residency.observe(host, sorted(uuids), now)
                 # What Nova lists for it is to be read anew.
                 view.instances = self._last_asked = None
@@ -857,36 +534,19 @@ class SchedulerState:
                 changed.add(host)
                 continue
             came, went = found[0]
-            changes[host] = dict(zip(came, self._laws(
+            changes[host] = dict(zip(came, self._laws.of(
                 self._snapshot, host, came))), went
         self._described.update(changes)
         changed.update(self._table.change(changes))
 
     def _describe(self, table, snapshot, host):
         view = self._hosts[host]
-        stored = snapshot.host_profile(host)
-        if view.policy is None or view.stored != stored:
-            view.asked = self._behind_uplinks(host, self._policies.find(
-                [(aggregate.name, aggregate.metadata)
-                 for aggregate in view.aggregates], stored))
-            view.stored = stored
-        view.policy = self._corrections.of(view.asked, snapshot.outcomes)
+        view.policy = self._corrections.of(
+            self._aggregates.policy(host, snapshot.host_profile(host)),
+            snapshot.outcomes)
         uuids = self._residency.residents(host)
         table.describe(host, view.policy, dict(zip(
-            uuids, self._laws(snapshot, host, uuids))))
-
-    def _behind_uplinks(self, host, policy):
-        """Return a policy with the uplinks of a host; alike, the same."""
-        shared = tuple(map(self._uplinks.get, self._behind.get(host, ())))
-        if not shared:
-            return policy
-        key = policy, shared
-        if key not in self._shared_policies:
-            if len(self._shared_policies) >= _MOST_FITTED:
-                self._shared_policies.clear()
-            self._shared_policies[key] = dataclasses.replace(
-                policy, uplinks=shared)
-        return self._shared_policies[key]
+            uuids, self._laws.of(snapshot, host, uuids))))
 
     def _new_table(self, snapshot):
         return admission.LoadTable(attachments=functools.partial(
@@ -909,64 +569,6 @@ class SchedulerState:
         """Return the Attachments of a request."""
         return request.attachments_of(
             spec_obj, uuid and self._attachments(self._snapshot, uuid))
-
-    def _laws(self, snapshot, host, uuids):
-        """Return a list of the laws that some residents of a host have."""
-        laws = snapshot.laws(uuids)
-        if None in laws:
-            laws = [law if law is not None else
-                    self._law_without_model(snapshot, host, uuid)
-                    for uuid, law in zip(uuids, laws)]
-        return laws
-
-    def _law_without_model(self, snapshot, host, uuid):
-        """Return what a resident of a host is taken to carry."""
-        law, of = snapshot.prior(uuid) or (None, None)
-        # What it has shown itself, then what it was placed with.
-        if of != 'instance':
-            assumed = self._residency.assumed_law(uuid, host) \
-                or self._stated_law(uuid, host)
-            if assumed is not None:
-                return assumed
-        unknown = self._unknown_law(snapshot)
-        if unknown is None or law is None:
-            return unknown or _NOTHING
-        return self._fitting(law, host)
-
-    def _stated_law(self, uuid, host):
-        """Return what the flavor of a listed resident says, or None."""
-        view = self._hosts.get(host)
-        instance = view and view.instances and view.instances.get(uuid)
-        flavor = instance and request.flavor_of(instance)
-        if flavor is None:
-            if uuid not in self._asked:
-                self._strangers[uuid] = host
-            return None
-        return self._law_of_flavor(flavor)
-
-    def _fitting(self, law, host):
-        """Return a prior as an instance can have it that is on a host.
-
-        An instance of which only the prior is known is never refused for
-        the peak of another one; on a host it loads the switch at most fully.
-        """
-        view = self._hosts.get(host)
-        policy = view and view.policy
-        if not policy or not policy.limits_on_one:
-            return law
-        key = law, id(policy)
-        found = self._fitted.get(key)
-        if found is None or found[0] is not policy:
-            if len(self._fitted) >= _MOST_FITTED:
-                self._fitted.clear()
-            found = self._fitted[key] = (policy, prior.cut(
-                law, policy.limits_on_one))
-        return found[1]
-
-    def _unknown_law(self, snapshot):
-        # Before any snapshot was read nothing is known of most instances:
-        # a default for all of them could fill every host.
-        return None if snapshot.generation is None else self._unknown
 
     def _demand(self, spec_obj):
         return request.demand_of(
@@ -1016,17 +618,13 @@ class SchedulerState:
 class _HostView:
     """What was last seen of a host."""
 
-    __slots__ = ('instances', 'count', 'last', 'aggregates', 'asked',
-                 'policy', 'stored')
+    __slots__ = ('instances', 'count', 'last', 'policy')
 
     def __init__(self):
         self.instances = None
         self.count = 0
         self.last = None
-        self.aggregates = None
-        self.asked = None        # HostPolicy with the limit that is asked for
-        self.policy = None       # HostPolicy to decide with; None: ask anew
-        self.stored = None       # HostProfile that the policy was found with
+        self.policy = None       # HostPolicy to decide with, if one is known
 
 
 class _Asked:
@@ -1035,17 +633,15 @@ class _Asked:
     :ivar host_states: list of HostState; one equals itself alone
     :ivar hosts: their names
     :ivar views: their _HostView
-    :ivar groups: what ``aggregates`` of these were
     """
 
-    __slots__ = ('host_states', 'hosts', 'views', 'groups', 'listings',
-                 'counts', 'lasts', '_slots')
+    __slots__ = ('host_states', 'hosts', 'views', 'listings', 'counts',
+                 'lasts', '_slots')
 
     def __init__(self, host_states, hosts, views):
         self.host_states = host_states
         self.hosts = hosts
         self.views = views
-        self.groups = list(map(_AGGREGATES, views))
         self.listings = self.counts = self.lasts = None
         self._slots = None, None
 
@@ -1062,12 +658,6 @@ class _Asked:
         return self._slots[1]
 
 
-def _identity(aggregate):
-    """Return what two objects of one aggregate have in common."""
-    found = request.read(aggregate, 'id')
-    return id(aggregate) if found is None else found
-
-
 class _NoStore:
     """Stands in for a store whose URL cannot be used."""
 
@@ -1078,102 +668,3 @@ class _NoStore:
         raise self._error
 
     read_claims = write_claims = purge_claims = read_changes
-
-
-# The state that the plugins of this process made last, and which of them
-# have joined it. Module-level, for Nova gives its plugins no place to share.
-_current = None
-_roles = set()
-_lock = threading.Lock()
-
-
-def join(role):
-    """Return the SchedulerState for one more plugin.
-
-    A HostManager makes its filters before its weighers, and each HostManager
-    gets a state of its own: with every filter one begins, and with a second
-    weigher, which is of a HostManager that has no filter of ours.
-
-    :param role: 'filter' or 'weigher'
-    """
-    global _current
-    with _lock:
-        if _current is None or role == 'filter' or role in _roles:
-            _current = SchedulerState(CONF)
-            _roles.clear()
-        _roles.add(role)
-        _watch_nova()
-        meditation.register(current)
-        return _current
-
-
-def current():
-    """Return the SchedulerState of this process, or None."""
-    return _current
-
-
-def _watch_nova():
-    """Let Nova tell which host it chose and when a request has ended.
-
-    Nova calls HostState.consume_from_request on the chosen host, of forced
-    hosts too, which no filter sees; it offers no other hook. By then it has
-    asked placement for the resources, which takes longer than all the rest:
-    the host that it will take is the first of those it has sorted.
-    """
-    original = host_manager.HostState.consume_from_request
-    if hasattr(original, 'vswitch_watched'):
-        return
-
-    @functools.wraps(original)
-    def consume_from_request(self, spec_obj):
-        result = original(self, spec_obj)
-        _tell('placed', self, spec_obj)
-        return result
-
-    ask = report_client.SchedulerReportClient.get_allocation_candidates
-
-    @functools.wraps(ask)
-    def get_allocation_candidates(self, *args, **kwargs):
-        answer = ask(self, *args, **kwargs)
-        _tell('offered', answer)
-        return answer
-
-    select = manager.SchedulerManager.select_destinations
-    sort = manager.SchedulerManager._get_sorted_hosts
-
-    @functools.wraps(sort)
-    def get_sorted_hosts(self, spec_obj, *args, **kwargs):
-        hosts = sort(self, spec_obj, *args, **kwargs)
-        _tell('chosen', hosts, spec_obj)
-        return hosts
-
-    @functools.wraps(select)
-    def select_destinations(self, *args, **kwargs):
-        _tell('began')
-        try:
-            result = select(self, *args, **kwargs)
-        except BaseException:
-            _tell('finished', True)
-            raise
-        _tell('finished', False)
-        return result
-
-    consume_from_request.vswitch_watched = True
-    host_manager.HostState.consume_from_request = consume_from_request
-    manager.SchedulerManager.select_destinations = select_destinations
-    manager.SchedulerManager._get_sorted_hosts = get_sorted_hosts
-    report_client.SchedulerReportClient.get_allocation_candidates = \
-        get_allocation_candidates
-
-
-def _tell(event, *args):
-    state = _current
-    if state is None:
-        return
-    topic = f'what is {event}'
-    try:
-        getattr(state, event)(*args)
-        state.report(topic, None)
-    except Exception as error:
-        state.report(topic, f'{type(error).__name__}: {error}; placements '
-                     f'count once hosts report them')

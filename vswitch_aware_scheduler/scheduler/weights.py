@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """VSwitchWeigher: ranks hosts by the traffic their switch would lose."""
 
+import nova.conf
 from nova.scheduler import utils as scheduler_utils
 from nova.scheduler import weights
 import numpy as np
 from oslo_log import log as logging
 
-from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler.scheduler import watch
 
+CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
 #: Losses below 10 ** -LOSS_DECADES are all alike.
@@ -32,11 +34,11 @@ class VSwitchWeigher(weights.BaseHostWeigher):
 
     def __init__(self):
         super().__init__()
-        self._state = scheduler_state.join('weigher')
+        self._state = watch.join('weigher')
 
     def weight_multiplier(self, host_state):
         """Return the multiplier of a host, from its aggregates or options."""
-        default = scheduler_state.CONF.vswitch_scheduler
+        default = CONF.vswitch_scheduler
         return scheduler_utils.get_weight_multiplier(
             host_state, 'vswitch_weight_multiplier',
             default.vswitch_weight_multiplier)

@@ -74,6 +74,12 @@ def changes(number, laws=None, **more):
     return packed
 
 
+def flavor(kbps):
+    """Return a flavor that states a constant rate."""
+    return objects.Flavor(name='m1', extra_specs={
+        'vswitch:egress_kbps': str(kbps)})
+
+
 class LogRecords(logging.Handler):
     """What this project logged."""
 
@@ -176,3 +182,34 @@ class SchedulerTestCase(unittest.TestCase):
 #: The law of a constant rate, egress only.
 def constant(kbps):
     return model.TrafficModel.constant(kbps).law
+
+
+#: Metadata of an aggregate whose hosts carry 100 kbit/s.
+HUNDRED = {'saturation_kbps': '100', 'overload_probability': '0'}
+
+
+class StateTestCase(SchedulerTestCase):
+    """Hosts of 100 kbit/s whose instances all have constant rates."""
+
+    def setUp(self):
+        super().setUp()
+        self.aggregate = aggregate(**HUNDRED)
+        self.hosts = {}
+        self.state = None
+
+    def ask(self, spec, **listed):
+        """Return {host: utilisation with the instance} and the reasons.
+
+        :param listed: host=[numbers of instances]; as of the last time for
+            a host that is not given
+        """
+        for host, numbers in listed.items():
+            self.hosts[host] = host_state(host, numbers, [self.aggregate])
+        states = list(self.hosts.values())
+        assessment, self.demand = self.state.assess(states, spec)
+        self.reasons = dict(zip(self.hosts, assessment.reason.tolist()))
+        return {host: round(value, 9) for host, value in zip(
+            self.hosts, assessment.utilisation.tolist())}
+
+    def place(self, spec, host):
+        self.state.placed(self.hosts[host], spec)

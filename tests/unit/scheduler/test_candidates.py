@@ -9,7 +9,7 @@ from nova.scheduler import manager
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import filters
-from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler.scheduler import watch
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.traffic import model
 
@@ -47,7 +47,7 @@ class CandidatesTestCase(base.SchedulerTestCase):
 
     def make_filter(self, **options):
         self.state = self.make_state(**options)
-        with mock.patch.object(scheduler_state, 'join', autospec=True,
+        with mock.patch.object(watch, 'join', autospec=True,
                                return_value=self.state):
             self.filter = filters.VSwitchFilter()
 
@@ -232,10 +232,10 @@ class WatchTestCase(base.SchedulerTestCase):
                 mock.patch.object(manager.SchedulerManager,
                                   'select_destinations', autospec=True), \
                 mock.patch.object(
-                    scheduler_state.host_manager.HostState,
+                    watch.host_manager.HostState,
                     'consume_from_request', lambda *args: None), \
-                mock.patch.object(scheduler_state, '_current', state):
-            scheduler_state._watch_nova()
+                mock.patch.object(watch, '_current', state):
+            watch._watch_nova()
             client = mock.sentinel.client
             self.assertIs(
                 answer, report.SchedulerReportClient

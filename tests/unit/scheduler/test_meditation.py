@@ -8,7 +8,7 @@ from oslo_reports import guru_meditation_report as gmr
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import meditation
-from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler.scheduler import watch
 
 
 class TestMeditation(base.SchedulerTestCase):
@@ -49,7 +49,7 @@ class TestMeditation(base.SchedulerTestCase):
 
     def test_it_is_one_section_however_many_plugins_there_are(self):
         for role in ('filter', 'weigher', 'filter'):
-            scheduler_state.join(role)
+            watch.join(role)
         titles = [title for title, _ in
                   gmr.TextGuruMeditation.persistent_sections]
         self.assertEqual(1, titles.count(meditation.TITLE))

@@ -12,7 +12,6 @@ import time
 from unittest import mock
 
 from tests.unit.scheduler import base
-from tests.unit.scheduler import test_state
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import lookup
@@ -22,7 +21,7 @@ from vswitch_aware_scheduler.store import migration
 PATIENCE_SECONDS = 30.0
 
 
-class SharingTestCase(test_state.StateTestCase):
+class SharingTestCase(base.StateTestCase):
     """States of several workers, with a real store in a file."""
 
     def setUp(self):
@@ -281,7 +280,7 @@ class TestOptions(SharingTestCase):
                             and 'bad URL' in text for text in self.warnings))
 
 
-class TestInventory(test_state.StateTestCase):
+class TestInventory(base.StateTestCase):
     """What the modeler has read of Nova spares asking its database."""
 
     def setUp(self):

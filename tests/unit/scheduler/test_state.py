@@ -1,113 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import dataclasses
 import logging
 import threading
 import time
-import types
 from unittest import mock
-
-from nova import objects
-from nova.scheduler import host_manager
-from nova.scheduler import manager
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.traffic import model
 
 #: Longest wait for a thread.
 PATIENCE_SECONDS = 30.0
 
-HUNDRED = {'saturation_kbps': '100', 'overload_probability': '0'}
 
-
-class StateTestCase(base.SchedulerTestCase):
-    """Hosts of 100 kbit/s whose instances all have constant rates."""
-
-    def setUp(self):
-        super().setUp()
-        self.aggregate = base.aggregate(**HUNDRED)
-        self.hosts = {}
-        self.state = None
-
-    def ask(self, spec, **listed):
-        """Return {host: utilisation with the instance} and the reasons.
-
-        :param listed: host=[numbers of instances]; as of the last time for
-            a host that is not given
-        """
-        for host, numbers in listed.items():
-            self.hosts[host] = base.host_state(host, numbers,
-                                               [self.aggregate])
-        states = list(self.hosts.values())
-        assessment, self.demand = self.state.assess(states, spec)
-        self.reasons = dict(zip(self.hosts, assessment.reason.tolist()))
-        return {host: round(value, 9) for host, value in zip(
-            self.hosts, assessment.utilisation.tolist())}
-
-    def place(self, spec, host):
-        self.state.placed(self.hosts[host], spec)
-
-
-class TestHealthLog(base.SchedulerTestCase):
-
-    def test_a_problem_is_told_when_it_appears_changes_and_goes(self):
-        report = scheduler_state.HealthLog()
-        for problem in (None, 'no store', 'no store', None, None,
-                        'no store', 'no schema', None):
-            report('store', problem)
-        self.assertEqual(
-            ['vswitch: store: no store', 'vswitch: store: no store',
-             'vswitch: store: no schema'], self.warnings)
-        self.assertEqual(['vswitch: store is well again'] * 2, self.infos)
-
-    def test_other_figures_are_no_news(self):
-        report = scheduler_state.HealthLog()
-        for age in (100, 101, 99.5):
-            report('store', f'it is {age} s old')
-        self.assertEqual(1, len(self.warnings))
-
-    def test_every_topic_is_told_by_itself(self):
-        report = scheduler_state.HealthLog()
-        report('one', 'bad')
-        report('two', 'bad')
-        report('one', None)
-        self.assertEqual(2, len(self.warnings))
-        self.assertEqual(['vswitch: one is well again'], self.infos)
-
-    def test_threads_that_tell_the_same_do_not_fail(self):
-        report = scheduler_state.HealthLog()
-
-        class Slow(dict):
-            """Lets two threads see the same problem before it is gone."""
-
-            def get(self, key, default=None):
-                found = super().get(key, default)
-                barrier.wait(PATIENCE_SECONDS)
-                return found
-
-        barrier = threading.Barrier(2)
-        report._problems = Slow(store='gone')
-        failed = []
-
-        def tell():
-            try:
-                report('store', None)
-            except Exception as error:
-                failed.append(error)
-
-        threads = [threading.Thread(target=tell) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_SECONDS)
-        self.assertEqual([], failed)
-
-
-class TestStart(StateTestCase):
+class TestStart(base.StateTestCase):
 
     def test_making_one_opens_nothing(self):
         before = threading.active_count()
@@ -155,7 +63,7 @@ class TestStart(StateTestCase):
         self.assertIn('deciding on what is known', self.warnings[0])
 
 
-class TestDemands(StateTestCase):
+class TestDemands(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -196,99 +104,7 @@ class TestDemands(StateTestCase):
         self.assertEqual(2, len(assessment.admitted))
 
 
-class TestPriors(StateTestCase):
-    """Priors instead of the default, which is much larger here."""
-
-    def setUp(self):
-        super().setUp()
-        self._learn({('m1.test', 'p'): 20.0, ('m1.test', None): 30.0,
-                     (None, None): 400.0})
-
-    def _learn(self, priors, placements=None):
-        placed = placements or {}
-        self.store.answers = [dataclasses.replace(
-            base.changes(1, {1: 10.0}), priors={
-                key: model.TrafficModel.constant(kbps).law
-                for key, kbps in priors.items()},
-            placements=([base.instance_uuid(number) for number in placed],
-                        [(*one, None) for one in placed.values()]))]
-        self.state = self.make_state(default_egress_kbps=90,
-                                     default_ingress_kbps=0)
-
-    def _request(self, number=9, project='p', flavor='m1.test', **more):
-        spec = base.request(number, **more)
-        spec.flavor.name = flavor
-        spec.project_id = project
-        return spec
-
-    def test_the_prior_of_the_narrowest_group_counts(self):
-        self.assertEqual({'a': .3}, self.ask(self._request(), a=[1]))
-        self.assertEqual('prior of flavor and project', self.demand.rule)
-        self.assertEqual({'a': .4}, self.ask(self._request(project='q')))
-        self.assertEqual('prior of flavor', self.demand.rule)
-        self.assertEqual({'a': .8}, self.ask(self._request(egress_kbps=70)))
-        self.assertEqual({'a': .2}, self.ask(self._request(1), a=[]) and
-                         self.ask(self._request()))
-
-    def test_a_prior_never_keeps_an_instance_from_an_empty_host(self):
-        large = base.aggregate(saturation_kbps='1000',
-                               overload_probability='0')
-        peak = base.aggregate(vm_peak_kbps='50', saturation_kbps='100',
-                              overload_probability='0')
-        self.hosts['large'] = base.host_state('large', [], [large])
-        self.hosts['peak'] = base.host_state('peak', [], [peak])
-        # 400 kbit/s of the fleet, of which a host of 100 carries 100.
-        spec = self._request(flavor='other')
-        self.assertEqual({'large': .4, 'peak': .5, 'a': 1.0, 'b': 1.1},
-                         self.ask(spec, a=[], b=[1]))
-        self.assertEqual('prior of fleet', self.demand.rule)
-        self.assertEqual({'b': admission.OVERLOAD}, {
-            host: reason for host, reason in self.reasons.items() if reason})
-        # What is known to peak there is refused.
-        self.ask(self._request(egress_kbps=400))
-        self.assertEqual(admission.PEAK, self.reasons['a'])
-        # What was placed counts as it was judged.
-        self.place(spec, 'a')
-        self.place(self._request(8, flavor='other'), 'large')
-        self.assertEqual({'large': .42, 'peak': .2, 'a': 1.2, 'b': .3},
-                         self.ask(self._request(7, egress_kbps=20)))
-
-    def test_on_hosts_without_a_profile_it_is_what_it_is(self):
-        self.hosts['a'] = base.host_state('a')
-        self.ask(self._request(flavor='other'))
-        self.assertEqual(0, self.reasons['a'])
-        self.assertEqual(400.0, self.demand.law.mean[0])
-
-    def test_residents_without_a_model_count_by_their_prior(self):
-        self._learn({('m1.test', 'p'): 20.0, (None, None): 30.0,
-                     base.instance_uuid(4): 7.0},
-                    {5: ('a', 'm1.test', 'p'), 6: ('a', None, None)})
-        self.assertEqual({'a': .2}, self.ask(self._request(), a=[]))
-        for number, expected in ((5, .4), (6, .5), (4, .27), (3, .5)):
-            with self.subTest(number):
-                self.assertEqual({'a': expected},
-                                 self.ask(self._request(), a=[number]))
-
-    def test_what_it_was_placed_with_comes_before_the_group(self):
-        self._learn({(None, None): 30.0, base.instance_uuid(4): 7.0})
-        self.ask(self._request(), a=[])
-        for number in (4, 5):
-            self.place(self._request(number, egress_kbps=11), 'a')
-        self.assertEqual({'a': .48}, self.ask(self._request()))
-
-    def test_unknown_ones_may_be_ignored_all_the_same(self):
-        self.state = self.make_state(unknown_instance_policy='ignore')
-        self.assertEqual({'a': .2}, self.ask(self._request(), a=[5, 6]))
-
-    def test_as_many_as_are_kept_are_cut_anew(self):
-        with mock.patch.object(scheduler_state, '_MOST_FITTED', 1):
-            for _ in range(2):
-                self.assertEqual({'a': 1.0}, self.ask(
-                    self._request(flavor='other'), a=[]))
-                self.assertEqual({'a': .2}, self.ask(self._request()))
-
-
-class TestPlacements(StateTestCase):
+class TestPlacements(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -355,43 +171,6 @@ class TestPlacements(StateTestCase):
         self.state.refresh()
         self.assertEqual({'a': .8}, self.ask(base.request(1)))
 
-    def _flavor(self, kbps):
-        return objects.Flavor(name='m1', extra_specs={
-            'vswitch:egress_kbps': str(kbps)})
-
-    def _unknown(self):
-        return self.state._default_law.mean[:2].sum() / 100
-
-    def test_what_the_flavor_of_a_resident_says_counts(self):
-        # Hosts tell it of those that another worker has placed.
-        self.ask(base.request(1, egress_kbps=10), a=[])
-        self.hosts['a'].instances[base.instance_uuid(40)] = objects.Instance(
-            uuid=base.instance_uuid(40), flavor=self._flavor(30))
-        self.assertEqual({'a': .4}, self.ask(base.request(1,
-                                                          egress_kbps=10)))
-        self.assertEqual([], self.asked_flavors)
-
-    def test_flavors_nobody_told_are_looked_up_once(self):
-        self.flavors = {base.instance_uuid(40): self._flavor(30)}
-        for _ in range(2):
-            seen = self.ask(base.request(1, egress_kbps=10), a=[40, 41])
-            self.assertAlmostEqual(.4 + self._unknown(), seen['a'], 6)
-        self.assertEqual([[base.instance_uuid(40), base.instance_uuid(41)]],
-                         self.asked_flavors)
-
-    def test_a_database_that_fails_is_not_asked_for_flavors_again_soon(self):
-        self.flavors = OSError('no route')
-        self.ask(base.request(1, egress_kbps=10), a=[40])
-        self.ask(base.request(1, egress_kbps=10), a=[40, 41])
-        self.assertEqual(1, len(self.asked_flavors))
-        self.assertIn('OSError: no route', self.log.texts(
-            logging.WARNING)[-1])
-        self.clock.now += 31
-        self.flavors = {base.instance_uuid(40): self._flavor(30),
-                        base.instance_uuid(41): self._flavor(20)}
-        self.assertEqual({'a': .6}, self.ask(base.request(
-            1, egress_kbps=10), a=[40, 41]))
-
     def test_a_default_demand_is_not_remembered(self):
         self.store.answers = [exceptions.StoreError('gone'),
                               base.changes(1, {1: 10.0})]
@@ -430,116 +209,7 @@ class TestPlacements(StateTestCase):
         self.make_store.assert_not_called()
 
 
-class TestDoubts(StateTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.store.answers = [base.changes(1, {1: 60.0, 2: 50.0})]
-        self.state = self.make_state()
-
-    def _found(self, host, settled=True, confirmed=True):
-        return types.SimpleNamespace(host=host, settled=settled,
-                                     confirmed=confirmed, flavor=None)
-
-    def test_a_placement_that_keeps_others_out_is_looked_up(self):
-        self.ask(base.request(1), a=[])
-        self.place(base.request(1), 'a')
-        self.database[1] = None
-        self.assertEqual({'a': .5}, self.ask(base.request(2)))
-        self.assertEqual({'a': admission.ADMITTED}, self.reasons)
-        self.assertEqual([1], self.looked_up)
-
-    def test_one_that_keeps_nobody_out_is_not(self):
-        self.ask(base.request(1), a=[], b=[])
-        self.place(base.request(1), 'a')
-        self.ask(base.request(7, egress_kbps=5))
-        self.assertEqual([], self.looked_up)
-
-    def test_one_still_under_way_counts_and_is_not_asked_for_again_soon(
-            self):
-        self.ask(base.request(1), a=[])
-        self.place(base.request(1), 'a')
-        self.database[1] = self._found(None, settled=False)
-        for _ in range(3):
-            self.assertEqual({'a': 1.1}, self.ask(base.request(2)))
-        self.assertEqual([1], self.looked_up)
-        self.clock.now += 1
-        self.ask(base.request(2))
-        self.assertEqual([1, 1], self.looked_up)
-
-    def test_one_that_went_elsewhere_counts_there(self):
-        self.ask(base.request(1), a=[], b=[])
-        self.place(base.request(1), 'a')
-        self.database[1] = self._found('b')
-        self.assertEqual({'a': .5, 'b': 1.1}, self.ask(base.request(2)))
-
-    def test_a_database_that_fails_is_told_and_nothing_changes(self):
-        self.ask(base.request(1), a=[])
-        self.place(base.request(1), 'a')
-        self.database[1] = RuntimeError('database is down')
-        self.assertEqual({'a': 1.1}, self.ask(base.request(2)))
-        self.assertIn('database is down', self.warnings[0])
-
-    def test_what_the_request_itself_has_placed_is_not_doubted(self):
-        spec = base.request(1)
-        self.ask(spec, a=[])
-        self.place(spec, 'a')
-        spec.instance_uuid = base.instance_uuid(2)
-        self.assertEqual({'a': 1.1}, self.ask(spec))
-        self.assertEqual([], self.looked_up)
-
-
-class TestBeginning(StateTestCase):
-    """A worker whose Nova lists what was long ago, or nothing yet."""
-
-    def setUp(self):
-        super().setUp()
-        self.store.answers = [base.changes(1, {1: 10.0, 2: 20.0, 3: 40.0})]
-        self.state = self.make_state()
-
-    def test_who_is_there_counts_though_nobody_lists_it(self):
-        self.on_hosts = {'a': {base.instance_uuid(2)},
-                         'b': {base.instance_uuid(40)}}
-        self.flavors = {base.instance_uuid(40): objects.Flavor(
-            name='m1', extra_specs={'vswitch:egress_kbps': '30'})}
-        for _ in range(2):
-            self.assertEqual({'a': .3, 'b': .4}, self.ask(
-                base.request(1), a=[], b=[]))
-        self.assertEqual([['a', 'b']], self.asked_hosts)
-        # A host that comes later is one to ask for too.
-        self.ask(base.request(1), c=[])
-        self.assertEqual([['a', 'b'], ['c']], self.asked_hosts)
-
-    def test_one_that_is_elsewhere_counts_there_alone(self):
-        self.on_hosts = {'b': {base.instance_uuid(2)}}
-        self.assertEqual({'a': .1, 'b': .3}, self.ask(
-            base.request(1), a=[2], b=[]))
-
-    def test_one_that_its_host_lists_counts_once_and_goes_with_the_list(self):
-        self.on_hosts = {'a': {base.instance_uuid(2)}}
-        self.assertEqual({'a': .3}, self.ask(base.request(1), a=[]))
-        self.assertEqual({'a': .3}, self.ask(base.request(1), a=[2]))
-        self.assertEqual({'a': .1}, self.ask(base.request(1), a=[]))
-
-    def test_one_nobody_ever_lists_expires(self):
-        self.on_hosts = {'a': {base.instance_uuid(2)}}
-        self.ask(base.request(1), a=[])
-        self.clock.now += 10_000
-        self.assertEqual({'a': .1}, self.ask(base.request(1)))
-
-    def test_a_database_that_fails_is_asked_again_later(self):
-        self.on_hosts = OSError('no route')
-        for _ in range(2):
-            self.assertEqual({'a': .1}, self.ask(base.request(1), a=[]))
-        self.assertEqual(1, len(self.asked_hosts))
-        self.assertIn('OSError: no route', self.log.texts(
-            logging.WARNING)[-1])
-        self.on_hosts = {'a': {base.instance_uuid(2)}}
-        self.clock.now += 31
-        self.assertEqual({'a': .3}, self.ask(base.request(1)))
-
-
-class TestRecall(StateTestCase):
+class TestRecall(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -608,42 +278,7 @@ class TestRecall(StateTestCase):
         self.assertEqual([.3], self._recall('a'))
 
 
-class TestAggregatesOfHosts(StateTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.store.answers = [base.changes(1, {1: 10.0})]
-        self.state = self.make_state()
-
-    def test_metadata_changed_in_place_is_seen(self):
-        self.assertEqual({'a': .1, 'b': .1}, self.ask(base.request(1), a=[],
-                                                      b=[]))
-        self.aggregate.metadata['vswitch:saturation_kbps'] = '50'
-        self.assertEqual({'a': .2, 'b': .2}, self.ask(base.request(1)))
-
-    def test_another_aggregate_object_is_seen(self):
-        self.ask(base.request(1), a=[], b=[])
-        self.aggregate = base.aggregate(saturation_kbps='20')
-        self.assertEqual({'a': .5, 'b': .1}, self.ask(base.request(1),
-                                                      a=[]))
-
-    def test_a_host_that_leaves_its_aggregate_is_unknown(self):
-        self.ask(base.request(1), a=[])
-        self.hosts['a'].aggregates = []
-        self.assertEqual({'a': 0.0}, self.ask(base.request(1)))
-
-    def test_a_bad_value_is_told_once_and_again_when_it_is_good(self):
-        self.aggregate.metadata['vswitch:max_tunnels'] = 'few'
-        for _ in range(3):
-            self.ask(base.request(1), a=[], b=[])
-        self.assertEqual(1, len(self.warnings))
-        self.assertIn('few', self.warnings[0])
-        self.aggregate.metadata['vswitch:max_tunnels'] = '5'
-        self.ask(base.request(1))
-        self.assertEqual(1, len(self.infos))
-
-
-class TestListings(StateTestCase):
+class TestListings(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -665,7 +300,7 @@ class TestListings(StateTestCase):
 
     def test_tables_of_those_who_have_gone_are_made_anew_at_leisure(self):
         # Those without a model are on and off by turns; nothing refuses.
-        self.aggregate = base.aggregate(**{**HUNDRED,
+        self.aggregate = base.aggregate(**{**base.HUNDRED,
                                            'overload_probability': '1'})
         self.ask(base.request(1), a=[40, 41, 42])
         del self.hosts['a'].instances[base.instance_uuid(41)]
@@ -727,7 +362,7 @@ class TestListings(StateTestCase):
         self.assertEqual({'a': .21, 'b': .06}, self.ask(base.request(1)))
 
 
-class TestSnapshots(StateTestCase):
+class TestSnapshots(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -836,7 +471,7 @@ class TestSnapshots(StateTestCase):
         self.assertIn('ValueError', self.warnings[0])
 
 
-class TestDegraded(StateTestCase):
+class TestDegraded(base.StateTestCase):
 
     def setUp(self):
         super().setUp()
@@ -878,7 +513,7 @@ class TestDegraded(StateTestCase):
         self.assertIn('s old', self.warnings[0])
 
 
-class TestThreads(StateTestCase):
+class TestThreads(base.StateTestCase):
 
     def test_many_at_once_fill_a_host_to_the_last_and_no_further(self):
         self.store.answers = [base.changes(1)]
@@ -946,78 +581,3 @@ class TestThreads(StateTestCase):
         self.assertEqual(2, len(answers))
         self.assertLess(time.monotonic() - start,
                         scheduler_state._TURN_SECONDS)
-
-
-class TestJoin(base.SchedulerTestCase):
-
-    def setUp(self):
-        super().setUp()
-        for name, value in (('_current', None), ('_roles', set())):
-            patch = mock.patch.object(scheduler_state, name, value)
-            patch.start()
-            self.addCleanup(patch.stop)
-        for owner, name in ((host_manager.HostState, 'consume_from_request'),
-                            (manager.SchedulerManager,
-                             'select_destinations')):
-            self.addCleanup(setattr, owner, name, getattr(owner, name))
-
-    def test_the_filter_and_the_weigher_share_one_state(self):
-        first = scheduler_state.join('filter')
-        self.assertIs(first, scheduler_state.join('weigher'))
-        self.assertIs(first, scheduler_state.current())
-
-    def test_the_plugins_of_another_manager_share_another(self):
-        first = scheduler_state.join('filter')
-        scheduler_state.join('weigher')
-        second = scheduler_state.join('filter')
-        self.assertIsNot(first, second)
-        self.assertIs(second, scheduler_state.join('weigher'))
-        self.assertIs(second, scheduler_state.current())
-
-    def test_a_filter_does_not_join_a_weigher_that_had_none(self):
-        # One HostManager with only the weigher, then one with both.
-        alone = scheduler_state.join('weigher')
-        both = scheduler_state.join('filter')
-        self.assertIsNot(alone, both)
-        self.assertIs(both, scheduler_state.join('weigher'))
-        self.assertIsNot(both, scheduler_state.join('weigher'))
-
-    def test_nova_tells_which_host_it_chose(self):
-        def consume(host, spec):
-            return 'answer'
-
-        host_manager.HostState.consume_from_request = consume
-        state = scheduler_state.join('filter')
-        scheduler_state.join('weigher')
-        host, spec = base.host_state('a'), base.request(1)
-        with mock.patch.object(state, 'placed', autospec=True) as placed:
-            self.assertEqual('answer', host.consume_from_request(spec))
-        placed.assert_called_once_with(host, spec)
-
-    def test_a_failure_of_ours_does_not_fail_the_choice(self):
-        host_manager.HostState.consume_from_request = (
-            lambda host, spec: 'answer')
-        state = scheduler_state.join('filter')
-        with mock.patch.object(state, 'placed', autospec=True,
-                               side_effect=ValueError('no')):
-            self.assertEqual('answer', base.host_state(
-                'a').consume_from_request(base.request(1)))
-        self.assertIn('ValueError: no', self.warnings[0])
-
-    def test_nova_tells_when_a_request_has_ended(self):
-        outcomes = iter([lambda: 'hosts', mock.Mock(
-            side_effect=RuntimeError('no valid host'))])
-        host_manager.HostState.consume_from_request = (
-            lambda host, spec: None)
-        manager.SchedulerManager.select_destinations = (
-            lambda self, context: next(outcomes)())
-        state = scheduler_state.join('filter')
-        one = mock.Mock(spec=manager.SchedulerManager)
-        select = manager.SchedulerManager.select_destinations
-        with mock.patch.object(state, 'finished',
-                               autospec=True) as finished:
-            self.assertEqual('hosts', select(one, 'context'))
-            with self.assertRaises(RuntimeError):
-                select(one, 'context')
-        self.assertEqual([mock.call(False), mock.call(True)],
-                         finished.mock_calls)

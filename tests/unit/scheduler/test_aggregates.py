@@ -1,0 +1,437 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import os
+import tempfile
+import unittest
+from unittest import mock
+
+from nova.network import model as network_model
+from nova import objects
+
+from tests.unit.scheduler import base
+from tests.unit import test_uplinks
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import policies
+from vswitch_aware_scheduler.scheduler import aggregates
+from vswitch_aware_scheduler.scheduler import claims
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler import uplinks
+from vswitch_aware_scheduler.vswitch import tunnels
+
+
+class TestAggregates(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        profiles = test_uplinks.PROFILES
+        self.found = aggregates.Aggregates(
+            policies.HostPolicies(profiles, None, admission.PROBABILITY, .01,
+                                  True, mock.Mock()),
+            uplinks.UplinkPolicies(profiles, admission.PROBABILITY, .01,
+                                   mock.Mock()), False, mock.Mock())
+        self.now = 1e9
+        self.groups = {}
+
+    def rack(self, name, hosts, number=1, **stated):
+        made = objects.Aggregate(
+            id=number, name=name, hosts=list(hosts),
+            metadata=test_uplinks.keys(name, **stated))
+        for host in hosts:
+            self.groups.setdefault(host, []).append(made)
+        return made
+
+    def observe(self, hosts):
+        """Return the hosts that have to be described anew, sorted."""
+        return ''.join(sorted(self.found.observe(
+            list(hosts), [self.groups.get(host, []) for host in hosts],
+            self.now)))
+
+    def policy(self, host):
+        return self.found.policy(host, None)
+
+    def test_whom_a_change_concerns_is_told_once(self):
+        self.assertEqual('abc', self.observe('abc'))
+        self.assertEqual('', self.observe('abc'))
+        rack = self.rack('tor', 'ab', saturation_kbps='1000')
+        self.assertEqual('ab', self.observe('abc'))
+        self.assertEqual('', self.observe('abc'))
+        # Of those as well that the request does not have.
+        rack.metadata['vswitch:uplink_saturation_kbps'] = '1100'
+        self.assertEqual('ab', self.observe('bc'))
+        self.assertEqual('', self.observe('abc'))
+
+    def test_a_policy_has_the_uplinks_of_its_host(self):
+        self.rack('tor', 'ab', saturation_kbps='1000')
+        self.rack('gw', 'b', 2, profile='slow')
+        self.observe('abc')
+        self.assertEqual([['tor'], ['gw', 'tor'], []], [
+            [one.name for one in self.policy(host).uplinks]
+            for host in 'abc'])
+        self.assertIs(self.policy('a'), self.policy('a'))
+
+    def test_a_policy_is_by_the_profile_that_is_stored(self):
+        self.observe('a')
+        for name in ('slow', 'fast', 'slow'):
+            stored = store.HostProfile('a', name, {}, 'test')
+            self.assertEqual(
+                name, self.found.policy('a', stored).profile.name)
+        self.assertIsNone(self.policy('a').profile)
+
+    def test_who_shares_an_uplink_is_found_through_any_of_them(self):
+        self.rack('tor', 'ab', saturation_kbps='1000')
+        self.rack('gw', 'bc', 2, profile='slow')
+        self.observe('abcd')
+        for hosts, wanted in (('a', 'ab'), ('b', 'abc'), ('c', 'bc'),
+                              ('d', 'd'), ('cd', 'bcd'), ('', '')):
+            self.assertEqual(set(wanted), self.found.sharing(set(hosts)))
+
+    def test_absent_hosts_are_told_now_and_then(self):
+        self.assertEqual([], self.found.absent(self.now))
+        self.rack('tor', 'abx', saturation_kbps='1000')
+        self.observe('abc')
+        self.assertEqual(['x'], self.found.absent(self.now))
+        self.assertEqual([], self.found.absent(self.now + 59))
+        self.now += 119
+        self.observe('b')
+        self.now += 2
+        self.assertEqual(['a', 'x'], self.found.absent(self.now))
+
+    def test_one_that_is_admitted_is_behind_what_lists_it(self):
+        self.rack('tor', 'abx', saturation_kbps='1000')
+        self.observe('ab')
+        self.found.admit('x')
+        self.assertEqual('x', self.observe('ab'))
+        self.assertEqual(('tor',), self.found.behind['x'])
+        self.assertEqual(self.policy('a'), self.policy('x'))
+
+
+class TestAggregatesOfHosts(base.StateTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 10.0})]
+        self.state = self.make_state()
+
+    def test_metadata_changed_in_place_is_seen(self):
+        self.assertEqual({'a': .1, 'b': .1}, self.ask(base.request(1), a=[],
+                                                      b=[]))
+        self.aggregate.metadata['vswitch:saturation_kbps'] = '50'
+        self.assertEqual({'a': .2, 'b': .2}, self.ask(base.request(1)))
+
+    def test_another_aggregate_object_is_seen(self):
+        self.ask(base.request(1), a=[], b=[])
+        self.aggregate = base.aggregate(saturation_kbps='20')
+        self.assertEqual({'a': .5, 'b': .1}, self.ask(base.request(1),
+                                                      a=[]))
+
+    def test_a_host_that_leaves_its_aggregate_is_unknown(self):
+        self.ask(base.request(1), a=[])
+        self.hosts['a'].aggregates = []
+        self.assertEqual({'a': 0.0}, self.ask(base.request(1)))
+
+    def test_a_bad_value_is_told_once_and_again_when_it_is_good(self):
+        self.aggregate.metadata['vswitch:max_tunnels'] = 'few'
+        for _ in range(3):
+            self.ask(base.request(1), a=[], b=[])
+        self.assertEqual(1, len(self.warnings))
+        self.assertIn('few', self.warnings[0])
+        self.aggregate.metadata['vswitch:max_tunnels'] = '5'
+        self.ask(base.request(1))
+        self.assertEqual(1, len(self.infos))
+
+
+class UplinkTestCase(base.SchedulerTestCase):
+    """Hosts of 1000 kbit/s behind uplinks of 1000 in all."""
+
+    OPTIONS = {**base.SchedulerTestCase.OPTIONS, 'overload_probability': 0.0}
+
+    def setUp(self):
+        super().setUp()
+        self.numbers = 0
+        self.aggregates = {'all': self.aggregate(
+            'all', 'abcd', **{'vswitch:saturation_kbps': '1000'})}
+        self.hosts = {}
+        for host in 'abcd':
+            self.host(host)
+        self.state = self.make_state()
+
+    def aggregate(self, name, hosts, **metadata):
+        self.numbers += 1
+        return objects.Aggregate(id=self.numbers, name=name,
+                                 hosts=list(hosts), metadata=metadata)
+
+    def replace(self, name, hosts, number=None, **metadata):
+        """Make an aggregate, or a new object of one, as Nova does."""
+        made = self.aggregate(name, hosts, **metadata)
+        if name in self.aggregates:
+            made.id = self.aggregates[name].id
+        self.aggregates[name] = made
+        for host, one in self.hosts.items():
+            one.aggregates = [agg for agg in self.aggregates.values()
+                              if host in agg.hosts]
+
+    def host(self, host, *instances):
+        self.hosts[host] = base.host_state(host, instances, [
+            agg for agg in self.aggregates.values() if host in agg.hosts])
+
+    def rack(self, hosts='ab', **stated):
+        self.replace('rack', hosts, **test_uplinks.keys('tor', **{
+            'saturation_kbps': '1000', **stated}))
+
+    def ask(self, hosts='abcd', number=9, kbps=100, **more):
+        """Return the hosts that are admitted."""
+        self.found, _ = self.state.assess(
+            [self.hosts[host] for host in hosts],
+            base.request(number, egress_kbps=kbps, **more))
+        self.words = {host: self.found.explain(i)
+                      for i, host in enumerate(hosts)}
+        return ''.join(host for host, fits in zip(
+            hosts, self.found.admitted) if fits)
+
+    def place(self, host, number, kbps=100):
+        self.state.placed(self.hosts[host],
+                          base.request(number, egress_kbps=kbps))
+
+
+class TestUplinks(UplinkTestCase):
+
+    def test_hosts_behind_an_uplink_share_its_saturation(self):
+        self.rack()
+        self.assertEqual('abcd', self.ask(kbps=600))
+        self.place('a', 1, 600)
+        self.assertEqual('cd', self.ask(kbps=600))
+        self.assertIn('its uplink tor: ', self.words['b'])
+        self.assertEqual('bcd', self.ask(kbps=400, hosts='bcd'))
+        self.place('b', 2, 400)
+        self.assertEqual('cd', self.ask(kbps=1))
+
+    def test_aggregates_that_change_are_followed(self):
+        self.ask()
+        self.place('a', 1, 600)
+        self.assertEqual('bcd', self.ask(kbps=600))
+        self.rack()
+        self.assertEqual('cd', self.ask(kbps=600))
+        # In place, and by another object.
+        self.aggregates['rack'].metadata['vswitch:uplink_saturation_kbps'] = \
+            '1200'
+        self.assertEqual('bcd', self.ask(kbps=600))
+        self.rack(saturation_kbps='1100')
+        self.assertEqual('cd', self.ask(kbps=600))
+        self.rack('ac')
+        self.assertEqual('bd', self.ask(kbps=600))
+        self.rack('ac', saturation_kbps='fast')
+        self.assertEqual('bcd', self.ask(kbps=600))
+        self.assertTrue([text for text in self.warnings if 'fast' in text])
+        self.rack('ac')
+        self.assertEqual('bd', self.ask(kbps=600))
+        self.replace('rack', 'ac')
+        self.assertEqual('bcd', self.ask(kbps=600))
+
+    def test_a_host_that_has_left_is_believed_to_have(self):
+        self.rack('abc')
+        self.ask()
+        self.place('a', 1, 600)
+        # Only the aggregate tells that host a is not in it any more.
+        self.rack('bc')
+        self.assertEqual('bcd', self.ask('bcd', kbps=600))
+        self.assertEqual('bcd', self.ask(kbps=600))
+
+    def test_aggregates_without_an_id_are_told_apart(self):
+        for host in 'ab':
+            self.hosts[host].aggregates = [objects.Aggregate(
+                name='rack', metadata=test_uplinks.keys(
+                    'tor', saturation_kbps='500'))]
+        self.assertEqual('cd', self.ask(kbps=501))
+        self.place('a', 1, 300)
+        self.assertEqual('cd', self.ask(kbps=300))
+
+    def test_policies_with_uplinks_are_kept_within_bounds(self):
+        self.rack('abcd')
+        with mock.patch.object(aggregates, '_MOST_SHARED', 1):
+            for capacity in ('1000', '1100', '1200'):
+                self.rack('abcd', saturation_kbps=capacity)
+                self.assertEqual('abcd', self.ask(kbps=800))
+        self.assertEqual(1, len(self.state._aggregates._shared))
+
+    def test_a_host_that_is_not_asked_about_counts_all_the_same(self):
+        self.rack()
+        self.ask()
+        self.place('a', 1, 600)
+        self.assertEqual('cd', self.ask('bcd', kbps=600))
+        # It moves to another one; nobody asks about where it was.
+        self.place('c', 1, 600)
+        self.assertEqual('bd', self.ask('bd', kbps=600))
+        # Only a request without host a tells that the rack is another one.
+        self.rack(saturation_kbps='500')
+        self.assertEqual('d', self.ask('bd', kbps=600))
+
+    def test_hosts_that_no_request_has_are_looked_up(self):
+        self.rack('abx')
+        self.on_hosts = {'x': {base.instance_uuid(5), base.instance_uuid(6)}}
+        self.flavors = {base.instance_uuid(5): base.request(
+            egress_kbps=700).flavor}
+        # One of them counts by the default.
+        self.state = self.make_state(default_egress_kbps=200,
+                                     default_ingress_kbps=0)
+        self.assertEqual('cd', self.ask(kbps=101))
+        self.assertEqual('abcd', self.ask(kbps=100))
+        self.assertIn(['x'], self.asked_hosts)
+        self.assertEqual(1, self.asked_hosts.count(['x']))
+        # One of them has moved to where hosts tell.
+        self.host('c', 5)
+        self.assertEqual('abd', self.ask(kbps=800))
+        # A host that no request has any more is asked for again.
+        self.asked_hosts.clear()
+        self.clock.now += 200
+        self.on_hosts = {'a': {base.instance_uuid(7)}, 'x': set()}
+        self.flavors = {base.instance_uuid(7): base.request(
+            egress_kbps=300).flavor}
+        self.assertEqual('b', self.ask('b', kbps=700))
+        self.assertEqual('', self.ask('b', kbps=701))
+        self.assertEqual([['a', 'x']], self.asked_hosts)
+        # Hosts that are seen again tell for themselves.
+        self.clock.now += 10
+        self.assertEqual('abd', self.ask(kbps=800))
+        self.assertEqual([['a', 'x']], self.asked_hosts)
+
+    def test_without_a_database_what_is_known_of_them_counts(self):
+        self.rack('abx')
+        self.on_hosts = OSError('gone')
+        self.assertEqual('abcd', self.ask(kbps=900))
+        self.assertTrue([text for text in self.warnings if 'gone' in text],
+                        self.warnings)
+
+    def test_a_placement_that_came_to_nothing_makes_room(self):
+        self.rack()
+        self.ask()
+        self.place('a', 1, 600)
+        self.state.finished(False)
+        self.database[1] = None
+        self.assertEqual('bcd', self.ask('bcd', kbps=600))
+        self.assertEqual([1], self.looked_up)
+
+    def test_a_new_generation_leaves_uplinks_as_they_are(self):
+        self.rack()
+        self.host('a', 1, 2)
+        self.store.answers = [base.changes(1, {1: 300.0, 2: 300.0}),
+                              base.changes(2, {2: 100.0})]
+        self.assertEqual('cd', self.ask(kbps=600))
+        self.state.refresh()
+        self.assertEqual('abcd', self.ask(kbps=600))
+        self.assertEqual('bcd', self.ask('bcd', kbps=600))
+        self.place('b', 3, 600)
+        self.assertEqual('cd', self.ask(kbps=1))
+        self.state.refresh()
+        self.assertEqual('cd', self.ask(kbps=1))
+
+    def test_what_an_uplink_has_left_is_made_exact_in_the_background(self):
+        self.rack()
+        half = {'on_seconds': 1, 'off_seconds': 1}
+        for number in (4, 5, 6):
+            self.ask(number=number, kbps=10, **half)
+            self.state.placed(self.hosts['b'], base.request(
+                number, egress_kbps=10, **half))
+        self.host('b', 4, 5, 6)
+        self.assertEqual('abcd', self.ask(kbps=1))
+        self.host('b', 4, 6)
+        self.assertEqual('abcd', self.ask(kbps=1))
+        self.assertEqual(2, len(self.state._table.loose()))
+        self.state.refresh()
+        self.assertEqual([], self.state._table.loose())
+
+
+class NetworkTestCase(UplinkTestCase):
+
+    def spec(self, number, *networks):
+        return base.request(number, networks=networks, egress_kbps=1)
+
+    def fits(self, spec, hosts='abcd'):
+        self.found, _ = self.state.assess(
+            [self.hosts[host] for host in hosts], spec)
+        self.words = self.found.explain(0)
+        return ''.join(host for host, fits in zip(
+            hosts, self.found.admitted) if fits)
+
+
+class TestMappings(NetworkTestCase):
+
+    def test_networks_of_all_hosts_behind_a_gateway_fill_its_table(self):
+        self.replace('gw', 'ab', **test_uplinks.keys(
+            'gw', mapping_entries='96', mapping_interfaces='48'))
+        for number, host, network in ((1, 'a', 'red'), (2, 'b', 'blue')):
+            spec = self.spec(number, network)
+            self.assertEqual('abcd', self.fits(spec))
+            self.state.placed(self.hosts[host], spec)
+        self.assertEqual('cd', self.fits(self.spec(3, 'green')))
+        self.assertIn('its uplink gw: it has 2 networks, the instance adds '
+                      '1, and the room of the mapping table', self.words)
+        self.assertEqual('abcd', self.fits(self.spec(3, 'red', 'blue')))
+        # Nobody knows which network it would be.
+        self.assertEqual('cd', self.fits(base.request(3, egress_kbps=1)))
+        self.database[2] = None
+        self.clock.now += 1
+        self.assertEqual('abcd', self.fits(self.spec(3, 'green')))
+
+
+class TestTunnels(NetworkTestCase):
+    """Hosts of one tunnel each, one for each network."""
+
+    def setUp(self):
+        super().setUp()
+        directory = self.enterContext(tempfile.TemporaryDirectory())
+        path = os.path.join(directory, 'profiles.yaml')
+        with open(path, 'w') as file:
+            file.write('one: {max_tunnels: 1, tunnel_unit: networks}\n')
+        self.aggregates['all'].metadata = {'vswitch:profile': 'one'}
+        self.options = {'switch_profiles_file': path}
+        self.state = self.make_state(**self.options)
+
+    def interface(self, network):
+        """Return the Instance of one that tells of its interface."""
+        return objects.Instance(info_cache=objects.InstanceInfoCache(
+            network_info=network_model.NetworkInfo([
+                {'network': {'id': network, 'meta': {}}}])))
+
+    def test_what_was_placed_is_on_the_networks_it_asked_for(self):
+        self.assertEqual('abcd', self.fits(self.spec(1, 'red')))
+        self.state.placed(self.hosts['a'], self.spec(1, 'red'))
+        self.assertEqual('abcd', self.fits(self.spec(2, 'red')))
+        self.assertEqual('bcd', self.fits(self.spec(2, 'blue')))
+        self.assertEqual('', self.fits(self.spec(2, 'red', 'blue')))
+        # Reported by its host, which does not tell more.
+        self.host('a', 1)
+        self.assertEqual('bcd', self.fits(self.spec(2, 'blue')))
+        # It moves, and is itself the one that has the tunnel.
+        self.assertEqual('abcd', self.fits(self.spec(1, 'red')))
+        self.assertEqual('abcd', self.fits(self.spec(1, 'blue')))
+
+    def test_the_host_tells_and_the_inventory_knows_better(self):
+        self.store.answers = [base.changes(1), dataclasses.replace(
+            base.changes(2), placements=([base.instance_uuid(1)], [
+                ('a', None, None, tunnels.Attachments(('green',)))]))]
+        self.host('a', 1)
+        self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
+        self.hosts['a'].instances[base.instance_uuid(1)] = \
+            self.interface('red')
+        self.clock.now += 2
+        self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
+        # What a host lists is looked at when who is on it changes.
+        self.host('a', 1, 3)
+        self.hosts['a'].instances.update(
+            (base.instance_uuid(number), self.interface('red'))
+            for number in (1, 3))
+        self.assertEqual('abcd', self.fits(self.spec(2, 'red')))
+        self.host('a', 1)
+        self.state.refresh()
+        self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
+        self.assertEqual('abcd', self.fits(self.spec(2, 'green')))
+
+    def test_what_is_remembered_of_placements_has_bounds(self):
+        with mock.patch.object(claims, 'MAX_ATTACHED', 2):
+            for number in (1, 2, 1, 3):
+                self.state.assess(list(self.hosts.values()),
+                                  self.spec(number, 'red'))
+                self.state.placed(self.hosts['a'], self.spec(number, 'red'))
+        self.assertEqual([base.instance_uuid(number) for number in (1, 3)],
+                         list(self.state._residency._attached))

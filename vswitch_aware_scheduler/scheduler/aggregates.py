@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""In which aggregates hosts are, and what follows for how they are judged.
+
+Nova hands the aggregates of a host over with each request, most often as they
+were. :class:`Aggregates` finds out fast what has changed, and tells which
+hosts that concerns: those behind an uplink are judged by what all of them
+send. It knows nothing of instances, and neither clock nor database.
+"""
+
+import collections
+import dataclasses
+
+import numpy as np
+
+from vswitch_aware_scheduler.scheduler import request
+from vswitch_aware_scheduler import uplinks
+
+__all__ = ['Aggregates']
+
+#: A host behind an uplink that no request had for so long is absent, how
+#: often absent hosts are told, and how often it is noted who is not.
+_ABSENT_SECONDS = 120.0
+_ABSENT_AGAIN_SECONDS = 60.0
+_NOTE_SECONDS = 1.0
+
+#: Policies with uplinks that are kept.
+_MOST_SHARED = 4096
+
+
+class Aggregates:
+    """What is known of the aggregates of all hosts.
+
+    Whoever has one calls it under its own lock; :meth:`absent` and
+    :meth:`sharing` need none.
+
+    :param policies: HostPolicies
+    :param uplink_policies: UplinkPolicies
+    :param strict: whether placement keeps the hosts' limits
+    :param report: callable(topic, problem or None)
+    :ivar behind: {host: names of the uplinks it is behind} of the hosts that
+        have any; it is replaced and never changed
+    """
+
+    def __init__(self, policies, uplink_policies, strict, report):
+        self.behind = {}
+        self._policies = policies
+        self._uplink_policies = uplink_policies
+        self._strict = strict
+        self._report = report
+        self._of = {}            # host -> its aggregates
+        self._found = {}         # host -> (HostProfile, HostPolicy)
+        self._changed = set()    # hosts of which it is to be told
+        self._metadata = {}      # id of an aggregate -> (it, its metadata)
+        self._metadata_kept = 0
+        self._regrouped = False  # whether uplinks are others now
+        self._uplinks = {}       # name -> Uplink
+        self._members = {}       # host behind an uplink -> aggregates
+        self._shared = {}        # (HostPolicy, uplinks) -> HostPolicy
+        self._seen = {}          # host -> seconds
+        self._next_note = self._next_absent = 0.0
+
+    def observe(self, hosts, groups, now):
+        """Take in the aggregates of the hosts of a request.
+
+        Most requests change nothing: that has to be found out fast.
+
+        :param hosts: list of names
+        :param groups: list of the aggregates of each
+        :param now: seconds UTC
+        :returns: set of the hosts, others among them, whose :meth:`policy`
+            may be another one than before
+        """
+        for aggregate, metadata in list(self._metadata.values()):
+            if aggregate.metadata != metadata:
+                self._changed_in_place(aggregate)
+        if groups != list(map(self._of.get, hosts)):
+            for host, found in zip(hosts, groups):
+                if self._of.get(host) != found:
+                    self._belongs_to(host, list(found))
+        if self._regrouped:
+            self._find_uplinks()
+            self._note(hosts, now)
+        elif self._uplinks and now >= self._next_note:
+            self._note(hosts, now)
+        changed, self._changed = self._changed, set()
+        return changed
+
+    def policy(self, host, stored):
+        """Return the HostPolicy of a host, with the uplinks it is behind.
+
+        :param host: name of one that was observed or admitted
+        :param stored: the store's HostProfile of the host, or None
+        """
+        found = self._found.get(host)
+        if found is None or found[0] != stored:
+            found = self._found[host] = stored, self._behind_uplinks(
+                host, self._policies.find(
+                    [(one.name, one.metadata) for one in self._of[host]],
+                    stored))
+        return found[1]
+
+    def sharing(self, hosts):
+        """Return a set of some hosts and of all behind the same uplinks."""
+        behind = self.behind
+        names = {name for host in hosts for name in behind.get(host, ())}
+        return {*hosts, *(host for host, of in behind.items()
+                          if not names.isdisjoint(of))}
+
+    def absent(self, now):
+        """Return the hosts behind uplinks that no request has had lately.
+
+        What they send takes the uplink as well. They are told now and then:
+        most of the time the list is empty.
+        """
+        if not self._uplinks or now < self._next_absent:
+            return []
+        self._next_absent = now + _ABSENT_AGAIN_SECONDS
+        return sorted(
+            host for host in self._members
+            if self._seen.get(host, -np.inf) < now - _ABSENT_SECONDS)
+
+    def admit(self, host):
+        """Take a host, absent ever since, to be where aggregates list it."""
+        self._belongs_to(host, self._members.get(host, []))
+
+    def _note(self, hosts, now):
+        self._seen.update(dict.fromkeys(hosts, now))
+        self._next_note = now + _NOTE_SECONDS
+
+    def _outdate(self, host):
+        self._found.pop(host, None)
+        self._changed.add(host)
+
+    def _belongs_to(self, host, aggregates):
+        self._regrouped |= any(
+            uplinks.is_in(one.metadata)
+            for one in (*aggregates, *self._of.get(host, ())))
+        self._of[host] = aggregates
+        self._outdate(host)
+        for aggregate in aggregates:
+            self._metadata[id(aggregate)] = (aggregate,
+                                             dict(aggregate.metadata))
+        if len(self._metadata) > 2 * self._metadata_kept + 100:
+            in_use = self._in_use()
+            self._metadata = {key: known for key, known
+                              in self._metadata.items() if key in in_use}
+            self._metadata_kept = len(self._metadata)
+
+    def _in_use(self):
+        return {id(one) for of in self._of.values() for one in of}
+
+    def _changed_in_place(self, aggregate):
+        # A new object is found by the hosts that list it; of one that was
+        # changed they have to be told.
+        self._regrouped |= any(
+            uplinks.is_in(one) for one in (
+                aggregate.metadata, self._metadata[id(aggregate)][1]))
+        self._metadata[id(aggregate)] = (aggregate, dict(aggregate.metadata))
+        for host, of in self._of.items():
+            if any(one is aggregate for one in of):
+                self._outdate(host)
+
+    def _find_uplinks(self):
+        """Take in what aggregates say of uplinks, and who is behind them."""
+        self._regrouped = False
+        in_use = self._in_use()
+        # Nova replaces an aggregate that is changed; the last one holds.
+        latest = {_identity(one): one
+                  for key, (one, _) in self._metadata.items()
+                  if key in in_use}
+        found = self._uplink_policies.find(
+            [(one.name, one.metadata) for one in latest.values()])
+        if self._strict:
+            self._report('strict mode of uplinks', (
+                f'placement counts hosts alone, and not what they share: '
+                f'{", ".join(sorted(found))}; schedulers judge these, of '
+                f'which two can give the last room away at once')
+                if found else None)
+        behind = collections.defaultdict(set)
+        for host, of in self._of.items():
+            for one in of:
+                last = latest[_identity(one)]
+                listed = request.read(last, 'hosts')
+                if last is one or listed is None or host in listed:
+                    behind[host].add(uplinks.name_in(last.metadata))
+        members = {}
+        for one in latest.values():
+            if uplinks.name_in(one.metadata) in found:
+                for host in request.read(one, 'hosts') or ():
+                    members.setdefault(host, []).append(one)
+        self._members = members
+        before, self.behind = self.behind, {
+            host: names for host, of in behind.items()
+            if (names := tuple(sorted(of.intersection(found))))}
+        known, self._uplinks = self._uplinks, found
+        for host in before.keys() | self.behind.keys():
+            names = self.behind.get(host, ())
+            if names != before.get(host, ()) or any(
+                    known.get(name) is not found[name] for name in names):
+                self._outdate(host)
+
+    def _behind_uplinks(self, host, policy):
+        """Return a policy with the uplinks of a host; alike, the same."""
+        shared = tuple(map(self._uplinks.get, self.behind.get(host, ())))
+        if not shared:
+            return policy
+        key = policy, shared
+        if key not in self._shared:
+            if len(self._shared) >= _MOST_SHARED:
+                self._shared.clear()
+            self._shared[key] = dataclasses.replace(policy, uplinks=shared)
+        return self._shared[key]
+
+
+def _identity(aggregate):
+    """Return what two objects of one aggregate have in common."""
+    found = request.read(aggregate, 'id')
+    return id(aggregate) if found is None else found
