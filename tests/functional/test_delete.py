@@ -31,3 +31,18 @@ class DeleteTestCase(base.VSwitchTestCase):
         self.sync_reports()
         self.boot_refused(self.flavor('least', egress_kbps=1))
         self.boot(most, 'host1', az='nova:host1')
+
+    def test_one_that_is_put_back_on_the_list_keeps_nobody_out(self):
+        # As when a host tells of all its instances while one is deleted.
+        self.describe_hosts(1000, 500)
+        whole = self.flavor('whole', egress_kbps=1000)
+        server = self.boot(whole, 'host1')
+        reported = self._nova_view['host1']['instances']
+        listed = dict(reported)
+        self.assertEqual([server['id']], list(listed))
+        self.delete(server)
+        self.wait_for(lambda: not reported, 'the report of the deletion')
+        reported.update(listed)
+        self.assertTrue(self._lists(server['id'], 'host1'))
+        self.boot(whole, 'host1')
+        self.boot_refused(whole)

@@ -15,6 +15,11 @@ __all__ = ['Inquiry']
 _MOST_LOOK_UPS = 16
 _LOOK_UP_AGAIN_SECONDS = 0.5
 
+#: Hosts that are asked for in one request at most before none passes, and how
+#: soon the same one again.
+_MOST_REVIEWED = 16
+_REVIEW_AGAIN_SECONDS = 5.0
+
 #: By so much an inventory has to be later than a claim to tell more: clocks
 #: differ, and what is read takes its time.
 _LATER_SECONDS = 60.0
@@ -49,6 +54,7 @@ class Inquiry:
         self._clock = clock
         self._report = report
         self._look_up_again = {}  # uuid -> seconds
+        self._review_again = {}   # host -> seconds
         self._ask_again = 0.0
         # Hosts of which it was not asked yet who is on them.
         self._unverified = set()
@@ -154,8 +160,53 @@ class Inquiry:
             again = self._look_up_again
             self._look_up_again = again = {
                 uuid: again[uuid] for uuid in doubtful if uuid in again}
-        for uuid in [uuid for uuid in doubtful if uuid not in known and
-                     again.get(uuid, now) <= now][:_MOST_LOOK_UPS]:
+        due = [uuid for uuid in doubtful
+               if uuid not in known and again.get(uuid, now) <= now]
+        for uuid in self._look_up(snapshot, due, now):
+            age = now - (doubtful[uuid] or now)
+            again[uuid] = now + max(_LOOK_UP_AGAIN_SECONDS, age / 50)
+        return version != self._residency.version
+
+    def review(self, snapshot, hosts):
+        """Ask whether those who count on hosts are still there.
+
+        What Nova lists for a host may be late by minutes: when a host tells
+        of all its instances while one of them is being deleted, Nova may put
+        it back after it was taken off.
+
+        :param snapshot: Snapshot in use
+        :param hosts: list of hosts that could pass without some of them
+        :returns: whether any is not where it seemed
+        """
+        now = self._clock()
+        self._review_again = again = {
+            host: then for host, then in self._review_again.items()
+            if then > now}
+        due = [host for host in hosts if host not in again][:_MOST_REVIEWED]
+        if not due:
+            return False
+        found = self._ask('database of full hosts',
+                          lambda: lookup.uuids_on(due),
+                          'going by what hosts report')
+        if found is None:
+            return False
+        again.update(dict.fromkeys(due, now + _REVIEW_AGAIN_SECONDS))
+        with self._lock:
+            version = self._residency.version
+            absent = [uuid for host in due
+                      for uuid in self._residency.residents(host)
+                      if uuid not in found[host]
+                      and self._residency.claim_of(uuid) is None]
+        self._look_up(snapshot, absent, now)
+        return version != self._residency.version
+
+    def _look_up(self, snapshot, uuids, now):
+        """Take in what the database says of instances.
+
+        :returns: list of those that it has answered for
+        """
+        answered = []
+        for uuid in uuids[:_MOST_LOOK_UPS]:
             try:
                 found = lookup.look_up(uuid)
                 self._report('database', None)
@@ -164,17 +215,20 @@ class Inquiry:
                     f'{type(error).__name__}: {error}; going by what hosts '
                     f'report'))
                 break
+            answered.append(uuid)
             with self._lock:
-                age = now - (doubtful[uuid] or now)
-                again[uuid] = now + max(_LOOK_UP_AGAIN_SECONDS, age / 50)
                 if found is None or found.settled and found.host is None:
                     self._residency.remove(uuid, now)
                 elif found.settled:
+                    law = self._laws.of_flavor(found.flavor, snapshot)
+                    if law is None and \
+                            self._residency.claim_of(uuid) is None:
+                        # Its host may not have told of it yet.
+                        law = snapshot.law(uuid)
                     self._residency.settle(
-                        uuid, found.host, now, found.confirmed,
-                        self._laws.of_flavor(found.flavor, snapshot),
+                        uuid, found.host, now, found.confirmed, law,
                         now + self._expiry_seconds)
-        return version != self._residency.version
+        return answered
 
     def _inventoried(self, snapshot, uuid, now):
         """Go by the inventory for one that is claimed; return if it knows.

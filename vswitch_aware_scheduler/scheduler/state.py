@@ -55,6 +55,10 @@ _FRESH_SECONDS = 0.02
 #: Claims have to come soon: what takes longer is tried again.
 _EXCHANGE_TIMEOUT_SECONDS = 2.0
 
+#: Why a host is refused that could pass without some of its instances.
+_FULL = (admission.TOO_MANY, admission.MEAN, admission.OVERLOAD,
+         admission.UPLINK)
+
 _HOST, _INSTANCES, _AGGREGATES = map(
     operator.attrgetter, ('host', 'instances', 'aggregates'))
 
@@ -183,6 +187,8 @@ class SchedulerState:
         # Asking takes its time, in which others go on placing.
         if self._settle(host_states, spec_obj, found[0]) \
                 or heard != self._residency.heard:
+            found = self._judge(host_states, spec_obj)
+        if self._review(host_states, found[0]):
             found = self._judge(host_states, spec_obj)
         return found
 
@@ -422,6 +428,20 @@ class SchedulerState:
             self._snapshot, self._aggregates.sharing(refused),
             {*self._placed_for(spec_obj),
              request.instance_uuid_of(spec_obj)})
+
+    def _review(self, host_states, assessment):
+        """Ask the database who is on full hosts, before none passes.
+
+        :returns: whether anybody is not where it seemed
+        """
+        if assessment.admitted.any():
+            return False
+        full = np.flatnonzero(np.isin(assessment.reason, _FULL))
+        # Those that lack least are the likeliest to have room.
+        full = full[np.argsort(assessment.overload_probability[full],
+                               kind='stable')]
+        return self._inquiry.review(self._snapshot, [
+            host_states[i].host for i in full.tolist()])
 
     def _ensure_ready(self):
         if not self._ready:

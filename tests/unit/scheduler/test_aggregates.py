@@ -288,12 +288,14 @@ class TestUplinks(UplinkTestCase):
         self.flavors = {base.instance_uuid(7): base.request(
             egress_kbps=300).flavor}
         self.assertEqual('b', self.ask('b', kbps=700))
-        self.assertEqual('', self.ask('b', kbps=701))
         self.assertEqual([['a', 'x']], self.asked_hosts)
+        self.assertEqual('', self.ask('b', kbps=701))
+        # That it is not full of what is no more was asked as well.
+        self.assertEqual([['a', 'x'], ['b']], self.asked_hosts)
         # Hosts that are seen again tell for themselves.
         self.clock.now += 10
         self.assertEqual('abd', self.ask(kbps=800))
-        self.assertEqual([['a', 'x']], self.asked_hosts)
+        self.assertEqual([['a', 'x'], ['b']], self.asked_hosts)
 
     def test_without_a_database_what_is_known_of_them_counts(self):
         self.rack('abx')

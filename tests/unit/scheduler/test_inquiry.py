@@ -5,6 +5,7 @@ import types
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.scheduler import lookup
 
 
 class TestDoubts(base.StateTestCase):
@@ -113,6 +114,91 @@ class TestBeginning(base.StateTestCase):
         self.on_hosts = {'a': {base.instance_uuid(2)}}
         self.clock.now += 31
         self.assertEqual({'a': .3}, self.ask(base.request(1)))
+
+
+class TestFullHosts(base.StateTestCase):
+    """Hosts of 100 kbit/s whose lists are late."""
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {
+            1: 60.0, **{number: 50.0 for number in range(2, 40)}})]
+        self.state = self.make_state()
+
+    def _gone(self, number):
+        self.database[number] = None
+
+    def _listed(self, **hosts):
+        """Ask once, so that only full hosts are asked for afterwards."""
+        self.ask(base.request(9, egress_kbps=1), **hosts)
+        del self.asked_hosts[:], self.looked_up[:]
+
+    def test_one_that_is_listed_and_no_more_keeps_nobody_out(self):
+        self._listed(a=[2])
+        self._gone(2)
+        self.assertEqual({'a': .6}, self.ask(base.request(1)))
+        self.assertEqual({'a': admission.ADMITTED}, self.reasons)
+        self.assertEqual(([['a']], [2]), (self.asked_hosts, self.looked_up))
+        # Whoever lists it for a while.
+        del self.hosts['a'].instances[base.instance_uuid(2)]
+        self.ask(base.request(1))
+        self.hosts['a'].instances[base.instance_uuid(2)] = None
+        self.assertEqual({'a': .6}, self.ask(base.request(1)))
+
+    def test_one_that_is_elsewhere_counts_there(self):
+        self._listed(a=[2], b=[3])
+        self.on_hosts = {'b': {base.instance_uuid(number)
+                               for number in (2, 3)}}
+        self.database[2] = lookup.Found('b', True, True, None)
+        self.ask(base.request(1))
+        self.assertEqual({'a': admission.ADMITTED,
+                          'b': admission.OVERLOAD}, self.reasons)
+
+    def test_nobody_is_asked_while_any_host_passes(self):
+        self._listed(a=[2], b=[])
+        self.ask(base.request(1))
+        self.assertEqual([], self.asked_hosts)
+
+    def test_nobody_is_asked_where_residents_do_not_matter(self):
+        self._listed(a=[])
+        self.ask(base.request(80, egress_kbps=101))
+        self.assertEqual({'a': admission.PEAK}, self.reasons)
+        self.assertEqual([], self.asked_hosts)
+
+    def test_who_is_there_stays_and_is_not_asked_for_again_soon(self):
+        self._listed(a=[2])
+        self.on_hosts = {'a': {base.instance_uuid(2)}}
+        for _ in range(3):
+            self.assertEqual({'a': 1.1}, self.ask(base.request(1)))
+        self.assertEqual(([['a']], []), (self.asked_hosts, self.looked_up))
+        self.clock.now += 6
+        self.ask(base.request(1))
+        self.assertEqual([['a'], ['a']], self.asked_hosts)
+
+    def test_who_is_just_being_placed_is_not_missed(self):
+        self._listed(a=[])
+        self.place(base.request(2), 'a')
+        self.assertEqual({'a': 1.1}, self.ask(base.request(1)))
+        self.assertEqual([2], self.looked_up)    # as doubtful, and once
+        self.assertEqual({'a': admission.OVERLOAD}, self.reasons)
+
+    def test_those_that_lack_least_are_asked_for_first(self):
+        names = [f'h{number:02}' for number in range(20)]
+        self._listed(**{name: [10 + number]
+                        for number, name in enumerate(names)})
+        self.on_hosts = {name: {base.instance_uuid(10 + number)}
+                         for number, name in enumerate(names)}
+        self.ask(base.request(1))
+        self.ask(base.request(1))
+        self.assertEqual([names[:16], names[16:]], self.asked_hosts)
+
+    def test_a_database_that_fails_is_told_and_left_alone(self):
+        self._listed(a=[2])
+        self.on_hosts = OSError('no route')
+        for _ in range(2):
+            self.assertEqual({'a': 1.1}, self.ask(base.request(1)))
+        self.assertEqual(1, len(self.asked_hosts))
+        self.assertIn('OSError: no route', self.warnings[-1])
 
 
 class TestFlavors(base.StateTestCase):
