@@ -217,7 +217,7 @@ class LifeTestCase(StrictTestCase):
 
     def test_it_can_be_taken_out_while_instances_run(self):
         server = self.boot(self.small)
-        self.assertEqual((2, 1), self.keeper.remove())
+        self.assertEqual((2, 1, 0), self.keeper.remove())
         self.assertEqual({}, self.kept())
         self.assertNotIn(strict.RESOURCE_CLASS,
                          self._get_all_resource_classes())
@@ -225,6 +225,29 @@ class LifeTestCase(StrictTestCase):
         self.confirm(server)
         self.keep()
         self.assertEqual([(1000, 0, 0)] * 2, sorted(self.kept().values()))
+
+    def _known_to_computes(self):
+        # They look at what placement has below them when they start, and
+        # every five minutes.
+        server = self.boot(self.small)
+        for host, compute in list(self.computes.items()):
+            self.computes[host] = self.restart_compute_service(compute)
+        return server
+
+    def test_computes_that_know_of_it_go_on_without_it(self):
+        server = self._known_to_computes()
+        self.assertEqual((2, 1, 0), self.keeper.remove())
+        self._run_periodics()
+        self.delete(server)
+
+    def test_computes_are_to_forget_providers_that_have_gone(self):
+        server = self._known_to_computes()
+        self.assertEqual((2, 1, 2), self.keeper.remove(providers=True))
+        for compute in self.computes.values():
+            # As SIGHUP does.
+            compute.manager.reset()
+        self._run_periodics()
+        self.delete(server)
 
     def test_what_heal_allocations_takes_away_is_reserved(self):
         server = self.boot(self.small)

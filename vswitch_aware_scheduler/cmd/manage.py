@@ -194,9 +194,13 @@ def _parser():
     strict = group('strict', "look after the strict mode's inventories")
     add(strict, 'show', _strict_show,
         'print what placement keeps of the hosts')
-    add(strict, 'disable', _strict_disable,
-        'take the inventories out of placement, and all that is allocated '
-        'of them')
+    disable = add(strict, 'disable', _strict_disable,
+                  'take the inventories out of placement, and all that is '
+                  'allocated of them')
+    disable.add_argument(
+        '--providers', action='store_true',
+        help='take out the empty providers too; each nova-compute has to be '
+             'sent SIGHUP then')
 
     costs = group('capacity', 'fit what a packet costs a switch')
     capacity.add_fit_arguments(add(
@@ -845,13 +849,17 @@ def _strict_disable(arguments, conf):
         raise exceptions.InvalidInput(
             'strict of the group [vswitch_scheduler] is set, wanted it unset '
             'for vswitch-modeler and nova-scheduler first: they would go on')
-    providers, allocations = service.make_keeper(
-        arguments.all_options).remove()
+    removed = dict(zip(
+        ('inventories', 'allocations', 'providers'), service.make_keeper(
+            arguments.all_options).remove(arguments.providers)))
     if arguments.json:
-        terminal.print_json({'providers': providers,
-                             'allocations': allocations})
-    else:
-        print(f'Removed {providers} providers and {allocations} allocations.')
+        terminal.print_json(removed)
+        return 0
+    print(f'Removed {removed["inventories"]} inventories, '
+          f'{removed["allocations"]} allocations and '
+          f'{removed["providers"]} providers.')
+    if removed['providers']:
+        print('Send each nova-compute SIGHUP now: it still knows them.')
     return 0
 
 

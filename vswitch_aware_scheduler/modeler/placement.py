@@ -378,31 +378,50 @@ class Keeper:
                     found.append((name, *inventory, sum(amounts.values())))
         return found
 
-    def remove(self):
+    def remove(self, providers=False):
         """Take all of it out of placement, allocations too.
 
-        :returns: (number of providers, number of allocations) removed
+        What stays, unless it is to go as well, is the providers, empty.
+        nova-compute remembers those below its own, and asks placement for
+        each: where one has gone it fails, and deletions with it, until it
+        looks anew (``[compute]/resource_provider_association_refresh``).
+
+        :param providers: whether the providers are to go as well
+        :returns: (number of inventories, of allocations, of providers)
+            removed
         :raises TelemetryError: when placement cannot be asked or refuses
         """
-        removed = 0
+        inventories = allocations = 0
         with self._client() as client:
-            providers = _ours(client)
-            for uuid, name in providers:
+            ours = _ours(client)
+            for uuid, name in ours:
                 for consumer in _allocations(client, uuid, name)[0]:
-                    removed += _release(client, consumer, uuid)
-                client.json(f'provider {name}', 'DELETE',
-                            f'/resource_providers/{uuid}', 'it to go',
-                            **_PLACEMENT)
-            try:
-                client.json('resource class', 'DELETE',
-                            f'/resource_classes/{_CLASS}', 'it to go',
-                            **_PLACEMENT)
-            except service.Refusal as refusal:
-                # It has gone already, or somebody else uses it.
-                if refusal.status not in (404, 409):
-                    raise
+                    allocations += _release(client, consumer, uuid)
+                path = f'/resource_providers/{uuid}'
+                inventories += _delete(client, f'inventory of {name}',
+                                       f'{path}/inventories/{_CLASS}')
+                if providers:
+                    _delete(client, f'provider {name}', path)
+            # Somebody else may use it.
+            _delete(client, 'resource class', f'/resource_classes/{_CLASS}',
+                    409)
         self._nodes.clear()
-        return len(providers), removed
+        return inventories, allocations, len(ours) if providers else 0
+
+
+def _delete(client, what, path, *allowed):
+    """Delete something of placement.
+
+    :param allowed: statuses of answers that leave it there
+    :returns: whether it was there, and is no more
+    """
+    try:
+        client.json(what, 'DELETE', path, 'it to go', **_PLACEMENT)
+    except service.Refusal as refusal:
+        if refusal.status not in (404, *allowed):
+            raise
+        return False
+    return True
 
 
 def _release(client, consumer, provider):

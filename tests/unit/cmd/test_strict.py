@@ -40,11 +40,22 @@ class StrictTestCase(test_manage.ManageTestCase):
         self.assertRegex(output, r'\nnode-h2:vswitch +2000 +100 +1000 +900\n')
 
     def test_it_is_taken_out_of_placement(self):
-        self.assertEqual({'providers': 2, 'allocations': 2},
-                         self.ask('strict', 'disable'))
-        self.assertEqual(set(self.cloud.hosts), set(self.cloud.providers))
+        there = set(self.cloud.providers)
+        self.assertEqual(
+            {'inventories': 2, 'allocations': 2, 'providers': 0},
+            self.ask('strict', 'disable'))
+        # nova-compute would miss a provider that it knows.
+        self.assertEqual(there, set(self.cloud.providers))
+        self.assertEqual([], self.ask('strict', 'show'))
         _, output, _ = self.run_command('strict', 'disable')
-        self.assertEqual('Removed 0 providers and 0 allocations.\n', output)
+        self.assertEqual('Removed 0 inventories, 0 allocations and 0 '
+                         'providers.\n', output)
+
+    def test_the_providers_go_when_asked_for(self):
+        _, output, _ = self.run_command('strict', 'disable', '--providers')
+        self.assertEqual(set(self.cloud.hosts), set(self.cloud.providers))
+        self.assertRegex(output, r'^Removed 2 inventories, 2 allocations and '
+                                 r'2 providers.\n.*nova-compute SIGHUP')
 
     def test_it_is_not_while_the_mode_is_on(self):
         self.configure('strict = true')

@@ -150,6 +150,9 @@ class Cloud(stand_ins.OpenStack):
         if method == 'DELETE':
             if any(rest[0] in found for found in self.allocations.values()):
                 return 409, {}
+            if rest[1:]:
+                return (404, {}) if one.inventories.pop(
+                    rest[2], None) is None else (204, None)
             del self.providers[rest[0]]
             return 204, None
         if rest[1] == 'allocations':
@@ -583,7 +586,7 @@ class RemovalTestCase(PlacementTestCase):
         self.assertEqual([('node-h0:vswitch', 1000, 0, 300),
                           ('node-h1:vswitch', 1000, 0, 0)],
                          self.keeper.inventories())
-        self.assertEqual((2, 2), self.keeper.remove())
+        self.assertEqual((2, 2, 2), self.keeper.remove(providers=True))
         self.assertEqual({*nodes, child}, set(self.cloud.providers))
         self.assertEqual(set(), self.cloud.classes)
         self.assertEqual(
@@ -595,6 +598,18 @@ class RemovalTestCase(PlacementTestCase):
         # It can be switched on again.
         self.assertEqual(2, self.keep().written)
 
+    def test_providers_stay_empty_for_those_who_know_them(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.cloud.allocate('a', node, 100)
+        self.assertEqual((1, 1, 0), self.keeper.remove())
+        ours = self.cloud.providers[placement.provider_uuid(node)]
+        self.assertEqual({}, ours.inventories)
+        self.assertEqual(set(), self.cloud.classes)
+        self.assertEqual([], self.keeper.inventories())
+        self.assertEqual(1, self.keep().written)
+        self.assertEqual((1000, 0), self.cloud.inventory(node))
+
     def test_an_instance_that_moves_meanwhile_is_asked_again(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
         self.keep()
@@ -605,7 +620,7 @@ class RemovalTestCase(PlacementTestCase):
             self.cloud.generations['a'] += 1
 
         self.cloud.before_write = change
-        self.assertEqual((1, 1), self.keeper.remove())
+        self.assertEqual((1, 1, 0), self.keeper.remove())
 
     def test_one_that_left_meanwhile_is_left_alone(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
@@ -619,7 +634,7 @@ class RemovalTestCase(PlacementTestCase):
             return answer(method, path, *more)
 
         with mock.patch.object(self.cloud, 'answer', gone):
-            self.assertEqual((1, 0), self.keeper.remove())
+            self.assertEqual((1, 0, 0), self.keeper.remove())
 
     def test_changes_without_end_are_given_up(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
@@ -637,7 +652,7 @@ class RemovalTestCase(PlacementTestCase):
         other = self.cloud.host('h1')
         self.cloud.providers[other].inventories[CLASS] = {}
         self.cloud.classes.add(CLASS)
-        self.assertEqual((0, 0), self.keeper.remove())
+        self.assertEqual((0, 0, 0), self.keeper.remove())
         self.assertEqual({CLASS}, self.cloud.classes)
         answer = self.cloud.answer
 
@@ -655,4 +670,5 @@ class RemovalTestCase(PlacementTestCase):
         self.cloud.providers[placement.provider_uuid(node)] = Provider(
             'node-h1:vswitch', node)
         self.assertEqual([], self.keeper.inventories())
-        self.assertEqual((1, 0), self.keeper.remove())
+        self.assertEqual((0, 0, 0), self.keeper.remove())
+        self.assertEqual((0, 0, 1), self.keeper.remove(providers=True))
