@@ -44,32 +44,23 @@ def read_agents(access, **sleep):
     :raises TelemetryError: when they cannot be read to their end
     """
     name = f'neutron {access.where()}'
-    found, query, more = {}, {}, True
+    found = {}
     with sdk.SdkClient(access, name, 'network', **sleep) as client:
-        while more:
-            (page, more), _ = client.json(
-                'agents', 'GET', '/agents', 'a list of agents', _page,
-                params=query, connect_retries=0)
-            new = page.keys() - found.keys()
-            if not new:
-                break
+        for page in sdk.pages(client, 'agents', '/agents', _agent,
+                              repeats=True, connect_retries=0):
             found.update(page)
-            query = {'marker': list(page)[-1]}
     return list(found.values())
 
 
-def _page(answer):
-    """Return ({id: agent} of an answer, whether there are more)."""
-    page = {}
-    for agent in answer['agents']:
-        for key, kind in (('id', str), ('host', str), ('agent_type', str),
-                          ('alive', bool), ('configurations', dict)):
-            if not isinstance(agent[key], kind):
-                raise ValueError(f'{key} of an agent is '
-                                 f'{service.shown(agent[key])}, wanted '
-                                 f'{kind.__name__}')
-        page[agent['id']] = agent
-    return page, sdk.has_next(answer, 'agents')
+def _agent(agent):
+    """Return an agent as it is, when it is one."""
+    for key, kind in (('id', str), ('host', str), ('agent_type', str),
+                      ('alive', bool), ('configurations', dict)):
+        if not isinstance(agent[key], kind):
+            raise ValueError(f'{key} of an agent is '
+                             f'{service.shown(agent[key])}, wanted '
+                             f'{kind.__name__}')
+    return agent
 
 
 def plan(records, proposals, force=False):

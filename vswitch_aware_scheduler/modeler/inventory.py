@@ -228,8 +228,8 @@ class NovaSource:
         until = None
         with sdk.SdkClient(self._access, self.name, 'compute',
                            **self._sleep) as client:
-            for servers in _pages(client, '/servers/detail', 'servers',
-                                  query, _server, **_VERSION):
+            for servers in _pages(client, 'servers', '/servers/detail',
+                                  _server, query, **_VERSION):
                 for status, changed, placement in servers:
                     uuid = placement.instance_uuid
                     if status == 'DELETED':
@@ -283,14 +283,14 @@ class NovaSource:
             for query in [{}] if complete else _some('device_id', found):
                 query['fields'] = ['id', 'device_id', 'network_id',
                                    'binding:vnic_type']
-                for page in _pages(client, '/ports', 'ports', query, _port):
+                for page in _pages(client, 'ports', '/ports', _port, query):
                     for device, *port in page:
                         ports.setdefault(device, []).append(port)
             for query in [{}] if complete else _some('id', {
                     network for one in ports.values() for network, _ in one}):
                 query['fields'] = ['id', 'provider:network_type']
-                for page in _pages(client, '/networks', 'networks', query,
-                                   _network):
+                for page in _pages(client, 'networks', '/networks', _network,
+                                   query):
                     types.update(page)
         return {device: _attached(some, types)
                 for device, some in ports.items()}
@@ -311,39 +311,11 @@ def _attached(ports, types):
         sum(vnic in tunnels.VNIC_TYPES for _, vnic in ports))
 
 
-def _pages(client, path, kind, query, parsed, **arguments):
-    """Yield the items of a list, page by page.
-
-    :param kind: key of the items in an answer
-    :param parsed: makes of an item what is yielded; the first is its id
-    """
-    seen, marker = set(), None
-    while True:
-        page = {**query, 'limit': PAGE}
-        if marker is not None:
-            page['marker'] = marker
-
-        def check(answer):
-            items = answer[kind]
-            ids = [item['id'] for item in items]
-            if len(set(ids)) < len(ids):
-                raise ValueError(f'the same of {kind} twice')
-            return (ids, [parsed(item) for item in items],
-                    sdk.has_next(answer, kind))
-
-        (ids, items, more), _ = client.json(
-            f'page {len(seen) // PAGE + 1} of {kind}', 'GET', path,
-            f'a page of {kind}', check, params=page, connect_retries=0,
-            **arguments)
-        yield items
-        if not more or not ids:
-            return
-        if ids[-1] in seen:
-            raise exceptions.TelemetryError(
-                f'inventory {client.name}: seen {ids[-1]} at the end of '
-                f'two pages of {kind}, wanted other ones in each')
-        seen.update(ids)
-        marker = ids[-1]
+def _pages(client, kind, path, read, query, **arguments):
+    """Yield what ``read`` makes of the items of a list, page by page."""
+    for page in sdk.pages(client, kind, path, read, {**query, 'limit': PAGE},
+                          connect_retries=0, **arguments):
+        yield page.values()
 
 
 def _server(item):

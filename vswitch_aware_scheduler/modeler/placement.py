@@ -238,10 +238,10 @@ class Keeper:
         """Return (list of _Node, {host: [(aggregate, metadata)]})."""
         with _nova(self._access, self._sleep) as client:
             aggregates = _by_host(client)
-            nodes = _pages(client, 'hypervisors', '/os-hypervisors/detail',
-                           _hypervisors)
-            self._flavors = dict(_pages(
-                client, 'flavors', '/flavors/detail', _flavors,
+            nodes = _all(client, 'hypervisors', '/os-hypervisors/detail',
+                         _node)
+            self._flavors = dict(_all(
+                client, 'flavors', '/flavors/detail', _flavor,
                 is_public='None').values())
         return list(nodes.values()), aggregates
 
@@ -490,39 +490,23 @@ def _aggregates(answer):
             for one in answer['aggregates']]
 
 
-def _pages(client, what, path, read, **query):
-    """Return all that a list of Nova's has, page by page.
-
-    :param read: callable, answer -> ({key: value} of a page, whether there
-        are more)
-    """
-    found, more = {}, True
-    query['limit'] = PAGE
-    while more:
-        (page, more), _ = client.json(
-            what, 'GET', path, f'a page of {what}', read, params=query,
-            **_COMPUTE)
-        # A page that has nothing new is the last one.
-        more = more and not page.keys() <= found.keys()
+def _all(client, kind, path, read, **query):
+    """Return {id: what ``read`` makes of it} of all that Nova lists."""
+    found = {}
+    for page in sdk.pages(client, kind, path, read, {'limit': PAGE, **query},
+                          repeats=True, **_COMPUTE):
         found.update(page)
-        query['marker'] = list(found)[-1:]
     return found
 
 
-def _flavors(answer):
-    """Return ({id: (name, extra specs)} of a page, whether there are more)."""
-    return ({one['id']: (one['name'], dict(one.get('extra_specs') or {}))
-             for one in answer['flavors']}, sdk.has_next(answer, 'flavors'))
+def _flavor(item):
+    """Return (name, extra specs)."""
+    return item['name'], dict(item.get('extra_specs') or {})
 
 
-def _hypervisors(answer):
-    """Return ({uuid: _Node} of a page, whether there are more)."""
-    page = {}
-    for one in answer['hypervisors']:
-        uuid = str(uuids.UUID(one['id']))
-        page[uuid] = _Node(uuid, one['hypervisor_hostname'],
-                           one['service']['host'])
-    return page, sdk.has_next(answer, 'hypervisors')
+def _node(item):
+    return _Node(str(uuids.UUID(item['id'])), item['hypervisor_hostname'],
+                 item['service']['host'])
 
 
 def _inventory_of(client, provider, name):

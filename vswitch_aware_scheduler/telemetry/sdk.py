@@ -6,9 +6,12 @@ requests go through :class:`.service.Client`, with its bounds, pace and
 retries. Of the services' APIs it knows only how all of them page.
 """
 
+import itertools
+
+from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import service
 
-__all__ = ['SdkClient', 'has_next']
+__all__ = ['SdkClient', 'pages']
 
 
 class SdkClient(service.Client):
@@ -37,11 +40,40 @@ class SdkClient(service.Client):
         return self
 
 
-def has_next(answer, kind):
-    """Return whether more of a list follows an answer that has a part of it.
+def pages(client, kind, path, read, query=None, repeats=False, **arguments):
+    """Yield a list page by page: {id of an item: what ``read`` makes of it}.
 
-    :param answer: decoded JSON object
-    :param kind: key of the items in it
+    :param client: SdkClient
+    :param kind: key of the items in an answer
+    :param read: callable, item -> what is to be yielded of it
+    :param query: parameters of each request
+    :param repeats: whether items may come again; a page that has nothing new
+        is the last one then, whatever the service says
+    :param arguments: of :meth:`.service.Client.json`
+    :raises TelemetryError: when the list cannot be read to its end
     """
-    return any(link['rel'] == 'next'
-               for link in answer.get(f'{kind}_links') or ())
+    query, seen = dict(query or {}), set()
+
+    def check(answer):
+        items = answer[kind]
+        ids = [item['id'] for item in items]
+        if len(set(ids)) < len(ids) and not repeats:
+            raise ValueError(f'the same of {kind} twice')
+        return dict(zip(ids, map(read, items))), any(
+            link['rel'] == 'next'
+            for link in answer.get(f'{kind}_links') or ())
+
+    for number in itertools.count(1):
+        (page, more), _ = client.json(
+            f'page {number} of {kind}', 'GET', path, f'a page of {kind}',
+            check, params=query, **arguments)
+        new = page.keys() - seen
+        if more and page and not new and not repeats:
+            raise exceptions.TelemetryError(
+                f'telemetry {client.name}: seen the same of {kind} on two '
+                f'pages, wanted other ones on each')
+        yield page
+        if not more or not new:
+            return
+        seen |= new
+        query['marker'] = list(page)[-1]
