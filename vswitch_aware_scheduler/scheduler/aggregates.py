@@ -48,6 +48,8 @@ class Aggregates:
         self._strict = strict
         self._report = report
         self._of = {}            # host -> its aggregates
+        self._asked = None       # hosts that were asked about last, and
+        self._groups = None      # their aggregates, unless these are others
         self._found = {}         # host -> (HostProfile, HostPolicy)
         self._changed = set()    # hosts of which it is to be told
         self._metadata = {}      # id of an aggregate -> (it, its metadata)
@@ -64,7 +66,8 @@ class Aggregates:
 
         Most requests change nothing: that has to be found out fast.
 
-        :param hosts: list of names
+        :param hosts: list of names, which nobody changes afterwards; of the
+            same one as last time less has to be looked up
         :param groups: list of the aggregates of each
         :param now: seconds UTC
         :returns: set of the hosts, others among them, whose :meth:`policy`
@@ -73,7 +76,9 @@ class Aggregates:
         for aggregate, metadata in list(self._metadata.values()):
             if aggregate.metadata != metadata:
                 self._changed_in_place(aggregate)
-        if groups != list(map(self._of.get, hosts)):
+        if hosts is not self._asked:
+            self._asked, self._groups = hosts, list(map(self._of.get, hosts))
+        if groups != self._groups:
             for host, found in zip(hosts, groups):
                 if self._of.get(host) != found:
                     self._belongs_to(host, list(found))
@@ -136,6 +141,7 @@ class Aggregates:
             uplinks.is_in(one.metadata)
             for one in (*aggregates, *self._of.get(host, ())))
         self._of[host] = aggregates
+        self._asked = None
         self._outdate(host)
         for aggregate in aggregates:
             self._metadata[id(aggregate)] = (aggregate,

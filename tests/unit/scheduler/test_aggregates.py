@@ -61,6 +61,16 @@ class TestAggregates(unittest.TestCase):
         self.assertEqual('ab', self.observe('bc'))
         self.assertEqual('', self.observe('abc'))
 
+    def test_what_changes_and_changes_back_is_told_twice(self):
+        hosts, racks = ['a', 'b'], [[self.rack('tor', 'ab')], []]
+        self.found.observe(list(hosts), racks, self.now)
+        self.assertEqual(set(), self.found.observe(hosts, racks, self.now))
+        for groups in (racks[::-1], racks):
+            self.assertEqual({'a', 'b'}, self.found.observe(
+                hosts, groups, self.now))
+            self.assertEqual(set(), self.found.observe(
+                hosts, groups, self.now))
+
     def test_a_policy_has_the_uplinks_of_its_host(self):
         self.rack('tor', 'ab', saturation_kbps='1000')
         self.rack('gw', 'b', 2, profile='slow')
