@@ -465,10 +465,11 @@ class SchedulerState:
         """
         now = self._clock()
         changed = self._outdated
-        # The same hosts mostly are asked about again, in the same order.
-        last = self._last_asked
-        if last is None or last.host_states != host_states:
-            last = self._last_asked = self._ask_about(host_states)
+        # The same hosts mostly are asked about again, in the same order; their
+        # HostStates are others each time.
+        last, hosts = self._last_asked, list(map(_HOST, host_states))
+        if last is None or last.hosts != hosts:
+            last = self._last_asked = self._ask_about(hosts)
         hosts, views = last.hosts, last.views
         listings = list(map(_INSTANCES, host_states))
         counts = list(map(len, listings))
@@ -512,16 +513,14 @@ class SchedulerState:
         self._outdated = changed
         return hosts
 
-    def _ask_about(self, host_states):
+    def _ask_about(self, hosts):
         """Return _Asked for hosts, of which some may be new."""
-        hosts = list(map(_HOST, host_states))
         for host in hosts:
             if host not in self._hosts:
                 self._hosts[host] = _HostView()
                 self._inquiry.begins(host)
                 self._outdated.add(host)
-        return _Asked(list(host_states), hosts,
-                      list(map(self._hosts.get, hosts)))
+        return _Asked(hosts, list(map(self._hosts.get, hosts)))
 
     def _attend(self):
         """Ask the database who is on hosts that no request has had lately.
@@ -650,16 +649,13 @@ class _HostView:
 class _Asked:
     """Hosts that were asked about together, and what Nova listed for them.
 
-    :ivar host_states: list of HostState; one equals itself alone
-    :ivar hosts: their names
+    :ivar hosts: list of their names
     :ivar views: their _HostView
     """
 
-    __slots__ = ('host_states', 'hosts', 'views', 'listings', 'counts',
-                 'lasts', '_slots')
+    __slots__ = ('hosts', 'views', 'listings', 'counts', 'lasts', '_slots')
 
-    def __init__(self, host_states, hosts, views):
-        self.host_states = host_states
+    def __init__(self, hosts, views):
         self.hosts = hosts
         self.views = views
         self.listings = self.counts = self.lasts = None
