@@ -328,6 +328,8 @@ class SchedulerState:
         :param failed: whether what it has placed does not stay
         """
         self._recent.requesting = False
+        # Of a request that ended before the weigher asked.
+        self._recent.value = None
         self._turn.give()
         placed = self._placed_for(None)
         if failed and self._ready:

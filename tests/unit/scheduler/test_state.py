@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import gc
 import logging
 import threading
 import time
 from unittest import mock
+import weakref
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
@@ -272,6 +274,13 @@ class TestRecall(base.StateTestCase):
         spec = base.request(egress_kbps=10)
         self.ask(spec, a=[], b=[2])
         self.assertEqual([.1, .3], self._recall('ab', spec))
+
+    def test_of_a_request_that_has_ended_nothing_is_kept(self):
+        self.ask(base.request(1), a=[])
+        host = weakref.ref(self.hosts.pop('a'))
+        self.state.finished(failed=True)
+        gc.collect()
+        self.assertIsNone(host())
 
     def test_without_a_filter_it_judges_by_itself(self):
         self.hosts['a'] = base.host_state('a', [2], [self.aggregate])
