@@ -32,9 +32,13 @@ class DeleteTestCase(base.VSwitchTestCase):
         self.boot_refused(self.flavor('least', egress_kbps=1))
         self.boot(most, 'host1', az='nova:host1')
 
+
+class LateListTestCase(base.VSwitchTestCase):
+    HOSTS = ('host1',)
+
     def test_one_that_is_put_back_on_the_list_keeps_nobody_out(self):
         # As when a host tells of all its instances while one is deleted.
-        self.describe_hosts(1000, 500)
+        self.describe_hosts(1000)
         whole = self.flavor('whole', egress_kbps=1000)
         server = self.boot(whole, 'host1')
         reported = self._nova_view['host1']['instances']
