@@ -76,6 +76,7 @@ class Group:
         self._coordinator = None
         self._alive = None
         self._worker = None
+        self._at_work = threading.Lock()
 
     def share(self, store_id):
         """Return the :class:`Share` of this modeler now; join if need be.
@@ -105,15 +106,18 @@ class Group:
         found = []
 
         def work():
-            try:
-                found.append((function(), None))
-            except exceptions.CoordinationError as error:
-                found.append((None, error))
+            with self._at_work:
+                try:
+                    found.append((function(), None))
+                except exceptions.CoordinationError as error:
+                    found.append((None, error))
 
-        # One at a time, whatever became of the one before.
-        if self._worker is not None:
-            self._worker.join(PATIENCE_SECONDS)
-        if self._worker is None or not self._worker.is_alive():
+        # One at a time, whatever became of the one before: a signal may have
+        # ended this before that one had begun.
+        before = self._worker
+        if before is not None and before.ident is not None:
+            before.join(PATIENCE_SECONDS)
+        if before is None or not before.is_alive():
             self._worker = threading.Thread(target=work, daemon=True)
             self._worker.start()
             self._worker.join(PATIENCE_SECONDS)

@@ -189,6 +189,18 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
             group.leave()
         group.leave()
 
+    def test_one_that_a_signal_ends_before_it_begins_is_left_behind(self):
+        one, two = self.group(), self.group()
+        one.share('store'), two.share('store')
+        with mock.patch.object(threading.Thread, 'start',
+                               side_effect=KeyboardInterrupt), \
+                self.assertRaises(KeyboardInterrupt):
+            one.share('store')
+        one.leave()
+        self._assert_shared(two)
+        one.share('store')
+        self._assert_shared(two, one)
+
     def test_without_tooz_it_is_told(self):
         with mock.patch.dict(sys.modules, {'tooz.coordination': None}), \
                 self.assertRaisesRegex(exceptions.CoordinationError,
