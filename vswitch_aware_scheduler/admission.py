@@ -40,6 +40,12 @@ _TOLERANCE = 1e-9
 #: and of a great many, as behind an uplink, one of so many.
 _FEW, _FEW_OF = 4, 50
 
+#: Of so many who are gone the tables of a host tell what is left at least.
+_MOST_GONE = 2
+
+#: Below it a float is whole only if it is meant to be.
+_WHOLE = 2.0 ** 53
+
 _REGIMES = len(model.REGIMES)
 _SHARES = model.REGIME_SHARES[:, None]
 
@@ -148,6 +154,7 @@ class LoadTable:
         self._slot_of = {}       # host -> slot
         self._units = {}         # (weights, packet bytes) -> unit number
         self._unit_keys = []
+        self._last_levels = None, 0, None    # of the last law that was asked
         # By slot and limit, LIMITS wide: what the vectorised path reads.
         self._numbers = np.zeros((0, 0, _NUMBERS))
         self._unit = np.zeros((0, 0), dtype=np.int64)
@@ -303,8 +310,9 @@ class LoadTable:
         """Return the hosts whose tables still have somebody who is gone.
 
         They say too much, never too little, and :meth:`assess` makes them
-        anew before they refuse; :meth:`tighten` does at any time. Uplinks are
-        among them, as something that only :meth:`tighten` understands.
+        anew before they refuse, unless the host would refuse anyway;
+        :meth:`tighten` does at any time. Uplinks are among them, as something
+        that only :meth:`tighten` understands.
         """
         loose = [self._slots[slot].host for slot in np.flatnonzero(
             self._rules[:len(self._slots), _LOOSE]).tolist()]
@@ -344,6 +352,7 @@ class LoadTable:
             policy.policy == AVERAGE,
             policy.overload_probability * (1 + _TOLERANCE), False)
         entry.limits = len(policy.limits)
+        entry.gone, entry.refuses = [], None
         sources = _Sources(residents.values())
         for position, (weights, capacity, vm_peak) in enumerate(
                 policy.limits):
@@ -352,7 +361,7 @@ class LoadTable:
             unit_key = self._unit_keys[unit]
             self._numbers[slot, position] = (
                 capacity, *sources.step(unit_key, capacity, self._cells),
-                *sources.mean_and_peak(unit_key), vm_peak)
+                *sources.mean_peak_uneven(unit_key), vm_peak)
         return sources
 
     def _follow(self, changes):
@@ -393,7 +402,7 @@ class LoadTable:
             found.append(values)
         signs = np.where(came, 1.0, -1.0) * stays[of]
         for position, values in enumerate(found):
-            self._shift(position, slots[of], values, sources, signs)
+            self._shift(position, slots, values, sources, of, signs)
             for n in range(nth.max(initial=-1) + 1):
                 self._widen(position, slots[of], values, sources,
                             np.flatnonzero(came & stays[of] & (nth == n)))
@@ -401,14 +410,24 @@ class LoadTable:
         many = np.array([len(one.entry.residents) > sum_law.MANY
                          for one in changes], dtype=bool)
         self._rules[slots[stays & (many | (counts[:, 1] > 0))], _LOOSE] = True
+        for one, same in zip(changes, stays.tolist()):
+            one.entry.refuses = None
+            if same:
+                one.entry.gone.extend(one.gone)
         return [changes[i].entry for i in np.flatnonzero(~stays).tolist()]
 
-    def _shift(self, position, slots, values, sources, signs):
-        """Add sources to the sums of a limit, or take them away."""
-        np.add.at(self._numbers[:, position, _MEAN], slots,
-                  signs * sources.means(values))
-        np.add.at(self._numbers[:, position, _PEAK], slots,
-                  signs * sources.peaks(values))
+    def _shift(self, position, slots, values, sources, of, signs):
+        """Add sources to the sums of a limit, or take them away.
+
+        :param slots: (h,) int, of different hosts
+        :param of: (n,) int, which of these each source is of
+        :param signs: (n,) 1 to add a source, -1 to take it away, or 0
+        """
+        for column, amounts in ((_MEAN, sources.means(values)),
+                                (_PEAK, sources.peaks(values)),
+                                (_UNEVEN, sources.uneven(values))):
+            self._numbers[slots, position, column] += np.bincount(
+                of, signs * amounts, slots.size)
 
     def _widen(self, position, slots, values, sources, which):
         """Put sources into the look-up tables of a limit, one for a host.
@@ -519,6 +538,8 @@ class LoadTable:
         loose = np.flatnonzero((result.reason == OVERLOAD)
                                & (self._rules[slots, _LOOSE] > 0))
         if loose.size:
+            loose = loose[~self._surely_exceed(slots[loose], law)]
+        if loose.size:
             for slot in set(slots[loose].tolist()):
                 self.tighten(self._slots[slot].host)
             result.replace(loose, self._assess(slots[loose], law,
@@ -535,6 +556,49 @@ class LoadTable:
         if self._uplinks is not None:
             self._uplinks.judge(result, law, exclude, attachments)
         return result
+
+    def _surely_exceed(self, slots, law):
+        """Return which loose hosts refuse a law, made anew as well.
+
+        Where the tables do not tell, False.
+        Derivation: reference/admission.rst, "Look-up tables".
+        """
+        entries = [self._slots[slot] for slot in slots.tolist()]
+        sure = np.array([one.refuses == law for one in entries])
+        if sure.all():
+            return sure
+        told = ~sure & [
+            0 < len(one.gone) <= _MOST_GONE
+            and len(one.residents) + len(one.gone) <= sum_law.MANY
+            for one in entries]
+        least = np.zeros(slots.size)
+        sources = _Sources(
+            law for one, tells in zip(entries, told.tolist())
+            for law in (one.gone if tells else []) + [_NO_LAW] * (
+                _MOST_GONE - len(one.gone) * tells))
+        by_unit = np.array([sources.values(key) for key in self._unit_keys])
+        rates, _, _, weights = self._levels(law)
+        for position in range(max(one.limits for one in entries)):
+            rows, units = self._row[slots, position], \
+                self._unit[slots, position]
+            numbers = self._numbers[slots, position]
+            # Made anew they may be on a lattice, where they are not now.
+            stays = (numbers[:, _COMMON] > 0) | (numbers[:, _UNEVEN] > 0)
+            which = np.flatnonzero(told & stays & (rows != _NO_ROW))
+            if not which.size:
+                continue
+            rows = rows[which]
+            taken = which[:, None] * _MOST_GONE + np.arange(_MOST_GONE)
+            tails = sum_law.tails_without(
+                self._tails, rows, self._phases[rows], numbers[which, _STEP],
+                *sources.padded(sources.chosen(
+                    by_unit, np.repeat(units, _MOST_GONE)), taken),
+                rates[units[which]])
+            least[which] += tails.reshape(which.size, -1) @ weights
+        found = least > self._rules[slots, _LIMIT]
+        for i in np.flatnonzero(found).tolist():
+            entries[i].refuses = law
+        return sure | found
 
     def assess_each(self, slots, laws, exclude=None,
                     attachments=tunnels.UNKNOWN):
@@ -561,12 +625,7 @@ class LoadTable:
         numbers = self._numbers[slots]              # (h, l, _NUMBERS)
         rules = self._rules[slots]                  # (h, _RULES)
         units = self._unit[slots]                   # (h, l)
-        values = np.array([law.values(*key) for key in self._unit_keys]
-                          or [np.zeros(law.probabilities.size)])
-        means = values @ law.probabilities
-        # Of state and regime at once, as the tables have them.
-        weights = (law.by_regime * _SHARES).T.ravel()
-        peaks = values.max(axis=1)
+        values, means, peaks, weights = self._levels(law)
         capacity, mean, peak, vm_peak = (
             numbers[..., i] for i in (_CAPACITY, _MEAN, _PEAK, _VM_PEAK))
         mean_with = mean + means[units]
@@ -603,19 +662,37 @@ class LoadTable:
         loss = np.minimum(loss.sum(axis=1), 1.0)
         average = rules[:, _AVERAGE] > 0
         too_much = (mean_with > capacity * slack).any(axis=1)
-        reason = np.select(
-            [rules[:, _PASSES] == 0,
-             full > 0,
-             (peaks[units] > vm_peak * slack).any(axis=1),
-             average & too_much,
-             ~average & (overload > rules[:, _LIMIT])],
-            [NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD], ADMITTED)
+        reason = np.full(count, ADMITTED)
+        # The first that holds is told, so it is written last.
+        for which, why in (
+                (~average & (overload > rules[:, _LIMIT]), OVERLOAD),
+                (average & too_much, MEAN),
+                ((peaks[units] > vm_peak * slack).any(axis=1), PEAK),
+                (full > 0, TOO_MANY),
+                (rules[:, _PASSES] == 0, NO_PROFILE)):
+            reason[which] = why
         with np.errstate(invalid='ignore'):
             used = np.where(np.isfinite(capacity), mean_with / capacity, 0.0)
         return Assessment(
             self, slots, reason, overload, loss,
             used.max(axis=1) if used.size else np.zeros(count),
             rules[:, _KNOWN] > 0, mean_with, peaks[units], full.copy())
+
+    def _levels(self, law):
+        """Return what a law is in each unit.
+
+        :returns: (u, n) rates of its states, (u,) means, (u,) peaks, and the
+            (n * g,) probabilities of state and regime at once, as the
+            look-up tables have them
+        """
+        known, units, found = self._last_levels
+        if known != law or units != len(self._unit_keys):
+            values = np.array([law.values(*key) for key in self._unit_keys]
+                              or [np.zeros(law.probabilities.size)])
+            found = (values, values @ law.probabilities, values.max(axis=1),
+                     (law.by_regime * _SHARES).T.ravel())
+            self._last_levels = law, len(self._unit_keys), found
+        return found
 
     # For explanations.
 
@@ -867,7 +944,8 @@ class _Shared:
 class _Host:
     """One host of the table."""
 
-    __slots__ = ('host', 'slot', 'policy', 'residents', 'limits')
+    __slots__ = ('host', 'slot', 'policy', 'residents', 'limits', 'gone',
+                 'refuses')
 
     def __init__(self, host, slot):
         self.host = host
@@ -875,6 +953,8 @@ class _Host:
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
         self.limits = 0          # how many limits it has
+        self.gone = []           # laws that are in its loose tables still
+        self.refuses = None      # the last law that it refuses without them
 
 
 class _Change(typing.NamedTuple):
@@ -907,13 +987,14 @@ class _Sources:
         return np.concatenate([law.values(weights, packet_bytes)
                                for law in self._laws])
 
-    def mean_and_peak(self, unit):
-        """Return the sum of the means and that of the peaks."""
+    def mean_peak_uneven(self, unit):
+        """Return the sums of means and peaks, and how many are uneven."""
         if not self._starts.size:
-            return 0.0, 0.0
+            return 0.0, 0.0, 0.0
         values = self.values(unit)
         return (float(self._by_regime @ values @ model.REGIME_SHARES),
-                float(self.peaks(values).sum()))
+                float(self.peaks(values).sum()),
+                float(np.count_nonzero(self.uneven(values))))
 
     def means(self, values):
         """Return the mean of each source."""
@@ -945,16 +1026,23 @@ class _Sources:
             (common <= 0) | (above % np.maximum(common, 1.0) == 0),
             self._starts)
 
+    def uneven(self, values):
+        """Return whether each source is on no lattice of whole numbers."""
+        above = values - np.repeat(
+            np.minimum.reduceat(values, self._starts), self._sizes)
+        return np.logical_or.reduceat(
+            (above != np.rint(above)) | (above >= _WHOLE), self._starts)
+
     def padded(self, values, which):
         """Return some sources as rectangular arrays.
 
-        :param which: (h,) int
-        :returns: rates (h, m) and probabilities (h, m, g) in each regime;
+        :param which: (...,) int
+        :returns: rates (..., m) and probabilities (..., m, g) in each regime;
             what a source has not is as its last state and of no probability
         """
         states = np.arange(self._sizes[which].max(initial=0))
-        sizes = self._sizes[which, None]
-        at = self._starts[which, None] + np.minimum(states, sizes - 1)
+        sizes = self._sizes[which][..., None]
+        at = self._starts[which][..., None] + np.minimum(states, sizes - 1)
         masses = np.where((states < sizes)[..., None],
                           self._by_regime.T[at], 0.0)
         return values[at], masses
@@ -1002,15 +1090,16 @@ def _few(residents):
 
 def _common(rates):
     """Return the common divisor of whole rates; 0 without any."""
-    if rates.max() >= 2.0 ** 53 or (rates != np.rint(rates)).any():
+    if rates.max() >= _WHOLE or (rates != np.rint(rates)).any():
         return 0
     return int(np.gcd.reduce(rates.astype(np.int64), initial=0))
 
 
 # Columns of the arrays of LoadTable.
-_CAPACITY, _STEP, _COMMON, _MEAN, _PEAK, _VM_PEAK, _NUMBERS = range(7)
+(_CAPACITY, _STEP, _COMMON, _MEAN, _PEAK, _UNEVEN, _VM_PEAK,
+ _NUMBERS) = range(8)
 _KNOWN, _PASSES, _AVERAGE, _LIMIT, _LOOSE, _RULES = range(6)
-_UNLIMITED = (np.inf, 1.0, 0.0, 0.0, 0.0, np.inf)
+_UNLIMITED = (np.inf, 1.0, 0.0, 0.0, 0.0, 0.0, np.inf)
 _NO_ROW = -1
 _NO_LAW = model.RateLaw.from_arrays([1.0], [[0.0, 0.0, 0.0]])
 

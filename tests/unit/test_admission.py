@@ -5,6 +5,7 @@ import fractions
 import itertools
 import math
 import unittest
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
@@ -1347,6 +1348,97 @@ class TestChange(AdmissionTestCase):
         self.assertEqual(['host'], self.table.loose())
         self.assertEqual(wanted[1], self.table.assess([0], law).admitted[0])
         self.assertEqual([], self.table.loose())
+
+    def test_of_a_host_that_stays_full_nothing_is_made_anew(self):
+        rng = np.random.default_rng(99)
+        pool = _random_models(rng, 40)
+        policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0)
+        known = _named(one.law for one in pool[:24])
+        self.table.describe('host', policy, known)
+        self.table.assess([0], pool[30].law)
+        with mock.patch.object(self.table, '_build') as build:
+            for gone in ('vm-3', 'vm-7'):
+                self.assertEqual([], self.table.change({
+                    'host': ({}, [gone])}))
+                known = {uuid: law for uuid, law in known.items()
+                         if uuid != gone}
+                for candidate in pool[30:33]:
+                    self.assertDecides(policy, known, candidate)
+        self.assertEqual([], build.mock_calls)
+        self.assertEqual(['host'], self.table.loose())
+
+    def test_a_walk_over_a_group_of_instances_decides_alike(self):
+        # Up to 64 are added up one by one, more are not.
+        for count, seed in ((3, 1), (40, 2), (63, 3), (66, 4)):
+            rng = np.random.default_rng(seed)
+            pool = _random_models(rng, 80)
+            here = _named(one.law for one in pool[:count])
+            policy = _policy(limit=.02, saturation_kbps=1.25 * sum(
+                law.mean[:2].sum() for law in here.values()))
+            self.table = admission.LoadTable()
+            self.table.describe('host', policy, here)
+            for step in range(30):
+                went = rng.choice(sorted(here), min(
+                    int(rng.integers(3)), len(here) - 1),
+                    replace=False).tolist()
+                came = {f'new-{step}': pool[step].law} \
+                    if len(here) - len(went) < count else {}
+                here = {uuid: law for uuid, law in here.items()
+                        if uuid not in went} | came
+                for host in self.table.change({'host': (came, went)}):
+                    self.table.describe(host, policy, here)
+                self.assertDecides(policy, here, pool[-step])
+
+    def test_a_host_may_be_full_for_one_and_not_for_another(self):
+        # Two of three at once are too much, two of two are not.
+        policy = _policy(saturation_kbps=1000.0, limit=.012)
+        large, small = _on_off(501.3), _on_off(.7)
+        residents = _named([large.law] * 3)
+        self.table.describe('host', policy, residents)
+        self.assertFalse(self.table.assess([0], small.law).admitted[0])
+        self.table.change({'host': ({}, ['vm-2'])})
+        del residents['vm-2']
+        for candidate in (large, small, large):
+            self.assertDecides(policy, residents, candidate)
+        self.assertTrue(self.table.assess([0], small.law).admitted[0])
+
+    def test_whoever_goes_next_may_make_room(self):
+        policy = _policy(saturation_kbps=1000.0, limit=.012)
+        large, small = _on_off(501.3), _on_off(.7)
+        residents = _named([small.law] + [large.law] * 4)
+        self.table.describe('host', policy, residents)
+        self.assertFalse(self.table.assess([0], large.law).admitted[0])
+        for gone in ('vm-1', 'vm-2', 'vm-3', 'vm-0'):
+            self.table.change({'host': ({}, [gone])})
+            del residents[gone]
+            self.assertDecides(policy, residents, large)
+        self.assertTrue(self.table.assess([0], large.law).admitted[0])
+
+    def test_more_than_a_group_of_instances_are_asked_anew(self):
+        # On a grid of 10 kbit/s each counts as 60, of more than 64 about as
+        # the 50.2 that it is.
+        policy = _policy(saturation_kbps=2560.0, limit=.5)
+        one = _on_off(50.2, F(7, 10))
+        residents = _named([one.law] * 64)
+        self.table.describe('host', policy, residents)
+        self.assertFalse(self.table.assess([0], one.law).admitted[0])
+        came = {'new-0': one.law, 'new-1': one.law}
+        self.table.change({'host': (came, ['vm-0'])})
+        del residents['vm-0']
+        self.assertDecides(policy, residents | came, one)
+        self.assertTrue(self.table.assess([0], one.law).admitted[0])
+
+    def test_a_lattice_that_comes_back_admits(self):
+        # Three of 853 fit 2560, unless each counts as 860.
+        policy = _policy(saturation_kbps=2560.0, limit=.001)
+        law = _on_off(853).law
+        residents = _named([law] * 3)
+        odd = {'odd': _on_off(.3).law}
+        self.table.describe('host', policy, {**residents, **odd})
+        self.assertFalse(self.table.assess([0], law).admitted[0])
+        self.table.change({'host': ({}, ['odd'])})
+        self.assertDecides(policy, residents, _on_off(853))
+        self.assertTrue(self.table.assess([0], law).admitted[0])
 
     def test_a_lattice_that_comes_back_is_found(self):
         # Nine in round numbers and one that is not: exact once it has gone.

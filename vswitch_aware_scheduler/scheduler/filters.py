@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """VSwitchFilter: only hosts whose virtual switch can carry the instance."""
 
+import itertools
+
 from nova.scheduler import filters
 from nova.scheduler import utils as scheduler_utils
 from oslo_log import log as logging
@@ -49,9 +51,8 @@ class VSwitchFilter(filters.BaseHostFilter):
         assessment, demand = found
         if LOG.isEnabledFor(logging.DEBUG):
             self._explain(host_states, assessment, demand)
-        passing = [host_state for host_state, passes
-                   in zip(host_states, assessment.admitted.tolist())
-                   if passes]
+        passing = list(itertools.compress(
+            host_states, assessment.admitted.tolist()))
         try:
             return self._state.book(passing, demand)
         except Exception as error:

@@ -480,13 +480,8 @@ class SchedulerState:
         if now >= self._next_comparison:
             self._next_comparison = now + _COMPARE_SECONDS
             new = range(len(hosts))
-        elif last.lists(listings, counts, lasts):
-            new = ()
         else:
-            new = [i for i, (instances, count, key, view)
-                   in enumerate(zip(listings, counts, lasts, views))
-                   if instances is not view.instances or count != view.count
-                   or key is not view.last]
+            new = last.changed(listings, counts, lasts)
         for i in new:
             listed = list(listings[i])
             self._residency.observe(hosts[i], listed, now)
@@ -663,10 +658,30 @@ class _Asked:
         self.listings = self.counts = self.lasts = None
         self._slots = None, None
 
-    def lists(self, listings, counts, lasts):
-        """Return whether these lists of instances are those of last time."""
-        return (self.counts == counts and self.lasts == lasts
-                and all(map(operator.is_, self.listings, listings)))
+    def changed(self, listings, counts, lasts):
+        """Return the places of lists of instances that are not as they were.
+
+        :param listings: what Nova lists for each of the hosts
+        :param counts: how many these are
+        :param lasts: the last one of each
+        """
+        if self.listings is None:
+            views = self.views
+            before = ([view.instances for view in views],
+                      [view.count for view in views],
+                      [view.last for view in views])
+        else:
+            before = self.listings, self.counts, self.lasts
+            if counts == self.counts and lasts == self.lasts and all(
+                    map(operator.is_, listings, self.listings)):
+                return ()
+        places = range(len(listings))
+        return sorted({
+            *itertools.compress(places, map(operator.is_not, listings,
+                                            before[0])),
+            *itertools.compress(places, map(operator.ne, counts, before[1])),
+            *itertools.compress(places, map(operator.is_not, lasts,
+                                            before[2]))})
 
     def slots(self, table):
         """Return the (h,) slots in a LoadTable that has all of them."""

@@ -54,7 +54,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
             if found is None:
                 return [NEUTRAL] * len(host_states)
             assessment, where = found
-            return _weights(assessment, list(where))
+            return _weights(assessment, np.array(where))
         except Exception as error:
             LOG.debug('vswitch: weighing failed', exc_info=True)
             self._state.report('VSwitchWeigher', (
@@ -64,7 +64,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
     def _weigh_object(self, host_state, weight_properties):
         found = self._state.recall([host_state], weight_properties)
         return NEUTRAL if found is None else _weights(
-            found[0], list(found[1]))[0]
+            found[0], np.array(found[1]))[0]
 
 
 def _weights(assessment, where):

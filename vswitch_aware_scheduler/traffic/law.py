@@ -390,19 +390,75 @@ def tables_plus(tails, excesses, phases, steps, values, masses):
     position = phases - lowest / steps
     dropped = np.maximum(np.ceil(-position - TOLERANCE), 0.0)
     cells = np.ceil((values - lowest[:, None]) / steps[:, None] - TOLERANCE)
-    at = (np.arange(rows) + dropped[:, None])[..., None] + cells[:, None]
+    at = (cells + dropped[:, None])[..., None] + np.arange(rows)  # (h, m, k)
     # int64 of what is far beyond the table would overflow.
     inside = np.minimum(at, rows - 1).astype(np.int64)
     inside += np.arange(0, hosts * rows, rows)[:, None, None]
-    new_tails = np.einsum('hkmg,hmg->hkg', tails.reshape(-1, regimes).take(
-        inside, axis=0), masses)
     # Below the table's end the sum is above any threshold.
-    below = np.maximum(at - (rows - 1), 0.0) * steps[:, None, None]
-    new_excesses = np.einsum(
-        'hkmg,hmg->hkg', excesses.reshape(-1, regimes).take(inside, axis=0)
-        + below[..., None], masses)
+    below = np.maximum(at - (rows - 1), 0.0)
+    below *= steps[:, None, None]
+    new_tails, new_excesses = np.empty_like(tails), np.empty_like(excesses)
+    # One regime after the other, each in one piece of memory, for BLAS.
+    for regime in range(regimes):
+        weights = masses[:, None, :, regime]
+        of_regime = tails[..., regime].ravel().take(inside)
+        new_tails[..., regime] = (weights @ of_regime)[:, 0]
+        of_regime = excesses[..., regime].ravel().take(inside)
+        of_regime += below
+        new_excesses[..., regime] = (weights @ of_regime)[:, 0]
     return (np.minimum(new_tails, 1.0), new_excesses,
             np.maximum(position + dropped, 0.0))
+
+
+def tails_without(tails, rows, phases, steps, values, masses, rates):
+    """Return what each of h sums exceeds at least without some sources.
+
+    Without them a sum is above a threshold never more often than with them
+    above that threshold and their lowest levels; so much is taken away of
+    what the sum exceeds with them.
+
+    :param tails: (r, k, g) of :meth:`GridLaw.tables`, in each of g regimes,
+        of sources that were each rounded up by themselves
+    :param rows: (h,) int, where in ``tails`` the sums are
+    :param phases: (h,) as there
+    :param steps: (h,) widths of a grid cell
+    :param values: (h, q, m) rates of the sources that are taken out
+    :param masses: (h, q, m, g) their probabilities
+    :param rates: (h, n) how far thresholds are below the capacity
+    :returns: (h, n, g) lower bounds of the tails at the thresholds, 0 where
+        a table does not tell
+    Derivation: reference/admission.rst, "Look-up tables".
+    """
+    hosts, taken, _ = values.shape
+    _, size, regimes = tails.shape
+    flat = tails.reshape(-1, regimes)
+    begin, steps = (rows * size)[:, None], steps[:, None]
+    lowest = values.min(axis=2)
+    of_each = np.ceil((values - lowest[..., None]) / steps[..., None]
+                      - TOLERANCE)
+    # All that are taken out are one source.
+    cells, together = of_each[:, 0], masses[:, 0]
+    for i in range(1, taken):
+        cells = (cells[:, :, None] + of_each[:, i, None]).reshape(hosts, -1)
+        together = (together[:, :, None] * masses[:, i, None]).reshape(
+            hosts, -1, regimes)
+    first = np.ceil((rates - lowest.sum(axis=1)[:, None]) / steps
+                    - phases[:, None] - TOLERANCE)
+    last = size - 1
+    with_it = flat.take(
+        begin + np.clip(first, 0, last).astype(np.int64), axis=0)
+    at = np.clip(first[:, :, None] + cells[:, None], 0, last)
+    stays = (cells == 0)[..., None]
+    by_it = np.einsum('hnmg,hmg->hng', flat.take(
+        begin[..., None] + at.astype(np.int64), axis=0),
+        np.where(stays, 0.0, together))
+    stays = np.where(stays, together, 0.0).sum(axis=1)[:, None]
+    # What rounding may have added is taken away.
+    least = with_it * (1 - TOLERANCE) - by_it * (1 + TOLERANCE)
+    found = np.divide(least, stays, out=np.zeros_like(least),
+                      where=stays > TOLERANCE)
+    # Of what is above the capacity a table tells only how much it is.
+    return np.where(first[..., None] < 0, 0.0, np.maximum(found, 0.0))
 
 
 def _kernels(cells, masses, starts, counts, widest, sources):

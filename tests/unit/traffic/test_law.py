@@ -483,6 +483,90 @@ class TestTablesPlus(LawTestCase):
         np.testing.assert_allclose(excess[:, 0], anew[1], rtol=1e-12)
 
 
+class TestTailsWithout(LawTestCase):
+
+    def _without(self, sources, gone, capacity, cells, rates):
+        """Return bounds of what is left, and what its own tables tell."""
+        step = capacity / cells
+        tail, _, phase = _built(
+            law.GridLaw(capacity, step), sources).tables(cells)
+        most = max(len(values) for values, _ in gone)
+        values = np.array([np.append(values, [values[-1]] * (
+            most - len(values))) for values, _ in gone])
+        masses = np.array([np.append(masses, [0.0] * (most - len(masses)))
+                           for _, masses in gone])
+        found = law.tails_without(
+            tail[None, :, None], np.array([0]), np.array([phase]),
+            np.array([step]), values[None], masses[None, ..., None],
+            np.asarray(rates, dtype=float)[None])[0, :, 0]
+        left = [one for one in sources
+                if not any(one is other for other in gone)]
+        return found, _built(law.GridLaw(capacity, step), left).tail(
+            capacity - np.asarray(rates, dtype=float))
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=200)
+    @hypothesis.given(_real_sources(), st.integers(10, 3000),
+                      st.sampled_from([4, 50, 256]), st.integers(1, 3))
+    def test_what_is_left_exceeds_no_less(self, sources, capacity, cells,
+                                          count):
+        hypothesis.assume(len(sources) >= count)
+        rates = capacity * np.linspace(0, 1, 40)
+        found, left = self._without(sources, sources[:count],
+                                    float(capacity), cells, rates)
+        self.assertTrue((found >= 0).all())
+        # A sum that rounding puts on the other side of a threshold aside.
+        step = capacity / cells
+        _, lower = self._without(sources, sources[:count], float(capacity),
+                                 cells, rates + 1e-6 * step)
+        self.assertTrue((found <= np.maximum(left, lower) + 1e-12).all())
+
+    def test_of_like_sources_it_is_what_binomials_say(self):
+        # P(more than m of n) less what the one taken out adds at the most.
+        n, p = 12, .07
+        sources = [(np.array([0., 1.]), np.array([1 - p, p]))
+                   for _ in range(n)]
+        found, left = self._without(sources, sources[:1], 8.0, 8,
+                                    np.arange(8.0))
+
+        def tail(count, more_than):
+            return sum(math.comb(count, k) * p ** k * (1 - p) ** (count - k)
+                       for k in range(more_than + 1, count + 1))
+
+        for rate in range(8):
+            most = 8 - rate
+            self.assertAlmostEqual(
+                max((tail(n, most) - p * tail(n, most - 1)) / (1 - p), 0.0),
+                found[rate], 8)
+            self.assertAlmostEqual(tail(n - 1, most), left[rate], 12)
+
+    def test_who_hardly_sends_takes_nothing_away(self):
+        sources = [(np.array([0., 3.]), np.array([.8, .2]))
+                   for _ in range(6)]
+        silent = np.array([0.]), np.ones(1)
+        found, left = self._without(sources + [silent], [silent], 8.0, 16,
+                                    np.arange(8.0))
+        np.testing.assert_allclose(found, left, rtol=1e-8)
+
+    def test_above_the_capacity_a_table_does_not_tell(self):
+        # What it sends at the least lies above the threshold.
+        base = np.array([2., 4.]), np.array([.5, .5])
+        sources = [base] + [(np.array([0., 3.]), np.array([.5, .5]))
+                            for _ in range(4)]
+        found, left = self._without(sources, [base], 8.0, 8,
+                                    [0., 1., 2., 3.])
+        self.assertEqual([0.0, 0.0], found[:2].tolist())
+        self.assertGreater(found[2], 0.0)
+        self.assertTrue((found <= left).all())
+
+    def test_who_never_rests_leaves_no_word(self):
+        # The lowest level has no probability at all.
+        busy = np.array([0., 1.]), np.array([0., 1.])
+        sources = [busy] + [(np.array([0., 3.]), np.array([.5, .5]))
+                            for _ in range(4)]
+        found, _ = self._without(sources, [busy], 8.0, 8, [0., 1.])
+        self.assertEqual([0.0, 0.0], found.tolist())
+
+
 class TestRequireCapacity(unittest.TestCase):
 
     def test_a_number_above_zero_becomes_a_float(self):
