@@ -372,7 +372,8 @@ def _fit(arguments, conf):
               for *_, one, trail in counted]
     for (instance_uuid, refused_of_it, reason, *_), one, model in zip(
             counted, counts, estimate.fit_models(
-                counts, min_samples=conf.min_samples)):
+                counts, min_samples=conf.min_samples,
+                burst_samples=estimate.BURST_SAMPLES)):
         if isinstance(model, exceptions.NotEnoughSamples):
             refuse(instance_uuid, reason, model)
             continue

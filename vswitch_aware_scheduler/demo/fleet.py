@@ -223,7 +223,8 @@ def learn(path, store_url, rng, count=None, progress=None):
     for uuid, before in earlier.items():
         try:
             counts = estimate.count_transitions(before, regimes)
-            model = estimate.fit_model(counts)
+            model = estimate.fit_model(
+                counts, burst_samples=estimate.BURST_SAMPLES)
         except exceptions.NotEnoughSamples:
             continue
         stored.append(store.StoredModel.from_counts(

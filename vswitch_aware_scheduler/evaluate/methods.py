@@ -634,7 +634,8 @@ def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None,
     :returns: list of Method, in the order of :data:`NAMES`
     """
     def fit(counts):
-        return estimate.fit_model(counts, min_samples=min_samples)
+        return estimate.fit_model(counts, min_samples=min_samples,
+                                  burst_samples=estimate.BURST_SAMPLES)
 
     ours = CountsEstimator(fit, default_law, min_samples)
     on_off = CountsEstimator(

@@ -360,7 +360,8 @@ class _Pass:
     def _take(self, found):
         models = estimate.fit_models(
             [counts for _, counts, _ in found],
-            min_samples=self._settings.min_samples) if found else []
+            min_samples=self._settings.min_samples,
+            burst_samples=estimate.BURST_SAMPLES) if found else []
         for (one, counts, more), model in zip(found, models):
             if isinstance(model, exceptions.NotEnoughSamples):
                 # lack_of_history has said that there is enough.

@@ -19,8 +19,8 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import regime
 
-__all__ = ['BINS_PER_DECADE', 'FORGOTTEN_SAMPLES', 'HEADER_BYTES',
-           'LEVEL_QUANTILES', 'MIN_SAMPLES', 'SampleTrail',
+__all__ = ['BINS_PER_DECADE', 'BURST_SAMPLES', 'FORGOTTEN_SAMPLES',
+           'HEADER_BYTES', 'LEVEL_QUANTILES', 'MIN_SAMPLES', 'SampleTrail',
            'TransitionCounts', 'count_all', 'count_transitions', 'fit_model',
            'fit_models', 'fit_on_off', 'lack_of_history', 'law_by_regime',
            'period_and_last_time', 'rate_bin']
@@ -33,6 +33,10 @@ LEVEL_QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.997, 1.0)
 
 #: Fewer samples than these are no history.
 MIN_SAMPLES = 24
+
+#: So many samples a burst lasts on average in the Bitbrains traces: of what
+#: was seen in a few bursts it cannot be told from this how seldom it comes.
+BURST_SAMPLES = 3.0
 
 #: A bin of fewer aged samples than these is forgotten: 20 half-lives after
 #: its only sample. Such a weight changes no probability that is asked for.
@@ -384,37 +388,46 @@ def law_by_regime(counts):
     return shares / shares.sum(axis=1, keepdims=True)
 
 
-def fit_model(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES):
+def fit_model(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES,
+              burst_samples=0.0):
     """Fit a model whose states are the upper ends of quantile bands.
 
     Each state gathers the bins between two quantiles of the observed
     bandwidth and carries the largest bandwidth, and the largest packet rate,
     seen in them: the model never understates what was observed. Its long-run
     law is the observed share of samples, in each regime where these are
-    known; jump probabilities and mean sojourn times come from the counted
-    steps.
+    known, or more cautious with ``burst_samples``; jump probabilities and
+    mean sojourn times come from the counted steps.
 
     :param counts: TransitionCounts
     :param quantiles: increasing, the last one 1
     :param min_samples: refuse shorter histories
+    :param burst_samples: each state counts as seen in so many samples more,
+        as by :data:`BURST_SAMPLES` a burst that might have come; 0: the law
+        is what was observed
     :returns: TrafficModel of at most ``len(quantiles)`` states
     :raises NotEnoughSamples: when the history is too short or shows no
         traffic at all
     Derivation: reference/model.rst, "Estimation".
     """
-    [fitted] = fit_models([counts], quantiles, min_samples)
+    [fitted] = fit_models([counts], quantiles, min_samples, burst_samples)
     if isinstance(fitted, exceptions.NotEnoughSamples):
         raise fitted
     return fitted
 
 
-def fit_models(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES):
+def fit_models(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES,
+               burst_samples=0.0):
     """Fit a model to each of many counts, as :func:`fit_model` does.
 
     :param counts: list of TransitionCounts
     :returns: list in the same order, a TrafficModel for each, or in its place
         the NotEnoughSamples that tells why there is none
+    :raises InvalidModel: on quantiles or samples that cannot be
     """
+    if not 0 <= burst_samples < np.inf:
+        raise exceptions.InvalidModel(
+            f'samples of a burst are {burst_samples}, wanted a number >= 0')
     quantiles = np.asarray(quantiles, dtype=float)
     if quantiles.ndim != 1 or not quantiles.size or quantiles[-1] != 1 \
             or (np.diff(quantiles) <= 0).any() or quantiles[0] <= 0:
@@ -435,7 +448,8 @@ def fit_models(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES):
         band = np.searchsorted(
             quantiles[:-1], below / np.repeat(totals, sizes) * (1 + 1e-12),
             side='right')
-        for i, fitted in zip(chosen, _fit_states(some, band, at_peak=True)):
+        for i, fitted in zip(chosen, _fit_states(
+                some, band, at_peak=True, burst_samples=burst_samples)):
             found[i] = fitted
     return found
 
@@ -484,7 +498,7 @@ def lack_of_history(counts, min_samples=MIN_SAMPLES):
     return None
 
 
-def _fit_states(counts, band, at_peak):
+def _fit_states(counts, band, at_peak, burst_samples=0.0):
     """Return the models that have a state for each band of bins.
 
     Everything is done for all models at once: arrays of all bins of all
@@ -495,6 +509,7 @@ def _fit_states(counts, band, at_peak):
     :param band: (bins of all,) int64, not decreasing within one of them
     :param at_peak: a state carries the largest rate of its bins, else the
         mean
+    :param burst_samples: samples that each state has more than were seen
     """
     sizes = np.array([one.bins.size for one in counts])
     first_bin = np.cumsum(sizes) - sizes
@@ -520,13 +535,18 @@ def _fit_states(counts, band, at_peak):
                            where=mean > 0)
         rates[:, :2] *= raised[:, None]
         rates[:, 2] = packets
-    of_all = samples / np.add.reduceat(samples, first_state)[owner]
+    seen = np.add.reduceat(samples, first_state)
+    of_all = samples / seen[owner]
     told = np.add.reduceat(np.concatenate(
         [one.in_regime for one in counts], axis=1), at, axis=1)
     by_regime = told + REGIME_PRIOR_SAMPLES * of_all
     by_regime /= np.add.reduceat(by_regime, first_state, axis=1)[:, owner]
     knows = np.add.reduceat(told.sum(axis=0), first_state) > 0
     law = np.where(knows[owner], model.REGIME_SHARES @ by_regime, of_all)
+    for share in (by_regime, law):
+        share *= seen[owner]
+        share += burst_samples
+        share /= (seen + burst_samples * n)[owner]
     # Padded: (V, most states).
     place = np.arange(at.size) - first_state[owner]
     padded = np.zeros((n.size, int(n.max())))

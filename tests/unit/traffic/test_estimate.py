@@ -323,6 +323,45 @@ class TestFit(EstimateTestCase):
                     estimate.fit_model, _counted([5] * 50),
                     quantiles=quantiles)
 
+    def test_each_state_may_have_had_one_burst_more(self):
+        # 90 samples of 1, 8 of 5, 2 of 9: 93, 11 and 5 of 109.
+        counts = _counted([1, 1, 1, 1, 5] * 8 + [1] * 50 + [1, 1, 1, 1, 9] * 2)
+        plain = estimate.fit_model(counts, (.9, .98, 1.0))
+        np.testing.assert_allclose(plain.stationary, [.9, .08, .02],
+                                   rtol=1e-12)
+        fitted = estimate.fit_model(counts, (.9, .98, 1.0), burst_samples=3)
+        np.testing.assert_allclose(
+            fitted.stationary, np.array([93, 11, 5]) / 109, rtol=1e-12)
+        # What follows what is as it was seen.
+        self.assertEqual(plain.rates.tolist(), fitted.rates.tolist())
+        self.assertEqual(plain.jump.tolist(), fitted.jump.tolist())
+        # Of a long history it changes nothing to speak of.
+        long = dataclasses.replace(
+            counts, samples=counts.samples * 1e6, moves=counts.moves * 1e6)
+        np.testing.assert_allclose(
+            estimate.fit_model(long, (.9, .98, 1.0),
+                               burst_samples=3).stationary,
+            plain.stationary, rtol=1e-5)
+
+    def test_each_regime_may_have_had_one_burst_more(self):
+        counts = _counted([1, 1, 1, 1, 5] * 20)
+        counts = dataclasses.replace(
+            counts, in_regime=np.array([[1e9, 1e8], [7e8, 3e8]]))
+        fitted = estimate.fit_model(counts, (.8, 1.0), burst_samples=3)
+        observed = counts.in_regime / counts.in_regime.sum(
+            axis=1, keepdims=True)
+        np.testing.assert_allclose(
+            fitted.regime_law, (100 * observed + 3) / 106, rtol=1e-6)
+        np.testing.assert_allclose(
+            fitted.stationary,
+            model.REGIME_SHARES @ fitted.regime_law, rtol=1e-9)
+
+    def test_a_burst_has_samples_or_none(self):
+        for samples in (-1, float('nan'), float('inf')):
+            self.assertRefused(
+                exceptions.InvalidModel, ('burst',), estimate.fit_model,
+                _counted([5] * 50), burst_samples=samples)
+
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
     @hypothesis.given(_rows(1), st.sampled_from([
         estimate.LEVEL_QUANTILES, (.5, 1.0), (1.0,), (.1, .2, .3, 1.0)]))
