@@ -1019,8 +1019,7 @@ class _Sources:
 
         :param common: (n,) those numbers; 0: whatever the rates are
         """
-        above = values - np.repeat(
-            np.minimum.reduceat(values, self._starts), self._sizes)
+        above = self._above(values)
         common = np.repeat(common, self._sizes)
         return np.logical_and.reduceat(
             (common <= 0) | (above % np.maximum(common, 1.0) == 0),
@@ -1028,10 +1027,13 @@ class _Sources:
 
     def uneven(self, values):
         """Return whether each source is on no lattice of whole numbers."""
-        above = values - np.repeat(
-            np.minimum.reduceat(values, self._starts), self._sizes)
         return np.logical_or.reduceat(
-            (above != np.rint(above)) | (above >= _WHOLE), self._starts)
+            _fractional(self._above(values)), self._starts)
+
+    def _above(self, values):
+        """Return how far each rate is above the lowest of its source."""
+        return values - np.repeat(
+            np.minimum.reduceat(values, self._starts), self._sizes)
 
     def padded(self, values, which):
         """Return some sources as rectangular arrays.
@@ -1056,9 +1058,7 @@ class _Sources:
         be one with the next source.
         """
         if self._starts.size:
-            values = self.values(unit)
-            above = values - np.repeat(
-                np.minimum.reduceat(values, self._starts), self._sizes)
+            above = self._above(self.values(unit))
             if above.any():
                 common = _common(above)
                 if common * cells >= capacity:
@@ -1088,9 +1088,14 @@ def _few(residents):
     return max(_FEW, len(residents) // _FEW_OF)
 
 
+def _fractional(rates):
+    """Return which rates are not whole, or too large to tell."""
+    return (rates != np.rint(rates)) | (rates >= _WHOLE)
+
+
 def _common(rates):
     """Return the common divisor of whole rates; 0 without any."""
-    if rates.max() >= _WHOLE or (rates != np.rint(rates)).any():
+    if _fractional(rates).any():
         return 0
     return int(np.gcd.reduce(rates.astype(np.int64), initial=0))
 

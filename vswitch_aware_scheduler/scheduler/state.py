@@ -655,7 +655,9 @@ class _Asked:
     def __init__(self, hosts, views):
         self.hosts = hosts
         self.views = views
-        self.listings = self.counts = self.lasts = None
+        self.listings = [view.instances for view in views]
+        self.counts = [view.count for view in views]
+        self.lasts = [view.last for view in views]
         self._slots = None, None
 
     def changed(self, listings, counts, lasts):
@@ -665,23 +667,17 @@ class _Asked:
         :param counts: how many these are
         :param lasts: the last one of each
         """
-        if self.listings is None:
-            views = self.views
-            before = ([view.instances for view in views],
-                      [view.count for view in views],
-                      [view.last for view in views])
-        else:
-            before = self.listings, self.counts, self.lasts
-            if counts == self.counts and lasts == self.lasts and all(
-                    map(operator.is_, listings, self.listings)):
-                return ()
+        if counts == self.counts and lasts == self.lasts and all(
+                map(operator.is_, listings, self.listings)):
+            return ()
         places = range(len(listings))
         return sorted({
             *itertools.compress(places, map(operator.is_not, listings,
-                                            before[0])),
-            *itertools.compress(places, map(operator.ne, counts, before[1])),
+                                            self.listings)),
+            *itertools.compress(places, map(operator.ne, counts,
+                                            self.counts)),
             *itertools.compress(places, map(operator.is_not, lasts,
-                                            before[2]))})
+                                            self.lasts))})
 
     def slots(self, table):
         """Return the (h,) slots in a LoadTable that has all of them."""

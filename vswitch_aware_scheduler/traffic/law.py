@@ -448,15 +448,15 @@ def tails_without(tails, rows, phases, steps, values, masses, rates):
     with_it = flat.take(
         begin + np.clip(first, 0, last).astype(np.int64), axis=0)
     at = np.clip(first[:, :, None] + cells[:, None], 0, last)
-    stays = (cells == 0)[..., None]
+    rests = (cells == 0)[..., None]
     by_it = np.einsum('hnmg,hmg->hng', flat.take(
         begin[..., None] + at.astype(np.int64), axis=0),
-        np.where(stays, 0.0, together))
-    stays = np.where(stays, together, 0.0).sum(axis=1)[:, None]
+        np.where(rests, 0.0, together))
+    resting = np.where(rests, together, 0.0).sum(axis=1)[:, None]
     # What rounding may have added is taken away.
     least = with_it * (1 - TOLERANCE) - by_it * (1 + TOLERANCE)
-    found = np.divide(least, stays, out=np.zeros_like(least),
-                      where=stays > TOLERANCE)
+    found = np.divide(least, resting, out=np.zeros_like(least),
+                      where=resting > TOLERANCE)
     # Of what is above the capacity a table tells only how much it is.
     return np.where(first[..., None] < 0, 0.0, np.maximum(found, 0.0))
 

@@ -97,10 +97,15 @@ class OursTestCase(MethodTestCase):
         self.assertEqual([2] * 10, [len(rows) for rows in packer.residents])
         together = self.pack('ours', [on_off(10, 10.0)] * 20, 20.0, 0.15)
         self.assertEqual([20], [len(rows) for rows in together.residents])
-        # Each regime has some samples of the law of all time beside its own,
-        # and a burst that might have come.
-        self.assertTrue(0.09 < together.predicted()[0] < 0.15,
-                        together.predicted())
+        # Each regime has ten samples of the law of all time beside its own,
+        # and three of either state more.
+        wanted = 0.0
+        for share, on in ((.9, (0 + 1) / (90 + 10)), (.1, (10 + 1) / 20)):
+            p = (BINS * on + 3) / (BINS + 6)
+            wanted += share * (1 - sum(
+                math.comb(20, k) * p ** k * (1 - p) ** (20 - k)
+                for k in range(3)))
+        self.assertAlmostEqual(wanted, together.predicted()[0], places=12)
 
     def test_it_decides_as_the_exact_overlay_does(self):
         generator = np.random.default_rng(7)
