@@ -16,6 +16,7 @@ from tests.unit.store import base as store_base
 from tests.unit.store import test_claims
 from tests.unit.store import test_database
 from tests.unit.store import test_migration
+from tests.unit.store import test_modelers
 from tests.unit.store import test_placements
 from tests.unit.store import test_resuming
 from tests.unit.store import test_trials
@@ -129,7 +130,7 @@ CASES = (
     test_database.BrokenContentTestCase, test_migration.MigrationTestCase,
     test_resuming.ResumingTestCase, test_placements.PlacementsTestCase,
     test_placements.PriorsTestCase, test_trials.TrialsTestCase,
-    test_kill.KillTestCase,
+    test_modelers.ModelersTestCase, test_kill.KillTestCase,
     test_cycle.IncrementalTestCase, test_cycle.SharesTestCase)
 
 

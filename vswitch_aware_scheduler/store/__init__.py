@@ -11,7 +11,8 @@ from vswitch_aware_scheduler.store import records
 
 __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
            'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'Generation', 'HostProfile',
-           'Inventory', 'Learned', 'MOVED', 'ModelSummary', 'Placement',
+           'Inventory', 'Learned', 'MOVED', 'ModelSummary', 'Modeler',
+           'Placement',
            'Prior', 'ResumePoint', 'Store', 'StoredClaim', 'StoredModel',
            'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace']
 
@@ -29,6 +30,7 @@ Inventory = records.Inventory
 Learned = records.Learned
 MOVED = records.MOVED
 ModelSummary = records.ModelSummary
+Modeler = records.Modeler
 Placement = records.Placement
 Prior = records.Prior
 ResumePoint = records.ResumePoint

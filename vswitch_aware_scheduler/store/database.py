@@ -39,6 +39,9 @@ REMOVAL_SECONDS = 86400
 
 _DAY_SECONDS = 86400.0
 
+#: How long the heartbeat of a modeler is kept after the last one.
+MODELER_SECONDS = 86400
+
 #: Rows a statement; memory of a read or a write beside its result.
 _CHUNK = 5000
 
@@ -331,6 +334,34 @@ class Store:
                 return 0
         with self._claims('write', lock=True) as (connection, found):
             return claim_table.purge(connection, found[-1])
+
+    def modelers(self):
+        """Return a list of :class:`~.records.Modeler`, by host and start."""
+        return self._read(_modelers)
+
+    def report_modeler(self, modeler):
+        """Write the heartbeat of a modeler, in place of its last one.
+
+        One short transaction, which is not tried again. It makes no
+        generation. Heartbeats of modelers that have not reported for
+        MODELER_SECONDS are removed, and so are those of modelers of the same
+        host that have ended.
+
+        :param modeler: :class:`~.records.Modeler`
+        """
+        # As in write: looks at the schema in a transaction of its own.
+        self._read(lambda connection: None)
+        table = tables.modeler
+        with engines.translate_errors(self._url, 'write'), \
+                self._engine().begin() as connection:
+            # Selected first: a DELETE that finds nothing locks gaps in
+            # MariaDB.
+            _delete(connection, table.c.name, connection.scalars(
+                sa.select(table.c.name).where(
+                    (table.c.seen_at < modeler.seen_at - MODELER_SECONDS)
+                    | ((table.c.host == modeler.host) & table.c.ended)
+                )).all())
+            _upsert(connection, table, [dataclasses.asdict(modeler)])
 
     @contextlib.contextmanager
     def _claims(self, doing, lock=False):
@@ -647,6 +678,13 @@ def _inventory(connection):
         table.c.source, table.c.seen_at, table.c.complete_at,
         table.c.changed_until)).first()
     return row and records.Inventory(*row)
+
+
+def _modelers(connection):
+    table = tables.modeler
+    return [records.Modeler(**row._mapping) for row in connection.execute(
+        sa.select(table).order_by(table.c.host, table.c.started_at,
+                                  table.c.name))]
 
 
 def _placements(connection, instance_uuids):

@@ -18,7 +18,8 @@ from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
            'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'Generation', 'HostProfile',
-           'Inventory', 'Learned', 'MOVED', 'ModelSummary', 'Placement',
+           'Inventory', 'Learned', 'MOVED', 'ModelSummary', 'Modeler',
+           'Placement',
            'Prior', 'ResumePoint', 'StoredClaim', 'StoredModel',
            'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace',
            'pack_attachments', 'pack_law', 'unpack_attachments',
@@ -294,6 +295,37 @@ class Inventory:
     seen_at: float
     complete_at: float
     changed_until: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Modeler:
+    """The heartbeat of one modeler process.
+
+    :ivar name: of the process; no two have the same
+    :ivar host: name of its machine
+    :ivar started_at: seconds UTC, as all times here, by the modeler's clock
+    :ivar seen_at: when the heartbeat was written
+    :ivar ended: whether the process has ended in order
+    :ivar interval_seconds: from the start of a pass to that of the next;
+        None: the process made a single pass
+    :ivar passes: number of passes that succeeded
+    :ivar passed_at: when the last of them ended, or None
+    :ivar outcome: what the last of them did, in words, or None
+    :ivar waiting_for: what the modeler waits for, in words, or None
+    :ivar waiting_since: since when, or None
+    """
+
+    name: str
+    host: str
+    started_at: float
+    seen_at: float
+    ended: bool = False
+    interval_seconds: float | None = None
+    passes: int = 0
+    passed_at: float | None = None
+    outcome: str | None = None
+    waiting_for: str | None = None
+    waiting_since: float | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -21,6 +21,9 @@ overloaded.
 ``claim`` is what schedulers tell each other of placements that no host has
 reported yet; it has a count of its own, ``claim_counter``, for it changes with
 every request and a generation does not.
+
+``modeler`` is the heartbeat of each modeler. A heartbeat makes no generation:
+no scheduler reads it.
 """
 
 import sqlalchemy as sa
@@ -28,12 +31,12 @@ from sqlalchemy.dialects import mysql
 
 __all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'fleet_load',
            'generation', 'host_profile', 'inventory', 'metadata',
-           'placement', 'prior', 'removal', 'traffic_model',
+           'modeler', 'placement', 'prior', 'removal', 'traffic_model',
            'traffic_model_detail', 'trial', 'trial_outcome',
            'unmodelled_instance']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0006'
+SCHEMA_VERSION = '0007'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -215,4 +218,22 @@ claim_counter = sa.Table(
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
     sa.Column('number', sa.BigInteger, nullable=False),
     sa.Column('complete_since', sa.BigInteger, nullable=False),
+    **_MYSQL)
+
+# The heartbeat of one process. interval_seconds is null for a single pass
+# (--once). outcome is what the last pass did, in words. waiting_for is null
+# unless the modeler waits. Times are those of the modeler's own clock.
+modeler = sa.Table(
+    'modeler', metadata,
+    sa.Column('name', sa.String(255), primary_key=True),
+    sa.Column('host', sa.String(255), nullable=False),
+    sa.Column('started_at', sa.Double, nullable=False),
+    sa.Column('seen_at', sa.Double, nullable=False),
+    sa.Column('ended', sa.Boolean, nullable=False),
+    sa.Column('interval_seconds', sa.Double, nullable=True),
+    sa.Column('passes', sa.BigInteger, nullable=False),
+    sa.Column('passed_at', sa.Double, nullable=True),
+    sa.Column('outcome', sa.Text, nullable=True),
+    sa.Column('waiting_for', sa.Text, nullable=True),
+    sa.Column('waiting_since', sa.Double, nullable=True),
     **_MYSQL)

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import functools
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+
+
+def heartbeat(name, host='host1', seen_at=base.NOW, **more):
+    return store.Modeler(name, host, base.NOW - 100, seen_at, **more)
+
+
+class ModelersTestCase(base.StoreTestCase):
+
+    @functools.cached_property
+    def store(self):
+        return self.make_store()
+
+    def test_each_modeler_has_its_last_heartbeat(self):
+        first = heartbeat('a', interval_seconds=300.0)
+        second = heartbeat('b', 'host0', waiting_for='telemetry',
+                           waiting_since=base.NOW - 50)
+        for one in (first, second):
+            self.store.report_modeler(one)
+        self.assertEqual([second, first], self.store.modelers())
+        later = dataclasses.replace(
+            first, seen_at=base.NOW + 60, passes=3, passed_at=base.NOW + 7,
+            outcome='generation 3')
+        self.store.report_modeler(later)
+        self.assertEqual([second, later], self.store.modelers())
+
+    def test_a_heartbeat_makes_no_generation(self):
+        before = self.store.write([base.constant(1)])
+        self.store.report_modeler(heartbeat('a'))
+        self.assertEqual(before, self.store.generation())
+        self.assertEqual(
+            [], self.store.read_changes(before).instance_uuids)
+
+    def test_modelers_of_long_ago_are_forgotten(self):
+        self.store.report_modeler(heartbeat('old', 'host0'))
+        self.store.report_modeler(heartbeat('a', seen_at=base.NOW + 86399))
+        self.assertEqual(2, len(self.store.modelers()))
+        self.store.report_modeler(heartbeat('a', seen_at=base.NOW + 86401))
+        self.assertEqual(['a'], [one.name for one in self.store.modelers()])
+
+    def test_one_that_has_ended_is_replaced_by_the_next_of_its_host(self):
+        for name, host in (('a', 'host1'), ('b', 'host0')):
+            self.store.report_modeler(heartbeat(name, host, ended=True))
+        self.store.report_modeler(heartbeat('c'))
+        self.assertEqual(['b', 'c'],
+                         [one.name for one in self.store.modelers()])
+
+    def test_a_store_of_an_older_schema_is_named(self):
+        migration.sync(self.url, '0006')
+        with self.assertRaises(exceptions.StoreVersionError):
+            store.Store(self.url).report_modeler(heartbeat('a'))
