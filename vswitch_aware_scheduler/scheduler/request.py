@@ -2,20 +2,25 @@
 """What an instance will demand of a switch, from its RequestSpec.
 
 The first of these that exists: the learned model of that very instance; what
-the operator set on the flavor (``vswitch:*`` extra specs), then the guaranteed
-minimum bandwidth of its ports; the learned prior of such instances; the
-configured default. Nothing a tenant can set lowers it.
+the operator set on the flavor (``vswitch:*`` extra specs); the learned prior
+of such instances; the configured default. What the ports of the instance
+guarantee (QoS minimum bandwidth and packet rate) raises each of these and
+lowers none: a tenant chooses the guarantee.
 """
 
 import dataclasses
+import functools
+
+import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import flavors
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['Demand', 'attachments_of', 'attachments_of_instance', 'demand_of',
-           'flavor_of', 'instance_uuid_of', 'law_of_flavor', 'read']
+           'flavor_of', 'instance_uuid_of', 'law_of_flavor', 'raised', 'read']
 
 # Amounts that ports with a QoS policy guarantee, as columns of a rate.
 _QOS_COLUMNS = {
@@ -29,21 +34,51 @@ _AUTO, _NO_NETWORK = 'auto', 'none'
 
 _PRIOR = 'prior of '
 
+#: What is added to the rule of a demand that a guarantee raises.
+_RAISED = ', raised to the QoS guarantee of its ports'
+
+_NO_GUARANTEE = (0.0, 0.0, 0.0)
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Demand:
     """What one instance is taken to ask for.
 
     :ivar instance_uuid: string, or None in a request that has none
-    :ivar law: RateLaw
-    :ivar rule: which rule gave it: 'model', 'flavor model', 'flavor', 'qos',
+    :ivar law: RateLaw without the guarantee of the ports; :meth:`law_on` is
+        the one to judge by
+    :ivar rule: which rule gave it: 'model', 'flavor model', 'flavor',
         'prior of ' and the group, 'default', or 'unknown' when there is
-        nothing to go by
+        nothing to go by; a guarantee is added in words
+    :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
+        instance guarantee
     """
 
     instance_uuid: object
     law: model.RateLaw
     rule: str
+    guaranteed: tuple = _NO_GUARANTEE
+
+    @property
+    def same_on_all_hosts(self):
+        """Whether the law of the instance is the same on every host."""
+        return not self.is_prior and not any(self.guaranteed)
+
+    def law_on(self, law, policy):
+        """Return the RateLaw to judge a host by.
+
+        :param law: RateLaw of the demand, a prior cut to what the host
+            carries
+        :param policy: HostPolicy of the host, or None
+        """
+        if not any(self.guaranteed):
+            return law
+        sizes = [] if policy is None else [
+            one.profile.typical_packet_bytes for one in (
+                policy, *(uplink.policy for uplink in policy.uplinks))
+            if one.profile is not None]
+        return raised(law, self.guaranteed, min(
+            sizes, default=vswitch_profile.DEFAULT_PACKET_BYTES))
 
     @property
     def is_prior(self):
@@ -69,9 +104,18 @@ def demand_of(spec_obj, laws, priors, default_law, report):
         specs, which count as absent
     """
     uuid = instance_uuid_of(spec_obj)
+    law, rule = _law_and_rule(spec_obj, uuid, laws, priors, default_law,
+                              report)
+    guaranteed = _guaranteed_rates(spec_obj)
+    if any(guaranteed):
+        return Demand(uuid, law, rule + _RAISED, guaranteed)
+    return Demand(uuid, law, rule)
+
+
+def _law_and_rule(spec_obj, uuid, laws, priors, default_law, report):
     learned = laws(uuid) if uuid else None
     if learned is not None:
-        return Demand(uuid, learned, 'model')
+        return learned, 'model'
     flavor = read(spec_obj, 'flavor')
     extra_specs = (read(flavor, 'extra_specs') if flavor is not None
                    else None) or {}
@@ -84,18 +128,30 @@ def demand_of(spec_obj, laws, priors, default_law, report):
             found = None
             report(topic, f'{error}: its vswitch: extra specs are ignored')
         if found is not None:
-            return Demand(uuid, *found)
-    guaranteed = _guaranteed_rates(spec_obj)
-    if any(guaranteed):
-        return Demand(uuid, flavors.constant_law(**dict(
-            zip(flavors.RATES, guaranteed))), 'qos')
+            return found
     expected = priors(uuid, flavor and read(flavor, 'name'),
                       read(spec_obj, 'project_id'))
     if expected is not None:
-        return Demand(uuid, expected[0], _PRIOR + expected[1])
+        return expected[0], _PRIOR + expected[1]
     if default_law is None:
-        return Demand(uuid, flavors.constant_law(), 'unknown')
-    return Demand(uuid, default_law, 'default')
+        return flavors.constant_law(), 'unknown'
+    return default_law, 'default'
+
+
+@functools.lru_cache(maxsize=1024)
+def raised(law, guaranteed, packet_bytes):
+    """Return a law of which no rate is below what is guaranteed.
+
+    :param law: RateLaw
+    :param guaranteed: (egress_kbps, ingress_kbps, kpps), each >= 0
+    :param packet_bytes: size in bytes that packets of the law are taken to
+        have where the law does not know their rate and one is guaranteed
+    """
+    rates = np.array(law.rates)
+    if guaranteed[2] and not law.packets_known:
+        rates[:, 2] = (rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
+    return model.RateLaw.from_arrays(law.by_regime,
+                                     np.maximum(rates, guaranteed))
 
 
 def attachments_of(spec_obj, known=None):
@@ -185,13 +241,13 @@ def law_of_flavor(flavor, laws):
 
 
 def _guaranteed_rates(spec_obj):
-    rates = [0.0, 0.0, 0.0]
+    rates = list(_NO_GUARANTEE)
     for group in read(spec_obj, 'requested_resources') or ():
         for resource, amount in (read(group, 'resources') or {}).items():
             column = _QOS_COLUMNS.get(resource)
             if column is not None:
                 rates[column] += amount
-    return rates
+    return tuple(rates)
 
 
 def read(obj, name):

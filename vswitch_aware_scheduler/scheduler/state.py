@@ -201,13 +201,13 @@ class SchedulerState:
             exclude = None if self._residency.host_of(uuid) is None else uuid
             slots = self._last_asked.slots(self._table)
             attachments = self._wanted(spec_obj, uuid)
-            if demand.is_prior:
-                assessment = self._table.assess_each(
-                    slots, [self._laws.fitting(demand.law, host)
-                            for host in hosts], exclude, attachments)
-            else:
+            if demand.same_on_all_hosts:
                 assessment = self._table.assess(slots, demand.law, exclude,
                                                 attachments)
+            else:
+                assessment = self._table.assess_each(
+                    slots, [self._law_on(host, demand) for host in hosts],
+                    exclude, attachments)
             self._recent.value = (spec_obj, demand.instance_uuid,
                                   self._table, self._table.version,
                                   host_states, assessment)
@@ -235,9 +235,15 @@ class SchedulerState:
     def _amount(self, host, policy, demand):
         """Return what an instance takes of a host with a policy, or None."""
         limit = self._limits.of(policy)
-        return limit and limit.amount(
-            self._laws.fitting(demand.law, host) if demand.is_prior
-            else demand.law)
+        return limit and limit.amount(self._law_on(host, demand))
+
+    def _law_on(self, host, demand):
+        """Return the RateLaw that an instance is taken to have on a host."""
+        law = demand.law
+        if demand.is_prior:
+            law = self._laws.fitting(law, host)
+        view = self._hosts.get(host)
+        return demand.law_on(law, view and view.policy)
 
     def offered(self, answer):
         """Take in the answer of placement to a request of this thread.
@@ -300,11 +306,8 @@ class SchedulerState:
                     self._residency.withdraw(uuid, now)
                 else:
                     before = self._residency.host_of(uuid)
-                law = demand.law
-                if demand.is_prior:
-                    law = self._laws.fitting(law, host)
                 self._residency.claim(
-                    uuid, host, law,
+                    uuid, host, self._law_on(host, demand),
                     now + self._conf.claim_expiry_seconds, now,
                     known=demand.rule not in ('default', 'unknown'),
                     attachments=self._wanted(spec_obj, uuid))

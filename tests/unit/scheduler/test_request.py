@@ -5,8 +5,10 @@ import unittest
 from nova.network import model as network_model
 from nova import objects
 
+from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile
 from vswitch_aware_scheduler.vswitch import tunnels
 
 objects.register_all()
@@ -58,10 +60,9 @@ class DemandTestCase(unittest.TestCase):
 class TestRules(DemandTestCase):
 
     SPECS = {'vswitch:model': OTHER_UUID, 'vswitch:egress_kbps': '700'}
-    QOS = [{'NET_BW_EGR_KILOBIT_PER_SEC': 500}]
 
     def test_the_first_rule_that_holds_gives_the_demand(self):
-        spec = _spec(self.SPECS, self.QOS)
+        spec = _spec(self.SPECS)
         self.laws = {UUID: LEARNED, OTHER_UUID: OTHER}
         self.assertDemand('model', LEARNED, spec)
         del self.laws[UUID]
@@ -69,8 +70,6 @@ class TestRules(DemandTestCase):
         del self.laws[OTHER_UUID]
         self.assertDemand('flavor', model.TrafficModel.constant(700).law,
                           spec)
-        spec = _spec({}, self.QOS)
-        self.assertDemand('qos', model.TrafficModel.constant(500).law, spec)
         self.priors = {('m1.test', None): (LEARNED, 'flavor')}
         demand = self.assertDemand('prior of flavor', LEARNED, _spec({}))
         self.assertTrue(demand.is_prior)
@@ -100,20 +99,92 @@ class TestRules(DemandTestCase):
             'hw:cpu_policy': 'shared', 'quota:vif_outbound_average': '5'}))
         self.assertEqual([], self.reports)
 
+
+class TestGuarantees(DemandTestCase):
+
+    RAISED = ', raised to the QoS guarantee of its ports'
+
+    def assertRaised(self, rule, expected, guaranteed, **kwargs):
+        """Check rates (n, 3) of the law that hosts are judged by."""
+        demand = self.demand(_spec({}, [guaranteed]), **kwargs)
+        self.assertEqual(rule + self.RAISED, demand.rule)
+        self.assertFalse(demand.same_on_all_hosts)
+        law = demand.law_on(demand.law, None)
+        self.assertEqual(expected, law.rates.tolist())
+        return demand
+
     def test_guaranteed_rates_of_all_ports_add_up(self):
-        spec = _spec({}, [
+        demand = self.demand(_spec({}, [
             {'NET_BW_EGR_KILOBIT_PER_SEC': 100, 'VCPU': 4},
             {'NET_BW_EGR_KILOBIT_PER_SEC': 20,
              'NET_BW_IGR_KILOBIT_PER_SEC': 30},
-            {'NET_PACKET_RATE_KILOPACKET_PER_SEC': 7}])
-        self.assertDemand('qos', model.TrafficModel.constant(
-            120, 30, 7).law, spec)
+            {'NET_PACKET_RATE_KILOPACKET_PER_SEC': 7}]), default=None)
+        self.assertEqual((120, 30, 7), demand.guaranteed)
+        self.assertEqual(model.TrafficModel.constant(120, 30, 7).law,
+                         demand.law_on(demand.law, None))
 
-    def test_ports_that_guarantee_nothing_are_no_rule(self):
+    def test_ports_that_guarantee_nothing_change_nothing(self):
         self.assertDemand('default', DEFAULT, _spec({}, [{'VCPU': 4}]))
         spec = _spec({})
         spec.requested_resources = []
         self.assertDemand('default', DEFAULT, spec)
+
+    def test_a_guarantee_never_lowers_a_demand(self):
+        # A tenant guarantees its port 1 kbit/s: the rest stays as it was.
+        large = model.TrafficModel.on_off(
+            21_691_000, 4000, 90, on_seconds=1, off_seconds=3).law
+        small = {'NET_BW_EGR_KILOBIT_PER_SEC': 1,
+                 'NET_BW_IGR_KILOBIT_PER_SEC': 1,
+                 'NET_PACKET_RATE_KILOPACKET_PER_SEC': 1}
+        raised = [[1, 1, 1], [21_691_000, 4000, 90]]
+        self.laws = {UUID: large}
+        self.assertRaised('model', raised, small)
+        self.laws = {}
+        self.priors = {('m1.test', None): (large, 'flavor')}
+        demand = self.assertRaised('prior of flavor', raised, small)
+        self.assertTrue(demand.is_prior)
+        self.priors = {}
+        self.assertRaised('default', raised, small, default=large)
+
+    def test_a_guarantee_raises_each_rate_of_each_state(self):
+        self.laws = {UUID: model.TrafficModel.on_off(
+            300, 50, 2, on_seconds=1, off_seconds=1).law}
+        self.assertRaised('model', [[100, 80, 0], [300, 80, 2]], {
+            'NET_BW_EGR_KILOBIT_PER_SEC': 100,
+            'NET_BW_IGR_KILOBIT_PER_SEC': 80})
+
+    def test_the_probabilities_of_the_states_stay(self):
+        self.laws = {UUID: model.TrafficModel.on_off(
+            300, on_seconds=1, off_seconds=3).law}
+        demand = self.demand(_spec(
+            {}, [{'NET_BW_EGR_KILOBIT_PER_SEC': 100}]))
+        law = demand.law_on(demand.law, None)
+        # Closed form: three quarters of the time at 100, one at 300.
+        self.assertAlmostEqual(150, law.mean[0])
+
+    def test_a_guaranteed_packet_rate_never_lowers_unknown_packets(self):
+        # 12,000 kbit/s in packets of 500 bytes are 3 kilo-packets/s.
+        self.laws = {UUID: model.TrafficModel.constant(12_000).law}
+        demand = self.demand(_spec(
+            {}, [{'NET_PACKET_RATE_KILOPACKET_PER_SEC': 1}]))
+        uplink = admission.Uplink('u', admission.HostPolicy(
+            profile.SwitchProfile('u', saturation_kbps=1e9,
+                                  typical_packet_bytes=500)))
+        for policy, kpps in (
+                (None, 1),      # 1500 bytes: 1 kilo-packet/s as guaranteed
+                (admission.HostPolicy(None), 1),
+                (admission.HostPolicy(profile.SwitchProfile(
+                    'p', saturation_kbps=1e9, typical_packet_bytes=250)), 6),
+                (admission.HostPolicy(profile.SwitchProfile(
+                    'p', saturation_kbps=1e9), uplinks=(uplink,)), 3)):
+            law = demand.law_on(demand.law, policy)
+            self.assertEqual([[12_000, 0, kpps]], law.rates.tolist())
+
+    def test_without_a_packet_guarantee_packets_stay_unknown(self):
+        self.laws = {UUID: model.TrafficModel.constant(12_000).law}
+        demand = self.demand(_spec(
+            {}, [{'NET_BW_EGR_KILOBIT_PER_SEC': 1}]))
+        self.assertFalse(demand.law_on(demand.law, None).packets_known)
 
 
 class TestReports(DemandTestCase):

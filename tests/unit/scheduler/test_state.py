@@ -7,6 +7,8 @@ import time
 from unittest import mock
 import weakref
 
+from nova import objects
+
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
@@ -104,6 +106,31 @@ class TestDemands(base.StateTestCase):
         host = self.hosts['a']
         assessment, _ = self.state.assess([host, host], base.request(1))
         self.assertEqual(2, len(assessment.admitted))
+
+
+class TestGuarantees(base.StateTestCase):
+    """What ports guarantee is chosen by the tenant."""
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {7: 90.0})]
+        self.state = self.make_state()
+
+    def utilisation(self, spec, kbps, **listed):
+        spec.requested_resources = [objects.RequestGroup(
+            resources={'NET_BW_EGR_KILOBIT_PER_SEC': kbps})]
+        return self.ask(spec, **listed)['host1']
+
+    def test_a_small_guarantee_does_not_lower_what_is_assumed(self):
+        self.assertEqual(0.9, self.utilisation(base.request(7), 1, host1=[]))
+
+    def test_a_large_guarantee_is_reserved(self):
+        spec = base.request(1, egress_kbps=20)
+        self.assertEqual(0.95, self.utilisation(spec, 95, host1=[]))
+        self.place(spec, 'host1')
+        self.assertEqual(1.85, self.utilisation(base.request(7), 1))
+        self.utilisation(base.request(3), 101, host1=[])
+        self.assertEqual(admission.PEAK, self.reasons['host1'])
 
 
 class TestPlacements(base.StateTestCase):
