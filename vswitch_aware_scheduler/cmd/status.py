@@ -7,7 +7,9 @@ cli/vswitch-status.rst.
 """
 
 import datetime
+import importlib.metadata
 import logging
+import re
 import sys
 import time
 
@@ -30,6 +32,13 @@ _PROJECT = 'vswitch_aware_scheduler'
 
 #: Clocks of two machines differ by less.
 _CLOCK_SECONDS = 60.0
+
+#: By major release of Nova, the first one that does not let a member set the
+#: scheduler hint that marks a rebuild.
+_NOVA_MINIMUMS = {31: (31, 3, 1), 32: (32, 2, 1), 33: (33, 0, 2)}
+
+#: Major releases of Nova that the plugin is tested with.
+_NOVA_SERIES = (31, 34)
 
 #: Of many that are wrong so many are told.
 _SHOWN = 5
@@ -140,6 +149,32 @@ class Checks(upgradecheck.UpgradeCommands):
             _some(wrong) + '; profiles there are: '
             + ', '.join(sorted(known)))
 
+    def _check_nova(self):
+        try:
+            text = importlib.metadata.version('nova')
+        except importlib.metadata.PackageNotFoundError:
+            return _result(upgradecheck.Code.SUCCESS,
+                           'nova is not installed beside this command')
+        seen = f'nova {text} is installed'
+        numbers = re.match(r'(\d+)(?:\.(\d+))?(?:\.(\d+))?', text)
+        release = numbers and tuple(int(part or 0)
+                                    for part in numbers.groups())
+        first, last = _NOVA_SERIES
+        if not release or not first <= release[0] <= last:
+            return _result(
+                upgradecheck.Code.WARNING,
+                f'{seen}; the plugin is tested with nova {first} to {last}')
+        minimum = _NOVA_MINIMUMS.get(release[0], release)
+        if release < minimum:
+            wanted = '.'.join(map(str, minimum))
+            return _result(
+                upgradecheck.Code.WARNING,
+                f'{seen}; expected {wanted} or later: earlier ones let a '
+                f'member of a project set the scheduler hint '
+                f'_nova_check_type, which makes filters of Nova pass every '
+                f'host. Upgrade nova, or check that the package has the fix')
+        return _result(upgradecheck.Code.SUCCESS, seen)
+
     def _check_modelers(self):
         url = self._conf.modeler_coordination_url
         if not url:
@@ -188,7 +223,8 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Last Generation', _check_generation),
                        ('Modelers', _check_modelers),
                        ('Switch Profiles', _check_profiles),
-                       ('Strict Mode', _check_strict))
+                       ('Strict Mode', _check_strict),
+                       ('Nova Release', _check_nova))
 
 
 def _some(wrong):

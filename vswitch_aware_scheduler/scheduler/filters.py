@@ -7,6 +7,7 @@ from nova.scheduler import filters
 from nova.scheduler import utils as scheduler_utils
 from oslo_log import log as logging
 
+from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import watch
 
 LOG = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ class VSwitchFilter(filters.BaseHostFilter):
     def filter_all(self, filter_obj_list, spec_obj):
         """Return the hosts that pass, all judged at once."""
         host_states = list(filter_obj_list)
-        if not host_states or scheduler_utils.request_is_rebuild(spec_obj):
+        if not host_states or self._are_rebuilt_on(host_states, spec_obj):
             return host_states
         try:
             passing = self._passing(host_states, spec_obj)
@@ -43,6 +44,25 @@ class VSwitchFilter(filters.BaseHostFilter):
                 f'{type(error).__name__}: {error}; every host passes'))
             return host_states
         return passing
+
+    def _are_rebuilt_on(self, host_states, spec_obj):
+        """Return whether the request rebuilds an instance on all the hosts.
+
+        For a rebuild Nova asks about the one host that the instance is on,
+        and forces it. Who is no administrator can force no host.
+        """
+        if not scheduler_utils.request_is_rebuild(spec_obj):
+            return False
+        forced = request.read(spec_obj, 'force_hosts') or ()
+        try:
+            return all(host_state.host in forced
+                       or self._state.is_rebuild(host_state, spec_obj)
+                       for host_state in host_states)
+        except Exception as error:
+            LOG.debug('vswitch: looking for a rebuild failed', exc_info=True)
+            self._state.report('VSwitchFilter', (
+                f'{type(error).__name__}: {error}; rebuilds pass'))
+            return True
 
     def _passing(self, host_states, spec_obj):
         found = self._state.assess(host_states, spec_obj)

@@ -11,6 +11,7 @@ lowers none: a tenant chooses the guarantee.
 import dataclasses
 import functools
 
+from nova.scheduler import utils as scheduler_utils
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
@@ -20,7 +21,8 @@ from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['Demand', 'attachments_of', 'attachments_of_instance', 'demand_of',
-           'flavor_of', 'instance_uuid_of', 'law_of_flavor', 'raised', 'read']
+           'flavor_of', 'instance_uuid_of', 'is_rebuild_on', 'law_of_flavor',
+           'raised', 'read']
 
 # Amounts that ports with a QoS policy guarantee, as columns of a rate.
 _QOS_COLUMNS = {
@@ -89,6 +91,24 @@ class Demand:
 def instance_uuid_of(spec_obj):
     """Return the uuid of the instance that a request is for, or None."""
     return read(spec_obj, 'instance_uuid')
+
+
+def is_rebuild_on(spec_obj, host_state, counted_on):
+    """Return whether a request is for the rebuild of an instance on a host.
+
+    The mark of a rebuild is a scheduler hint, which a member can set on Nova
+    before 31.3.1, 32.2.1 and 33.0.2. So it counts only for an instance that
+    is on the host.
+
+    :param spec_obj: nova RequestSpec
+    :param host_state: nova HostState
+    :param counted_on: set of the hosts that the instance counts on
+    """
+    if not scheduler_utils.request_is_rebuild(spec_obj):
+        return False
+    uuid = instance_uuid_of(spec_obj)
+    return uuid is not None and (uuid in host_state.instances
+                                 or host_state.host in counted_on)
 
 
 def demand_of(spec_obj, laws, priors, default_law, report):

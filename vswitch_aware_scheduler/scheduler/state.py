@@ -14,7 +14,6 @@ import socket
 import threading
 import time
 
-from nova.scheduler import utils as scheduler_utils
 import numpy as np
 from oslo_log import log as logging
 
@@ -254,6 +253,17 @@ class SchedulerState:
         if self._conf.strict and answer is not None and answer[1]:
             self._candidates.offered(answer[1])
 
+    def is_rebuild(self, host_state, spec_obj):
+        """Return whether a request rebuilds an instance on its own host.
+
+        See :func:`.request.is_rebuild_on`.
+        """
+        self._ensure_ready()
+        with self._lock:
+            counted_on = {self._residency.host_of(
+                request.instance_uuid_of(spec_obj))}
+        return request.is_rebuild_on(spec_obj, host_state, counted_on)
+
     def recall(self, host_states, spec_obj):
         """Return an Assessment for hosts that may just have been filtered.
 
@@ -282,17 +292,18 @@ class SchedulerState:
         hosts once more, for alternates to the last one: those are not taken.
         """
         if host_states and getattr(self._recent, 'requesting', False):
-            self._place(host_states[0].host, spec_obj, sure=False)
+            self._place(host_states[0], spec_obj, sure=False)
 
     def placed(self, host_state, spec_obj):
         """Count an instance on the host that Nova has just chosen for it."""
         self._candidates.placed(host_state)
-        self._place(host_state.host, spec_obj, sure=True)
+        self._place(host_state, spec_obj, sure=True)
 
-    def _place(self, host, spec_obj, sure):
-        if scheduler_utils.request_is_rebuild(spec_obj):
-            return
+    def _place(self, host_state, spec_obj, sure):
         self._ensure_ready()
+        if self.is_rebuild(host_state, spec_obj):
+            return
+        host = host_state.host
         with self._lock:
             now = self._clock()
             demand = self._demand(spec_obj)

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import importlib.metadata
 import json
 import os
 import pathlib
 import sqlite3
 import time
+from unittest import mock
 
 from tests.unit.cmd import commands
 from tests.unit.modeler import test_placement
@@ -15,9 +17,9 @@ from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
-SCHEMA, GENERATION, MODELERS, PROFILES, STRICT = (
+SCHEMA, GENERATION, MODELERS, PROFILES, STRICT, NOVA = (
     'Store Schema', 'Last Generation', 'Modelers', 'Switch Profiles',
-    'Strict Mode')
+    'Strict Mode', 'Nova Release')
 
 
 class StatusTestCase(base.StoreTestCase):
@@ -54,12 +56,31 @@ class StatusTestCase(base.StoreTestCase):
                               {'saturation_kbps': 1e6})])
         code, checks = self.check()
         self.assertEqual(0, code, checks)
-        self.assertEqual({SCHEMA, GENERATION, MODELERS, PROFILES, STRICT},
-                         set(checks))
+        self.assertEqual({SCHEMA, GENERATION, MODELERS, PROFILES, STRICT,
+                          NOVA}, set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(5, output.count('Result: Success'))
+        self.assertEqual(6, output.count('Result: Success'))
+
+    def test_a_nova_that_believes_a_members_rebuild_hint_is_a_warning(self):
+        self.make_store().write([base.constant(1)])
+        versions = {'31.0.0': '31.3.1', '31.3.0': '31.3.1',
+                    '32.2.0': '32.2.1', '33.0.0': '33.0.2',
+                    '33.0.1.dev7': '33.0.2', '30.3.0': '31 to 34',
+                    '35.0.0': '31 to 34', 'unknown': '31 to 34'}
+        for seen, wanted in versions.items():
+            with self.subTest(seen), mock.patch.object(
+                    importlib.metadata, 'version', return_value=seen):
+                self.assert_told(1, NOVA, f'^nova {seen} .*{wanted}')
+
+    def test_a_nova_that_strips_the_hint_is_well_and_so_is_none(self):
+        self.make_store().write([base.constant(1)])
+        for seen in ('31.3.1', '32.2.1', '32.10.0', '33.0.2', '34.0.0',
+                     '34.0.0.0rc1', importlib.metadata.PackageNotFoundError):
+            with self.subTest(seen), mock.patch.object(
+                    importlib.metadata, 'version', side_effect=[seen]):
+                self.assert_told(0, NOVA, '^nova ')
 
     def test_a_store_that_is_not_there_is_a_failure(self):
         self.assert_told(2, SCHEMA, 'there is no such file')

@@ -58,9 +58,25 @@ class TestFilter(FilterTestCase):
         self.assertIs(False, self.filter.host_passes(self.full, spec))
 
     def test_a_rebuild_stays_where_it_is(self):
-        self.assertEqual(self.hosts, self.passing(base.request(
-            7, check_type='rebuild', egress_kbps=30)))
+        rebuild = base.request(7, check_type='rebuild', egress_kbps=30)
+        self.full.instances[base.instance_uuid(7)] = None
+        self.assertEqual([self.full], self.passing(rebuild, [self.full]))
         self.assertFalse(filters.VSwitchFilter.RUN_ON_REBUILD)
+
+    def test_a_rebuild_passes_on_the_host_that_nova_forces(self):
+        # The host does not list the instance yet.
+        rebuild = base.request(7, check_type='rebuild', egress_kbps=30)
+        rebuild.force_hosts = ['full']
+        self.assertEqual([self.full], self.passing(rebuild, [self.full]))
+
+    def test_the_mark_of_a_rebuild_alone_is_not_believed(self):
+        # A member set the scheduler hint for a new instance.
+        boot = base.request(7, egress_kbps=30)
+        marked = base.request(7, check_type='rebuild', egress_kbps=30)
+        self.assertNotIn(self.full, self.passing(boot))
+        self.assertEqual(self.passing(boot), self.passing(marked))
+        marked = base.request(check_type='rebuild', egress_kbps=30)
+        self.assertEqual(self.passing(boot), self.passing(marked))
 
     def test_unknown_hosts_alone_are_refused_where_the_operator_says(self):
         self.make_filter(unknown_host_policy='reject')

@@ -180,10 +180,16 @@ class TestPlacements(base.StateTestCase):
                                                       a=[], b=[3]))
 
     def test_a_rebuild_places_nothing(self):
+        self.assertEqual({'a': .5}, self.ask(base.request(1), a=[3]))
+        rebuild = base.request(3, check_type='rebuild')
+        self.place(rebuild, 'a')
+        self.assertEqual({'a': .5}, self.ask(base.request(1)))
+        self.assertEqual([], self.state.counted()['a']['claimed'])
+
+    def test_a_new_instance_marked_as_a_rebuild_is_claimed(self):
         self.ask(base.request(1), a=[])
-        self.state.placed(self.hosts['a'],
-                          base.request(3, check_type='rebuild'))
-        self.assertEqual({'a': .1}, self.ask(base.request(1)))
+        self.place(base.request(3, check_type='rebuild'), 'a')
+        self.assertEqual({'a': .5}, self.ask(base.request(1)))
 
     def test_a_request_without_an_instance_places_nothing(self):
         self.ask(base.request(1), a=[])
