@@ -76,6 +76,8 @@ class HostPolicy:
     :ivar tunnel_key: what says how many tunnels there can be, for people
     :ivar asked_probability: the limit that was asked for, for people, where
         another one is decided with; else None
+    :ivar judged: False where the host passes whatever it carries, as bare
+        metal does; then ``profile`` is None and ``pass_unknown`` is True
     """
 
     profile: object
@@ -85,6 +87,7 @@ class HostPolicy:
     uplinks: tuple = ()
     tunnel_key: str = 'max_tunnels'
     asked_probability: float | None = None
+    judged: bool = True
 
     def __post_init__(self):
         if self.policy not in (AVERAGE, PROBABILITY):

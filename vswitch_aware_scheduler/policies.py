@@ -3,10 +3,11 @@
 
 ``vswitch:profile`` names the switch profile; ``vswitch:<number>`` overrides
 one number of it; ``vswitch:admission_policy`` and
-``vswitch:overload_probability`` set how the host is judged. Where several
-aggregates of a host differ, the most cautious wins. A value that cannot be
-used is reported and ignored. What hosts share is another matter:
-:mod:`.uplinks`.
+``vswitch:overload_probability`` set how the host is judged, and
+``vswitch:judge`` whether it is judged. Where several aggregates of a host
+differ, the most cautious wins. A value that cannot be used is reported and
+ignored, alone: the other keys of the host and the other hosts are judged as
+if the value were absent. What hosts share is another matter: :mod:`.uplinks`.
 """
 
 import dataclasses
@@ -15,12 +16,16 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-__all__ = ['HostPolicies', 'Keys', 'Stated', 'UPLINK', 'refusing']
+__all__ = ['HostPolicies', 'Keys', 'Stated', 'UPLINK', 'refusing',
+           'usable_profile']
 
 PREFIX = 'vswitch:'
 
 #: Keys that begin so are those of uplinks.
 UPLINK = 'vswitch:uplink'
+
+#: Name of the key that says whether hosts are judged.
+_JUDGE = 'judge'
 
 #: Different policies that are remembered; beyond, all are found anew.
 _MOST_KNOWN = 10_000
@@ -36,7 +41,7 @@ def refusing(wanted, fits):
     def check(where, key, text):
         try:
             good = fits(text)
-        except ValueError:
+        except (TypeError, ValueError, OverflowError):
             good = False
         if not good:
             raise exceptions.InvalidOverride(
@@ -124,6 +129,38 @@ class Keys:
         vswitch_profile.override_number(self._numbers[key], text, where)
 
 
+def usable_profile(found, numbers, where, report, **others):
+    """Return a profile with those numbers that can be used.
+
+    Numbers that are usable alone may contradict the profile or one another:
+    the first of them, by name, that does is reported and left out.
+
+    :param found: SwitchProfile or None
+    :param numbers: {name of a number: values}, of which the smallest counts
+    :param where: who says so, for messages
+    :param report: callable(topic, problem or None)
+    :param others: other keys that change with the numbers
+    :returns: SwitchProfile, or None when there is nothing to go by
+    """
+    try:
+        usable = vswitch_profile.with_numbers(found, numbers, where, **others)
+        for key in numbers:
+            report(f'{where} {key}', None)
+        return usable
+    except exceptions.InvalidInput:
+        pass
+    usable, kept = found, {}
+    for key in sorted(numbers):
+        try:
+            usable = vswitch_profile.with_numbers(
+                found, {**kept, key: numbers[key]}, where, **others)
+            kept[key] = numbers[key]
+            report(f'{where} {key}', None)
+        except exceptions.InvalidInput as error:
+            report(f'{where} {key}', f'{error}; it is ignored')
+    return usable
+
+
 class HostPolicies:
     """Finds the HostPolicy of a host; hosts alike get the same object.
 
@@ -143,15 +180,21 @@ class HostPolicies:
         self._pass_unknown = pass_unknown
         self._report = report
         self._keys = Keys(PREFIX, profiles, policy, overload_probability,
-                          vswitch_profile.OVERRIDABLE_KEYS, report)
+                          vswitch_profile.OVERRIDABLE_KEYS, report, {
+                              _JUDGE: refusing(
+                                  'true or false',
+                                  ('true', 'false').__contains__)})
         self._known = {}         # what decides -> HostPolicy
 
-    def find(self, metadata, host_profile):
+    def find(self, metadata, host_profile, bare_metal=False):
         """Return the HostPolicy of a host.
 
         :param metadata: [(aggregate name, its metadata)] of the aggregates
             of the host
         :param host_profile: the store's HostProfile of the host, or None
+        :param bare_metal: whether its instances are machines of their own,
+            which are not behind a virtual switch: such a host is judged only
+            where an aggregate asks for it
         """
         items = tuple(sorted(
             (name, key, value) for name, data in metadata
@@ -161,16 +204,21 @@ class HostPolicies:
         if host_profile is not None:
             stored = (host_profile.host, host_profile.profile,
                       repr(sorted(host_profile.overrides.items())))
-        key = (items, stored)
+        key = (items, stored, bare_metal)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            found = self._known[key] = self._make(items, host_profile)
+            found = self._known[key] = self._make(items, host_profile,
+                                                  bare_metal)
         return found
 
-    def _make(self, items, host_profile):
+    def _make(self, items, host_profile, bare_metal):
         said = self._keys.read(items)
+        asked = said.values.get(PREFIX + _JUDGE, ())
+        if 'true' not in asked and (bare_metal or 'false' in asked):
+            return admission.HostPolicy(None, said.policy, said.limit,
+                                        judged=False)
         return admission.HostPolicy(
             self._profile(said, host_profile), said.policy, said.limit,
             self._pass_unknown)
@@ -185,17 +233,15 @@ class HostPolicies:
         found = vswitch_profile.smallest(
             self._profiles[name] for name in names)
         if stored:
-            try:
-                found = vswitch_profile.with_numbers(
-                    found, {key: [value] for key, value in stored.items()},
-                    f'host {host_profile.host}')
-            except exceptions.InvalidInput as error:
-                self._report(f'host {host_profile.host} overrides',
-                             f'{error}; they are ignored')
-        return vswitch_profile.with_numbers(
+            found = usable_profile(
+                found, {key: [value] for key, value in stored.items()},
+                f'host {host_profile.host}', self._report)
+        if not said.numbers:
+            return found
+        return usable_profile(
             found, said.numbers, 'aggregate ' + ', '.join(sorted({
                 name for texts in said.values.values()
-                for name in texts.values()})))
+                for name in texts.values()})), self._report)
 
     def _stored_profile(self, host_profile):
         name = host_profile.profile or self._default_profile

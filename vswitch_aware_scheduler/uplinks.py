@@ -20,6 +20,9 @@ ENTRIES = 'vswitch:uplink_mapping_entries'
 INTERFACES = 'vswitch:uplink_mapping_interfaces'
 SHARE = 'vswitch:uplink_same_host_share'
 
+#: The largest count that a profile can state.
+_MOST_ENTRIES = 10 ** 15
+
 _NUMBERS = ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
             'typical_packet_bytes')
 
@@ -60,9 +63,11 @@ class UplinkPolicies:
             f'{PREFIX}_', profiles, policy, overload_probability, _NUMBERS,
             report, {
                 'mapping_entries': policies.refusing(
-                    'a whole number >= 0', lambda text: int(text) >= 0),
+                    f'a whole number, 0 <= number <= {_MOST_ENTRIES}',
+                    lambda text: 0 <= int(text) <= _MOST_ENTRIES),
                 'mapping_interfaces': policies.refusing(
-                    'a whole number >= 1', lambda text: int(text) >= 1),
+                    f'a whole number, 1 <= number <= {_MOST_ENTRIES}',
+                    lambda text: 1 <= int(text) <= _MOST_ENTRIES),
                 'same_host_share': policies.refusing(
                     'a number 0 <= share < 1',
                     lambda text: 0 <= float(text) < 1)})
@@ -95,6 +100,16 @@ class UplinkPolicies:
                 if uplink is not None}
 
     def _make(self, name, items):
+        try:
+            return self._uplink(name, items)
+        except Exception as error:
+            # Of one uplink: what is behind others is judged.
+            self._report(f'uplink {name}', (
+                f'uplink {name}: {type(error).__name__}: {error}; it limits '
+                f'nothing'))
+            return None
+
+    def _uplink(self, name, items):
         said = self._keys.read(sorted(
             item for item in items if item[1] != PREFIX))
         found = self._profile(name, said)
@@ -116,7 +131,7 @@ class UplinkPolicies:
         if SHARE in values:
             others.update(same_host_share=min(map(float, values[SHARE])),
                           same_host_saturation_kbps=_NOTHING_TAKEN_KBPS)
-        return vswitch_profile.with_numbers(
+        return policies.usable_profile(
             vswitch_profile.smallest(
                 self._profiles[one] for one in said.profiles),
-            numbers, f'uplink {name}', **others)
+            numbers, f'uplink {name}', self._report, **others)

@@ -229,3 +229,60 @@ class TestStoredProfile(PoliciesTestCase):
             'host', 'slow', {'max_tunnels': count})) for count in (1, 2, 1))
         self.assertIsNot(first, second)
         self.assertIs(first, third)
+
+
+class TestOneBadValue(PoliciesTestCase):
+    """A value that cannot be used changes nothing but itself."""
+
+    def test_a_stored_number_that_is_bad_is_ignored_alone(self):
+        stored = store.HostProfile('host1', 'fast', {
+            'saturation_kbps': -1.0, 'max_tunnels': 2})
+        found = self.find(stored=stored).profile
+        self.assertEqual((9e6, 2), (found.saturation_kbps,
+                                    found.max_tunnels))
+        self.assertIn('saturation_kbps is -1.0', self.problems[-1])
+
+
+class TestZero(PoliciesTestCase):
+
+    def test_zero_closes_a_host_whatever_other_aggregates_state(self):
+        for key in ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
+                    'vm_peak_kbps'):
+            with self.subTest(key):
+                found = self.find({f'vswitch:{key}': '1000'},
+                                  {f'vswitch:{key}': '0'})
+                self.assertEqual(0, getattr(found.profile, key))
+                self.assertEqual([], self.problems)
+
+
+class TestJudged(PoliciesTestCase):
+
+    def test_bare_metal_passes_unjudged_unless_an_aggregate_asks(self):
+        policies = self.make('slow', pass_unknown=False)
+
+        def find(*metadata, bare_metal=True):
+            return policies.find([(f'agg{i}', one) for i, one
+                                  in enumerate(metadata)], None, bare_metal)
+
+        unjudged = find()
+        self.assertEqual((None, True, False), (
+            unjudged.profile, unjudged.pass_unknown, unjudged.judged))
+        self.assertTrue(find(bare_metal=False).judged)
+        asked = find({'vswitch:judge': 'true'})
+        self.assertEqual(('slow', True), (asked.profile.name, asked.judged))
+
+    def test_an_aggregate_can_opt_a_host_out_and_the_most_cautious_wins(self):
+        out, judged = {'vswitch:judge': 'false'}, {'vswitch:judge': 'true'}
+        fast = {'vswitch:profile': 'fast'}
+        self.assertFalse(self.find(fast, out).judged)
+        for order in ((out, judged, fast), (judged, out, fast)):
+            found = self.find(*order)
+            self.assertEqual(('fast', True),
+                             (found.profile.name, found.judged))
+        self.assertEqual([], self.problems)
+
+    def test_another_word_is_reported_and_ignored(self):
+        self.assertTrue(self.find({'vswitch:judge': 'no'}).judged)
+        self.assertRegex(
+            self.problems[0], "aggregate agg0: vswitch:judge is 'no', wanted "
+                              'true or false')

@@ -116,9 +116,12 @@ class TestUplinkPolicies(unittest.TestCase):
                 ('overload_probability', 'nan', 'wanted a number 0..1'),
                 ('overload_probability', 'few', 'wanted a number 0..1'),
                 ('same_host_share', '1', 'wanted a number 0 <= share < 1'),
-                ('mapping_entries', '-1', 'wanted a whole number >= 0'),
-                ('mapping_entries', 'all', 'wanted a whole number >= 0'),
-                ('mapping_interfaces', '0', 'wanted a whole number >= 1'),
+                ('mapping_entries', '-1', 'wanted a whole number, 0 <='),
+                ('mapping_entries', 'all', 'wanted a whole number, 0 <='),
+                # More than a profile can count: it raised for all hosts.
+                ('mapping_entries', '1' + 16 * '0', 'wanted a whole number'),
+                ('mapping_entries', '9' * 5000, 'wanted a whole number, 0'),
+                ('mapping_interfaces', '0', 'wanted a whole number, 1 <='),
                 ('line_rate_kbps', 'fast', 'wanted a number > 0'),
                 ('colour', 'blue', 'wanted no key but vswitch:uplink_')):
             self.reports.clear()
@@ -127,7 +130,7 @@ class TestUplinkPolicies(unittest.TestCase):
                 name: one for name, one in found['tor'].policy.profile
                 .to_dict().items() if name == 'saturation_kbps'})
             (text,) = self.problems.values()
-            for part in ('aggregate agg0', key, repr(value), wanted):
+            for part in ('aggregate agg0', key, repr(value)[:40], wanted):
                 self.assertIn(part, text)
             self.find(good)
             self.reports.pop(f'aggregate agg0 vswitch:uplink_{key}')

@@ -149,6 +149,22 @@ class Checks(upgradecheck.UpgradeCommands):
             _some(wrong) + '; profiles there are: '
             + ', '.join(sorted(known)))
 
+    def _check_aggregates(self):
+        try:
+            problems = service.review_aggregates(self._all_options)
+        except (exceptions.VSwitchError, OSError) as error:
+            return _result(upgradecheck.Code.WARNING,
+                           f'aggregates cannot be checked: {error}')
+        if problems is None:
+            return _result(
+                upgradecheck.Code.SUCCESS,
+                f'not checked: auth_type in the group '
+                f'[{options.INVENTORY_GROUP}] is not set, so that Nova is '
+                f'not asked')
+        if problems:
+            return _result(upgradecheck.Code.FAILURE, _some(problems))
+        return _result(upgradecheck.Code.SUCCESS)
+
     def _check_nova(self):
         try:
             text = importlib.metadata.version('nova')
@@ -223,6 +239,7 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Last Generation', _check_generation),
                        ('Modelers', _check_modelers),
                        ('Switch Profiles', _check_profiles),
+                       ('Host Aggregates', _check_aggregates),
                        ('Strict Mode', _check_strict),
                        ('Nova Release', _check_nova))
 

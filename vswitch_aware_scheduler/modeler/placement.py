@@ -40,6 +40,9 @@ _PLACEMENT = {'microversion': '1.36'}
 # its resource provider, and flavors come with their extra specs.
 _COMPUTE = {'microversion': '2.69'}
 
+#: Type of the hypervisor of bare metal.
+_IRONIC = 'ironic'
+
 #: Hypervisors or flavors of one answer.
 PAGE = 1000
 
@@ -101,6 +104,7 @@ class Review:
 class _Node:
     """A compute node.
 
+    :ivar bare_metal: whether its instances are machines of their own
     :ivar known: {consumer: kbit/s allocated, 0 for none}, or None
     :ivar generations: of its provider and of ours, that this is of
     :ivar inventory: (total, reserved) as written, or None
@@ -109,6 +113,7 @@ class _Node:
     uuid: str
     name: str
     host: str
+    bare_metal: bool = False
     known: dict | None = None
     generations: tuple = ()
     inventory: tuple | None = None
@@ -166,7 +171,7 @@ class Keeper:
                     left_out[node.host] = (
                         'placement has no provider of its compute node')
                     continue
-                limit = self._limit(node.host, aggregates)
+                limit = self._limit(node, aggregates)
                 if limit is None and provider_uuid(
                         node.uuid) not in generations:
                     continue
@@ -195,13 +200,12 @@ class Keeper:
         :raises StoreError: when the store cannot be read
         """
         aggregates, left_out = self._look(store)
-        wrong = {host: why for host, why in left_out.items()
-                 if self._limit(host, aggregates) is not None}
+        wrong = dict(left_out)
         hosts = len(wrong)
         with self._client() as client:
             there = _generations(client)
             for node in self._nodes.values():
-                limit = self._limit(node.host, aggregates)
+                limit = self._limit(node, aggregates)
                 if limit is None:
                     continue
                 hosts += 1
@@ -224,14 +228,17 @@ class Keeper:
         """Read what decides on inventories, of the store and of Nova.
 
         :returns: ({host: [(aggregate, metadata)]}, {host: why} of those that
-            can have none)
+            have a limit and can have no inventory)
         """
         self._snapshot = self._snapshot.updated(
             store.read_changes(self._snapshot.generation))
         nodes, aggregates = self._hosts()
-        left_out = _several(nodes)
+        several = _several(nodes)
+        left_out = {one.host: several[one.host] for one in nodes
+                    if one.host in several
+                    and self._limit(one, aggregates) is not None}
         self._nodes = {one.uuid: self._nodes.get(one.uuid, one)
-                       for one in nodes if one.host not in left_out}
+                       for one in nodes if one.host not in several}
         return aggregates, left_out
 
     def _hosts(self):
@@ -245,10 +252,11 @@ class Keeper:
                 is_public='None').values())
         return list(nodes.values()), aggregates
 
-    def _limit(self, host, aggregates):
-        """Return the EffectiveLimit of a host, or None."""
+    def _limit(self, node, aggregates):
+        """Return the EffectiveLimit of the host of a node, or None."""
         policy = self._policies.find(
-            aggregates.get(host, []), self._snapshot.host_profile(host))
+            aggregates.get(node.host, []),
+            self._snapshot.host_profile(node.host), node.bare_metal)
         if self._corrections is not None:
             policy = self._corrections.of(policy, self._snapshot.outcomes)
         return self._limits.of(policy)
@@ -506,7 +514,8 @@ def _flavor(item):
 
 def _node(item):
     return _Node(str(uuids.UUID(item['id'])), item['hypervisor_hostname'],
-                 item['service']['host'])
+                 item['service']['host'],
+                 item.get('hypervisor_type') == _IRONIC)
 
 
 def _inventory_of(client, provider, name):

@@ -36,6 +36,7 @@ from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
 from vswitch_aware_scheduler.telemetry import service as access
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
@@ -170,7 +171,7 @@ def _ignore(topic, problem):
     """Tell nobody: the scheduler tells what is wrong with hosts."""
 
 
-def _host_policies(group):
+def _host_policies(group, report=_ignore):
     profiles = switch_profile.profiles(group.switch_profiles_file)
     default = group.default_switch_profile or None
     if default is not None:
@@ -178,7 +179,35 @@ def _host_policies(group):
     return policies.HostPolicies(
         profiles, default, group.admission_policy,
         group.overload_probability, group.unknown_host_policy == 'pass',
-        _ignore)
+        report)
+
+
+def review_aggregates(conf):
+    """Return what cannot be used of the metadata of Nova's aggregates.
+
+    :param conf: an oslo.config ConfigOpts with our options registered
+    :returns: list of problems in words, or None where nobody is named to ask
+        Nova as
+    :raises TelemetryError: when Nova cannot be asked
+    :raises VSwitchError: when profiles or another option cannot be used
+    """
+    given = options.inventory_options(conf)
+    if given is None or given['access']['auth'] is None:
+        return None
+    group = conf[options.GROUP]
+    problems = {}
+    host_policies = _host_policies(group, problems.__setitem__)
+    uplink_policies = uplinks.UplinkPolicies(
+        switch_profile.profiles(group.switch_profiles_file),
+        group.admission_policy, group.overload_probability,
+        problems.__setitem__)
+    aggregates = placement.read_aggregates(access.Access(**given['access']))
+    metadata = {}
+    for _, found in sorted(aggregates.items()):
+        host_policies.find(found, None)
+        metadata.update(found)
+    uplink_policies.find(sorted(metadata.items()))
+    return sorted({problem for problem in problems.values() if problem})
 
 
 def _host_kinds(conf):

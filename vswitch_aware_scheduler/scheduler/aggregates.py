@@ -12,6 +12,7 @@ import dataclasses
 
 import numpy as np
 
+from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler import uplinks
 
@@ -22,6 +23,9 @@ __all__ = ['Aggregates']
 _ABSENT_SECONDS = 120.0
 _ABSENT_AGAIN_SECONDS = 60.0
 _NOTE_SECONDS = 1.0
+
+#: Policy of a host of which none can be found.
+_UNJUDGED = admission.HostPolicy(None, judged=False)
 
 #: Policies with uplinks that are kept.
 _MOST_SHARED = 4096
@@ -90,19 +94,33 @@ class Aggregates:
         changed, self._changed = self._changed, set()
         return changed
 
-    def policy(self, host, stored):
+    def policy(self, host, stored, bare_metal=False):
         """Return the HostPolicy of a host, with the uplinks it is behind.
 
         :param host: name of one that was observed or admitted
         :param stored: the store's HostProfile of the host, or None
+        :param bare_metal: as of :meth:`.policies.HostPolicies.find`, the
+            same for a host each time
         """
         found = self._found.get(host)
         if found is None or found[0] != stored:
-            found = self._found[host] = stored, self._behind_uplinks(
-                host, self._policies.find(
-                    [(one.name, one.metadata) for one in self._of[host]],
-                    stored))
+            found = self._found[host] = stored, self._find_policy(
+                host, stored, bare_metal)
         return found[1]
+
+    def _find_policy(self, host, stored, bare_metal):
+        try:
+            found = self._behind_uplinks(host, self._policies.find(
+                [(one.name, one.metadata) for one in self._of[host]],
+                stored, bare_metal))
+            self._report(f'policy of host {host}', None)
+            return found
+        except Exception as error:
+            # Of one host: the others are judged.
+            self._report(f'policy of host {host}', (
+                f'host {host}: {type(error).__name__}: {error}; it passes '
+                f'unjudged'))
+            return _UNJUDGED
 
     def sharing(self, hosts):
         """Return a set of some hosts and of all behind the same uplinks."""
@@ -208,7 +226,7 @@ class Aggregates:
     def _behind_uplinks(self, host, policy):
         """Return a policy with the uplinks of a host; alike, the same."""
         shared = tuple(map(self._uplinks.get, self.behind.get(host, ())))
-        if not shared:
+        if not shared or not policy.judged:
             return policy
         key = policy, shared
         if key not in self._shared:

@@ -44,6 +44,9 @@ LOG = logging.getLogger(__name__)
 #: key, unless that key went and came back meanwhile.
 _COMPARE_SECONDS = 1.0
 
+#: Type of the hypervisor of bare metal, as Nova's Ironic driver reports it.
+_IRONIC = 'ironic'
+
 #: Longest time for which one request keeps others from judging hosts.
 _TURN_SECONDS = 5.0
 
@@ -485,7 +488,7 @@ class SchedulerState:
         # HostStates are others each time.
         last, hosts = self._last_asked, list(map(_HOST, host_states))
         if last is None or last.hosts != hosts:
-            last = self._last_asked = self._ask_about(hosts)
+            last = self._last_asked = self._ask_about(hosts, host_states)
         hosts, views = last.hosts, last.views
         listings = list(map(_INSTANCES, host_states))
         counts = list(map(len, listings))
@@ -524,11 +527,13 @@ class SchedulerState:
         self._outdated = changed
         return hosts
 
-    def _ask_about(self, hosts):
+    def _ask_about(self, hosts, host_states):
         """Return _Asked for hosts, of which some may be new."""
-        for host in hosts:
+        for host, host_state in zip(hosts, host_states):
             if host not in self._hosts:
-                self._hosts[host] = _HostView()
+                view = self._hosts[host] = _HostView()
+                view.bare_metal = _IRONIC == getattr(
+                    host_state, 'hypervisor_type', None)
                 self._inquiry.begins(host)
                 self._outdated.add(host)
         return _Asked(hosts, list(map(self._hosts.get, hosts)))
@@ -572,8 +577,8 @@ class SchedulerState:
     def _describe(self, table, snapshot, host):
         view = self._hosts[host]
         view.policy = self._corrections.of(
-            self._aggregates.policy(host, snapshot.host_profile(host)),
-            snapshot.outcomes)
+            self._aggregates.policy(host, snapshot.host_profile(host),
+                                    view.bare_metal), snapshot.outcomes)
         uuids = self._residency.residents(host)
         table.describe(host, view.policy, dict(zip(
             uuids, self._laws.of(snapshot, host, uuids))))
@@ -648,9 +653,10 @@ class SchedulerState:
 class _HostView:
     """What was last seen of a host."""
 
-    __slots__ = ('instances', 'count', 'last', 'policy')
+    __slots__ = ('instances', 'count', 'last', 'policy', 'bare_metal')
 
     def __init__(self):
+        self.bare_metal = False  # whether its instances have no switch
         self.instances = None
         self.count = 0
         self.last = None

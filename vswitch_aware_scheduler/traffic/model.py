@@ -14,8 +14,8 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'LAW_COLUMNS', 'REGIMES',
-           'REGIME_SHARES', 'RateLaw', 'TrafficModel', 'dimension_weights',
+__all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'LAW_COLUMNS', 'LEAST_CAPACITY',
+           'REGIMES', 'REGIME_SHARES', 'RateLaw', 'TrafficModel', 'dimension_weights',
            'split_laws', 'visits']
 
 #: What a capacity can be counted in: weights of (egress_kbps, ingress_kbps,
@@ -37,6 +37,10 @@ REGIME_SHARES.flags.writeable = False
 #: Columns of a packed :class:`RateLaw`: a probability for each regime, then
 #: egress_kbps, ingress_kbps and kpps.
 LAW_COLUMNS = len(REGIMES) + 3
+
+#: The smallest capacity that is computed with, in any unit. A limit of 0 is
+#: taken for it: who sends anything is above.
+LEAST_CAPACITY = 1e-6
 
 #: Version of :meth:`TrafficModel.to_dict`.
 FORMAT_VERSION = 1

@@ -253,7 +253,9 @@ def cut(law, limits):
     """Return a law whose rates are within what one instance may have.
 
     A state above a limit is scaled down to it; its probability stays. So it
-    is taken to load the switch fully for all that time.
+    is taken to load the switch fully for all that time. A limit that closes
+    the switch (:data:`.model.LEAST_CAPACITY` or less) cuts nothing, so that
+    the law stays above it.
 
     :param law: RateLaw
     :param limits: iterable of (weights, packet_bytes, most): see
@@ -261,6 +263,8 @@ def cut(law, limits):
     """
     factor = np.ones(len(law.rates))
     for weights, packet_bytes, most in limits:
+        if most <= model.LEAST_CAPACITY:
+            continue
         values = law.values(weights, packet_bytes)
         over = values > most
         factor[over] = np.minimum(factor[over], most / values[over])

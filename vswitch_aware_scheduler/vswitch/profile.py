@@ -50,6 +50,9 @@ _RATES = {'saturation_kbps': 'kbit/s',
 _SHARE = 'same_host_share'
 _SAME_HOST = (_SHARE, 'same_host_saturation_kbps')
 _COUNTS = ('max_tunnels', 'max_virtual_functions')
+#: Limits of which 0 closes a switch to all VMs that send or receive.
+_CLOSING = ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
+            'vm_peak_kbps')
 _CPU = {'cpu_idle_mhz': 'MHz', 'cpu_mhz_per_kpps': 'MHz for a kilo-packet/s',
         'cpu_mhz_per_mbps': 'MHz for a Mbit/s'}
 _COSTS = {'packet_cost_us': 'microseconds a packet',
@@ -90,14 +93,21 @@ def _number(key, value):
             return float(value)
         raise ValueError('a number 0 <= share < 1')
     # The bounds keep every quotient of two numbers finite; NaN is outside.
-    if real and 1e-6 <= value <= 1e15:
-        return float(value)
+    if real and (model.LEAST_CAPACITY <= value <= 1e15
+                 or key in _CLOSING and value == 0):
+        return abs(float(value))
     hint = ''
     if isinstance(value, str) and re.fullmatch(r'[0-9.]+[eE][0-9]+', value):
         hint = (f'; YAML takes {value} for text, 1.0e+6 and 1000000 are '
                 'numbers to it')
-    raise ValueError('a number > 0 (1e-6 to 1e15), '
-                     f'{_RATES.get(key, "kbit/s")}{hint}')
+    zero = ', or 0 to close the switch' if key in _CLOSING else ''
+    raise ValueError(f'a number > 0 (1e-6 to 1e15), '
+                     f'{_RATES.get(key, "kbit/s")}{zero}{hint}')
+
+
+def _open(rate):
+    """Return the capacity to compute with for a rate, or None for None."""
+    return None if rate is None else max(rate, model.LEAST_CAPACITY)
 
 
 def override_number(key, value, where):
@@ -184,7 +194,9 @@ class SwitchProfile:
     :param description: set-up and reading of the figures
     :param encapsulation: one of :data:`ENCAPSULATIONS`
     :param saturation_kbps: the most the switch carries, in
-        ``saturation_dimension``, whatever the packet size
+        ``saturation_dimension``, whatever the packet size; 0, as of
+        ``packet_rate_kpps``, ``line_rate_kbps`` and ``vm_peak_kbps``, closes
+        the switch to all VMs that send or receive
     :param saturation_dimension: one of :data:`SATURATION_DIMENSIONS`;
         'bandwidth' counts egress and ingress together
     :param packet_cost_us: time that the switch spends on a packet, and
@@ -313,7 +325,7 @@ class SwitchProfile:
                 _invalid(self.name, f'a packet size of {_TABLE}', size,
                          'each size once')
             try:
-                checked[number] = _number('saturation_kbps', rate)
+                checked[number] = _number(_TABLE, rate)
             except ValueError as wanted:
                 _invalid(self.name, f'{_TABLE}: {size}', rate, wanted)
         return dict(sorted(checked.items()))
@@ -371,27 +383,27 @@ class SwitchProfile:
 
     def _saturation(self, size):
         if self.saturation_by_packet_bytes is None:
-            return self.saturation_kbps
+            return _open(self.saturation_kbps)
         sizes = np.array(list(self.saturation_by_packet_bytes))
         rates = np.array(list(self.saturation_by_packet_bytes.values()))
         # Bits over kbit/s is milliseconds; np.interp holds its ends.
         packet_ms = np.interp(size, sizes, 8.0 * sizes / rates)
         line_kbps = math.inf
         if self.line_rate_kbps is not None:
-            line_kbps = self.line_rate_kbps * sum(
+            line_kbps = _open(self.line_rate_kbps) * sum(
                 model.DIMENSIONS[self.saturation_dimension])
         return float(min(8.0 * min(size, sizes[-1]) / packet_ms, line_kbps))
 
     def _capacities(self, packet_bytes):
         # (name of the limit, its dimension, its capacity), None left out.
-        line = self._shared(self.line_rate_kbps, math.inf)
+        line = self._shared(_open(self.line_rate_kbps), math.inf)
         return [found for found in (
             ('saturation', self.saturation_dimension,
              self._shared(self._saturation(self._size(packet_bytes)),
                           self.same_host_saturation_kbps)),
             ('line_rate_egress', 'egress', line),
             ('line_rate_ingress', 'ingress', line),
-            ('packet_rate', 'packets', self.packet_rate_kpps),
+            ('packet_rate', 'packets', _open(self.packet_rate_kpps)),
         ) if found[2] is not None]
 
     def _shared(self, rate, same_host):

@@ -17,9 +17,9 @@ from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
-SCHEMA, GENERATION, MODELERS, PROFILES, STRICT, NOVA = (
+SCHEMA, GENERATION, MODELERS, PROFILES, AGGREGATES, STRICT, NOVA = (
     'Store Schema', 'Last Generation', 'Modelers', 'Switch Profiles',
-    'Strict Mode', 'Nova Release')
+    'Host Aggregates', 'Strict Mode', 'Nova Release')
 
 
 class StatusTestCase(base.StoreTestCase):
@@ -56,12 +56,12 @@ class StatusTestCase(base.StoreTestCase):
                               {'saturation_kbps': 1e6})])
         code, checks = self.check()
         self.assertEqual(0, code, checks)
-        self.assertEqual({SCHEMA, GENERATION, MODELERS, PROFILES, STRICT,
-                          NOVA}, set(checks))
+        self.assertEqual({SCHEMA, GENERATION, MODELERS, PROFILES, AGGREGATES,
+                          STRICT, NOVA}, set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(6, output.count('Result: Success'))
+        self.assertEqual(7, output.count('Result: Success'))
 
     def test_a_nova_that_believes_a_members_rebuild_hint_is_a_warning(self):
         self.make_store().write([base.constant(1)])
@@ -161,7 +161,8 @@ class StatusTestCase(base.StoreTestCase):
         self.assert_told(1, STRICT, '^hosts that have a limit: 0, wanted')
 
         for number in range(7):
-            cloud.host(f'h{number}', saturation_kbps='1000', uplink='tor')
+            cloud.host(f'h{number}', saturation_kbps='1000', uplink='tor',
+                       uplink_saturation_kbps='9000')
         self.assert_told(
             1, STRICT, '^hosts that have a limit: 7; .* share: tor; the '
             'inventory of h0 in placement: it has none; .* and 2 more: does '
@@ -174,6 +175,35 @@ class StatusTestCase(base.StoreTestCase):
         self.assert_told(0, STRICT, '^hosts that have a limit: 7; placement '
                                     'does not keep .* share: tor$')
         self.assertEqual([], cloud.writes())
+
+    def test_what_aggregates_state_and_cannot_be_used_is_a_failure(self):
+        self.make_store().write([base.constant(1)])
+        self.assert_told(0, AGGREGATES, 'not checked: auth_type in the group')
+        cloud = test_placement.Cloud()
+        cloud.setUp()
+        self.addCleanup(cloud.cleanUp)
+        self.configure(
+            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
+            f'endpoint = {cloud.url}', f'url = {cloud.url}/v2.1')
+        cloud.host('h0', saturation_kbps='0', uplink='tor',
+                   uplink_saturation_kbps='10')
+        self.assertEqual(0, self.check()[0])
+        for value in ('-1', 'nan', 'inf', '1e400'):
+            cloud.aggregates.clear()
+            cloud.host('h1', saturation_kbps=value)
+            self.assert_told(
+                2, AGGREGATES, f"aggregate of h1: saturation_kbps is "
+                               f"'{value}', wanted a number > 0")
+        cloud.aggregates.clear()
+        cloud.host('h0', uplink='tor', uplink_mapping_entries='many')
+        self.assert_told(2, AGGREGATES, "uplink_mapping_entries is 'many'")
+
+    def test_aggregates_that_cannot_be_read_are_a_warning(self):
+        self.make_store().write([base.constant(1)])
+        self.configure(
+            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
+            'endpoint = http://127.0.0.1:1', 'url = http://127.0.0.1:1/v2.1')
+        self.assert_told(1, AGGREGATES, '^aggregates cannot be checked: .*:1')
 
     def test_a_bad_file_of_profiles_is_a_failure(self):
         self.make_store().write([base.constant(1)])

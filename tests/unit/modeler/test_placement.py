@@ -49,6 +49,7 @@ class Cloud(stand_ins.OpenStack):
     def __init__(self):
         super().__init__()
         self.hosts = {}
+        self.types = {}          # host -> type of its hypervisor
         self.aggregates = []
         self.providers = {}
         self.allocations = {}
@@ -99,6 +100,7 @@ class Cloud(stand_ins.OpenStack):
         if path == '/v2.1/os-hypervisors/detail':
             return 200, self._page(parameters, 'hypervisors', [
                 {'id': uuid, 'hypervisor_hostname': name,
+                 'hypervisor_type': self.types.get(host, 'QEMU'),
                  'service': {'host': host, 'id': '1'}}
                 for uuid, (name, host) in sorted(self.hosts.items())])
         if path == '/v2.1/flavors/detail':
@@ -456,6 +458,25 @@ class KeeperTestCase(PlacementTestCase):
         self.assertIn('2 compute nodes', outcome.left_out['h1'])
         self.assertIn('no provider', outcome.left_out['h2'])
         self.assertIsNone(self.cloud.inventory(node))
+
+    def test_bare_metal_has_none_unless_an_aggregate_asks_to_judge_it(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.cloud.types['h1'] = 'ironic'
+        self.assertEqual((0, {}), (self.keep().hosts, self.keep().left_out))
+        self.assertIsNone(self.cloud.inventory(node))
+        # Of several nodes nobody is told either.
+        self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h1')
+        self.assertEqual({}, self.keep().left_out)
+        self.cloud.hosts.popitem()
+        self.cloud.aggregates[0][1]['vswitch:judge'] = 'true'
+        self.assertEqual(1, self.keep().hosts)
+        self.assertEqual((1000, 0), self.cloud.inventory(node))
+
+    def test_a_closed_host_has_room_for_nothing(self):
+        node = self.cloud.host('h1', saturation_kbps='0')
+        self.assertEqual(1, self.keep().hosts)
+        # Placement wants a total of at least 1, which is reserved.
+        self.assertEqual((1, 1), self.cloud.inventory(node))
 
     def test_an_inventory_that_somebody_changed_is_put_right(self):
         node = self.cloud.host('h1', saturation_kbps='1000')

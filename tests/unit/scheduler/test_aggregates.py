@@ -15,7 +15,9 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import claims
+from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import tunnels
 
@@ -149,6 +151,109 @@ class TestAggregatesOfHosts(base.StateTestCase):
         self.aggregate.metadata['vswitch:max_tunnels'] = '5'
         self.ask(base.request(1))
         self.assertEqual(1, len(self.infos))
+
+
+class TestOneHostAlone(base.StateTestCase):
+    """What is wrong with one host changes nothing for the others."""
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 60.0, 2: 0.0})]
+        self.state = self.make_state(unknown_host_policy='reject')
+
+    def judge(self, spec, **stated):
+        """Return {host: whether it is admitted} of empty hosts.
+
+        :param stated: host={key of metadata: value}
+        """
+        states = [base.host_state(host, [], [base.aggregate(host, **keys)])
+                  for host, keys in stated.items()]
+        assessment, _ = self.state.assess(states, spec)
+        return dict(zip(stated, assessment.admitted.tolist()))
+
+    def test_zero_closes_a_host_to_all_but_silent_instances(self):
+        hosts = {'shut': {'saturation_kbps': '0'},
+                 'rated': {'saturation_kbps': '100', 'vm_peak_kbps': '0'},
+                 'open': {'saturation_kbps': '100'}}
+        for limit in ({}, {'overload_probability': '1'},
+                      {'admission_policy': 'average'}):
+            stated = {host: {**keys, **limit} for host, keys in hosts.items()}
+            with self.subTest(limit):
+                # Learned; stated; and a silent one.
+                for spec in (base.request(1), base.request(9, egress_kbps=1)):
+                    self.assertEqual(
+                        {'shut': False, 'rated': False, 'open': True},
+                        self.judge(spec, **stated))
+                self.assertEqual({'shut': True, 'rated': True, 'open': True},
+                                 self.judge(base.request(2), **stated))
+
+    def test_a_prior_is_not_cut_to_what_a_closed_host_carries(self):
+        law = model.TrafficModel.constant(50).law
+        spec = base.request(9)
+        with mock.patch.object(snapshot.Snapshot, 'prior', autospec=True,
+                               return_value=(law, 'fleet')):
+            self.assertEqual(
+                {'shut': False, 'small': True, 'open': True}, self.judge(
+                    spec, shut={'saturation_kbps': '0'},
+                    small={'saturation_kbps': '40'},
+                    open={'saturation_kbps': '100'}))
+
+    def test_a_closed_uplink_closes_what_is_behind_it(self):
+        self.assertEqual({'behind': False, 'open': True}, self.judge(
+            base.request(1),
+            behind={'saturation_kbps': '100', 'uplink': 'tor',
+                    'uplink_saturation_kbps': '0'},
+            open={'saturation_kbps': '100'}))
+
+    def test_a_value_beyond_all_bounds_is_ignored_alone(self):
+        for value in ('1' + 16 * '0', '9' * 5000, '-1', 'nan'):
+            with self.subTest(value[:9]):
+                self.assertEqual({'full': False, 'free': True}, self.judge(
+                    base.request(1),
+                    full={'saturation_kbps': '50'},
+                    free={'saturation_kbps': '100', 'uplink': 'gw',
+                          'uplink_mapping_entries': value}))
+
+    def test_a_host_whose_policy_cannot_be_found_passes_alone(self):
+        find = policies.HostPolicies.find
+
+        def fail_for_odd(self, metadata, *rest):
+            if metadata[0][0] == 'odd':
+                raise RuntimeError('odd')
+            return find(self, metadata, *rest)
+
+        with mock.patch.object(policies.HostPolicies, 'find', fail_for_odd):
+            self.assertEqual({'odd': True, 'full': False}, self.judge(
+                base.request(1), odd={'saturation_kbps': '1'},
+                full={'saturation_kbps': '50'}))
+        self.assertIn('host odd: RuntimeError: odd; it passes unjudged',
+                      self.warnings[-1])
+
+
+class TestBareMetal(base.StateTestCase):
+
+    def test_nodes_of_an_ironic_service_pass_unjudged_by_default(self):
+        self.store.answers = [base.changes(1, {1: 60.0})]
+        self.state = self.make_state(default_switch_profile='ovs-vxlan-1g',
+                                     unknown_host_policy='reject')
+        large = base.request(9, egress_kbps=10 ** 9)
+
+        def admitted(**stated):
+            nodes = [base.host_state('ironic', [], [
+                base.aggregate('bare', **stated)] if stated else [])
+                for _ in range(3)]
+            for node in nodes:
+                node.hypervisor_type = 'ironic'
+            assessment, _ = self.state.assess(
+                [*nodes, base.host_state('kvm')], large)
+            return assessment.admitted.tolist()
+
+        self.assertEqual([True, True, True, False], admitted())
+        self.assertEqual([False] * 4, admitted(judge='true'))
+        # Other hosts can be opted out.
+        assessment, _ = self.state.assess([base.host_state(
+            'other', [], [base.aggregate('out', judge='false')])], large)
+        self.assertEqual([True], assessment.admitted.tolist())
 
 
 class UplinkTestCase(base.SchedulerTestCase):

@@ -19,6 +19,7 @@ from vswitch_aware_scheduler.vswitch import profile
 
 RATES = ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
          'vm_peak_kbps', 'typical_packet_bytes')
+CLOSING = RATES[:-1]
 COUNTS = ('max_tunnels', 'max_virtual_functions')
 NOT_RATES = (0, -1, True, False, float('nan'), float('inf'), 1e16, 10 ** 400,
              '5', 'fast', [5], {})
@@ -66,6 +67,9 @@ class TestValidation(ProfileTestCase):
                  'typical_packet_bytes': 'bytes'}
         for key in RATES:
             for value in NOT_RATES:
+                if value is NOT_RATES[0] and key in CLOSING:
+                    self.assertEqual(0, getattr(_profile(**{key: 0}), key))
+                    continue
                 with self.subTest(key=key, value=value), self.invalid(
                         "'own'", key, repr(value)[:15], 'a number > 0',
                         units.get(key, 'kbit/s')):
@@ -449,11 +453,18 @@ class TestOverrides(ProfileTestCase):
                         key, repr(value)[:15], wanted):
                     _profile().overridden({key: value}, self.WHERE)
 
-    def test_zero_is_a_count_but_not_a_rate(self):
-        self.assertEqual(0, profile.override_number(
-            'max_tunnels', '0', self.WHERE))
-        with self.invalid('saturation_kbps', "'0'"):
-            profile.override_number('saturation_kbps', '0', self.WHERE)
+    def test_zero_is_a_count_and_a_closed_limit_but_no_packet_size(self):
+        for key in (*COUNTS, *CLOSING):
+            for text in ('0', '-0'):
+                self.assertEqual('0', str(profile.override_number(
+                    key, text, self.WHERE))[:1])
+        with self.invalid('typical_packet_bytes', "'0'"):
+            profile.override_number('typical_packet_bytes', '0', self.WHERE)
+
+    def test_the_smallest_of_several_is_zero(self):
+        self.assertEqual(0, _profile().overridden(
+            {'saturation_kbps': ['1000', '0', '5']}, self.WHERE
+            ).saturation_kbps)
 
     def test_one_bad_value_of_several_is_not_passed_over(self):
         with self.invalid('max_tunnels', "'x'"):
@@ -626,7 +637,7 @@ class TestOwnFile(ProfileTestCase):
 
     def test_a_wrong_value_names_profile_key_value_and_what_is_wanted(self):
         for text, seen in (('yes', 'True'), ('.nan', 'nan'), ('.inf', 'inf'),
-                           ('-5', '-5'), ('0', '0'), ('"5"', "'5'"),
+                           ('-5', '-5'), ('"5"', "'5'"),
                            ('[5]', '[5]'), ('1e6', "'1e6'")):
             self.refuses(f'own: {{saturation_kbps: {text}}}\n', "'own'",
                          'saturation_kbps', seen, 'a number > 0', 'kbit/s')
