@@ -24,6 +24,9 @@ from vswitch_aware_scheduler.store import postgresql
 __all__ = ['create', 'hide_password', 'is_locked', 'is_write_protected',
            'parse', 'require_file', 'sqlite_path', 'translate_errors']
 
+#: An idle connection that is older is replaced before it is used.
+_RECYCLE_SECONDS = 3600
+
 _WANTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
            'postgresql+psycopg2://...')
 
@@ -85,17 +88,25 @@ def require_file(url):
         f'"vswitch-manage db sync" to make it')
 
 
-def create(url, timeout_seconds, *, new_file=False, immutable=False):
+def create(url, timeout_seconds, *, new_file=False, immutable=False,
+           statement_seconds=None):
     """Return a new engine; nothing is connected yet.
+
+    The server ends a session of this engine which keeps a transaction open
+    and sends nothing for twice ``timeout_seconds``: the process is frozen, or
+    its host has lost its power, and others wait for its locks.
 
     :param url: of :func:`parse`
     :param timeout_seconds: longest wait for a connection, a lock or an answer
     :param new_file: make the SQLite file when there is none
     :param immutable: read an SQLite file that nobody is writing, without
         locks
+    :param statement_seconds: longest time of one statement, None:
+        ``timeout_seconds``
     :raises StoreError: when the database's Python driver is not installed
     """
-    seconds = str(max(1, round(timeout_seconds)))
+    seconds = max(1, round(timeout_seconds))
+    statement_seconds = max(seconds, round(statement_seconds or seconds))
     kind = url.get_backend_name()
     path = sqlite_path(url)
     if path is not None:
@@ -107,19 +118,13 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False):
     elif kind == 'sqlite':
         url = url.update_query_dict({'timeout': str(timeout_seconds)})
     elif kind == 'postgresql':
-        url = _with_defaults(url, {
-            'connect_timeout': seconds,
-            # A lock has to time out first: that can be tried again.
-            'options': f'-c statement_timeout={seconds}s '
-                       f'-c lock_timeout={int(seconds) * 800}ms'})
+        url = _with_defaults(
+            url, _postgresql_limits(seconds, statement_seconds))
     else:
-        url = _with_defaults(url, {
-            'charset': 'utf8mb4', 'connect_timeout': seconds,
-            'read_timeout': seconds, 'write_timeout': seconds,
-            'init_command': f'SET innodb_lock_wait_timeout = '
-                            f'{max(1, int(seconds) - 1)}'})
+        url = _with_defaults(
+            url, _mariadb_limits(seconds, statement_seconds))
     options = ({'poolclass': pool.NullPool} if kind == 'sqlite' else
-               {'pool_pre_ping': True, 'pool_recycle': 3600})
+               {'pool_pre_ping': True, 'pool_recycle': _RECYCLE_SECONDS})
     if kind == 'postgresql' and url.get_driver_name() == 'psycopg2':
         # A hundred rows at a time, where psycopg2 sends each by itself.
         options['executemany_mode'] = 'values_plus_batch'
@@ -128,7 +133,7 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False):
     if engine.driver == 'psycopg2':
         # The server's own limits come first, which tell more.
         sa.event.listen(engine, 'do_connect', functools.partial(
-            _limit_answers, timeout_seconds + 1))
+            _limit_answers, max(timeout_seconds, statement_seconds) + 1))
     # Not oslo.db's own create_engine: its listener comes first then.
     sa.event.listen(engine, 'handle_error', _raise_unlogged)
     exc_filters.register_engine(engine)
@@ -140,12 +145,60 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False):
     return engine
 
 
+def _postgresql_limits(seconds, statement_seconds):
+    """Return what a URL states so that no session waits without limit."""
+    limits = {
+        'statement_timeout': f'{statement_seconds}s',
+        # A lock has to time out first: that can be tried again.
+        'lock_timeout': f'{seconds * 800}ms',
+        'idle_in_transaction_session_timeout': f'{2 * seconds}s',
+        # A host that lost its power answers no probe.
+        'tcp_keepalives_idle': 2 * seconds,
+        'tcp_keepalives_interval': seconds, 'tcp_keepalives_count': 3,
+        'tcp_user_timeout': f'{5 * seconds}s'}
+    return {
+        'connect_timeout': str(seconds),
+        'keepalives_idle': str(2 * seconds),
+        'keepalives_interval': str(seconds), 'keepalives_count': '3',
+        'options': ' '.join(f'-c {name}={value}'
+                            for name, value in limits.items())}
+
+
+def _mariadb_limits(seconds, statement_seconds):
+    """Return what a URL states so that no session waits without limit."""
+    lock_seconds = max(1, seconds - 1)
+    limits = {
+        'innodb_lock_wait_timeout': lock_seconds,
+        # For DDL and for tables that somebody alters.
+        'lock_wait_timeout': lock_seconds,
+        'net_read_timeout': 2 * seconds,
+        # MySQL has no limit for idle transactions, only for idle sessions.
+        'wait_timeout': 2 * seconds}
+    of_mariadb = {
+        'wait_timeout': 2 * _RECYCLE_SECONDS,
+        'idle_transaction_timeout': 2 * seconds,
+        # The client gives up first, unless it is frozen.
+        'max_statement_time': statement_seconds + 1}
+
+    def assigned(limits):
+        return ', '.join(f'{name} = {value}'
+                         for name, value in limits.items())
+
+    return {
+        'charset': 'utf8mb4', 'connect_timeout': str(seconds),
+        'read_timeout': str(statement_seconds),
+        'write_timeout': str(seconds),
+        'init_command': f'SET SESSION {assigned(limits)} /*M!100301 , '
+                        f'{assigned(of_mariadb)} */'}
+
+
 def _leave_transactions_to_us(connection, _record):
     connection.isolation_level = None
 
 
 def _begin(connection):
-    connection.exec_driver_sql('BEGIN')
+    connection.exec_driver_sql(
+        connection.get_execution_options().get('begin', 'BEGIN'))
 
 
 def _limit_answers(seconds, _dialect, _record, _arguments, parameters):

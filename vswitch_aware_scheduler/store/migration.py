@@ -1,21 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the schema of a store and bring it to the newest version."""
 
+import contextlib
+import hashlib
 import os
+import time
 
 from alembic import command
 from alembic import config as alembic_config
 from alembic import script
 from alembic import util
+from oslo_db import exception as db_exception
 import sqlalchemy as sa
+from sqlalchemy import exc
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.store import engines
 
 __all__ = ['is_new_file', 'revisions', 'sync', 'version']
 
-#: A migration may wait longer than a reader: nobody waits for it.
-TIMEOUT_SECONDS = 60
+#: Longest wait for a connection or a lock, and for another synchronisation.
+TIMEOUT_SECONDS = 5
+SYNC_SECONDS = 60
+
+#: Longest time of one step. Changing a large table takes long.
+_STEP_SECONDS = 3600
+
+#: Name of the lock of PostgreSQL: any number that other programs do not use.
+_POSTGRESQL_LOCK = 0x7673776974636864
 
 
 def _config(connection=None):
@@ -81,10 +93,13 @@ def is_new_file(url):
 def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
     """Bring a store's schema to a version; make the SQLite file if missing.
 
-    All steps are one transaction where the database can do that (SQLite and
-    PostgreSQL). Going back is not supported.
+    Synchronisations wait for each other. All steps are one transaction where
+    the database can do that (SQLite and PostgreSQL). MariaDB commits each
+    step; one that was interrupted continues where it stopped when it is
+    repeated. Going back is not supported.
 
     :param version: a revision, or None for the newest
+    :param timeout_seconds: longest wait for a connection or a lock
     :returns: (revision before or None, revision after)
     :raises StoreVersionError: when the version is not known, or is older
         than the schema
@@ -103,33 +118,81 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
         raise exceptions.StoreError(
             f'store {shown}: there is no directory {os.path.dirname(path)} '
             f'to make the file in')
-    engine = engines.create(parsed, timeout_seconds, new_file=True)
+    engine = engines.create(parsed, timeout_seconds, new_file=True,
+                            statement_seconds=_STEP_SECONDS)
     try:
         with engines.translate_errors(parsed, 'migrate'):
             if path is not None:
                 _use_write_ahead_log(engine)
-            with engine.begin() as connection:
-                before = current_revision(connection)
-                if before is not None and before not in known:
-                    raise exceptions.StoreVersionError(
-                        f'store {shown}: its schema has version {before}, '
-                        f'this release knows {", ".join(known)}: it was '
-                        f'written by a newer one')
-                if before is not None \
-                        and known.index(before) > known.index(wanted):
-                    raise exceptions.StoreVersionError(
-                        f'store {shown}: its schema has version {before}, '
-                        f'wanted {wanted}: going back is not supported')
-                if before != wanted:
-                    try:
-                        command.upgrade(_config(connection), wanted)
-                    except util.CommandError as error:
-                        raise exceptions.StoreError(
-                            f'store {shown}: cannot migrate it: '
-                            f'{error}') from error
+            # SQLite refuses a reader that becomes a writer while others write.
+            with engine.connect().execution_options(
+                    begin='BEGIN IMMEDIATE') as connection, \
+                    _only_synchronisation(connection, shown), \
+                    connection.begin():
+                return _upgrade(connection, shown, wanted, known)
     finally:
         engine.dispose()
+
+
+def _upgrade(connection, shown, wanted, known):
+    """Return the revision before and after, as :func:`sync` does."""
+    before = current_revision(connection)
+    if before is not None and before not in known:
+        raise exceptions.StoreVersionError(
+            f'store {shown}: its schema has version {before}, this release '
+            f'knows {", ".join(known)}: it was written by a newer one')
+    if before is not None and known.index(before) > known.index(wanted):
+        raise exceptions.StoreVersionError(
+            f'store {shown}: its schema has version {before}, wanted '
+            f'{wanted}: going back is not supported')
+    if before != wanted:
+        try:
+            command.upgrade(_config(connection), wanted)
+        except util.CommandError as error:
+            raise exceptions.StoreError(
+                f'store {shown}: cannot migrate it: {error}') from error
     return before, wanted
+
+
+@contextlib.contextmanager
+def _only_synchronisation(connection, shown):
+    """Hold the database's lock of synchronisations.
+
+    The lock belongs to the session: the database releases it when a process
+    is killed. SQLite has one writer at a time anyway.
+    """
+    kind = connection.dialect.name
+    if kind == 'sqlite':
+        yield
+        return
+    if kind == 'postgresql':
+        acquire = sa.select(sa.func.pg_try_advisory_lock(_POSTGRESQL_LOCK))
+        release = sa.select(sa.func.pg_advisory_unlock(_POSTGRESQL_LOCK))
+    else:
+        # Names are those of the whole server, and of 64 characters at most.
+        name = 'vswitch db sync ' + hashlib.sha256(
+            (connection.engine.url.database or '').encode()).hexdigest()[:32]
+        acquire = sa.select(sa.func.get_lock(name, 0))
+        release = sa.select(sa.func.release_lock(name))
+    deadline = time.monotonic() + SYNC_SECONDS
+    while not _scalar(connection, acquire):
+        if time.monotonic() > deadline:
+            raise exceptions.StoreError(
+                f'store {shown}: another "vswitch-manage db sync" has been '
+                f'running for more than {SYNC_SECONDS} s; wait for its end, '
+                f'or end it, and run this command again')
+        time.sleep(.2)
+    try:
+        yield
+    finally:
+        # Where the connection is lost, so is the lock.
+        with contextlib.suppress(exc.SQLAlchemyError, db_exception.DBError):
+            _scalar(connection, release)
+
+
+def _scalar(connection, query):
+    with connection.begin():
+        return connection.scalar(query)
 
 
 def _use_write_ahead_log(engine):

@@ -72,6 +72,21 @@ class TimeoutTestCase(unittest.TestCase):
             tuple(found[key] for key in ('connect_timeout', 'read_timeout',
                                          'write_timeout', 'charset')))
 
+    def test_mariadb_ends_a_session_that_stands_still(self):
+        found = self._connect_arguments('mysql+pymysql://u@h/x', 'pymysql')
+        common, of_mariadb = found['init_command'].split('/*M!100301')
+        self.assertIn('idle_transaction_timeout = 14', of_mariadb)
+        # MySQL has only this one.
+        self.assertIn('wait_timeout = 14', common)
+
+    def test_postgresql_ends_a_session_that_stands_still(self):
+        found = self._connect_arguments('postgresql+psycopg2://u@h/x',
+                                        'psycopg2')
+        for limit in ('idle_in_transaction_session_timeout=14s',
+                      'lock_timeout=5600ms', 'tcp_keepalives_idle=14',
+                      'tcp_user_timeout=35s'):
+            self.assertIn(limit, found['options'])
+
     def test_what_the_url_says_is_kept(self):
         found = self._connect_arguments(
             'mysql+pymysql://u@h/x?read_timeout=60', 'pymysql')

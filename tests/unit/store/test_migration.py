@@ -8,6 +8,7 @@ import sys
 
 from alembic import autogenerate
 from alembic.runtime import migration as alembic_migration
+import sqlalchemy as sa
 
 from tests.unit.store import base
 from tests.unit.store import test_claims
@@ -87,6 +88,55 @@ class MigrationTestCase(base.StoreTestCase):
         migration.sync(self.url)
         found, = store.Store(self.url).read_claims().claims
         self.assertEqual((told.law, None), (found.law, found.attachments))
+        self.assertEqual([], self._difference())
+
+    def test_an_upgrade_that_was_cut_anywhere_can_be_repeated(self):
+        for statements in range(5, 500, 7):
+            whole = self._is_whole_before(statements)
+            self.assertEqual(tables.SCHEMA_VERSION,
+                             migration.sync(self.url)[1])
+            self.assertEqual([], self._difference())
+            for table in ('generation', 'claim_counter'):
+                self.assertEqual([(1,)], self.execute(
+                    f'SELECT count(*) FROM {table}'))
+            if whole:
+                break
+            self.remove_store()
+        self.assertGreater(statements, 30)
+
+    def _is_whole_before(self, statements):
+        """Whether an upgrade ends before so many statements are sent."""
+        left = [statements]
+
+        def before(*_):
+            left[0] -= 1
+            if not left[0]:
+                raise KeyboardInterrupt
+
+        sa.event.listen(sa.engine.Engine, 'before_cursor_execute', before)
+        try:
+            migration.sync(self.url)
+        except KeyboardInterrupt:
+            return False
+        finally:
+            sa.event.remove(sa.engine.Engine, 'before_cursor_execute',
+                            before)
+        return True
+
+    def test_upgrades_at_the_same_time_wait_for_each_other(self):
+        children = []
+        for _ in range(3):
+            pid = os.fork()
+            if not pid:
+                status = 1
+                try:
+                    migration.sync(self.url, timeout_seconds=60)
+                    status = 0
+                finally:
+                    os._exit(status)
+            children.append(pid)
+        self.assertEqual([0] * 3, [os.waitstatus_to_exitcode(os.waitpid(
+            pid, 0)[1]) for pid in children])
         self.assertEqual([], self._difference())
 
 

@@ -3,9 +3,10 @@
 
 import uuid
 
-from alembic import op
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+
+from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0001'
 down_revision = None
@@ -25,7 +26,7 @@ def _text():
 
 
 def upgrade():
-    generation = op.create_table(
+    generation = steps.create_table(
         'generation',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
         sa.Column('store_id', sa.String(36), nullable=False),
@@ -33,10 +34,10 @@ def upgrade():
         sa.Column('complete_since', sa.BigInteger, nullable=False),
         sa.Column('published_at', sa.Double, nullable=False),
         **_MYSQL)
-    op.bulk_insert(generation, [{
+    steps.insert_row(generation, {
         'id': 1, 'store_id': str(uuid.uuid4()), 'number': 0,
-        'complete_since': 0, 'published_at': 0.0}])
-    op.create_table(
+        'complete_since': 0, 'published_at': 0.0})
+    steps.create_table(
         'traffic_model',
         sa.Column('instance_uuid', sa.String(36), primary_key=True),
         sa.Column('generation', sa.BigInteger, nullable=False),
@@ -48,17 +49,16 @@ def upgrade():
         sa.Column('refused', sa.Text, nullable=False),
         sa.Column('source', sa.String(255), nullable=False),
         sa.Column('updated_at', sa.Double, nullable=False),
+        sa.Index('ix_traffic_model_generation', 'generation'),
         **_MYSQL)
-    op.create_index('ix_traffic_model_generation', 'traffic_model',
-                    ['generation'])
-    op.create_table(
+    steps.create_table(
         'traffic_model_detail',
         sa.Column('instance_uuid', sa.String(36), primary_key=True),
         sa.Column('format_version', sa.Integer, nullable=False),
         sa.Column('model', _text(), nullable=False),
         sa.Column('counts', _blob(), nullable=True),
         **_MYSQL)
-    op.create_table(
+    steps.create_table(
         'host_profile',
         sa.Column('host', sa.String(255), primary_key=True),
         sa.Column('generation', sa.BigInteger, nullable=False),
@@ -66,14 +66,13 @@ def upgrade():
         sa.Column('overrides', sa.Text, nullable=False),
         sa.Column('source', sa.String(255), nullable=False),
         sa.Column('updated_at', sa.Double, nullable=False),
+        sa.Index('ix_host_profile_generation', 'generation'),
         **_MYSQL)
-    op.create_index('ix_host_profile_generation', 'host_profile',
-                    ['generation'])
-    op.create_table(
+    steps.create_table(
         'removal',
         sa.Column('kind', sa.String(16), primary_key=True),
         sa.Column('name', sa.String(255), primary_key=True),
         sa.Column('generation', sa.BigInteger, nullable=False),
         sa.Column('removed_at', sa.Double, nullable=False),
+        sa.Index('ix_removal_generation', 'generation'),
         **_MYSQL)
-    op.create_index('ix_removal_generation', 'removal', ['generation'])

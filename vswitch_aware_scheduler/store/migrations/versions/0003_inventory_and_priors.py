@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which instance is on which host, and priors of groups of instances"""
 
-from alembic import op
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+
+from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0003'
 down_revision = '0002'
@@ -17,7 +18,7 @@ _BLOB = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql', 'mariadb')
 
 
 def upgrade():
-    op.create_table(
+    steps.create_table(
         'placement',
         sa.Column('instance_uuid', sa.String(36), primary_key=True),
         sa.Column('generation', sa.BigInteger, nullable=False),
@@ -28,7 +29,7 @@ def upgrade():
         sa.Column('updated_at', sa.Double, nullable=False),
         sa.Index('ix_placement_generation', 'generation'),
         **_MYSQL)
-    op.create_table(
+    steps.create_table(
         'inventory',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
         sa.Column('source', sa.String(255), nullable=False),
@@ -36,7 +37,7 @@ def upgrade():
         sa.Column('complete_at', sa.Double, nullable=False),
         sa.Column('changed_until', sa.Double, nullable=True),
         **_MYSQL)
-    op.create_table(
+    steps.create_table(
         'prior',
         sa.Column('instance_uuid', sa.String(36), primary_key=True),
         sa.Column('flavor', _NAME, primary_key=True),

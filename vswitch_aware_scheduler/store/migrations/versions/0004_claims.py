@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claims of schedulers"""
 
-from alembic import op
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+
+from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0004'
 down_revision = '0003'
@@ -15,7 +16,7 @@ _BLOB = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql', 'mariadb')
 
 
 def upgrade():
-    op.create_table(
+    steps.create_table(
         'claim',
         sa.Column('instance_uuid', sa.String(36), primary_key=True),
         sa.Column('number', sa.BigInteger, nullable=False),
@@ -30,10 +31,10 @@ def upgrade():
         sa.Column('expires_at', sa.Double, nullable=False),
         sa.Index('ix_claim_number', 'number'),
         **_MYSQL)
-    counter = op.create_table(
+    counter = steps.create_table(
         'claim_counter',
         sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
         sa.Column('number', sa.BigInteger, nullable=False),
         sa.Column('complete_since', sa.BigInteger, nullable=False),
         **_MYSQL)
-    op.bulk_insert(counter, [{'id': 1, 'number': 0, 'complete_since': 0}])
+    steps.insert_row(counter, {'id': 1, 'number': 0, 'complete_since': 0})

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trials of limits, and what came of them"""
 
-from alembic import op
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
+
+from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0005'
 down_revision = '0004'
@@ -17,7 +18,7 @@ _NAME = sa.String(255).with_variant(
 
 
 def upgrade():
-    op.create_table(
+    steps.create_table(
         'trial',
         sa.Column('trial_id', sa.String(36), primary_key=True),
         sa.Column('kind', _NAME, nullable=False),
@@ -25,7 +26,7 @@ def upgrade():
         sa.Column('until', sa.Double, nullable=False),
         sa.Column('hosts', _TEXT, nullable=False),
         **_MYSQL)
-    op.create_table(
+    steps.create_table(
         'trial_outcome',
         sa.Column('kind', _NAME, primary_key=True),
         sa.Column('day', sa.BigInteger, primary_key=True,

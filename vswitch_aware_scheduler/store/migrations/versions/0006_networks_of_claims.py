@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks of claims"""
 
-from alembic import op
 import sqlalchemy as sa
+
+from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0006'
 down_revision = '0005'
@@ -11,4 +12,4 @@ depends_on = None
 
 
 def upgrade():
-    op.add_column('claim', sa.Column('networks', sa.Text, nullable=True))
+    steps.add_column('claim', sa.Column('networks', sa.Text, nullable=True))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Heartbeats of modelers"""
 
-from alembic import op
 import sqlalchemy as sa
+
+from vswitch_aware_scheduler.store.migrations import steps
 
 revision = '0007'
 down_revision = '0006'
@@ -11,7 +12,7 @@ depends_on = None
 
 
 def upgrade():
-    op.create_table(
+    steps.create_table(
         'modeler',
         sa.Column('name', sa.String(255), primary_key=True),
         sa.Column('host', sa.String(255), nullable=False),

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of migrations which can be repeated after an interruption.
+
+MariaDB and MySQL commit each statement that changes the schema by itself. An
+upgrade that was killed therefore leaves a part of a migration behind, without
+its version. Each step here looks for its own result first, and does nothing
+where the result is complete. On SQLite and PostgreSQL an upgrade is one
+transaction, so that nothing is ever left behind: there a table of the same
+name belongs to someone else, and creating it fails.
+"""
+
+from alembic import op
+import sqlalchemy as sa
+
+__all__ = ['add_column', 'create_table', 'insert_row']
+
+
+def _may_be_partial():
+    return not op.get_context().impl.transactional_ddl
+
+
+def create_table(name, *items, **options):
+    """Create a table with its indexes.
+
+    :param items: columns and indexes
+    :param options: of the table
+    :returns: the sqlalchemy Table
+    """
+    bind = op.get_bind()
+    table = sa.Table(name, sa.MetaData(), *items, **options)
+    inspector = sa.inspect(bind)
+    if not (_may_be_partial() and inspector.has_table(name)
+            and table.columns.keys() == [
+                column['name'] for column in inspector.get_columns(name)]):
+        table.create(bind)
+        return table
+    present = {index['name'] for index in inspector.get_indexes(name)}
+    for index in table.indexes:
+        if index.name not in present:
+            index.create(bind)
+    return table
+
+
+def add_column(table_name, column):
+    """Add a column to a table."""
+    if _may_be_partial() and column.name in {
+            present['name'] for present
+            in sa.inspect(op.get_bind()).get_columns(table_name)}:
+        return
+    op.add_column(table_name, column)
+
+
+def insert_row(table, row):
+    """Insert the only row of a table, unless the table has it."""
+    bind = op.get_bind()
+    if not bind.scalar(sa.select(sa.func.count()).select_from(table)):
+        bind.execute(sa.insert(table), [row])
