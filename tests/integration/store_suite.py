@@ -4,6 +4,7 @@
 import concurrent.futures
 import contextlib
 import os
+import threading
 import time
 from unittest import mock
 
@@ -94,6 +95,25 @@ class ContentionTestCase(store_base.StoreTestCase):
             generation = self.store.write([store_base.constant(2)])
         self.assertEqual(2, generation.number)
         self.assertEqual(2, len(self.store.models()))
+
+    def test_the_session_of_a_writer_that_stands_still_is_ended(self):
+        stands, goes_on = threading.Event(), threading.Event()
+        self.addCleanup(goes_on.set)
+
+        def stand_still(_connection):
+            stands.set()
+            goes_on.wait()
+
+        with self._before_the_end(stand_still):
+            writing = self.pool.submit(self.make_store(
+                timeout_seconds=1).write, [store_base.constant(2)])
+            stands.wait()
+            self.assertEqual(2, self.store.write(
+                [store_base.constant(3)]).number)
+            goes_on.set()
+            # It begins again, with a new session.
+            self.assertEqual(3, writing.result().number)
+        self.assertEqual(3, len(self.store.models()))
 
     def test_the_victim_of_a_deadlock_tries_again(self):
         attempts = []
