@@ -9,12 +9,15 @@ import testtools
 
 from tests.integration import base
 from tests.integration import servers
+from tests.unit.modeler import test_inventory
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler.modeler import hosts
+from vswitch_aware_scheduler.modeler import inventory
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile
+from vswitch_aware_scheduler.vswitch import tunnels
 
 WITHOUT = 'resource_provider_packet_processing_without_direction'
 WITH = 'resource_provider_packet_processing_with_direction'
@@ -82,6 +85,47 @@ class NeutronTest(base.WithServer, testtools.TestCase):
         for one in discovery.propose(read(self.server),
                                      profile.catalogue()):
             self.assertIsNone(one.profile)
+
+    def post(self, kind, **values):
+        """Make a network or a port; return it."""
+        with urllib.request.urlopen(urllib.request.Request(
+                f'{self.server.url}/v2.0/{kind}s', json.dumps(
+                    {kind: values}).encode(),
+                {'Content-Type': 'application/json'})) as answer:
+            return json.load(answer)[kind]
+
+    def test_ports_count_where_nova_bound_them_whatever_they_name(self):
+        cloud = test_inventory.Cloud()
+        self.useFixture(cloud)
+        uuid = cloud.put(0, host='h1', project='a' * 32)
+        network = self.post('network', admin_state_up=True, **{
+            'provider:network_type': 'flat',
+            'provider:physical_network': 'one'})['id']
+
+        def port(device, host, project, vnic='normal', **values):
+            return self.post(
+                'port', network_id=network, device_id=device,
+                device_owner='compute:nova', project_id=project * 32,
+                **{'binding:host_id': host, 'binding:vnic_type': vnic,
+                   **values})
+
+        port(uuid, 'h1', 'a')
+        port(uuid, 'h1', 'b', 'direct')
+        port(uuid, 'h2', 'a', 'direct')
+        port(uuid, '', 'a', 'direct')
+        mine = port('nobody', 'h1', 'a', 'macvtap')
+        cloud.servers[uuid]['addresses'] = {'one': [
+            {'OS-EXT-IPS-MAC:mac_addr': mine['mac_address']}]}
+        for since in (None, test_inventory.NOW - 1):
+            source = inventory.make_source(
+                access={'url': cloud.url + '/v2.1', 'retries': 0,
+                        'auth': {'auth_type': 'none',
+                                 'endpoint': cloud.url}},
+                network_url=self.server.url, read_networks=True)
+            found = source.read(since).placements[uuid]
+            self.assertEqual(
+                tunnels.Attachments((), (network,) * 2, 1),
+                found.attachments)
 
     def test_the_agent_of_open_vswitch_reads_what_is_exported(self):
         found = self.parsed('neutron-ovs', ['br-ex', 'br-b'])['OVS']

@@ -14,10 +14,11 @@ its instances as they were.
 Knows no configuration, and no clock but the one handed in.
 """
 
+import collections
 import csv
 import dataclasses
 import datetime
-import operator
+import typing
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store as model_store
@@ -51,9 +52,9 @@ _MOST_ASKED = 500
 #: Instances, or networks, asked for at once: a URL is not endless.
 _DEVICES = 50
 
-_NO_PORT = tunnels.Attachments()
-
 _HOST = 'OS-EXT-SRV-ATTR:host'
+_MAC = 'OS-EXT-IPS-MAC:mac_addr'
+_BOUND_TO = 'binding:host_id'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,12 +226,13 @@ class NovaSource:
         if since is not None:
             query['changes-since'] = service.iso_time(since) + 'Z'
         found, deleted, unanswered = {}, set(), set()
+        addresses = {}
         until = None
         with sdk.SdkClient(self._access, self.name, 'compute',
                            **self._sleep) as client:
             for servers in _pages(client, 'servers', '/servers/detail',
                                   _server, query, **_VERSION):
-                for status, changed, placement in servers:
+                for status, changed, placement, macs in servers:
                     uuid = placement.instance_uuid
                     if status == 'DELETED':
                         deleted.add(uuid)
@@ -238,12 +240,13 @@ class NovaSource:
                         unanswered.add(uuid)
                     else:
                         found[uuid] = placement
+                        addresses[uuid] = macs
                     if changed is not None:
                         until = max(changed, until or changed)
         if self._network is not None:
-            attachments = self._attachments(found, since is None)
+            attachments = self._attachments(found, addresses, since is None)
             found = {uuid: dataclasses.replace(
-                one, attachments=attachments.get(uuid, _NO_PORT))
+                one, attachments=attachments[uuid])
                 for uuid, one in found.items()}
         return Reading(found, frozenset(deleted), frozenset(unanswered),
                        until)
@@ -272,43 +275,107 @@ class NovaSource:
                     gone.add(uuid)
         return gone
 
-    def _attachments(self, found, complete):
-        """Return {instance uuid: Attachments} of those that have ports.
+    def _attachments(self, found, addresses, complete):
+        """Return {instance uuid: Attachments} of the instances.
 
-        Of all instances, or of those that were found.
+        A tenant can write any uuid, also one of somebody else's instance, to
+        ``device_id`` of its ports, or nothing. So a port counts for an
+        instance only if it is bound to the host of the instance, which Nova
+        alone does, and is of its project or has an address that Nova lists
+        for it. An address that Nova lists counts also without a port.
+
+        :param found: {instance uuid: Placement}
+        :param addresses: {instance uuid: MAC addresses that Nova lists}
+        :param complete: whether these are all instances
         """
         ports, types = {}, {}
+        queries = [{}] if complete else [
+            *_some('device_id', found), *_some('mac_address', {
+                mac for macs in addresses.values() for mac in macs if mac})]
         with sdk.SdkClient(self._network, self.name, 'network',
                            **self._sleep) as client:
-            for query in [{}] if complete else _some('device_id', found):
-                query['fields'] = ['id', 'device_id', 'network_id',
-                                   'binding:vnic_type']
+            for query in queries:
+                query['fields'] = [
+                    'id', 'device_id', 'network_id', 'mac_address',
+                    'project_id', 'binding:host_id', 'binding:vnic_type']
                 for page in _pages(client, 'ports', '/ports', _port, query):
-                    for device, *port in page:
-                        ports.setdefault(device, []).append(port)
+                    ports.update((port.id, port) for port in page)
+            attached = _ports_of(found, addresses, ports.values())
             for query in [{}] if complete else _some('id', {
-                    network for one in ports.values() for network, _ in one}):
+                    port.network for some in attached.values()
+                    for port in some if port is not None}):
                 query['fields'] = ['id', 'provider:network_type']
                 for page in _pages(client, 'networks', '/networks', _network,
                                    query):
                     types.update(page)
-        return {device: _attached(some, types)
-                for device, some in ports.items()}
+        return {uuid: _attached(some, types)
+                for uuid, some in attached.items()}
+
+
+class _Port(typing.NamedTuple):
+    """A port of Neutron, as its API shows it to an administrator."""
+
+    id: str
+    device: str
+    network: str
+    mac: str
+    project: str | None
+    host: str | None
+    vnic_type: str | None
+
+
+def _ports_of(found, addresses, ports):
+    """Return {instance uuid: list of its _Ports}.
+
+    None in a list stands for an address that no port has.
+
+    :param found: {instance uuid: Placement}
+    :param addresses: {instance uuid: MAC addresses that Nova lists, each as
+        often as an interface has it; None for interfaces without}
+    :param ports: iterable of _Port
+    """
+    by_device, by_address = {}, {}
+    for port in ports:
+        if port.host is not None:
+            by_device.setdefault(port.device, []).append(port)
+            by_address.setdefault((port.mac, port.host), []).append(port)
+    result = {}
+    for uuid, placement in found.items():
+        own = {port.id: port for port in by_device.get(uuid, ())
+               if port.host == placement.host
+               and port.project == placement.project}
+        listed = collections.Counter(addresses[uuid])
+        unlisted = sum(port.mac not in listed for port in own.values())
+        unknown = max(listed.pop(None, 0) - unlisted, 0)
+        for mac, count in listed.items():
+            # Another tenant may have a port of this address, too.
+            candidates = sorted(
+                by_address.get((mac, placement.host), ()), key=lambda port: (
+                    port.id not in own, port.project != placement.project,
+                    port.device != uuid, port.id))[:count]
+            own.update((port.id, port) for port in candidates)
+            unknown += count - len(candidates)
+        result[uuid] = [*own.values(), *[None] * unknown]
+    return result
 
 
 def _attached(ports, types):
     """Return the Attachments of some ports.
 
-    :param ports: [(network, type of the VNIC)]
+    :param ports: list of _Port, None for one of which nothing is known
     :param types: {network: its type, None where Neutron does not tell}
     """
-    ports = sorted(ports, key=operator.itemgetter(0))
-    others = [types.get(network) in tunnels.TYPES_WITHOUT
-              for network, _ in ports]
+    networks, others, functions = [], [], 0
+    for port in ports:
+        if port is None:
+            networks.extend(tunnels.UNKNOWN.networks)
+            functions += tunnels.UNKNOWN.virtual_functions
+            continue
+        (others if types.get(port.network) in tunnels.TYPES_WITHOUT
+         else networks).append(port.network)
+        functions += port.vnic_type in tunnels.VNIC_TYPES
     return tunnels.Attachments(
-        [network for (network, _), other in zip(ports, others) if not other],
-        [network for (network, _), other in zip(ports, others) if other],
-        sum(vnic in tunnels.VNIC_TYPES for _, vnic in ports))
+        sorted(networks, key=str), sorted(others), functions)
 
 
 def _pages(client, kind, path, read, query, **arguments):
@@ -319,8 +386,9 @@ def _pages(client, kind, path, read, query, **arguments):
 
 
 def _server(item):
-    """Return (status, time of the last change or None, Placement)."""
+    """Return (status, time of the last change or None, Placement, MACs)."""
     status = item['status']
+    macs = ()
     if status in ('UNKNOWN', 'DELETED'):
         placement = model_store.Placement(item['id'], None)
     else:
@@ -330,14 +398,23 @@ def _server(item):
         placement = model_store.Placement(
             item['id'], item[_HOST] or None,
             item['flavor'].get('original_name'), item['tenant_id'])
+        # Nova lists a network without addresses for an interface that has
+        # none.
+        listed = {(network, one and one[_MAC])
+                  for network, some in (item.get('addresses') or {}).items()
+                  for one in some or [None]}
+        macs = [mac for _, mac in sorted(listed, key=str)]
     changed = item.get('updated')
     return status, changed and datetime.datetime.fromisoformat(
-        changed).timestamp(), placement
+        changed).timestamp(), placement, macs
 
 
 def _port(item):
-    return (item['device_id'], item['network_id'],
-            item.get('binding:vnic_type'))
+    if _BOUND_TO not in item:
+        raise ValueError(f'no {_BOUND_TO}: who asks is no administrator')
+    return _Port(item['id'], item['device_id'], item['network_id'],
+                 item['mac_address'], item['project_id'],
+                 item[_BOUND_TO] or None, item.get('binding:vnic_type'))
 
 
 def _network(item):

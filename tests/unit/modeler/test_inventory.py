@@ -51,15 +51,35 @@ class Cloud(stand_ins.OpenStack):
             'flavor': {'original_name': flavor, 'vcpus': 1}}
         return uuid
 
+    def attach(self, uuid, network, vnic='normal', host='h1', project='p',
+               mac=None, listed=True):
+        """Add a port.
+
+        :param uuid: its device_id
+        :param listed: whether Nova lists its address for that instance
+        """
+        mac = mac or f'fa:16:3e:00:00:{len(self.ports):02x}'
+        self.ports.append({
+            'id': f'port{len(self.ports)}', 'device_id': uuid,
+            'network_id': network, 'mac_address': mac, 'project_id': project,
+            'binding:host_id': host, 'binding:vnic_type': vnic})
+        if listed:
+            self.servers[uuid].setdefault('addresses', {}).setdefault(
+                f'net {network}', []).append({
+                    'addr': '192.0.2.1', 'version': 4,
+                    'OS-EXT-IPS:type': 'fixed',
+                    'OS-EXT-IPS-MAC:mac_addr': mac})
+        return self.ports[-1]
+
     def delete(self, uuid, at):
         self.servers[uuid].update(status='DELETED', updated=iso(NOW + at))
 
     def answer(self, method, path, parameters, body):
         if path == '/v2.0/ports':
-            devices = parameters.get('device_id')
             return self._page('ports', parameters, [
-                port for port in self.ports
-                if devices is None or port['device_id'] in devices])
+                port for port in self.ports if all(
+                    port[key] in parameters.get(key, [port[key]])
+                    for key in ('device_id', 'mac_address'))])
         if path == '/v2.0/networks':
             wanted = parameters.get('id')
             return self._page('networks', parameters, [
@@ -286,22 +306,22 @@ class NovaTestCase(InventoryTestCase):
         self.cloud.most = 2
         uuids = [self.cloud.put(n) for n in range(60)]
         for number, network in ((0, 'b'), (0, 'a'), (0, 'b'), (1, 'c')):
-            self.cloud.ports.append({
-                'id': f'port{len(self.cloud.ports)}',
-                'device_id': uuids[number], 'network_id': network})
+            self.cloud.attach(uuids[number], network)
         self.update(source)
         networks = {uuid: one.networks for uuid, one
                     in self.store.placements().items() if one.networks}
         self.assertEqual({uuids[0]: ('a', 'b', 'b'), uuids[1]: ('c',)},
                          networks)
         self.assertNotIn('device_id', self.cloud.asked('/v2.0/ports')[-1])
-        self.cloud.ports.append({'id': 'port9', 'device_id': uuids[1],
-                                 'network_id': 'd'})
+        self.cloud.attach(uuids[1], 'd')
         self.cloud.requests.clear()
         self.update(source)
-        self.assertEqual([50, 50, 50, 10], [
-            len(asked['device_id'])
-            for asked in self.cloud.asked('/v2.0/ports')])
+        # Pages of two: four ports with a device, five with an address.
+        self.assertEqual([('device_id', 50)] * 3 + [('device_id', 10)]
+                         + [('mac_address', 5)] * 3, [
+            (key, len(asked[key]))
+            for asked in self.cloud.asked('/v2.0/ports')
+            for key in ('device_id', 'mac_address') if key in asked])
         self.assertEqual(
             ('c', 'd'), self.store.placements()[uuids[1]].networks)
 
@@ -318,10 +338,7 @@ class NovaTestCase(InventoryTestCase):
                 (0, 'vlan', 'direct'), (0, 'red', 'normal'),
                 (0, 'red', 'macvtap'), (1, 'flat', 'normal'),
                 (1, 'odd', 'normal'), (1, 'unlisted', None)):
-            self.cloud.ports.append({
-                'id': f'port{len(self.cloud.ports)}',
-                'device_id': uuids[number], 'network_id': network,
-                'binding:vnic_type': vnic})
+            self.cloud.attach(uuids[number], network, vnic)
         wanted = {
             uuids[0]: tunnels.Attachments(('red', 'red'), ('vlan',), 2),
             uuids[1]: tunnels.Attachments(('odd', 'unlisted'), ('flat',)),
@@ -344,6 +361,78 @@ class NovaTestCase(InventoryTestCase):
         self.assertEqual(tunnels.Attachments(('red',) * 3, (), 2),
                          attached()[uuids[0]])
         self.assertIn('red', self.cloud.asked('/v2.0/networks')[-1]['id'])
+
+    def attached_after(self, complete):
+        """Return {instance uuid: its Attachments} after a reading."""
+        source = self.make_source(network_url=self.cloud.url,
+                                  read_networks=True)
+        self.update(source, complete_seconds=0 if complete else 1e6)
+        return {uuid: one.attachments for uuid, one
+                in self.store.placements().items()}
+
+    def test_ports_of_others_that_name_an_instance_do_not_count(self):
+        for complete in (True, False):
+            with self.subTest(complete=complete):
+                victim = self.cloud.put(0, at=500)
+                self.cloud.ports.clear()
+                self.cloud.attach(victim, f'net {complete}')
+                # Not bound, bound elsewhere, bound to the same host by an
+                # instance of another project, with the victim's address.
+                mac = self.cloud.ports[0]['mac_address']
+                for host in ('', 'h2', 'h1'):
+                    for number in range(20):
+                        self.cloud.attach(victim, 'net', 'direct', host,
+                                          'attacker', listed=False)
+                    self.cloud.attach(victim, 'a', 'direct', host, 'attacker',
+                                      mac, listed=False)
+                self.assertEqual(
+                    {victim: tunnels.Attachments((f'net {complete}',))},
+                    self.attached_after(complete))
+
+    def test_ports_that_name_another_device_count_for_their_instance(self):
+        for complete in (True, False):
+            with self.subTest(complete=complete):
+                mine = self.cloud.put(0, at=500)
+                self.cloud.ports.clear()
+                for number in range(20):
+                    self.cloud.attach(mine, f'{complete}{number % 2}',
+                                      'direct')
+                    self.cloud.ports[-1]['device_id'] = (
+                        '', 'nobody', base.instance_uuid(7))[number % 3]
+                self.assertEqual(
+                    {mine: tunnels.Attachments(
+                        (f'{complete}0',) * 10 + (f'{complete}1',) * 10,
+                        (), 20)},
+                    self.attached_after(complete))
+
+    def test_an_interface_without_a_port_counts_as_unknown(self):
+        mine = self.cloud.put(0)
+        self.cloud.attach(mine, 'net')
+        self.cloud.ports.clear()
+        self.cloud.servers[mine]['addresses']['no address'] = []
+        self.assertEqual(
+            {mine: tunnels.Attachments((None, None), (), 2)},
+            self.attached_after(True))
+        self.cloud.attach(mine, 'other', listed=False)
+        self.assertEqual(
+            {mine: tunnels.Attachments((None, 'other'), (), 1)},
+            self.attached_after(True))
+
+    def test_two_addresses_of_one_interface_are_one_interface(self):
+        mine = self.cloud.put(0)
+        self.cloud.attach(mine, 'net')
+        addresses, = self.cloud.servers[mine]['addresses'].values()
+        addresses.append({**addresses[0], 'addr': '2001:db8::1',
+                          'version': 6})
+        self.assertEqual({mine: tunnels.Attachments(('net',))},
+                         self.attached_after(True))
+
+    def test_without_the_binding_no_port_can_be_believed(self):
+        self.cloud.put(0)
+        del self.cloud.attach(base.instance_uuid(0), 'n')['binding:host_id']
+        with self.assertRaisesRegex(exceptions.TelemetryError,
+                                    'no binding:host_id.* administrator'):
+            self.attached_after(True)
 
     def test_secrets_are_not_shown(self):
         source = inventory.make_source(access={
