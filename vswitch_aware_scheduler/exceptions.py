@@ -12,6 +12,7 @@
     ├── MappingTableFull         mappings that a gateway has no room for
     ├── NotEnoughSamples         too short a history to fit a model
     ├── TelemetryError           a driver could not answer
+    │   └── TelemetryNotConfigured  no option says what a driver should ask
     ├── CalibrationError         a measurement could not be made
     ├── CoordinationError        modelers cannot share the instances
     └── StoreError               the store cannot be read or written
@@ -57,6 +58,14 @@ class NotEnoughSamples(VSwitchError):
 
 class TelemetryError(VSwitchError):
     """A telemetry driver could not deliver what was asked."""
+
+
+class TelemetryNotConfigured(TelemetryError):
+    """No option says where the traffic samples are.
+
+    An option that is set to a wrong value is another matter. A driver may
+    raise it in its constructor.
+    """
 
 
 class CalibrationError(VSwitchError):

@@ -275,7 +275,14 @@ def _say(text):
 # and returns the exit status.
 
 def _db_sync(arguments, conf):
+    directory = migration.missing_directory(conf.store_url)
     before, after = migration.sync(conf.store_url, arguments.version)
+    if directory is not None:
+        # Not on stdout, which is for --json.
+        _say(f'made the directory {directory}, mode '
+             f'{migration.DIRECTORY_MODE:04o}, owner '
+             f'{migration.current_user()}: nova-scheduler and '
+             f'vswitch-modeler have to run as that user')
     if arguments.json:
         terminal.print_json({'before': before, 'after': after})
     elif before == after:

@@ -16,6 +16,7 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import service
 
 __all__ = ['main']
@@ -52,6 +53,9 @@ def _say(text):
 
 def _once(conf):
     set_up = service.set_up(conf)
+    if set_up.driver is None:
+        raise exceptions.TelemetryNotConfigured(set_up.missing)
+    service.make_store(set_up)
     problems = (service.update_inventory(set_up, time.time),
                 service.update_placement(set_up))
     with terminal.progress('learning') as progress:
@@ -61,6 +65,10 @@ def _once(conf):
     problems += service.update_trials(set_up, time.time),
     for problem in filter(None, problems):
         _say(problem)
+    report = heartbeat.Heartbeat(time.time, time.monotonic)
+    report.report_to(set_up.store, None)
+    report.passed(service.words_of(outcome))
+    report.end()
     if conf.json:
         terminal.print_json({
             'source': set_up.driver.source, 'store': set_up.store.url,

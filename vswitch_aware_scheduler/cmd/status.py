@@ -19,6 +19,7 @@ from oslo_upgradecheck import upgradecheck
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import coordination
+from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
@@ -91,10 +92,8 @@ class Checks(upgradecheck.UpgradeCommands):
         except exceptions.StoreError as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
         if not generation.number:
-            return _result(
-                upgradecheck.Code.WARNING,
-                'nothing has been written to the store yet, wanted models: '
-                'run vswitch-modeler')
+            return _result(upgradecheck.Code.WARNING,
+                           self._why_nothing_is_written())
         age = self._clock() - generation.published_at
         told = (f'generation {generation.number} was published at '
                 + datetime.datetime.fromtimestamp(
@@ -115,13 +114,32 @@ class Checks(upgradecheck.UpgradeCommands):
         return _result(upgradecheck.Code.SUCCESS,
                        f'{told}, {max(age, 0):.0f} s ago')
 
+    def _why_nothing_is_written(self):
+        """Return what to do about a store without any generation."""
+        words = 'nothing has been written to the store yet, so that every ' \
+                'instance counts by its flavor or by default_egress_kbps: '
+        modelers = self._store().modelers()
+        running = [one for one in modelers if not one.ended
+                   and not heartbeat.is_silent(one, self._clock())]
+        if not running:
+            return words + ('start vswitch-modeler, or run "vswitch-manage '
+                            'fit" on recorded traffic')
+        if all(one.waiting_for for one in running):
+            return words + ('see what vswitch-modeler waits for, in the '
+                            'check "Modelers"')
+        return words + (
+            f'vswitch-modeler runs, and fits a model to an instance once '
+            f'telemetry has min_samples, {self._conf.min_samples}, samples '
+            f'of it; wait, or check that telemetry measures the interfaces '
+            f'of instances')
+
     def _check_profiles(self):
         try:
             known = switch_profile.profiles(self._conf.switch_profiles_file)
         except (exceptions.InvalidProfile, OSError) as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
         wrong = []
-        default = self._conf.default_switch_profile
+        default = self._conf.default_switch_profile or None
         if default is not None and default not in known:
             wrong.append(f'default_switch_profile is {default!r}')
         try:
@@ -143,7 +161,7 @@ class Checks(upgradecheck.UpgradeCommands):
                 except exceptions.InvalidInput as error:
                     wrong.append(str(error))
         if not wrong:
-            return _result(upgradecheck.Code.SUCCESS)
+            return self._check_described(known)
         return _result(
             upgradecheck.Code.FAILURE,
             _some(wrong) + '; profiles there are: '
@@ -192,27 +210,88 @@ class Checks(upgradecheck.UpgradeCommands):
         return _result(upgradecheck.Code.SUCCESS, seen)
 
     def _check_modelers(self):
-        url = self._conf.modeler_coordination_url
-        if not url:
-            return _result(upgradecheck.Code.SUCCESS,
-                           'one modeler alone: modeler_coordination_url is '
-                           'not set')
         try:
-            group = coordination.Group(url)
-            try:
-                count = group.count(self._store().generation().store_id)
-            finally:
-                group.leave()
+            reported, warning = self._reported()
+            shared = self._sharing()
         except (exceptions.CoordinationError,
                 exceptions.StoreError) as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
-        if not count:
-            return _result(
-                upgradecheck.Code.WARNING,
+        code = upgradecheck.Code.WARNING if warning \
+            else upgradecheck.Code.SUCCESS
+        if shared is not None:
+            reported.insert(
+                0, f'modelers that share the instances: {shared}'
+                if shared else
                 'modeler_coordination_url: nobody is in the group of this '
-                'store, wanted modelers: does vswitch-modeler run?')
-        return _result(upgradecheck.Code.SUCCESS,
-                       f'modelers that share the instances: {count}')
+                'store; start vswitch-modeler')
+            if not shared:
+                code = upgradecheck.Code.WARNING
+        return _result(code, _some(reported))
+
+    def _sharing(self):
+        """Return how many modelers share the instances, None: nobody asks."""
+        url = self._conf.modeler_coordination_url
+        if not url:
+            return None
+        group = coordination.Group(url)
+        try:
+            return group.count(self._store().generation().store_id)
+        finally:
+            group.leave()
+
+    def _check_described(self, profiles):
+        """Return whether any host has a profile.
+
+        Aggregates can give hosts a profile as well. Nova is asked for them
+        where an option says as whom.
+        """
+        passes = self._conf.unknown_host_policy == 'pass'
+        words = (f'no host has a switch profile, so that VSwitchFilter '
+                 f'{"checks nothing" if passes else "refuses every host"}')
+        try:
+            kinds = service.host_kinds(self._all_options)
+            if kinds.described(self._store()):
+                return _result(upgradecheck.Code.SUCCESS)
+        except (exceptions.VSwitchError, cfg.Error, OSError) as error:
+            words = (f'neither options nor the store give a host a switch '
+                     f'profile, and aggregates cannot be read ({error})')
+        else:
+            if not kinds.asks_nova:
+                words += (f', unless metadata of aggregates give one; they '
+                          f'are not read, as auth_type in the group '
+                          f'[{options.INVENTORY_GROUP}] is not set')
+        return _result(
+            upgradecheck.Code.WARNING,
+            f'{words}; set default_switch_profile in nova.conf and here, or '
+            f'run "vswitch-manage host set HOST PROFILE", or set the '
+            f'property vswitch:profile of an aggregate; profiles there are: '
+            f'{", ".join(sorted(profiles))}')
+
+    def _reported(self):
+        """Return (what modelers have reported, whether that is a warning)."""
+        now = self._clock()
+        target = self._store()
+        modelers = target.modelers()
+        silent = [one for one in modelers if heartbeat.is_silent(one, now)
+                  and not heartbeat.is_replaced(one, modelers)]
+        ended = [one for one in modelers if one.ended]
+        running = [one for one in modelers if not one.ended
+                   and not heartbeat.is_silent(one, now)]
+        waiting = [one for one in running if one.waiting_for]
+        working = [one for one in running if not one.waiting_for]
+        # What an operator has to look at comes first.
+        told = [heartbeat.describe(one, now)
+                for one in silent + waiting + working + ended]
+        if not modelers:
+            # Models that "vswitch-manage fit" wrote are enough.
+            return (['no vswitch-modeler has reported in the last day'],
+                    not target.generation().number)
+        stopped = not running and any(one.interval_seconds is not None
+                                      for one in ended)
+        if stopped or silent:
+            told.append('start vswitch-modeler' if not running else
+                        'see its log on that host')
+        return told, bool(silent or waiting or stopped)
 
     def _check_strict(self):
         if not self._conf.strict:

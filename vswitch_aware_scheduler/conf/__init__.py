@@ -12,13 +12,15 @@ from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'INVENTORY_GROUP', 'TELEMETRY_GROUPS',
-           'default_demand', 'inventory_options', 'register_opts',
-           'telemetry_options']
+           'default_demand', 'inventory_options', 'refuse_unknown',
+           'register_opts', 'telemetry_options']
 
 #: Name of the group.
 GROUP = opts.GROUP
 
 register_opts = opts.register_opts
+
+refuse_unknown = opts.refuse_unknown
 
 default_demand = opts.default_demand
 

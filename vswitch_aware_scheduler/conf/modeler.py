@@ -33,7 +33,9 @@ The first three have a group of options each; "file" reads
 ``telemetry_path``.
 
 When it is wrong, vswitch-modeler does not start and names the drivers there
-are.
+are. When nothing says what the driver reads (neither ``url`` nor
+``auth_type`` in its group, no ``telemetry_path`` for "file"), vswitch-modeler
+waits and says so, until SIGHUP makes it read a configuration that does.
 
 Related options: ``telemetry_path``.
 """),

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The groups of options: registered in a ConfigOpts, listed for a sample."""
 
+import difflib
+import glob
 import itertools
+import os
 
 from oslo_config import cfg
 
@@ -12,7 +15,11 @@ from vswitch_aware_scheduler.conf import store
 from vswitch_aware_scheduler.conf import strict
 from vswitch_aware_scheduler.conf import telemetry
 
-__all__ = ['GROUP', 'default_demand', 'list_opts', 'register_opts']
+__all__ = ['GROUP', 'default_demand', 'list_opts', 'refuse_unknown',
+           'register_opts']
+
+#: Groups of this project begin so.
+_PREFIX = 'vswitch'
 
 #: Name of the group.
 GROUP = 'vswitch_scheduler'
@@ -48,6 +55,44 @@ def register_opts(conf):
     conf.register_opts(options, group=group.name)
     telemetry.register_opts(conf)
     inventory.register_opts(conf)
+
+
+def refuse_unknown(conf):
+    """Check that the files of a configuration have options of ours only.
+
+    oslo.config ignores a name that is no option, so that a misspelt one looks
+    like one that is not set. Groups of other projects are not looked at.
+
+    :param conf: an oslo.config ConfigOpts that has read its files
+    :raises ValueError: naming the first file, group and name that is none
+    """
+    known = {}
+    for group, options in list_opts():
+        known[group.name] = {
+            name for option in options for name in (
+                option.dest, *(one.name for one in option.deprecated_opts))}
+    for path in [*conf.config_file, *(
+            found for folder in conf.config_dir or ()
+            for found in sorted(glob.glob(os.path.join(folder, '*.conf'))))]:
+        sections = {}
+        cfg.ConfigParser(path, sections).parse()
+        for group, values in sections.items():
+            if not group.startswith(_PREFIX):
+                continue
+            _refuse(f'{path}: group', group, known)
+            for name in values:
+                _refuse(f'{path}: option in the group [{group}]', name,
+                        known[group])
+
+
+def _refuse(what, name, known):
+    if name in known:
+        return
+    near = difflib.get_close_matches(name, known, n=1)
+    raise ValueError(
+        f'{what}: {name}; expected '
+        + (f'{near[0]}, or another name' if near else 'a name')
+        + ' of vswitch.conf.sample')
 
 
 def default_demand(group):

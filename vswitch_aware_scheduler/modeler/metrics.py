@@ -16,6 +16,9 @@ __all__ = ['Metrics']
 
 _PREFIX = 'vswitch_modeler'
 
+#: What a modeler can wait for: each is shown, with 0 while it does not.
+WAITS = ('configuration', 'telemetry', 'store', 'coordination')
+
 
 class Metrics:
     """Counts what passes did, and serves it over HTTP.
@@ -46,6 +49,11 @@ class Metrics:
             'When the last pass that succeeded ended, seconds UTC.')
         self._failures = make(
             counter, 'failures', 'Passes that failed, by kind.', 'kind')
+        self._waits = make(
+            gauge, 'waiting',
+            'Whether the modeler waits, by what for: its configuration, or '
+            'what the last pass failed for.', 'kind')
+        self.waits(None)
         self._samples = make(
             counter, 'samples', 'New samples that were counted.')
         self._refused_samples = make(
@@ -117,6 +125,15 @@ class Metrics:
         self._waiting.set(outcome.waiting)
         self._generation.set(outcome.generation.number)
         self._members.set(members)
+
+    def waits(self, kind):
+        """Report what the modeler waits for.
+
+        :param kind: short, such as 'store', or None for nothing
+        """
+        self._waits.clear()
+        for one in {*WAITS, *([kind] if kind else [])}:
+            self._waits.labels(one).set(one == kind)
 
     def corrected(self, multiples):
         """Tell by what limits are multiplied.

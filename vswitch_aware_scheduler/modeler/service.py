@@ -24,6 +24,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import inventory
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import placement
@@ -40,9 +41,9 @@ from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
-           'Notifier', 'Service', 'SetUp', 'make_corrections', 'make_keeper',
-           'set_up', 'update_inventory', 'update_placement', 'update_priors',
-           'update_trials']
+           'Notifier', 'Service', 'SetUp', 'host_kinds', 'make_corrections',
+           'make_keeper', 'make_store', 'set_up', 'update_inventory',
+           'update_placement', 'update_priors', 'update_trials', 'words_of']
 
 LOG = logging.getLogger(__name__)
 
@@ -60,7 +61,7 @@ _DAY_SECONDS = 86400.0
 
 #: States that a pass which fails, or succeeds, does not end.
 _LASTING = frozenset({'ahead', 'inventory', 'metrics', 'placement', 'quiet',
-                      'sharing', 'slow', 'trials'})
+                      'sharing', 'slow', 'trials', 'waiting'})
 
 #: Stands for the inventory and the priors where instances are shared.
 _COMMON = 'inventory'
@@ -77,7 +78,7 @@ class SetUp:
     """What a configuration amounts to.
 
     :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
-    :ivar driver: telemetry driver
+    :ivar driver: telemetry driver, or None: telemetry is not configured
     :ivar settings: :class:`.cycle.Settings`
     :ivar interval_seconds: from the start of a pass to that of the next
     :ivar group: :class:`.coordination.Group` that shares the instances, or
@@ -88,10 +89,12 @@ class SetUp:
     :ivar keeper: :class:`.placement.Keeper` of the strict mode, or None
     :ivar kinds: :class:`.trials.HostKinds` of which limits are tried, or None
     :ivar corrections: :class:`.feedback.Corrections` that come of that
+    :ivar missing: what is not configured, in words, where driver is None
+    :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
     """
 
     store: model_store.Store
-    driver: telemetry_base.Driver
+    driver: telemetry_base.Driver | None
     settings: cycle.Settings
     interval_seconds: float
     group: coordination.Group | None = None
@@ -101,38 +104,41 @@ class SetUp:
     keeper: placement.Keeper | None = None
     kinds: trials.HostKinds | None = None
     corrections: feedback.Corrections | None = None
+    missing: str | None = None
+    store_url: str | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def source(self):
+        """What is read, for messages."""
+        return 'no telemetry' if self.driver is None else self.driver.source
 
 
 def set_up(conf):
-    """Return the :class:`SetUp` of a configuration; make a new SQLite store.
-
-    The file is made where there is none, and nothing else is touched.
+    """Return the :class:`SetUp` of a configuration; touch nothing.
 
     :param conf: an oslo.config ConfigOpts with our options registered
     :raises oslo_config.cfg.Error: when an option has no usable value
-    :raises VSwitchError: when there is no such driver, or the store cannot
-        be made
+    :raises ValueError: when telemetry is not configured, and a name in the
+        configuration is no option
+    :raises VSwitchError: when there is no such driver, or another option
+        cannot be used
     """
     group = conf[options.GROUP]
     # Ask for all, so that a bad value is told before any work is done.
     for name in group:
         group[name]
-    name = group.telemetry_driver
-    if name in options.TELEMETRY_GROUPS:
-        given = options.telemetry_options(conf, name)
-    elif group.telemetry_path is not None:
-        given = {'path': group.telemetry_path}
-    elif name == 'file':
-        raise exceptions.InvalidInput(
-            'telemetry_path is not set, wanted the path of a file or a '
-            'folder: telemetry_driver is file')
-    else:
-        given = {}
+    missing = None
+    try:
+        driver = _driver(conf)
+    except exceptions.TelemetryNotConfigured as error:
+        # Not set, or set by a name that is no option.
+        options.refuse_unknown(conf)
+        driver, missing = None, _in_words(error)
     store = model_store.Store(group.store_url, group.store_timeout_seconds)
-    found = SetUp(
-        store, telemetry.load_driver(name, **given),
+    return SetUp(
+        store, driver,
         cycle.Settings(
-            source=name, min_samples=group.min_samples,
+            source=group.telemetry_driver, min_samples=group.min_samples,
             half_life_seconds=group.modeler_half_life_days
             * _DAY_SECONDS or None,
             forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None),
@@ -144,12 +150,46 @@ def set_up(conf):
         inventory=_inventory_source(conf), complete_seconds=conf[
             options.INVENTORY_GROUP].complete_interval_seconds,
         keeper=make_keeper(conf) if group.strict else None,
-        kinds=_host_kinds(conf) if group.feedback else None,
-        corrections=make_corrections(group))
-    if migration.is_new_file(group.store_url):
-        migration.sync(group.store_url)
-        LOG.info('Made a new store: %s', store.url)
-    return found
+        kinds=host_kinds(conf) if group.feedback else None,
+        corrections=make_corrections(group), missing=missing,
+        store_url=group.store_url)
+
+
+def _driver(conf):
+    """Return the telemetry driver that options ask for.
+
+    :raises TelemetryNotConfigured: when no option says what it should read
+    """
+    group = conf[options.GROUP]
+    name = group.telemetry_driver
+    given = {}
+    if name in options.TELEMETRY_GROUPS:
+        given = options.telemetry_options(conf, name)
+        if given['access']['url'] is None and given['access']['auth'] is None:
+            raise exceptions.TelemetryNotConfigured(
+                f'telemetry_driver is {name}, and neither url nor auth_type '
+                f'is set in the group [{options.TELEMETRY_GROUPS[name][0]}]; '
+                f'set the URL of the service, or auth_type to look the '
+                f'service up in the catalog of keystone')
+    elif group.telemetry_path is not None:
+        given = {'path': group.telemetry_path}
+    elif name == 'file':
+        raise exceptions.TelemetryNotConfigured(
+            'telemetry_driver is file, and telemetry_path is not set; set '
+            'the path of a file or a folder')
+    return telemetry.load_driver(name, **given)
+
+
+def make_store(set_up):
+    """Make the store where it is an SQLite file that does not exist yet.
+
+    :param set_up: :class:`SetUp`
+    :raises StoreError: when the file cannot be read or made
+    """
+    if set_up.store_url is not None \
+            and migration.is_new_file(set_up.store_url):
+        migration.sync(set_up.store_url)
+        LOG.info('Made a new store: %s', set_up.store.url)
 
 
 def _inventory_source(conf):
@@ -210,7 +250,11 @@ def review_aggregates(conf):
     return sorted({problem for problem in problems.values() if problem})
 
 
-def _host_kinds(conf):
+def host_kinds(conf):
+    """Return the :class:`.trials.HostKinds` of the hosts of options.
+
+    :param conf: an oslo.config ConfigOpts with our options registered
+    """
     given = options.inventory_options(conf)
     asks = given is not None and given['access']['auth'] is not None
     return trials.HostKinds(
@@ -333,6 +377,18 @@ def update_trials(set_up, clock, share=None, progress=None, writing=None):
     return None
 
 
+def words_of(outcome):
+    """Return in words what a pass did.
+
+    :param outcome: :class:`.cycle.Outcome`
+    """
+    return (f'generation {outcome.generation.number}: '
+            f'{outcome.samples} new samples, {outcome.fitted} models fitted, '
+            f'{len(outcome.refused)} instances refused, {outcome.waiting} '
+            f'wait for a model, {len(outcome.removed)} forgotten, of '
+            f'{outcome.instances} instances in {outcome.seconds:.1f} s')
+
+
 class Notifier:
     """Tells systemd how the service is; silent where nobody listens.
 
@@ -374,7 +430,8 @@ class Service:
 
     SIGTERM and SIGINT end it: at once where nothing is being written, after
     the write where something is. SIGHUP makes it read its configuration anew
-    after the pass.
+    after the pass. Where telemetry is not configured, it does what needs no
+    telemetry and waits for a configuration that has it.
 
     :param load: called without arguments, returns a :class:`SetUp` of the
         configuration as it is now
@@ -394,6 +451,7 @@ class Service:
         self._stopping = False
         self._reloading = False
         self._interruptible = self._interrupted = False
+        self._in_pass = False
         self._failures = 0
         # Those that the pause grows by.
         self._attempts = 0
@@ -409,6 +467,9 @@ class Service:
         self._priors_of = None
         # Day of the last trials.
         self._trials_of = None
+        self._heartbeat = heartbeat.Heartbeat(clock, monotonic)
+        # Set-up whose store was made, if it had to be.
+        self._made_store_of = None
 
     def run(self):
         """Work until told to end; return the number of passes done.
@@ -428,13 +489,14 @@ class Service:
             self._serve_metrics(set_up)
             self._news_at = self._monotonic()
             LOG.info('vswitch-modeler has started: %s every %g s into %s',
-                     set_up.driver.source, set_up.interval_seconds,
+                     set_up.source, set_up.interval_seconds,
                      set_up.store.url)
             self._notifier.tell(READY=1, STATUS='first pass')
+            self._report_to(set_up)
             while not self._stopping:
                 began = self._monotonic()
                 if self._pass(set_up):
-                    passes += 1
+                    passes += set_up.driver is not None
                     pause = set_up.interval_seconds - (
                         self._monotonic() - began)
                     self._state(
@@ -450,6 +512,7 @@ class Service:
                     set_up = self._reloaded(set_up)
         finally:
             self._notifier.tell(STOPPING=1, STATUS='ended')
+            self._heartbeat.end()
             if set_up is not None and set_up.group is not None:
                 set_up.group.leave()
             if self._metrics is not None:
@@ -497,6 +560,26 @@ class Service:
         if self._told_alive is None or now - self._told_alive >= 1:
             self._told_alive = now
             self._notifier.tell(WATCHDOG=1)
+            self._beat()
+
+    def _beat(self):
+        """Write the heartbeat; a signal to end does not wait for it."""
+        in_pass, writing = self._in_pass, not self._interruptible
+        if in_pass and writing:
+            # A second writer at the same time would wait for the first.
+            return
+        self._interruptible = not self._stopping
+        try:
+            self._heartbeat.beat()
+            self._interruptible = in_pass
+        except _End:
+            self._interruptible = False
+            if in_pass:
+                raise
+            self._interrupted = False
+
+    def _report_to(self, set_up):
+        self._heartbeat.report_to(set_up.store, set_up.interval_seconds)
 
     def _reloaded(self, set_up):
         self._reloading = False
@@ -517,8 +600,9 @@ class Service:
                       'used, the old one stays: %s', reason)
         else:
             LOG.info('vswitch-modeler has read its configuration: %s every '
-                     '%g s into %s', set_up.driver.source,
+                     '%g s into %s', set_up.source,
                      set_up.interval_seconds, set_up.store.url)
+            self._report_to(set_up)
         self._notifier.tell(READY=1)
         return set_up
 
@@ -579,9 +663,13 @@ class Service:
         """Make a pass; return whether it succeeded."""
         # Told outside the handlers: in them, oslo.log adds the error to
         # every line.
-        failure = None
+        failure = outcome = None
         try:
+            self._in_pass = True
             self._interruptible = not self._stopping
+            if self._made_store_of is not set_up:
+                make_store(set_up)
+                self._made_store_of = set_up
             share = self._shared(set_up)
             # What is not about single instances is one modeler's work.
             common = share is None or share(_COMMON)
@@ -590,13 +678,17 @@ class Service:
             # By what was learned before: it need not wait for telemetry.
             self._state('placement', common and update_placement(
                 set_up, self._alive))
-            outcome = cycle.run(set_up.store, set_up.driver, self._clock,
-                                set_up.settings, self._alive,
-                                self._writing(), share)
-            if common and outcome.generation != self._priors_of:
+            if set_up.driver is not None:
+                outcome = cycle.run(set_up.store, set_up.driver, self._clock,
+                                    set_up.settings, self._alive,
+                                    self._writing(), share)
+            generation = (set_up.store.generation() if outcome is None
+                          else outcome.generation)
+            if common and generation != self._priors_of:
                 update_priors(set_up, self._clock)
                 self._priors_of = set_up.store.generation()
-            self._try(set_up, share)
+            if set_up.driver is not None:
+                self._try(set_up, share)
             self._interruptible = False
         except _End:
             failure = None, None
@@ -612,9 +704,13 @@ class Service:
             # Whatever it is, to end now would be to be started again.
             failure = 'unexpected', error
         finally:
-            self._interruptible = self._interrupted = False
+            self._interruptible = self._interrupted = self._in_pass = False
         if failure is None:
-            self._succeeded(set_up, outcome)
+            self._recovered()
+            if outcome is None:
+                self._waits(set_up)
+            else:
+                self._succeeded(set_up, outcome)
         elif failure[0] is None:
             LOG.info('vswitch-modeler: the pass was ended; what it has '
                      'written is complete')
@@ -645,6 +741,7 @@ class Service:
                  f'{" ".join(str(error).split()) or type(error).__name__}')
         if self._metrics is not None:
             self._metrics.failed(kind)
+            self._metrics.waits(kind)
         for other in set(self._states) - {kind} - _LASTING:
             del self._states[other]
         if kind == 'unexpected' and kind not in self._states:
@@ -654,8 +751,25 @@ class Service:
         LOG.debug('vswitch-modeler: failure %d in a row: %s', self._failures,
                   words)
         self._notifier.tell(STATUS=words)
+        self._heartbeat.waits(words)
 
-    def _succeeded(self, set_up, outcome):
+    def _waits(self, set_up):
+        """Log and report what is not configured."""
+        words = (f'telemetry is not configured, no traffic is learned: '
+                 f'{set_up.missing}; then send SIGHUP to vswitch-modeler')
+        if self._states.get('waiting', words) != words:
+            # Another reason than before.
+            del self._states['waiting']
+        self._state('waiting', words)
+        if self._metrics is not None:
+            self._metrics.waits('configuration')
+            self._serve_metrics(set_up)
+        # Nothing new is to be expected.
+        self._news_at = self._monotonic()
+        self._notifier.tell(STATUS=f'waiting: {words}', WATCHDOG=1)
+        self._heartbeat.waits(words)
+
+    def _recovered(self):
         if self._failures:
             LOG.info('vswitch-modeler is well again after %d failed passes '
                      'in %.0f s', self._failures,
@@ -665,7 +779,11 @@ class Service:
             self._states = {kind: words
                             for kind, words in self._states.items()
                             if kind in _LASTING}
+
+    def _succeeded(self, set_up, outcome):
+        self._state('waiting', None)
         if self._metrics is not None:
+            self._metrics.waits(None)
             self._metrics.succeeded(
                 outcome, self._share.members if self._share else 1,
                 self._clock())
@@ -682,17 +800,13 @@ class Service:
             f'{outcome.ahead} instances have samples later than the clock '
             f'of this machine: nothing is read of them until it has passed '
             f'those'))
-        words = (f'generation {outcome.generation.number}: '
-                 f'{outcome.samples} new samples, {outcome.fitted} models '
-                 f'fitted, {len(outcome.refused)} instances refused, '
-                 f'{outcome.waiting} wait for a model, '
-                 f'{len(outcome.removed)} forgotten, in '
-                 f'{outcome.seconds:.1f} s')
+        words = words_of(outcome)
         # The first one shows that it works; the rest is for who looks.
         LOG.log(logging.DEBUG if self._passed else logging.INFO,
                 'vswitch-modeler: %s; refused: %s', words, outcome.reasons)
         self._passed = True
         self._notifier.tell(STATUS=words, WATCHDOG=1)
+        self._heartbeat.passed(words)
 
     def _state(self, kind, words):
         """Log when something begins to be wrong, and when it ends."""

@@ -31,6 +31,7 @@ from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.traffic import law as sum_law
+from vswitch_aware_scheduler import uplinks
 
 __all__ = ['HostKinds', 'MOST_INSTANCES', 'MOST_KINDS', 'SETTLED_SECONDS',
            'Update', 'day_of', 'update']
@@ -103,20 +104,41 @@ class HostKinds:
         :raises StoreError: when the store cannot be read
         :raises VSwitchError: what ``make_policies`` raises
         """
-        policies = self._make_policies()
-        aggregates = self._aggregates()
-        profiles = {one.host: one for one in store.host_profiles()}
-        hosts = [None, *sorted(aggregates.keys() | profiles.keys())]
         found, counts = {}, collections.Counter()
-        for host in hosts:
-            policy = policies.find(aggregates.get(host, []),
-                                   profiles.get(host))
+        for policy in self._policies(store, self._aggregates()):
             kind = feedback.kind_of(policy)
             if kind is not None:
                 found.setdefault(kind, policy)
                 counts[kind] += 1
         most = sorted(counts, key=lambda kind: (-counts[kind], kind))
         return {kind: found[kind] for kind in most[:MOST_KINDS]}
+
+    @property
+    def asks_nova(self):
+        """Whether aggregates can be asked for."""
+        return self._access is not None
+
+    def described(self, store):
+        """Return whether any host has a profile or is behind an uplink.
+
+        :raises VSwitchError: as :meth:`find`
+        """
+        aggregates = self._aggregates()
+        return any(
+            uplinks.is_in(metadata) for of_host in aggregates.values()
+            for _, metadata in of_host) or any(
+                policy.profile is not None
+                for policy in self._policies(store, aggregates))
+
+    def _policies(self, store, aggregates):
+        """Yield the HostPolicy of each host that anything is said of.
+
+        First that of all others.
+        """
+        policies = self._make_policies()
+        profiles = {one.host: one for one in store.host_profiles()}
+        for host in [None, *sorted(aggregates.keys() | profiles.keys())]:
+            yield policies.find(aggregates.get(host, []), profiles.get(host))
 
     def _aggregates(self):
         if self._access is None:

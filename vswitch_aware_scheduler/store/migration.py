@@ -4,6 +4,8 @@
 import contextlib
 import hashlib
 import os
+import pwd
+import shlex
 import time
 
 from alembic import command
@@ -17,7 +19,8 @@ from sqlalchemy import exc
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.store import engines
 
-__all__ = ['is_new_file', 'revisions', 'sync', 'version']
+__all__ = ['DIRECTORY_MODE', 'current_user', 'is_new_file',
+           'missing_directory', 'revisions', 'sync', 'version']
 
 #: Longest wait for a connection or a lock, and for another synchronisation.
 TIMEOUT_SECONDS = 5
@@ -28,6 +31,9 @@ _STEP_SECONDS = 3600
 
 #: Name of the lock of PostgreSQL: any number that other programs do not use.
 _POSTGRESQL_LOCK = 0x7673776974636864
+
+#: Mode of the directory of an SQLite file, where there was none.
+DIRECTORY_MODE = 0o750
 
 
 def _config(connection=None):
@@ -90,8 +96,21 @@ def is_new_file(url):
         return not sa.inspect(connection).get_table_names()
 
 
+def missing_directory(url):
+    """Return the directory that an SQLite store lacks, None: it lacks none.
+
+    :raises StoreError: when the URL cannot be used
+    """
+    path = engines.sqlite_path(engines.parse(url))
+    if path is None or os.path.isdir(os.path.dirname(path)):
+        return None
+    return os.path.dirname(path)
+
+
 def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
     """Bring a store's schema to a version; make the SQLite file if missing.
+
+    So is the directory of the file, with DIRECTORY_MODE.
 
     Synchronisations wait for each other. All steps are one transaction where
     the database can do that (SQLite and PostgreSQL). MariaDB commits each
@@ -114,10 +133,8 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
             f'store {shown}: version {wanted} is not known, wanted one of '
             f'{", ".join(known)}')
     path = engines.sqlite_path(parsed)
-    if path is not None and not os.path.isdir(os.path.dirname(path)):
-        raise exceptions.StoreError(
-            f'store {shown}: there is no directory {os.path.dirname(path)} '
-            f'to make the file in')
+    if path is not None:
+        _make_directory(os.path.dirname(path), shown)
     engine = engines.create(parsed, timeout_seconds, new_file=True,
                             statement_seconds=_STEP_SECONDS)
     try:
@@ -193,6 +210,39 @@ def _only_synchronisation(connection, shown):
 def _scalar(connection, query):
     with connection.begin():
         return connection.scalar(query)
+
+
+def _make_directory(directory, shown):
+    """Make the directory of an SQLite file, if it does not exist.
+
+    :param directory: absolute path
+    :param shown: URL of the store, for messages
+    :raises StoreError: with the commands that an operator can use instead
+    """
+    if os.path.isdir(directory):
+        return
+    try:
+        os.makedirs(directory, DIRECTORY_MODE, exist_ok=True)
+    except OSError as error:
+        user = current_user()
+        raise exceptions.StoreError(
+            f'store {shown}: its directory {directory} does not exist and '
+            f'user {user} cannot make it ({error.strerror}); run "sudo '
+            f'install -d -o {user} -m {DIRECTORY_MODE:04o} '
+            f'{shlex.quote(directory)}" and then "vswitch-manage db sync" '
+            f'again; nova-scheduler and vswitch-modeler have to run as the '
+            f'same user') from error
+    # The umask may take away more than it should.
+    os.chmod(directory, DIRECTORY_MODE)
+
+
+def current_user():
+    """Return the name of the user that this process runs as."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        # A container can run as a user that has no name.
+        return str(os.geteuid())
 
 
 def _use_write_ahead_log(engine):

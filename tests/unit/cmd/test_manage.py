@@ -3,6 +3,7 @@
 import contextlib
 import csv
 import dataclasses
+import getpass
 import json
 import os
 import pathlib
@@ -233,6 +234,16 @@ class DatabaseCommandTestCase(ManageTestCase):
                           'generation': 0, 'published_at': 0},
                          self.ask('db', 'version'))
         self.assertIn('nothing yet', self.run_command('db', 'version')[1])
+
+    def test_sync_makes_the_directory_and_says_whose_it_is(self):
+        self.url = f'sqlite:///{self.directory}/new/vswitch.sqlite'
+        status, output, errors = self.run_command(
+            '--store', self.url, '--json', 'db', 'sync')
+        self.assertEqual((0, None), (status, json.loads(output)['before']))
+        self.assertEqual(
+            f'vswitch-manage: made the directory {self.directory}/new, mode '
+            f'0750, owner {getpass.getuser()}: nova-scheduler and '
+            f'vswitch-modeler have to run as that user\n', errors)
 
     def test_sync_stops_at_the_version_that_is_asked_for(self):
         first = migration.revisions()[0]

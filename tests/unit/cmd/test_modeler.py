@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -120,6 +121,68 @@ class ModelerCommandTestCase(base.StoreTestCase):
         self.assertNotIn('Traceback', text)
         self.assertEqual(1, text.count('not there'), text)
         self.assertEqual(1, store.Store(self.url).generation().number)
+
+    def test_an_unconfigured_service_waits_until_it_is_configured(self):
+        # As a file that was only made for the commands.
+        path = pathlib.Path(self.config)
+        configured = path.read_text() + '\nmodeler_interval_seconds = 10\n'
+        path.write_text(f'[vswitch_scheduler]\nstore_url = {self.url}\n')
+        self.record(40)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(listener.close)
+        listener.bind(os.path.join(self.directory, 'notify'))
+        listener.settimeout(60)
+        log = pathlib.Path(self.directory, 'log')
+        with open(log, 'wb') as file:
+            process = subprocess.Popen(
+                [sys.executable, '-m', 'vswitch_aware_scheduler.cmd.modeler',
+                 '--config-file', self.config],
+                env={**os.environ, 'NOTIFY_SOCKET': listener.getsockname()},
+                stdin=subprocess.DEVNULL, stdout=file, stderr=file)
+        try:
+            self.assertIn(b'READY=1', listener.recv(4096))
+            while b'STATUS=waiting: ' not in listener.recv(4096):
+                pass
+            self._wait_for(log, r'WARNING .* neither url nor auth_type is '
+                                r'set in the group \[vswitch_gnocchi\]')
+            path.write_text(configured)
+            process.send_signal(signal.SIGHUP)
+            self._wait_for(log, 'generation 1: 80 new samples')
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(0, process.wait(30))
+        finally:
+            process.kill()
+            process.wait()
+        self.assertNotIn('Traceback', log.read_text())
+
+    def test_what_is_misspelt_ends_the_service_with_an_error(self):
+        path = pathlib.Path(self.config)
+        for lines, words in (
+                ('telemetry_driver = gnochi', "'gnochi', wanted one of"),
+                ('telemetry_drver = file', 'telemetry_drver; expected '
+                                           'telemetry_driver'),
+                ('[vswitch_gnocchi]\nuri = http://x', 'uri; expected url'),
+                ('[vswitch_gnocchi]\nurl = htp://x', 'htp://x'),
+                ('modeler_interval_seconds = often', 'often')):
+            path.write_text(f'[vswitch_scheduler]\nstore_url = {self.url}\n'
+                            f'{lines}\n')
+            status, _, errors = self.run_command()
+            self.assertEqual(1, status)
+            self.assertRegex(errors, words)
+            self.assertEqual(1, errors.count('\n'), errors)
+
+    def test_a_single_pass_is_reported_and_does_not_wait(self):
+        self.record(40)
+        self.assertEqual(0, self.run_command('--once')[0])
+        modeler, = store.Store(self.url).modelers()
+        self.assertEqual((1, True, None), (modeler.passes, modeler.ended,
+                                           modeler.interval_seconds))
+        self.assertIn('80 new samples', modeler.outcome)
+        pathlib.Path(self.config).write_text(
+            f'[vswitch_scheduler]\nstore_url = {self.url}\n')
+        status, _, errors = self.run_command('--once')
+        self.assertEqual(1, status)
+        self.assertIn('neither url nor auth_type is set', errors)
 
     def _wait_for(self, log, words):
         until = time.monotonic() + 60

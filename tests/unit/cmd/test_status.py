@@ -31,7 +31,10 @@ class StatusTestCase(base.StoreTestCase):
 
     def configure(self, *lines):
         pathlib.Path(self.config).write_text('\n'.join([
-            '[vswitch_scheduler]', f'store_url = {self.url}', *lines]))
+            '[vswitch_scheduler]', f'store_url = {self.url}',
+            *([] if any(line.startswith('default_switch_profile')
+                        for line in lines)
+              else ['default_switch_profile = ovs-vxlan']), *lines]))
 
     def run_command(self, *words):
         return commands.run(
@@ -96,9 +99,94 @@ class StatusTestCase(base.StoreTestCase):
                     "UPDATE alembic_version SET version_num = '9999'")
         self.assert_told(2, SCHEMA, 'has version 9999.* upgrade this package')
 
-    def test_a_store_in_which_nothing_is_yet_is_a_warning(self):
-        self.make_store()
-        self.assert_told(1, GENERATION, 'nothing has been written')
+    def heartbeat(self, target, host='host1', **more):
+        now = time.time()
+        target.report_modeler(store.Modeler(**{
+            'name': f'{host}-7', 'host': host, 'started_at': now - 5000,
+            'seen_at': now - 10, 'interval_seconds': 300.0, **more}))
+
+    def test_a_store_in_which_nothing_is_yet_says_what_to_do(self):
+        target = self.make_store()
+        self.assert_told(1, GENERATION, 'nothing has been written.*: start '
+                                        'vswitch-modeler, or run')
+        self.assert_told(1, MODELERS, 'no vswitch-modeler has reported')
+        self.heartbeat(target, waiting_for='url is not set',
+                       waiting_since=time.time() - 60)
+        self.assert_told(1, GENERATION, 'see what vswitch-modeler waits for')
+        self.assert_told(1, MODELERS,
+                         '^vswitch-modeler on host1 has been waiting since '
+                         '.*Z: url is not set; it has not completed a pass$')
+        self.heartbeat(target, passes=1, passed_at=time.time() - 9,
+                       outcome='generation 0: 0 new samples')
+        self.assert_told(1, GENERATION, 'vswitch-modeler runs, .* 24, samples '
+                                        'of it; wait')
+        self.assertEqual(0, self.check()[1][MODELERS][0])
+
+    def test_models_of_fit_need_no_modeler(self):
+        self.make_store().write([base.constant(1)])
+        self.assert_told(0, MODELERS, '^no vswitch-modeler has reported')
+
+    def test_a_modeler_that_is_silent_is_a_warning_until_it_is_replaced(self):
+        target = self.make_store()
+        target.write([base.constant(1)])
+        now = time.time()
+        self.heartbeat(target, seen_at=now - 4000)
+        self.assert_told(1, MODELERS, 'host1 has not reported since .*; start '
+                                      'vswitch-modeler$')
+        self.heartbeat(target, 'host2')
+        self.assert_told(1, MODELERS, '^vswitch-modeler on host1 has not .*; '
+                                      'vswitch-modeler on host2 runs every '
+                                      '300 s.*; see its log on that host$')
+        self.heartbeat(target, name='x', started_at=now - 3900)
+        self.assertEqual(0, self.check()[0])
+
+    def test_modelers_that_have_ended_are_a_warning_when_none_runs(self):
+        target = self.make_store()
+        target.write([base.constant(1)])
+        self.heartbeat(target, ended=True)
+        self.assert_told(1, MODELERS, 'host1 ended at .*; start vswitch-')
+        self.heartbeat(target, 'host2')
+        self.assert_told(0, MODELERS, 'host2 runs every 300 s')
+
+    def test_single_passes_are_no_modeler_that_has_ended(self):
+        target = self.make_store()
+        target.write([base.constant(1)])
+        self.heartbeat(target, ended=True, interval_seconds=None, passes=1,
+                       passed_at=time.time() - 9, outcome='generation 1')
+        self.assert_told(0, MODELERS, 'host1 made a single pass; pass 1')
+
+    def test_hosts_without_any_profile_are_a_warning(self):
+        target = self.make_store()
+        target.write([base.constant(1)])
+        self.configure('default_switch_profile =')
+        self.assert_told(1, PROFILES, 'no host has a switch profile.*checks '
+                                      'nothing, unless metadata of aggregates '
+                                      '.*not read.*; set default_switch')
+        self.configure('default_switch_profile =',
+                       'unknown_host_policy = reject')
+        self.assert_told(1, PROFILES, 'refuses every host')
+        target.write(host_profiles=[store.HostProfile('host1', None, {
+            'saturation_kbps': 1e6})])
+        self.assertEqual(0, self.check()[0])
+
+    def test_profiles_of_aggregates_are_asked_for_where_that_is_allowed(self):
+        self.make_store().write([base.constant(1)])
+        cloud = test_placement.Cloud()
+        cloud.setUp()
+        self.addCleanup(cloud.cleanUp)
+        self.configure(
+            'default_switch_profile =',
+            '[vswitch_inventory]', 'auth_type = none', 'retries = 0',
+            'requests_per_second = 1000', f'endpoint = {cloud.url}',
+            f'url = {cloud.url}/v2.1')
+        cloud.host('h1')
+        self.assert_told(1, PROFILES, 'VSwitchFilter checks nothing; set')
+        cloud.host('h2', profile='ovs-vxlan')
+        self.assertEqual(0, self.check()[0])
+        path = pathlib.Path(self.config)
+        path.write_text(path.read_text().replace(f'{cloud.url}/v2.1',
+                                                 'http://127.0.0.1:1/'))
+        self.assert_told(1, PROFILES, 'aggregates cannot be read')
 
     def test_an_old_generation_is_a_warning_and_may_be_allowed(self):
         now = time.time()

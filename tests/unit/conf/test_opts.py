@@ -2,6 +2,7 @@
 
 import io
 import os
+import pathlib
 import tempfile
 import unittest
 from unittest import mock
@@ -145,6 +146,38 @@ class OptionsTestCase(unittest.TestCase):
                                   'application_credential_secret', 'token'})
         self.assertTrue(any(option.secret
                             for option in telemetry.auth_opts()))
+
+
+class UnknownTestCase(unittest.TestCase):
+
+    def _check(self, text, folder=False):
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory, 'x.conf')
+            path.write_text(text)
+            found = cfg.ConfigOpts()
+            conf.register_opts(found)
+            found(['--config-dir', directory] if folder else [],
+                  default_config_files=[] if folder else [str(path)])
+            conf.refuse_unknown(found)
+
+    def test_names_that_are_no_options_are_refused(self):
+        for text, wanted in (
+                ('[vswitch_gnocchi]\nurll = http://x\n',
+                 r'option in the group \[vswitch_gnocchi\]: urll; expected '
+                 'url, or another name'),
+                ('[vswitch_gnochi]\nurl = http://x\n',
+                 'group: vswitch_gnochi; expected vswitch_gnocchi, or'),
+                ('[vswitch_scheduler]\nzzz = 1\n',
+                 'zzz; expected a name of vswitch.conf.sample')):
+            for folder in (False, True):
+                with self.subTest(text, folder=folder), \
+                        self.assertRaisesRegex(ValueError, wanted):
+                    self._check(text, folder)
+
+    def test_options_and_groups_of_others_are_left_alone(self):
+        self._check('[DEFAULT]\nlogg_file = x\n[filter_scheduler]\nx = 1\n'
+                    '[vswitch_gnocchi]\nurl = http://x\nusername = me\n'
+                    '[vswitch_scheduler]\nstore_url = x\nmin_samples = 3\n')
 
 
 class DefaultsTestCase(unittest.TestCase):

@@ -72,7 +72,23 @@ class MetricsTestCase(unittest.TestCase):
         # What held for the pass before is gone.
         self.assertEqual(set(wanted), {
             key for key, value in found.items()
-            if value or key[0] != 'refused_samples_total'})
+            if value or key[0] not in ('refused_samples_total', 'waiting')})
+
+    def test_a_scrape_tells_what_the_modeler_waits_for(self):
+        self.metrics.serve('127.0.0.1', self.port)
+
+        def waiting():
+            return {key[1]: value for key, value in scraped(self.port).items()
+                    if key[0] == 'waiting'}
+
+        none = dict.fromkeys(metrics.WAITS, 0.0)
+        self.assertEqual(none, waiting())
+        self.metrics.waits('store')
+        self.assertEqual({**none, 'store': 1.0}, waiting())
+        self.metrics.waits('unexpected')
+        self.assertEqual({**none, 'unexpected': 1.0}, waiting())
+        self.metrics.waits(None)
+        self.assertEqual(none, waiting())
 
     def test_a_scrape_tells_what_limits_are_multiplied_by(self):
         self.metrics.serve('127.0.0.1', self.port)

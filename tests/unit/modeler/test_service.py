@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import contextlib
 import dataclasses
 import os
 import signal
@@ -19,6 +18,7 @@ from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import inventory
 from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler.modeler import priors
@@ -563,6 +563,214 @@ class FailureTestCase(ServiceTestCase):
                                 for line in logs), logs)
 
 
+class WaitingTestCase(ServiceTestCase):
+    """Of a service whose telemetry is not configured."""
+
+    def setUp(self):
+        super().setUp()
+        self.learning = self.set_up
+        self.set_up = dataclasses.replace(
+            self.set_up, driver=None, missing='url is not set')
+
+    def configure_at(self, time, set_up):
+        def reload():
+            self.set_up = set_up
+            _tell_myself(signal.SIGHUP)
+
+        self.at[time] = reload
+
+    def test_it_is_ready_and_says_once_what_for(self):
+        self.end_at(1000)
+        passes, logs = self.serve()
+        self.assertEqual(0, passes)
+        self.assertEqual([1], self.heard.named('READY'))
+        self.assertGreaterEqual(len(self.heard.named('WATCHDOG')), 900)
+        told = ('telemetry is not configured, no traffic is learned: url is '
+                'not set; then send SIGHUP to vswitch-modeler')
+        self.assertIn(f'waiting: {told}', self.heard.named('STATUS'))
+        self.assertEqual([f'WARNING vswitch-modeler: {told}'],
+                         [line for line in logs
+                          if not line.startswith('INFO')])
+
+    def test_a_reload_takes_it_out_of_waiting(self):
+        self.configure_at(20, self.learning)
+        self.end_at(250)
+        passes, logs = self.serve()
+        # At 20, 120 and 220.
+        self.assertEqual(3, passes)
+        self.assertEqual(1, sum('over: telemetry is not configured' in line
+                                for line in logs), logs)
+        self.assertEqual(1, self.store.generation().number)
+        modeler, = self.store.modelers()
+        self.assertIsNone(modeler.waiting_for)
+
+    def test_a_reload_can_make_it_wait_and_for_something_else(self):
+        waiting = self.set_up
+        self.set_up = self.learning
+        self.configure_at(50, waiting)
+        self.configure_at(60, dataclasses.replace(
+            waiting, missing='telemetry_path is not set'))
+        self.end_at(70)
+        passes, logs = self.serve()
+        self.assertEqual(1, passes)
+        self.assertEqual(
+            ['url is not set', 'telemetry_path is not set'],
+            [line.split('learned: ')[1].split(';')[0] for line in logs
+             if line.startswith('WARNING')], logs)
+
+    def test_what_needs_no_telemetry_is_done(self):
+        source, keeper = Source(), Keeper()
+        self.set_up = dataclasses.replace(
+            self.set_up, inventory=source, complete_seconds=1e6,
+            keeper=keeper)
+        self.end_at(50)
+        self.serve()
+        self.assertEqual(40, len(self.store.placements()))
+        self.assertEqual(1, keeper.updates)
+
+    def test_metrics_say_what_for(self):
+        port = test_metrics.free_port()
+        self.learning, self.set_up = (dataclasses.replace(
+            one, metrics_at=('127.0.0.1', port))
+            for one in (self.learning, self.set_up))
+        found = []
+        for time in (5, 15, 25):
+            self.at[time] = lambda: found.append(test_metrics.scraped(port))
+        self.configure_at(10, self.learning)
+        self.at[19] = lambda: setattr(self.driver, 'fail_after', 0)
+        self.configure_at(20, self.learning)
+        self.end_at(30)
+        self.serve()
+        self.assertEqual(
+            [{'configuration'}, set(), {'telemetry'}],
+            [{labels[0] for (name, *labels), value in one.items()
+              if name == 'waiting' and value} for one in found])
+        self.assertEqual(0, found[0]['waiting', 'store'])
+
+
+class HeartbeatTestCase(ServiceTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.seen = []
+
+    def look_at(self, *times):
+        for time in times:
+            self.at[time] = lambda: self.seen.extend(self.store.modelers())
+
+    def test_it_says_what_the_modeler_does(self):
+        self.look_at(5, 150)
+        self.end_at(250)
+        self.serve()
+        first, second = self.seen
+        self.assertEqual((1, 100.0, base.END, None, False), (
+            first.passes, first.interval_seconds, first.passed_at,
+            first.waiting_for, first.ended))
+        self.assertIn('50 new samples', first.outcome)
+        self.assertEqual(2, second.passes)
+        last, = self.store.modelers()
+        self.assertEqual((first.name, True), (last.name, last.ended))
+
+    def test_it_says_at_once_what_a_failing_pass_waits_for(self):
+        self.driver.fail_after = 0
+        self.look_at(2, 40)
+        self.at[50] = lambda: setattr(self.driver, 'fail_after', None)
+        self.look_at(80)
+        self.end_at(90)
+        self.serve()
+        first, second, third = self.seen
+        self.assertIn('memory: gone', first.waiting_for)
+        self.assertEqual(first.waiting_since, second.waiting_since)
+        self.assertEqual((None, None, 1), (
+            third.waiting_for, third.waiting_since, third.passes))
+
+    def test_it_is_written_once_a_minute(self):
+        with mock.patch.object(
+                self.store, 'report_modeler',
+                side_effect=self.store.report_modeler) as reported:
+            self.end_at(3599)
+            self.serve()
+        # The end is reported as well.
+        self.assertLessEqual(55, reported.call_count)
+        self.assertLessEqual(reported.call_count, 62)
+        self.assertEqual(1, self.store.generation().number)
+
+    def test_a_store_that_does_not_take_it_changes_nothing(self):
+        with mock.patch.object(
+                self.store, 'report_modeler',
+                side_effect=exceptions.StoreError('full')) as reported:
+            self.end_at(350)
+            passes, logs = self.serve()
+        self.assertEqual(4, passes)
+        self.assertEqual(3, len(logs), logs)
+        # Once a minute, at the start and after the first pass.
+        self.assertLessEqual(reported.call_count, 8)
+
+    def test_none_is_written_beside_a_write(self):
+        store = self.store
+
+        class Asking(model_store.Store):
+            def write(one, *arguments, **more):
+                self.time += 1000
+                running._alive()
+                self.seen.append(store.modelers())
+                return super().write(*arguments, **more)
+
+        self.set_up = dataclasses.replace(self.set_up,
+                                          store=Asking(self.url))
+        running = service.Service(
+            self.load, self.heard, clock=lambda: base.END,
+            monotonic=lambda: self.time, sleep=self.sleep)
+        instances = self.driver.instances
+
+        def quietly():
+            # The heartbeat of the start is not due before the write.
+            running._heartbeat._next = 500
+            return instances()
+
+        self.driver.instances = quietly
+        self.end_at(1050)
+        running.run()
+        self.assertEqual([], self.seen[0])
+        self.assertEqual(1, len(store.modelers()))
+
+    def test_a_signal_does_not_wait_for_it(self):
+        def report(modeler):
+            _tell_myself(signal.SIGTERM)
+            self.fail('it goes on')
+
+        with mock.patch.object(self.store, 'report_modeler', report), \
+                mock.patch.object(heartbeat.Heartbeat, 'end'):
+            passes, logs = self.serve()
+        self.assertTrue(any('has ended' in line for line in logs))
+        with mock.patch.object(self.store, 'report_modeler', report), \
+                mock.patch.object(heartbeat.Heartbeat, 'end'):
+            self.driver.fail_after = 0
+            self.time = 0
+            self.set_up = dataclasses.replace(self.set_up, driver=None)
+            passes, logs = self.serve()
+        self.assertEqual(0, passes)
+        self.assertLess(self.time, 5)
+
+    def test_a_store_that_is_missing_at_the_start_is_waited_for(self):
+        path = os.path.join(self.directory, 'file', 'vswitch.sqlite')
+        blocked = os.path.dirname(path)
+        with open(blocked, 'w'):
+            pass
+        url = f'sqlite:///{path}'
+        self.set_up = dataclasses.replace(
+            self.set_up, store=model_store.Store(url), store_url=url)
+        self.at[30] = lambda: os.unlink(blocked)
+        self.end_at(60)
+        passes, logs = self.serve()
+        self.assertEqual(1, passes)
+        self.assertEqual([1], self.heard.named('READY'))
+        self.assertEqual(1, sum(line.startswith('WARNING')
+                                for line in logs), logs)
+        self.assertIn('install -d', logs[1])
+        self.assertEqual(1, self.set_up.store.generation().number)
+
+
 class Members:
     """A group of which a test says what it is.
 
@@ -825,19 +1033,46 @@ class SetUpTestCase(base.ModelerTestCase):
 
     def test_a_missing_store_is_made_and_an_existing_one_left_alone(self):
         url = f'sqlite:///{self.directory}/new.sqlite'
+        found = service.set_up(self._conf(store_url=url))
+        self.assertFalse(os.path.exists(f'{self.directory}/new.sqlite'))
         with self.assertLogs(LOGGER, 'INFO'):
-            found = service.set_up(self._conf(store_url=url))
+            service.make_store(found)
         self.assertEqual(0, found.store.generation().number)
         first = found.store.generation().store_id
         with self.assertNoLogs(LOGGER, 'INFO'):
-            again = service.set_up(self._conf(store_url=url))
-        self.assertEqual(first, again.store.generation().store_id)
+            service.make_store(found)
+        self.assertEqual(first, found.store.generation().store_id)
 
-    def test_what_is_missing_is_named(self):
+    def test_telemetry_that_is_not_configured_is_named(self):
         for values, words in (
-                ({'telemetry_path': None}, 'telemetry_path is not set'),
-                ({'telemetry_driver': 'nosuch'}, "'nosuch', wanted one of")):
-            with contextlib.ExitStack() as stack:
-                stack.enter_context(self.assertRaisesRegex(
-                    exceptions.VSwitchError, words))
+                ({'telemetry_path': None},
+                 'telemetry_driver is file, and telemetry_path is not set'),
+                *(({'telemetry_driver': name, 'telemetry_path': None},
+                   f'neither url nor auth_type is set in the group '
+                   f'[vswitch_{name}]')
+                  for name in options.TELEMETRY_GROUPS)):
+            found = service.set_up(self._conf(**values))
+            self.assertIsNone(found.driver)
+            self.assertEqual('no telemetry', found.source)
+            self.assertIn(words, found.missing)
+
+    def test_a_driver_can_say_that_it_is_not_configured(self):
+        with mock.patch.object(service.telemetry, 'load_driver', side_effect=(
+                exceptions.TelemetryNotConfigured('own_option is not set'))):
+            self.assertEqual('own_option is not set',
+                             service.set_up(self._conf()).missing)
+
+    def test_a_wrong_value_is_an_error(self):
+        for values, words in (
+                ({'telemetry_driver': 'nosuch'}, "'nosuch', wanted one of"),
+                ({'store_url': 'sqlight:///x'}, 'kind of database|parsed')):
+            with self.assertRaisesRegex(exceptions.VSwitchError, words):
                 service.set_up(self._conf(**values))
+        conf = self._conf(telemetry_driver='gnocchi')
+        conf.set_override('url', 'htp://controller', 'vswitch_gnocchi')
+        with self.assertRaisesRegex(exceptions.InvalidInput, 'htp://contr'):
+            service.set_up(conf)
+        conf.clear_override('url', 'vswitch_gnocchi')
+        conf.set_override('auth_type', 'pasword', 'vswitch_gnocchi')
+        with self.assertRaisesRegex(cfg.Error, 'pasword'):
+            service.set_up(conf)

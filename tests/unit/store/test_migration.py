@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import pwd
 import shutil
 import subprocess
 import sys
@@ -153,10 +154,29 @@ class FileTestCase(base.StoreTestCase):
             migration.sync(self.url, '9999')
         self.assertFalse(os.path.exists(self.path))
 
-    def test_a_missing_directory_is_named(self):
-        with self.assertRaisesRegex(exceptions.StoreError,
-                                    'no directory /nowhere/at/all'):
-            migration.sync('sqlite:////nowhere/at/all/x.sqlite')
+    def test_a_missing_directory_is_made(self):
+        directory = pathlib.Path(self.directory, 'not', 'yet')
+        url = f'sqlite:///{directory}/x.sqlite'
+        self.assertEqual(str(directory), migration.missing_directory(url))
+        migration.sync(url)
+        self.assertEqual(0o750, directory.stat().st_mode & 0o777)
+        self.assertIsNone(migration.missing_directory(url))
+        self.assertEqual(0, store.Store(url).generation().number)
+
+    def test_commands_are_told_where_the_directory_cannot_be_made(self):
+        # Not even root can make a directory below a file.
+        below = pathlib.Path(self.directory, 'a file')
+        below.touch()
+        with self.assertRaises(exceptions.StoreError) as caught:
+            migration.sync(f'sqlite:///{below}/state/x.sqlite')
+        user = pwd.getpwuid(os.geteuid()).pw_name
+        self.assertIn(
+            f"run \"sudo install -d -o {user} -m 0750 '{below}/state'\" and "
+            f'then "vswitch-manage db sync"', str(caught.exception))
+        self.assertIn('(Not a directory)', str(caught.exception))
+
+    def test_a_server_has_no_directory(self):
+        self.assertIsNone(migration.missing_directory('mysql+pymysql://h/x'))
 
     def test_a_file_that_is_no_database_is_left_alone(self):
         pathlib.Path(self.path).write_bytes(b'a letter to someone' * 100)

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import unittest
+
+from vswitch_aware_scheduler.modeler import heartbeat
+from vswitch_aware_scheduler import store
+
+#: 2023-11-14T22:13:20Z
+NOW = 1_700_000_000.0
+
+
+def modeler(**more):
+    return store.Modeler(**{
+        'name': 'host1-7', 'host': 'host1', 'started_at': NOW - 5000,
+        'seen_at': NOW - 10, 'interval_seconds': 300.0, **more})
+
+
+class HeartbeatTestCase(unittest.TestCase):
+
+    def test_no_two_processes_have_the_same_name(self):
+        names = set()
+        for _ in range(3):
+            one = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
+            one.report_to(self, None)
+            one.end()
+            names.add(self.reported.name)
+        self.assertEqual(3, len(names))
+
+    def report_modeler(self, reported):
+        self.reported = reported
+
+    def test_texts_that_are_too_long_are_shortened(self):
+        one = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
+        one.report_to(self, None)
+        one.waits('x' * 3000)
+        one.beat()
+        self.assertEqual('x' * 1996 + ' ...', self.reported.waiting_for)
+
+
+class ReadingTestCase(unittest.TestCase):
+
+    def test_only_one_that_has_not_ended_can_be_silent(self):
+        for seen_at, ended, silent in (
+                (NOW - 900, False, False), (NOW - 901, False, True),
+                (NOW - 901, True, False), (NOW + 60, False, False)):
+            self.assertIs(silent, heartbeat.is_silent(
+                modeler(seen_at=seen_at, ended=ended), NOW))
+
+    def test_the_next_one_of_a_host_replaces_one_that_was_killed(self):
+        killed = modeler(seen_at=NOW - 4000)
+        for host, started_at, replaced in (
+                ('host1', NOW - 3990, True), ('host2', NOW - 3990, False),
+                # Two ran beside each other.
+                ('host1', NOW - 4500, False)):
+            other = modeler(name='x', host=host, started_at=started_at)
+            self.assertIs(replaced, heartbeat.is_replaced(
+                killed, [killed, other]))
+
+    def test_each_state_is_described(self):
+        passed = {'passes': 3, 'passed_at': NOW - 40, 'outcome': 'all'}
+        after = '; pass 3 ended at 2023-11-14T22:12:40Z, 40 s ago: all'
+        for fields, wanted in (
+                ({}, 'runs every 300 s; it has not completed a pass'),
+                (passed, 'runs every 300 s' + after),
+                ({**passed, 'seen_at': NOW - 1000},
+                 'has not reported since 2023-11-14T21:56:40Z, 1000 s ago'
+                 + after),
+                ({'waiting_for': 'a url', 'waiting_since': NOW - 100},
+                 'has been waiting since 2023-11-14T22:11:40Z: a url; it has '
+                 'not completed a pass'),
+                ({**passed, 'ended': True},
+                 'ended at 2023-11-14T22:13:10Z' + after),
+                ({**passed, 'ended': True, 'interval_seconds': None},
+                 'made a single pass' + after)):
+            self.assertEqual(
+                'vswitch-modeler on host1 ' + wanted,
+                heartbeat.describe(modeler(**fields), NOW))
+
+    def test_a_clock_that_is_behind_makes_no_negative_ages(self):
+        self.assertIn(' 0 s ago: all', heartbeat.describe(dataclasses.replace(
+            modeler(), passes=1, passed_at=NOW + 5, outcome='all'), NOW))
