@@ -116,6 +116,17 @@ class HostPolicy:
                 for weights, _, most in one.limits]
 
     @functools.cached_property
+    def capacities(self):
+        """[(weights, packet_bytes, capacity)]: what all instances may have.
+
+        What is above one of these overloads each such host, or one of its
+        uplinks, alone.
+        """
+        return [(weights, one.profile.typical_packet_bytes, capacity)
+                for one in (self, *(uplink.policy for uplink in self.uplinks))
+                for weights, capacity, _ in one.limits]
+
+    @functools.cached_property
     def counts(self):
         """{one of :data:`.tunnels.COUNTED`: the most} of the profile."""
         return {} if self.profile is None else self.profile.counts

@@ -78,6 +78,13 @@ class Snapshot:
         law = self._priors.get(instance_uuid)
         if law is not None:
             return law, 'instance'
+        return self.group_prior(instance_uuid, flavor, project)
+
+    def group_prior(self, instance_uuid, flavor=None, project=None):
+        """Return what to expect of an instance by its group alone.
+
+        Arguments and result as of :meth:`prior`.
+        """
         if not self._priors:
             return None
         if flavor is None:

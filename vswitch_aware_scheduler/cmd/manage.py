@@ -603,17 +603,25 @@ def _prior_show(arguments, conf):
             f'store {target.url} has no prior for that, wanted one: it takes '
             f'models of {traffic_prior.MIN_PEERS} instances')
     law, of = found
+    left_out = {
+        kind: traffic_prior.share_above(law, policy.capacities)
+        for kind, policy in service.make_kinds(conf).find(target).items()}
     states = sorted(zip(law.rates.tolist(), law.by_regime.T.tolist()),
                     key=lambda state: sum(state[0][:2]))
     if arguments.json:
         terminal.print_json({
             'prior_of': of, 'mean': _by_rate(law.mean.tolist()),
+            'above_capacity': left_out,
             'states': [{**_by_rate(rates),
                         **dict(zip(traffic_model.REGIMES, shares))}
                        for rates, shares in states]})
         return 0
     _print_fields([('Prior of', of), ('Mean egress', _number(law.mean[0])),
-                   ('Mean ingress', _number(law.mean[1]))])
+                   ('Mean ingress', _number(law.mean[1])),
+                   *((f'Above hosts {kind}', f'{100 * share:.3g} % of the time'
+                      + (', left out there' if of != 'instance' and 0 < share
+                         <= traffic_prior.MOST_LEFT_OUT else ''))
+                     for kind, share in left_out.items())])
     print()
     _print_table(
         ['EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS',

@@ -106,6 +106,23 @@ it comes back.
 
 Related options: ``unknown_instance_policy``.
 """),
+    cfg.FloatOpt(
+        'prior_min_hours', default=2, min=0, max=8760,
+        help="""
+How long an instance has been measured before it counts in the priors of
+groups.
+
+Raise it to count only instances that ran for longer: new flavors then get a
+prior later. Lower it in clouds whose instances live for a short time only.
+With 0 each instance counts that has enough samples or a model.
+
+Unit: hours, 0 to 8760.
+
+When it is longer than instances live, there are no priors and new instances
+count by the configured default.
+
+Related options: ``min_samples``, ``default_egress_kbps``.
+"""),
     cfg.StrOpt(
         'modeler_coordination_url', secret=True,
         help="""

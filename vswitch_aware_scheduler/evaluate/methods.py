@@ -103,7 +103,7 @@ class CountsEstimator(Estimator):
                  if law is not None
                  and peak <= saturation_kbps * (1 + _TOLERANCE)]
         expected = (prior.Pool.of_counts(peers).law if peers else
-                    prior.cut(self._default_law, [(
+                    prior.scaled(self._default_law, [(
                         model.DIMENSIONS['bandwidth'], None,
                         saturation_kbps)]))
         return [expected if law is None else law for law in fitted]
@@ -128,7 +128,7 @@ class PriorEstimator(Estimator):
 
     An instance with fewer samples than a model is fitted to gets the prior of
     its group, learned from the models of the others and cut at the capacity;
-    without a prior the law of the configured default, cut likewise.
+    without a prior the law of the configured default, scaled down to it.
 
     :param fit: as of :class:`CountsEstimator`
     :param default_law: likewise
@@ -154,9 +154,9 @@ class PriorEstimator(Estimator):
         pools = known.derived((self, 'pools'),
                               lambda: self._pools(laws, groups))
         limits = [(model.DIMENSIONS['bandwidth'], None, saturation_kbps)]
-        default = prior.cut(self._default_law, limits)
+        default = prior.scaled(self._default_law, limits)
         expected = {
-            group: next((prior.cut(pools[key].law, limits)
+            group: next((prior.cut(pools[key].law, limits, limits)
                          for key in prior.levels_of(*group) if key in pools),
                         default) for group in set(groups)}
         return [expected[group] if law is None else law

@@ -357,7 +357,11 @@ class Keeper:
         stated = of != 'instance' and self._stated(found[1])
         if stated:
             return stated
-        return prior.cut(law, limit.limits_on_one) if law else self._unknown
+        if not law:
+            return self._unknown
+        group = of == 'instance' and self._snapshot.group_prior(consumer)
+        return prior.cut(law, limit.limits_on_one, limit.capacities,
+                         group and group[0] or None)
 
     def _stated(self, flavor):
         """Return the RateLaw that the flavor of a name states, or None."""

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What to expect of instances without a model, learned from the others.
 
-:func:`update` pools the laws of all instances by flavor and project, as the
-inventory has them, and writes what differs from what the store holds. No
-configuration, and no clock but the one handed in.
+:func:`update` pools the laws of instances by flavor and project, as the
+inventory has them, and writes what differs from what the store holds. Where
+the store has an inventory, only instances of Nova count: those that Nova has,
+and those that Nova had and has deleted, which fade. No configuration, and no
+clock but the one handed in.
 
 Derivation: reference/priors.rst.
 """
@@ -15,7 +17,15 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 
-__all__ = ['Outcome', 'update']
+__all__ = ['FADING_SECONDS', 'MEMBER_SECONDS', 'Outcome', 'update']
+
+#: Time after which a deleted instance counts half as much as before.
+FADING_SECONDS = 7 * 86400.0
+
+#: An instance counts once it has been measured for so long.
+MEMBER_SECONDS = 7200.0
+
+_DAY_SECONDS = 86400.0
 
 _SILENT = model.TrafficModel.constant().law
 
@@ -27,41 +37,56 @@ class Outcome:
     :ivar groups: number of groups that have a prior
     :ivar instances: number of instances with a short history that have one
     :ivar written: number of priors that were written
-    :ivar removed: number of those that went
+    :ivar removed: number of those that were removed
+    :ivar ignored: number of measured instances that Nova does not have
     """
 
     groups: int
     instances: int
     written: int
     removed: int
+    ignored: int = 0
 
 
-def update(store, clock, min_samples=estimate.MIN_SAMPLES):
+def update(store, clock, min_samples=estimate.MIN_SAMPLES,
+           member_seconds=MEMBER_SECONDS, needs_inventory=False):
     """Bring the priors of a store up to date with its models.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param clock: returns the time, seconds UTC
     :param min_samples: fewest samples that a model is fitted to
+    :param member_seconds: an instance counts in the priors of groups once
+        its first and its last sample are so far apart
+    :param needs_inventory: whether no instance counts before the store has
+        an inventory; False: without one all instances count
     :returns: :class:`Outcome`
     :raises StoreError: when the store cannot be read or written
     """
-    placements = store.placements()
+    now = float(clock())
     laws = dict(store.read_changes().laws())
+    seconds = store.measured_seconds()
     counts = {uuid: learned.counts for uuid, learned in store.learned(
         [uuid for uuid, point in store.resume_points().items()
          if not point.modelled]).items() if learned.counts is not None}
-    silent = {uuid for uuid, one in counts.items()
-              if one.total_samples >= min_samples
-              and not one.peaks[:, 0].any()}
-    laws.update(dict.fromkeys(silent, _SILENT))
-    groups = {uuid: _group(placements.get(uuid)) for uuid in (
-        *laws, *counts)}
+    for uuid, one in counts.items():
+        if one.total_samples >= min_samples and not one.peaks[:, 0].any():
+            laws[uuid] = _SILENT
+        seconds[uuid] = one.last_time + one.period_seconds - one.first_time
+    groups, weights = _instances(store, {*laws, *counts}, now,
+                                 needs_inventory)
+    # Rounded: a packed time is no exact multiple of a period.
+    members = [uuid for uuid in laws if uuid in weights
+               and (seconds.get(uuid) is None
+                    or seconds[uuid] >= member_seconds - 1)]
     pools = prior.group_pools(
-        *([groups[uuid][at] for uuid in laws] for at in (0, 1)),
-        list(laws.values()))
-    wanted = {key: model_store.Prior(*key, pool.law, pool.members)
+        *([groups[uuid][at] for uuid in members] for at in (0, 1)),
+        [laws[uuid] for uuid in members],
+        [weights[uuid] for uuid in members])
+    wanted = {key: model_store.Prior(*key, pool.law, float(pool.members))
               for key, pool in pools.items()}
     for uuid, one in counts.items() if pools else ():
+        if uuid not in weights:
+            continue
         wider = next(pools[key] for key in prior.levels_of(*groups[uuid])
                      if key in pools)
         samples = one.total_samples
@@ -73,16 +98,35 @@ def update(store, clock, min_samples=estimate.MIN_SAMPLES):
                if _content(known.get(key)) != _content(one)]
     gone = [one for key, one in known.items() if key not in wanted]
     if changed or gone:
-        store.write(priors=changed, remove_priors=gone, now=clock())
+        store.write(priors=changed, remove_priors=gone, now=now)
     return Outcome(len(pools), len(wanted) - len(pools), len(changed),
-                   len(gone))
+                   len(gone), len({*laws, *counts}) - len(weights))
 
 
-def _group(placement):
-    """Return (flavor, project) of a Placement or of None."""
-    if placement is None:
-        return None, None
-    return placement.flavor, placement.project
+def _instances(store, uuids, now, needs_inventory):
+    """Return the groups of measured instances, and how much each counts.
+
+    :param uuids: of all that are measured
+    :returns: ({uuid: (flavor, project)}, {uuid: number in (0, 1]}): those
+        that Nova never had are in neither where there is an inventory
+    """
+    placements = store.placements()
+    groups = {uuid: (placements[uuid].flavor, placements[uuid].project)
+              for uuid in uuids if uuid in placements}
+    weights = dict.fromkeys(groups, 1.0)
+    if store.inventory() is None and not needs_inventory:
+        others = uuids - groups.keys()
+        groups.update(dict.fromkeys(others, (None, None)))
+        weights.update(dict.fromkeys(others, 1.0))
+        return groups, weights
+    for uuid, one in store.former_instances().items():
+        if uuid in uuids and uuid not in groups:
+            groups[uuid] = one.flavor, one.project
+            # By the day: else all priors would change in every pass.
+            days = max(now // _DAY_SECONDS - one.removed_at // _DAY_SECONDS,
+                       0.0)
+            weights[uuid] = 0.5 ** (days * _DAY_SECONDS / FADING_SECONDS)
+    return groups, weights
 
 
 def _content(one):

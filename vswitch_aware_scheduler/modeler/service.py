@@ -42,8 +42,9 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
            'Notifier', 'Service', 'SetUp', 'host_kinds', 'make_corrections',
-           'make_keeper', 'make_store', 'set_up', 'update_inventory',
-           'update_placement', 'update_priors', 'update_trials', 'words_of']
+           'make_keeper', 'make_kinds', 'make_store', 'set_up',
+           'update_inventory', 'update_placement', 'update_priors',
+           'update_trials', 'words_of']
 
 LOG = logging.getLogger(__name__)
 
@@ -87,6 +88,8 @@ class SetUp:
     :ivar inventory: source of :mod:`.inventory`, or None: there is none
     :ivar complete_seconds: all of the inventory is read after so long
     :ivar keeper: :class:`.placement.Keeper` of the strict mode, or None
+    :ivar member_seconds: an instance counts in priors once it was measured
+        for so long
     :ivar kinds: :class:`.trials.HostKinds` of which limits are tried, or None
     :ivar corrections: :class:`.feedback.Corrections` that come of that
     :ivar missing: what is not configured, in words, where driver is None
@@ -102,6 +105,7 @@ class SetUp:
     inventory: object = None
     complete_seconds: float = _DAY_SECONDS
     keeper: placement.Keeper | None = None
+    member_seconds: float = priors.MEMBER_SECONDS
     kinds: trials.HostKinds | None = None
     corrections: feedback.Corrections | None = None
     missing: str | None = None
@@ -150,6 +154,7 @@ def set_up(conf):
         inventory=_inventory_source(conf), complete_seconds=conf[
             options.INVENTORY_GROUP].complete_interval_seconds,
         keeper=make_keeper(conf) if group.strict else None,
+        member_seconds=group.prior_min_hours * 3600.0,
         kinds=host_kinds(conf) if group.feedback else None,
         corrections=make_corrections(group), missing=missing,
         store_url=group.store_url)
@@ -248,6 +253,14 @@ def review_aggregates(conf):
         metadata.update(found)
     uplink_policies.find(sorted(metadata.items()))
     return sorted({problem for problem in problems.values() if problem})
+
+
+def make_kinds(group):
+    """Return the :class:`.trials.HostKinds` that options and a store make.
+
+    :param group: the options of [vswitch_scheduler]
+    """
+    return trials.HostKinds(lambda: _host_policies(group))
 
 
 def host_kinds(conf):
@@ -349,7 +362,9 @@ def update_priors(set_up, clock):
 
     :raises StoreError: when the store cannot be read or written
     """
-    found = priors.update(set_up.store, clock, set_up.settings.min_samples)
+    found = priors.update(
+        set_up.store, clock, set_up.settings.min_samples,
+        set_up.member_seconds, set_up.inventory is not None)
     LOG.debug('vswitch-modeler: priors: %s', found)
 
 

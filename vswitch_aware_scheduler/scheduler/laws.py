@@ -46,7 +46,8 @@ class Laws:
         # host}, and those of which the database was asked.
         self._strangers = {}
         self._asked = set()
-        self._fitted = {}        # (prior, id of policy) -> (policy, law)
+        # (prior, that of its group, id of policy) -> (policy, law)
+        self._fitted = {}
 
     def of(self, snapshot, host, uuids):
         """Return a list of the laws that some residents of a host have."""
@@ -75,23 +76,27 @@ class Laws:
         except exceptions.InvalidInput:
             return None
 
-    def fitting(self, law, host):
+    def fitting(self, law, host, group=None):
         """Return a prior as an instance can have it that is on a host.
 
         An instance of which only the prior is known is never refused for
-        the peak of another one; on a host it loads the switch at most fully.
+        the peak of another one.
+
+        :param law: RateLaw
+        :param host: name of the host
+        :param group: as of :func:`.prior.cut`
         """
         view = self._hosts.get(host)
         policy = view and view.policy
         if not policy or not policy.limits_on_one:
             return law
-        key = law, id(policy)
+        key = law, group, id(policy)
         found = self._fitted.get(key)
         if found is None or found[0] is not policy:
             if len(self._fitted) >= _MOST_FITTED:
                 self._fitted.clear()
             found = self._fitted[key] = (policy, prior.cut(
-                law, policy.limits_on_one))
+                law, policy.limits_on_one, policy.capacities, group))
         return found[1]
 
     @property
@@ -132,7 +137,17 @@ class Laws:
         unknown = self.unknown(snapshot)
         if law is None or unknown is _NOTHING:
             return unknown
-        return self.fitting(law, host)
+        return self.fitting(law, host, self.group(snapshot, uuid, of))
+
+    @staticmethod
+    def group(snapshot, uuid, of):
+        """Return the prior of the group of an instance with one of its own.
+
+        :param of: what the prior of the instance is of
+        :returns: RateLaw, or None where the prior is that of a group
+        """
+        found = snapshot.group_prior(uuid) if of == 'instance' else None
+        return found and found[0]
 
     def _stated(self, snapshot, host, uuid):
         """Return what the flavor of a listed resident says, or None."""

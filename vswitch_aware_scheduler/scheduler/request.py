@@ -87,6 +87,11 @@ class Demand:
         """Whether it is a law of others, which tells of no peak of this."""
         return self.rule.startswith(_PRIOR)
 
+    @property
+    def prior_of(self):
+        """What the prior is of, as :meth:`.Snapshot.prior` has it."""
+        return self.rule.removeprefix(_PRIOR).removesuffix(_RAISED)
+
 
 def instance_uuid_of(spec_obj):
     """Return the uuid of the instance that a request is for, or None."""

@@ -243,7 +243,8 @@ class SchedulerState:
         """Return the RateLaw that an instance is taken to have on a host."""
         law = demand.law
         if demand.is_prior:
-            law = self._laws.fitting(law, host)
+            law = self._laws.fitting(law, host, self._laws.group(
+                self._snapshot, demand.instance_uuid, demand.prior_of))
         view = self._hosts.get(host)
         return demand.law_on(law, view and view.policy)
 

@@ -10,8 +10,9 @@ from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import records
 
 __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
-           'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'Generation', 'HostProfile',
-           'Inventory', 'Learned', 'MOVED', 'ModelSummary', 'Modeler',
+           'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'FormerInstance',
+           'Generation', 'HostProfile', 'Inventory', 'Learned', 'MOVED',
+           'ModelSummary', 'Modeler',
            'Placement',
            'Prior', 'ResumePoint', 'Store', 'StoredClaim', 'StoredModel',
            'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace']
@@ -24,6 +25,7 @@ ClaimChanges = records.ClaimChanges
 ClaimsSeen = records.ClaimsSeen
 EXPIRED = records.EXPIRED
 FORGOTTEN = records.FORGOTTEN
+FormerInstance = records.FormerInstance
 Generation = records.Generation
 HostProfile = records.HostProfile
 Inventory = records.Inventory

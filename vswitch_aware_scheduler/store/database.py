@@ -31,13 +31,16 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import series
 
-__all__ = ['Store']
+__all__ = ['FORMER_SECONDS', 'Store']
 
 #: How long incremental readers can learn of a removal; one that comes later
 #: reads everything.
 REMOVAL_SECONDS = 86400
 
 _DAY_SECONDS = 86400.0
+
+#: How long the flavor and the project of a deleted instance are kept.
+FORMER_SECONDS = 35 * _DAY_SECONDS
 
 #: How long the heartbeat of a modeler is kept after the last one.
 MODELER_SECONDS = 86400
@@ -156,6 +159,26 @@ class Store:
     def inventory(self):
         """Return the :class:`~.records.Inventory`, or None."""
         return self._read(_inventory)
+
+    def former_instances(self):
+        """Return {instance uuid: :class:`~.records.FormerInstance`}.
+
+        Of those whose placement was removed in the last
+        :data:`FORMER_SECONDS`.
+        """
+        return self._read(_former_instances)
+
+    def measured_seconds(self):
+        """Return {instance uuid: seconds} from the first sample to the last.
+
+        Of all instances with a model; None where a model was written without
+        the time that its samples are of.
+        """
+        return self._read(_measured_seconds)
+
+    def secret(self):
+        """Return the secret of the store as bytes, a key for hashes."""
+        return self._read(_secret)
 
     def priors(self):
         """Return {key: :class:`~.records.Prior`} of all."""
@@ -687,6 +710,32 @@ def _modelers(connection):
                                   table.c.name))]
 
 
+def _former_instances(connection):
+    table = tables.former_instance
+    return {row.instance_uuid: records.FormerInstance(*row[1:])
+            for row in connection.execute(sa.select(
+                table.c.instance_uuid, table.c.flavor, table.c.project,
+                table.c.removed_at))}
+
+
+def _measured_seconds(connection):
+    table = tables.traffic_model
+    return {uuid: None if not samples and start == end else end - start
+            for uuid, start, end, samples in _stream(connection, sa.select(
+                table.c.instance_uuid, table.c.window_start,
+                table.c.window_end, table.c.samples))}
+
+
+def _secret(connection):
+    value = connection.scalar(sa.select(tables.secret.c.value))
+    try:
+        return bytes.fromhex(value)
+    except (TypeError, ValueError):
+        raise exceptions.StoreError(
+            'the table secret: no row of hexadecimal digits; expected one: '
+            'restore the store from a backup') from None
+
+
 def _placements(connection, instance_uuids):
     table = tables.placement
     query = sa.select(*_PLACED)
@@ -942,6 +991,8 @@ def _write_host_profiles(connection, host_profiles, generation):
 
 def _write_placements(connection, placements, inventory, generation):
     for chunk in _chunks(placements):
+        _delete(connection, tables.former_instance.c.instance_uuid,
+                [item.instance_uuid for item in chunk])
         _upsert(connection, tables.placement, [
             {'instance_uuid': item.instance_uuid,
              'generation': generation.number, 'host': item.host,
@@ -996,7 +1047,22 @@ def _write_trials(connection, trials, end, outcomes, forget_before):
             table.c.day < int(forget_before)))
 
 
+def _keep_former(connection, placements, generation):
+    """Keep flavor and project of instances that are removed now."""
+    table = tables.placement
+    for chunk in _chunks(placements, _KEYS):
+        _upsert(connection, tables.former_instance, [
+            {**row._mapping, 'removed_at': generation.published_at}
+            for row in connection.execute(sa.select(
+                table.c.instance_uuid, table.c.flavor, table.c.project).where(
+                    table.c.instance_uuid.in_(chunk)))])
+    table = tables.former_instance
+    connection.execute(sa.delete(table).where(
+        table.c.removed_at < generation.published_at - FORMER_SECONDS))
+
+
 def _remove(connection, instance_uuids, hosts, placements, generation):
+    _keep_former(connection, placements, generation)
     for kind, names, columns in (
             (tables.INSTANCE, instance_uuids,
              (tables.traffic_model.c.instance_uuid,

@@ -17,8 +17,9 @@ from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
-           'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'Generation', 'HostProfile',
-           'Inventory', 'Learned', 'MOVED', 'ModelSummary', 'Modeler',
+           'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'FormerInstance',
+           'Generation', 'HostProfile', 'Inventory', 'Learned', 'MOVED',
+           'ModelSummary', 'Modeler',
            'Placement',
            'Prior', 'ResumePoint', 'StoredClaim', 'StoredModel',
            'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace',
@@ -278,6 +279,20 @@ class Placement:
         """Tuple of the networks of its interfaces; empty when not known."""
         return () if self.attachments is None else (
             self.attachments.networks + self.attachments.others)
+
+
+@dataclasses.dataclass(frozen=True)
+class FormerInstance:
+    """An instance that Nova had and has deleted since.
+
+    :ivar flavor: name of its flavor, or None when not known
+    :ivar project: id of its project, or None when not known
+    :ivar removed_at: when its placement was removed, seconds UTC
+    """
+
+    flavor: str | None
+    project: str | None
+    removed_at: float
 
 
 @dataclasses.dataclass(frozen=True)

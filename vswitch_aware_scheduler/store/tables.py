@@ -30,13 +30,14 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 __all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'fleet_load',
-           'generation', 'host_profile', 'inventory', 'metadata',
-           'modeler', 'placement', 'prior', 'removal', 'traffic_model',
+           'former_instance', 'generation', 'host_profile', 'inventory',
+           'metadata', 'modeler', 'placement', 'prior', 'removal', 'secret',
+           'traffic_model',
            'traffic_model_detail', 'trial', 'trial_outcome',
            'unmodelled_instance']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0007'
+SCHEMA_VERSION = '0008'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -139,6 +140,24 @@ placement = sa.Table(
     sa.Column('networks', sa.Text, nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
     sa.Index('ix_placement_generation', 'generation'),
+    **_MYSQL)
+
+# An instance whose placement was removed: its flavor and project, and when it
+# was removed. Models of deleted instances count by them for a while.
+former_instance = sa.Table(
+    'former_instance', metadata,
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('flavor', sa.String(255), nullable=True),
+    sa.Column('project', sa.String(255), nullable=True),
+    sa.Column('removed_at', sa.Double, nullable=False),
+    **_MYSQL)
+
+# One row: 64 hexadecimal digits at random, made with the table. Hashes that
+# choose instances are keyed with it; no command prints it.
+secret = sa.Table(
+    'secret', metadata,
+    sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('value', sa.String(64), nullable=False),
     **_MYSQL)
 
 # One row, once there is an inventory: what placements are of when.

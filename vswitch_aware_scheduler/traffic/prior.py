@@ -15,16 +15,26 @@ import math
 import numpy as np
 
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import law as law_of_sums
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['FLEET', 'MIN_PEERS', 'Pool', 'credibility_constant', 'cut',
-           'group_pools', 'levels_of']
+__all__ = ['FLEET', 'MIN_PEERS', 'MOST_LEFT_OUT', 'OWN_CONSTANT', 'Pool',
+           'credibility_constant', 'cut', 'group_pools', 'levels_of', 'scaled',
+           'share_above']
 
 #: Fewer instances than these say nothing of the next one.
 MIN_PEERS = 20
 
 #: A group of one is at most given this many times the weight of its parent.
 _LEAST_CONSTANT = 1.0
+
+#: Members at which a project's own instances weigh as much as all others. It
+#: is fixed where there are several projects: a constant that is estimated from
+#: all of them could be moved by one.
+OWN_CONSTANT = 20.0
+
+#: A law is left as it is where more than this share of it would be left out.
+MOST_LEFT_OUT = 0.5
 
 #: Key of the widest group. Others are (flavor, project), (flavor, None) and
 #: (None, project).
@@ -47,8 +57,8 @@ def levels_of(flavor, project):
 class Pool:
     """The law of an instance picked at random, rate bin by rate bin.
 
-    :ivar members: how many instances it is the mean of, each with the same
-        weight, however many samples
+    :ivar members: how many instances it is the mean of, whatever their number
+        of samples; those that fade count as less than one
     :ivar bins: (m,) int64, increasing, see :func:`.estimate.rate_bin`
     :ivar by_regime: (2, m) share of time in each bin in each regime
     :ivar shares: (m,) share of all time
@@ -90,8 +100,15 @@ class Pool:
              for law in laws]))
 
     @classmethod
-    def _of_rows(cls, members, rows):
+    def _of_rows(cls, members, rows, weights=None):
+        """Return the pool of the rows of some laws.
+
+        :param weights: of each row, the same for all rows of a law; None: all
+            laws weigh the same
+        """
         by_regime, rates = rows[:, :-3].T, rows[:, -3:]
+        if weights is not None:
+            by_regime = by_regime * weights
         shares = model.REGIME_SHARES @ by_regime
         return cls._of(members,
                        estimate.rate_bin(rates[:, 0] + rates[:, 1]),
@@ -180,52 +197,144 @@ def credibility_constant(values, groups, parents):
     return max(within / between, _LEAST_CONSTANT)
 
 
-def group_pools(flavors, projects, laws):
+def group_pools(flavors, projects, laws, weights=None):
     """Return the shrunk pools of all groups of a fleet.
+
+    Where two projects or more are known, each project weighs the same in the
+    pool of the fleet and in that of each flavor, whatever its number of
+    instances, and no estimate depends on what the instances carry.
 
     :param flavors: n names, None where not known
     :param projects: n ids, None where not known
     :param laws: n RateLaws, those of silent instances among them
-    :returns: {key of :func:`levels_of`: Pool}, without the groups that
-        differ from the wider ones no more than chance makes them; empty with
-        fewer instances than :data:`MIN_PEERS`
+    :param weights: n numbers in (0, 1]: how much of a member each instance
+        is; None: all are whole ones
+    :returns: {key of :func:`levels_of`: Pool}; empty with fewer instances
+        than :data:`MIN_PEERS`. With fewer than two projects the groups are
+        left out that differ from the wider ones no more than chance makes
+        them.
+    Derivation: reference/priors.rst, "Every project weighs the same".
     """
     if len(laws) < MIN_PEERS:
         return {}
-    sizes = np.fromiter(map(len, laws), np.int64, len(laws)) // (
-        8 * model.LAW_COLUMNS)
-    rows = np.frombuffer(b''.join(laws), '<f8').reshape(
-        -1, model.LAW_COLUMNS)
-    bandwidth = (model.REGIME_SHARES @ rows[:, :-3].T) * (
-        rows[:, -3] + rows[:, -2])
-    # As the load of the fleet: else a few large ones are all the variance.
-    load = np.sqrt(np.add.reduceat(bandwidth, np.cumsum(sizes) - sizes))
-    fleet = Pool._of_rows(len(laws), rows)
-    pools = {FLEET: fleet}
-    everyone = np.zeros(len(laws), dtype=np.int64)
+    members = _Members(
+        flavors, projects, laws,
+        np.ones(len(laws)) if weights is None else np.array(weights, float))
+    known = len(set(projects) - {None})
+    return members.by_project() if known > 1 else members.by_instance()
 
-    def add(keys, parents):
-        numbers, keys = _numbered(keys)
+
+class _Members:
+    """The instances that pools are made of; arguments as `group_pools`."""
+
+    def __init__(self, flavors, projects, laws, weights):
+        self._flavors = flavors
+        self._projects = projects
+        self._weights = weights
+        self._sizes = np.fromiter(map(len, laws), np.int64, len(laws)) // (
+            8 * model.LAW_COLUMNS)
+        self._rows = np.frombuffer(b''.join(laws), '<f8').reshape(
+            -1, model.LAW_COLUMNS)
+
+    def _pool(self, weights):
+        return Pool._of_rows(
+            self._weights.sum(), self._rows,
+            np.repeat(weights, self._sizes))
+
+    def by_instance(self):
+        """Return the pools in which each instance weighs the same."""
+        bandwidth = (model.REGIME_SHARES @ self._rows[:, :-3].T) * (
+            self._rows[:, -3] + self._rows[:, -2])
+        # As the load of the fleet: else a few large ones are all the variance.
+        load = np.sqrt(np.add.reduceat(
+            bandwidth, np.cumsum(self._sizes) - self._sizes))
+        fleet = self._pool(self._weights)
+        pools = {FLEET: fleet}
+        numbers, keys = _numbered(
+            None if flavor is None else (flavor, None)
+            for flavor in self._flavors)
         known = numbers >= 0
         constant = credibility_constant(
-            load[known], numbers[known], parents[known])
+            load[known], numbers[known],
+            np.zeros(np.count_nonzero(known), dtype=np.int64))
         if math.isfinite(constant):
-            for key, (members, some) in zip(
-                    keys, _by_group(numbers, sizes, rows)):
-                pools[key] = Pool._of_rows(members, some).shrunk(
-                    pools.get((key[0], None), fleet), constant)
+            pools.update(
+                (key, pool.shrunk(fleet, constant)) for key, pool in zip(
+                    keys, self._groups(numbers, self._weights)))
+        return pools
 
-    add([None if flavor is None else (flavor, None) for flavor in flavors],
-        everyone)
-    add([None if project is None else (None, project)
-         for project in projects], everyone)
-    # Within its flavor, where that tells anything.
-    parents, _ = _numbered(
-        key if key in pools else FLEET
-        for key in ((flavor, None) for flavor in flavors))
-    add([None if None in pair else pair for pair in zip(flavors, projects)],
-        parents)
-    return pools
+    def by_project(self):
+        """Return the pools in which each project weighs the same."""
+        projects, ids = _numbered(self._projects)
+        everyone = np.zeros(len(projects), dtype=np.int64)
+        weights, (total,) = self._by_project(everyone, projects)
+        fleet = self._pool(weights)
+        pools = {FLEET: fleet}
+        flavors, names = _numbered(self._flavors)
+        weights, using = self._by_project(flavors, projects)
+        for name, pool, share in zip(
+                names, self._groups(flavors, weights), using.tolist()):
+            # One project then has less than 2 / total of it.
+            pools[name, None] = pool.mixed(
+                fleet, share / max(total, share + 1.0))
+        for key, pool in zip(ids, self._groups(projects, self._weights)):
+            pools[None, key] = pool.shrunk(fleet, OWN_CONSTANT)
+        numbers, keys = _numbered(
+            None if None in pair else pair
+            for pair in zip(self._flavors, self._projects))
+        for key, pool in zip(keys, self._groups(numbers, self._weights)):
+            pools[key] = pool.shrunk(pools[key[0], None], OWN_CONSTANT)
+        return pools
+
+    def _by_project(self, groups, projects):
+        """Return weights by which projects weigh the same in each group.
+
+        A project whose instances all fade weighs as its newest one. Those of
+        no known project weigh as a project of average size would, and less
+        where they are fewer.
+
+        :param groups: (n,) int64 from 0, -1: in none
+        :param projects: (n,) int64 from 0, -1: not known
+        :returns: ((n,) weights, (g,) sum of the weights in each group)
+        """
+        weights = np.zeros(groups.size)
+        inside = np.flatnonzero(groups >= 0)
+        pairs = np.stack([groups[inside], projects[inside]])
+        (of, project), number = np.unique(pairs, axis=1, return_inverse=True)
+        number = number.reshape(-1)
+        sums = np.bincount(number, weights=self._weights[inside])
+        shares = np.zeros(sums.size)
+        np.maximum.at(shares, number, self._weights[inside])
+        known = project >= 0
+        count = int(groups.max(initial=-1)) + 1
+        mean = np.bincount(of[known], weights=sums[known],
+                           minlength=count) / np.maximum(
+            np.bincount(of[known], minlength=count), 1)
+        usual = np.where(mean[of] > 0, mean[of], sums)
+        shares[~known] = np.minimum(shares, sums / usual)[~known]
+        weights[inside] = (shares / sums)[number] * self._weights[inside]
+        return weights, np.bincount(of, weights=shares, minlength=count)
+
+    def _groups(self, numbers, weights):
+        """Yield the pools of group 0, 1, ... of instances.
+
+        :param numbers: (n,) int64 from 0, -1: in none
+        :param weights: (n,) of the instances within a group
+        """
+        of_row = np.repeat(numbers, self._sizes)
+        order = np.argsort(of_row, kind='stable')
+        rows = self._rows[order]
+        of_row = of_row[order]
+        weights = np.repeat(weights, self._sizes)[order]
+        count = int(numbers.max(initial=-1)) + 1
+        ends = np.searchsorted(of_row, np.arange(count + 1))
+        members = np.bincount(
+            numbers[numbers >= 0], minlength=count,
+            weights=self._weights[numbers >= 0])
+        for number in range(count):
+            some = slice(ends[number], ends[number + 1])
+            yield Pool._of_rows(float(members[number]), rows[some],
+                                weights[some])
 
 
 def _numbered(keys):
@@ -237,29 +346,74 @@ def _numbered(keys):
     return numbers, list(found)
 
 
-def _by_group(numbers, sizes, rows):
-    """Yield (members, rows of their laws) of group 0, 1, ..."""
-    of_row = np.repeat(numbers, sizes)
-    order = np.argsort(of_row, kind='stable')
-    ordered = rows[order]
-    count = int(numbers.max()) + 1
-    ends = np.searchsorted(of_row[order], np.arange(count + 1))
-    members = np.bincount(numbers[numbers >= 0], minlength=count)
-    for number in range(count):
-        yield int(members[number]), ordered[ends[number]:ends[number + 1]]
+def share_above(law, capacities):
+    """Return how much of a law is above what a host carries.
+
+    :param law: RateLaw
+    :param capacities: as of :func:`cut`
+    :returns: float, share of the time
+    """
+    return float(model.REGIME_SHARES @ law.by_regime[
+        :, _above(law, capacities)].sum(axis=1))
 
 
-def cut(law, limits):
-    """Return a law whose rates are within what one instance may have.
+def _above(law, capacities):
+    """Return the (m,) states above what a host carries."""
+    above = np.zeros(len(law.rates), dtype=bool)
+    for weights, packet_bytes, most in capacities:
+        # A switch that is closed takes nothing: nothing is left out.
+        if most <= model.LEAST_CAPACITY:
+            continue
+        above |= law.values(weights, packet_bytes) > most * (
+            1 + law_of_sums.TOLERANCE)
+    return above
 
-    A state above a limit is scaled down to it; its probability stays. So it
-    is taken to load the switch fully for all that time. A limit that closes
-    the switch (:data:`.model.LEAST_CAPACITY` or less) cuts nothing, so that
-    the law stays above it.
+
+def cut(law, limits, capacities, group=None):
+    """Return a law within what one instance may have on a host.
+
+    States above a capacity of the host are left out: an instance that is in
+    one of them overloads every such host alone, which no placement avoids. Of
+    the prior of an instance itself, only as much is left out as its group has
+    of such states, so that what the instance has shown stays. In a regime in
+    which more than :data:`MOST_LEFT_OUT` would be left out, all states stay.
+    States that stay are scaled down to the limits on one instance.
 
     :param law: RateLaw
     :param limits: iterable of (weights, packet_bytes, most): see
         :meth:`.model.RateLaw.values`
+    :param capacities: likewise, of what all instances on the host may have
+    :param group: RateLaw of the group of the instance whose prior ``law`` is;
+        None: ``law`` is the prior of a group
+    :returns: RateLaw
+    Derivation: reference/priors.rst, "Peaks".
+    """
+    above = _above(law, capacities)
+    if not above.any():
+        return scaled(law, limits)
+    by_regime = law.by_regime.copy()
+    theirs = law if group is None else group
+    left_out = theirs.by_regime[:, _above(theirs, capacities)].sum(axis=1)
+    for row, most in zip(by_regime, left_out):
+        there = row[above].sum()
+        if 0 < most <= MOST_LEFT_OUT and there > 0:
+            row[above] *= max(1 - most / there, 0.0)
+            row /= row.sum()
+    kept = by_regime.any(axis=0)
+    return scaled(model.RateLaw.from_arrays(
+        by_regime[:, kept], law.rates[kept]), limits)
+
+
+def scaled(law, limits):
+    """Return a law whose states are scaled down to what one may have.
+
+    Each state keeps its probability. A limit that closes the switch
+    (:data:`.model.LEAST_CAPACITY` or less) scales nothing, so that the law
+    stays above it.
+
+    :param law: RateLaw
+    :param limits: as of :func:`cut`
+    :returns: RateLaw
     """
     factor = np.ones(len(law.rates))
     for weights, packet_bytes, most in limits:

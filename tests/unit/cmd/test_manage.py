@@ -203,6 +203,14 @@ class PriorCommandTestCase(ManageTestCase):
         _, output, _ = self.run_command('prior', 'show',
                                         base.instance_uuid(3))
         self.assertRegex(output, r'Prior of: +flavor and project\n')
+        self.assertEqual({}, answer['above_capacity'])
+        target = store.Store(self.url)
+        for kbps, share in ((100, 0.0), (30, .725), (.5, 1.0)):
+            target.write(host_profiles=[store.HostProfile(
+                'h1', None, {'saturation_kbps': kbps})])
+            kinds = self.ask('prior', 'show',
+                             base.instance_uuid(3))['above_capacity']
+            self.assertAlmostEqual(share, *kinds.values())
         self.assertRegex(output, r'\n +40 +20 +1 +0.750000 +0.500000\n')
 
     def test_a_store_without_priors_says_what_it_takes(self):

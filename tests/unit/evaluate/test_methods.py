@@ -234,11 +234,10 @@ class PriorTestCase(MethodTestCase):
         self.assertAlmostEqual((30 * of_small + middle) / 31, mean(small))
         self.assertAlmostEqual((30 * of_large + middle) / 31, mean(large))
         self.assertAlmostEqual(middle, mean(fleet))
-        # What does not fit fills the host, and no more.
+        limits = [((1.0, 1.0, 0.0), None, 400.0)]
         cut = estimator.fit(known, 400.0)[61]
-        self.assertEqual(400.0, cut.rates[:, :2].sum(axis=1).max())
-        self.assertTrue(np.array_equal(large.probabilities,
-                                       cut.probabilities))
+        self.assertNotEqual(large, cut)
+        self.assertEqual(prior.cut(large, limits, limits), cut)
 
     def test_the_default_is_for_all_of_which_nothing_is_learned(self):
         rows = np.vstack([[on_off(10, 100.0)] * 30, np.full((1, BINS),

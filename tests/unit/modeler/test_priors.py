@@ -105,3 +105,100 @@ class PriorsTestCase(base.ModelerTestCase):
                          priors.update(few, lambda: 5.0))
         self.assertEqual(0, priors.update(
             self.other_store('none'), lambda: 5.0).groups)
+
+
+class MembersTestCase(base.ModelerTestCase):
+    """Whose traffic counts in what is expected of others."""
+
+    DAY = 86400.0
+
+    def setUp(self):
+        super().setUp()
+        # Ten projects with two instances each, 1 Mbit/s and 3 Mbit/s.
+        self.put(range(20), lambda n: 1000.0 * (1 + 2 * (n % 2)),
+                 lambda n: f'p{n // 2}')
+        self.now = 10 * self.DAY
+
+    def put(self, numbers, kbps, project, hours=24.0, placed=True):
+        window = {'window_end': hours * 3600.0, 'samples': hours * 12}
+        self.store.write(
+            [store_base.constant(n, kbps(n), **window) for n in numbers],
+            placements=[store.Placement(store_base.instance_uuid(n), 'h', 'f',
+                                        project(n))
+                        for n in numbers] if placed else ())
+
+    def attack(self, numbers, **more):
+        self.put(numbers, lambda n: 0.001, lambda n: 'attacker', **more)
+
+    def know_nova(self):
+        self.store.write(inventory=store.Inventory('nova', 5.0, 5.0))
+
+    def fleet(self, **more):
+        priors.update(self.store, lambda: self.now, **more)
+        found = self.store.priors().get(prior.FLEET)
+        return found and found.law.mean[0]
+
+    def test_any_number_of_silent_instances_counts_as_one_project(self):
+        self.know_nova()
+        self.assertAlmostEqual(2000.0, self.fleet())
+        self.attack(range(100, 300))
+        self.assertAlmostEqual(2000 * 10 / 11, self.fleet(), places=3)
+        self.attack(range(300, 1100))
+        self.assertAlmostEqual(2000 * 10 / 11, self.fleet(), places=3)
+        found = self.store.priors()
+        self.assertAlmostEqual(2000 * 10 / 11, found['f', None].law.mean[0],
+                               places=3)
+        self.assertAlmostEqual(.001, found[None, 'attacker'].law.mean[0],
+                               delta=2000 * 20 / 1020)
+
+    def test_instances_that_are_deleted_fade(self):
+        self.know_nova()
+        self.attack(range(100, 300))
+        self.store.write(now=self.now, remove_placements=[
+            store_base.instance_uuid(n) for n in range(100, 300)])
+        self.assertAlmostEqual(2000 * 10 / 11, self.fleet(), places=3)
+        for days, weight in ((7, .5), (21, .125)):
+            self.now = (10 + days) * self.DAY
+            self.assertAlmostEqual(2000 * 10 / (10 + weight), self.fleet(),
+                                   places=3)
+        # Nobody knows any more whose they were.
+        self.now = 50 * self.DAY
+        self.store.write(now=self.now, remove_placements=['x'])
+        self.assertAlmostEqual(2000.0, self.fleet())
+
+    def test_only_instances_of_nova_count(self):
+        self.attack(range(100, 300), placed=False)
+        invented = store_base.instance_uuid(999)
+        self.store.write(unmodelled=[store.Unmodelled(
+            invented, counts(100.0, 12))])
+        self.assertLess(self.fleet(), 1900.0)
+        self.assertIn(invented, self.store.priors())
+        self.know_nova()
+        outcome = priors.update(self.store, lambda: self.now)
+        self.assertEqual(201, outcome.ignored)
+        self.assertAlmostEqual(2000.0, self.fleet())
+        self.assertNotIn(invented, self.store.priors())
+
+    def test_no_instance_counts_before_the_first_inventory(self):
+        self.put(range(500, 530), lambda n: 1e6, None, placed=False)
+        self.assertAlmostEqual(2000.0, self.fleet(needs_inventory=True))
+        self.store = self.other_store('without')
+        self.put(range(40), lambda n: 1e6, None, placed=False)
+        self.assertIsNone(self.fleet(needs_inventory=True))
+        self.assertAlmostEqual(1e6, self.fleet())
+
+    def test_an_instance_counts_once_it_ran_for_a_while(self):
+        self.know_nova()
+        self.attack(range(100, 300), hours=1.9)
+        self.assertAlmostEqual(2000.0, self.fleet())
+        self.assertLess(self.fleet(member_seconds=0), 1900.0)
+        self.attack(range(100, 300), hours=2)
+        self.assertLess(self.fleet(), 1900.0)
+        self.assertIsNone(self.fleet(member_seconds=90000.0))
+        # A silent one likewise.
+        self.store.write(remove=[store_base.instance_uuid(n)
+                                 for n in range(100, 300)])
+        self.store.write(unmodelled=[store.Unmodelled(
+            store_base.instance_uuid(100), counts(0.0, 24))])
+        self.assertLess(self.fleet(), 1900.0)
+        self.assertAlmostEqual(2000.0, self.fleet(member_seconds=7300.0))

@@ -79,6 +79,44 @@ class PlacementsTestCase(base.StoreTestCase):
         self.store.write(remove_placements=[base.instance_uuid(5)])
         self.assertIsNotNone(self.store.model(base.instance_uuid(5)))
 
+    def test_whose_deleted_instances_were_is_kept_for_a_while(self):
+        uuids = [base.instance_uuid(n) for n in range(4)]
+        self.store.write(placements=[
+            self._placed(n, project=f'p{n}') for n in range(4)])
+        self.store.write(remove_placements=[*uuids[:2], 'unknown'], now=50.0)
+        self.store.write(remove_placements=uuids[2:3], now=60.0)
+        self.assertEqual(
+            {uuids[0]: store.FormerInstance('f', 'p0', 50.0),
+             uuids[1]: store.FormerInstance('f', 'p1', 50.0),
+             uuids[2]: store.FormerInstance('f', 'p2', 60.0)},
+            self.store.former_instances())
+        # One comes back; of the others nobody asks for ever.
+        self.store.write(placements=[self._placed(1)], now=70.0)
+        self.assertEqual({uuids[0], uuids[2]},
+                         set(self.store.former_instances()))
+        self.store.write(remove_placements=['unknown'],
+                         now=55.0 + database.FORMER_SECONDS)
+        self.assertEqual({uuids[2]}, set(self.store.former_instances()))
+
+    def test_each_store_has_a_secret_of_its_own(self):
+        found = self.store.secret()
+        self.assertEqual(32, len(found))
+        self.assertEqual(found, store.Store(self.url).secret())
+        self.url = f'sqlite:///{self.directory}/other.sqlite'
+        self.assertNotEqual(found, self.make_store().secret())
+        with self.store._engine().begin() as connection:
+            connection.execute(sa.update(tables.secret).values(value='zz'))
+        with self.assertRaisesRegex(exceptions.StoreError, 'hexadecimal'):
+            self.store.secret()
+
+    def test_how_long_instances_were_measured(self):
+        self.store.write([base.fitted(1), base.constant(2), base.constant(
+            3, window_start=5.0, window_end=9.0)])
+        self.assertEqual({base.instance_uuid(1): 500 * 300.0,
+                          base.instance_uuid(2): None,
+                          base.instance_uuid(3): 4.0},
+                         self.store.measured_seconds())
+
     def test_networks_that_nobody_can_read_are_an_error(self):
         self.store.write(placements=[self._placed(1)])
         for text in ('{', '{"colour": 5}', '[5]', '5', '"red"'):

@@ -141,70 +141,201 @@ class GroupsTestCase(unittest.TestCase):
         self.assertEqual([prior.FLEET], list(prior.group_pools(
             [None] * len(laws), [None] * len(laws), laws)))
 
-    def test_groups_are_shrunk_towards_what_they_are_part_of(self):
+    def test_flavors_are_shrunk_towards_the_fleet(self):
         generator = np.random.default_rng(4)
-        flavors, projects, laws = [], [], []
+        flavors, laws = [], []
         for flavor, scale in (('s', 10.0), ('m', 100.0), ('l', 1000.0)):
-            for project, factor in (('p', 1.0), ('q', 9.0)):
-                for _ in range(12):
-                    flavors.append(flavor)
-                    projects.append(project)
-                    laws.append(constant(
-                        scale * factor * generator.uniform(.5, 1.5)))
+            for _ in range(24):
+                flavors.append(flavor)
+                laws.append(constant(scale * generator.uniform(.5, 1.5)))
         flavors.append(None)
-        projects.append(None)
         laws.append(constant(1.0))
-        pools = prior.group_pools(flavors, projects, laws)
         means = np.array([law.mean[0] for law in laws])
-        load = np.sqrt(means)
-        flavor_of = np.array([str(one) for one in flavors])
-        project_of = np.array([str(one) for one in projects])
-        known = flavor_of != 'None'
-        numbers = np.unique(flavor_of[known], return_inverse=True)[1]
-        pairs = np.unique(np.char.add(flavor_of, project_of)[known],
-                          return_inverse=True)[1]
-        constants = [
-            prior.credibility_constant(load[known], numbers,
-                                       np.zeros_like(numbers)),
-            prior.credibility_constant(load[known], pairs, numbers)]
-        self.assertTrue(np.isfinite(constants).all())
-        fleet = means.mean()
-        weight = 24 / (24 + constants[0])
-        flavor = weight * means[flavor_of == 'm'].mean() + (
-            1 - weight) * fleet
-        self.assertAlmostEqual(flavor, pools['m', None].law.mean[0])
-        weight = 12 / (12 + constants[1])
-        both = weight * means[(flavor_of == 'm') & (project_of == 'q')
-                              ].mean() + (1 - weight) * flavor
-        self.assertAlmostEqual(both, pools['m', 'q'].law.mean[0])
-        self.assertEqual(12, pools['m', 'q'].members)
-        self.assertAlmostEqual(fleet, pools[prior.FLEET].law.mean[0])
+        numbers = np.repeat(np.arange(3), 24)
+        constant_of = prior.credibility_constant(
+            np.sqrt(means[:-1]), numbers, np.zeros_like(numbers))
+        self.assertTrue(math.isfinite(constant_of))
+        weight = 24 / (24 + constant_of)
+        for projects in ([None] * 73, ['p'] * 72 + [None]):
+            pools = prior.group_pools(flavors, projects, laws)
+            self.assertEqual({(name, None) for name in 'sml'}
+                             | {prior.FLEET}, set(pools))
+            self.assertAlmostEqual(means.mean(),
+                                   pools[prior.FLEET].law.mean[0])
+            self.assertAlmostEqual(
+                weight * means[24:48].mean() + (1 - weight) * means.mean(),
+                pools['m', None].law.mean[0])
+            self.assertEqual(24, pools['m', None].members)
 
-    def test_a_level_that_tells_nothing_is_left_out(self):
+    def test_flavors_that_tell_nothing_are_left_out(self):
         laws = [constant(float(1 + n // 4 % 2)) for n in range(40)]
-        projects = [str(n // 4 % 2) for n in range(40)]
         # Each flavor has as many of each kind.
-        flavors = [str(n % 4) for n in range(40)]
-        pools = prior.group_pools(flavors, projects, laws)
-        self.assertNotIn(('0', None), pools)
-        self.assertIn((None, '0'), pools)
-        self.assertIn(('0', '0'), pools)
-        self.assertLess(pools['0', '0'].law.mean[0],
-                        pools['0', '1'].law.mean[0])
+        pools = prior.group_pools([str(n % 4) for n in range(40)],
+                                  ['p'] * 40, laws)
+        self.assertEqual([prior.FLEET], list(pools))
+
+    def test_instances_that_fade_count_less(self):
+        laws = [constant(10.0)] * 30 + [constant(100.0)] * 30
+        pool = prior.group_pools([None] * 60, [None] * 60, laws,
+                                 [1.0] * 30 + [.25] * 30)[prior.FLEET]
+        self.assertAlmostEqual((10 + .25 * 100) / 1.25, pool.law.mean[0])
+        self.assertAlmostEqual(37.5, pool.members)
+
+
+def tails(law, edges):
+    """Return (2, e): how likely a rate is at least an edge, by regime."""
+    kbps = law.rates[:, :2].sum(axis=1)
+    return law.by_regime @ (kbps[:, None] >= edges * (1 - 1e-9))
+
+
+class ProjectsTestCase(unittest.TestCase):
+    """How far one project moves what others are expected to carry."""
+
+    #: Between the levels of all laws, which are in bins of their own.
+    EDGES = 10.0 ** np.arange(-.5, 7)
+
+    def _fleet(self, generator, projects):
+        """Return [(flavor, project, law)] of some projects."""
+        found = []
+        for number in range(projects):
+            flavors = generator.choice(list('abcd'), generator.integers(1, 5))
+            level = generator.integers(0, 7)
+            for _ in range(generator.integers(7, 40)):
+                found.append((str(generator.choice(flavors)), f'p{number}',
+                              constant(10.0 ** level)))
+        return found
+
+    def _attacks(self, generator):
+        """Yield [(flavor, project, law)] that one project may have."""
+        for count in (1, 30, 1000):
+            for law in (constant(0.0), constant(1e6), on_off(1e5, .1)):
+                for flavors in ('a', 'b', 'abcd', 'z'):
+                    yield [(flavors[n % len(flavors)], 'attacker', law)
+                           for n in range(count)]
+
+    def _priors(self, members):
+        pools = prior.group_pools(*zip(*members))
+        return {key: tails(pool.law, self.EDGES)
+                for key, pool in pools.items() if key[1] != 'attacker'}
+
+    def test_one_project_moves_others_by_no_more_than_its_share(self):
+        generator = np.random.default_rng(6)
+        for _ in range(6):
+            projects = int(generator.integers(2, 9))
+            fleet = self._fleet(generator, projects)
+            using = {flavor: {one[1] for one in fleet if one[0] == flavor}
+                     for flavor in 'abcd'}
+            found = [self._priors(fleet + attack)
+                     for attack in self._attacks(generator)]
+            count = projects + 1
+            for key in found[0]:
+                some = np.array([one[key] for one in found if key in one])
+                moved = (some.max(axis=0) - some.min(axis=0)).max()
+                flavor = key[0]
+                most = 1 / count
+                if flavor is not None:
+                    # Whether it uses the flavor is the project's choice, too.
+                    most = min(2 / count,
+                               1 / max(len(using.get(flavor, '')), 1))
+                self.assertLessEqual(moved, most + 1e-9, key)
+
+    def test_any_number_of_instances_counts_as_one_project(self):
+        honest = [('a', f'p{n % 10}', constant(325.0)) for n in range(200)]
+        for count in (200, 1000, 10000):
+            pools = prior.group_pools(*zip(*honest, *[
+                ('a', 'attacker', constant(0.0))] * count))
+            for key in (prior.FLEET, ('a', None)):
+                self.assertAlmostEqual(325 * 10 / 11,
+                                       pools[key].law.mean[0])
+            # Of its own project 20 weigh as much as all others.
+            self.assertAlmostEqual(
+                (20 * 325 + 20 * 325 * 10 / 11) / 40,
+                pools['a', 'p3'].law.mean[0])
+
+    def test_projects_whose_instances_are_deleted_fade(self):
+        honest = [(None, f'p{n % 10}', constant(442.0)) for n in range(200)]
+        gone = [(None, 'attacker', constant(0.0))] * 2400
+        pool = prior.group_pools(
+            *zip(*honest, *gone), [1.0] * 200 + [.5] * 2400)[prior.FLEET]
+        self.assertAlmostEqual(442 * 10 / 10.5, pool.law.mean[0])
+
+    def test_a_flavor_counts_by_the_projects_that_use_it(self):
+        members = [('a' if n < 60 else 'b', f'p{n // 20}', constant(
+            10.0 if n < 60 else 1000.0)) for n in range(120)]
+        pools = prior.group_pools(*zip(*members))
+        # Three of six projects: half, and half of the fleet.
+        self.assertAlmostEqual(.5 * 10 + .5 * 505,
+                               pools['a', None].law.mean[0])
+        self.assertAlmostEqual(.5 * 1000 + .5 * 505,
+                               pools['b', None].law.mean[0])
+
+    def test_instances_of_no_known_project_are_at_most_one_more(self):
+        members = [(None, f'p{n // 20}', constant(10.0)) for n in range(60)]
+        for count, share in ((5, .25), (1000, 1.0)):
+            pool = prior.group_pools(*zip(*members, *[
+                (None, None, constant(110.0))] * count))[prior.FLEET]
+            self.assertAlmostEqual((3 * 10 + share * 110) / (3 + share),
+                                   pool.law.mean[0])
 
 
 class CutTestCase(unittest.TestCase):
 
     BANDWIDTH = (1.0, 1.0, 0.0)
 
-    def test_only_states_above_the_most_are_cut(self):
+    def _cut(self, law, kbps, *group):
+        limits = [(self.BANDWIDTH, None, kbps)]
+        return prior.cut(law, limits, limits, *group)
+
+    def test_what_a_host_cannot_carry_is_left_out(self):
         law = model.RateLaw.from_arrays(
-            [0.5, 0.5], [[10.0, 20.0, 1.0], [60.0, 40.0, 9.0]])
-        cut = prior.cut(law, [(self.BANDWIDTH, None, 50.0)])
+            [[.7, .2, .1], [.5, .3, .2]],
+            [[10.0, 20.0, 1.0], [30.0, 20.0, 4.0], [60.0, 40.0, 9.0]])
+        cut = self._cut(law, 50.0)
+        np.testing.assert_allclose(law.rates[:2], cut.rates)
+        np.testing.assert_allclose([[7 / 9, 2 / 9], [5 / 8, 3 / 8]],
+                                   cut.by_regime)
+        self.assertIs(law, self._cut(law, 100.0))
+        self.assertAlmostEqual(.9 * .1 + .1 * .2, prior.share_above(
+            law, [(self.BANDWIDTH, None, 50.0)]))
+
+    def test_what_the_policy_alone_refuses_is_scaled_down(self):
+        law = model.RateLaw.from_arrays(
+            [.9, .1], [[10.0, 20.0, 1.0], [60.0, 40.0, 9.0]])
+        cut = prior.cut(law, [(self.BANDWIDTH, None, 50.0)],
+                        [(self.BANDWIDTH, None, 200.0)])
         np.testing.assert_allclose([[10, 20, 1], [30, 20, 4.5]], cut.rates)
         np.testing.assert_array_equal(law.by_regime, cut.by_regime)
-        self.assertIs(law, prior.cut(law, [(self.BANDWIDTH, None, 100.0),
-                                           (self.BANDWIDTH, None, math.inf)]))
+
+    def test_more_than_half_is_no_exception(self):
+        law = model.RateLaw.from_arrays(
+            [[.4, .6], [.5, .5]], [[10.0, 0.0, 0.0], [90.0, 0.0, 0.0]])
+        cut = self._cut(law, 50.0)
+        np.testing.assert_allclose([[.4, .6], [1, 0]], cut.by_regime)
+        np.testing.assert_allclose([10, 50], cut.rates[:, 0])
+
+    def test_of_what_an_instance_has_shown_nothing_is_left_out(self):
+        own = [.25, .75]
+        group = model.RateLaw.from_arrays(
+            [.98, .02], [[10.0, 0.0, 0.0], [90.0, 0.0, 0.0]])
+        law = model.RateLaw.from_arrays(own, group.rates)
+        shown = self._cut(law, 50.0, group).by_regime[0]
+        self.assertAlmostEqual(.73 / .98, shown[1])
+        # All of it is from the group: 1 % at half weight.
+        law = model.RateLaw.from_arrays([.99, .01], group.rates)
+        self.assertEqual([[1.0], [1.0]],
+                         self._cut(law, 50.0, group).by_regime.tolist())
+
+    def test_one_broken_instance_fills_no_host(self):
+        # 20 Gbit/s, of hosts of 10 Gbit/s.
+        for broken, all_of in ((1, 61), (1, 100), (4, 304)):
+            laws = [constant(5000.0)] * (all_of - broken) + [
+                constant(2e7)] * broken
+            pool = prior.group_pools(
+                [None] * all_of, [None] * all_of, laws)[prior.FLEET]
+            self.assertAlmostEqual(5000.0, self._cut(
+                pool.law, 1e7).peak[0])
+            self.assertAlmostEqual(broken / all_of, prior.share_above(
+                pool.law, [(self.BANDWIDTH, None, 1e7)]))
 
     def test_it_is_within_every_limit(self):
         generator = np.random.default_rng(5)
@@ -216,7 +347,7 @@ class CutTestCase(unittest.TestCase):
                 if not packets:
                     law = model.RateLaw.from_arrays(
                         law.by_regime, law.rates * [1, 1, 0])
-                cut = prior.cut(law, limits)
+                cut = prior.cut(law, limits, limits)
                 for weights, packet_bytes, most in limits:
                     self.assertLessEqual(
                         cut.values(weights, packet_bytes).max(),
