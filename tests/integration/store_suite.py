@@ -146,6 +146,7 @@ CASES = (
     ContentionTestCase, modeler_suite.KilledModelersTestCase,
     test_claims.ClaimsTestCase,
     test_database.RoundTripTestCase, test_database.IncrementalReadTestCase,
+    test_database.NamesTestCase,
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,
     test_database.BrokenContentTestCase, test_migration.MigrationTestCase,
     test_resuming.ResumingTestCase, test_placements.PlacementsTestCase,

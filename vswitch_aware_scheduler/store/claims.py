@@ -13,11 +13,15 @@ from vswitch_aware_scheduler.store import records
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['KEPT_SECONDS', 'head', 'purge', 'read', 'upsert_rows']
+__all__ = ['KEPT_SECONDS', 'forget_tokens', 'head', 'is_remembered', 'purge',
+           'read', 'remember', 'upsert_rows']
 
 #: How long readers can learn that a claim is over; one that was away for
 #: longer reads everything.
 KEPT_SECONDS = 600.0
+
+#: Writes whose tokens are kept however old they are.
+_KEPT_TOKENS = 1000
 
 #: States in which a claim is over.
 _OVER = (records.CONFIRMED, records.FORGOTTEN, records.EXPIRED)
@@ -31,7 +35,7 @@ _NOW = {'sqlite': "(julianday('now') - 2440587.5) * 86400.0",
 
 
 def head(connection):
-    """Return (store id, number, complete since, schema, now) of the claims.
+    """Return (ClaimsSeen, complete since, schema, now) of the claims.
 
     One statement: that is all an idle reader asks.
     """
@@ -39,19 +43,54 @@ def head(connection):
     *found, now = connection.execute(sa.select(
         *(sa.select(column).scalar_subquery() for column in (
             tables.generation.c.store_id, tables.claim_counter.c.number,
+            tables.claim_counter.c.token,
             tables.claim_counter.c.complete_since, _SCHEMA.c.version_num)),
         sa.literal_column(_NOW[connection.dialect.name]))).one()
-    return (*found, float(now))
+    return (records.ClaimsSeen(*found[:3]), *found[3:], float(now))
 
 
-def read(connection, since, store_id, number, complete_since, now):
+def remember(connection, history, number, token, now):
+    """Insert the token of a write into a history.
+
+    :param history: table ``generation_history`` or ``claim_history``
+    """
+    # A row of that number is of writes that a restored backup does not have.
+    connection.execute(sa.delete(history).where(history.c.number >= number))
+    connection.execute(sa.insert(history).values(
+        number=number, token=token, written_at=now))
+
+
+def is_remembered(connection, history, since, last):
+    """Return whether what a reader has seen is in the history of this store.
+
+    :param since: Generation or ClaimsSeen of the reader
+    :param last: the one of now; of the same store, and its number is not
+        lower
+    """
+    if since.number == last.number:
+        return since.token == last.token
+    return since.token == connection.scalar(
+        sa.select(history.c.token).where(history.c.number == since.number))
+
+
+def forget_tokens(connection, history, head_table, before):
+    """Delete the tokens of old writes, except those of the last ones."""
+    connection.execute(sa.delete(history).where(
+        history.c.written_at < before,
+        history.c.number < sa.select(
+            head_table.c.number - _KEPT_TOKENS).scalar_subquery()))
+
+
+def read(connection, since, seen, complete_since, now):
     """Return the :class:`~.records.ClaimChanges` since some were seen.
 
     The other arguments are what :func:`head` says.
     """
-    complete = (since is None or since.store_id != store_id
-                or not complete_since <= since.number <= number)
-    if not complete and since.number == number:
+    complete = (since is None or since.store_id != seen.store_id
+                or not complete_since <= since.number <= seen.number
+                or not is_remembered(connection, tables.claim_history, since,
+                                     seen))
+    if not complete and since.number == seen.number:
         return records.ClaimChanges(since, False, [])
     table = tables.claim
     query = sa.select(table).order_by(table.c.number)
@@ -60,9 +99,12 @@ def read(connection, since, store_id, number, complete_since, now):
     claims = _claims(connection.execute(query).all(), now)
     # Where a statement sees what was written after the one before it, all
     # writes up to the last one seen are among the rows.
-    last = max([number, *(claim.number for claim in claims)])
-    return records.ClaimChanges(
-        records.ClaimsSeen(store_id, last), complete, claims)
+    last = max([seen.number, *(claim.number for claim in claims)])
+    if last != seen.number:
+        history = tables.claim_history
+        seen = records.ClaimsSeen(seen.store_id, last, connection.scalar(
+            sa.select(history.c.token).where(history.c.number == last)))
+    return records.ClaimChanges(seen, complete, claims)
 
 
 def _claims(rows, now):
@@ -129,6 +171,8 @@ def purge(connection, now):
 
     The caller has the row of the counter.
     """
+    forget_tokens(connection, tables.claim_history, tables.claim_counter,
+                  now - KEPT_SECONDS)
     table, counter = tables.claim, tables.claim_counter
     old = table.c.expires_at < now
     # Of a placement every reader knows for itself when it runs out.

@@ -103,8 +103,9 @@ class Store:
 
         :param since: Generation of the reader's last read, None for all
         :returns: :class:`~.records.Changes`; complete when ``since`` is None,
-            of another store, newer than the store (a restored backup) or too
-            old to know what was removed
+            of another store, not in the history of this one (a restored
+            backup, a replica that was promoted) or too old to know what was
+            removed
         """
         return self._read(lambda connection: _changes(connection, since))
 
@@ -287,12 +288,16 @@ class Store:
                         engines.translate_errors(self._url, 'write'))
                 connection = stack.enter_context(self._engine().begin())
                 # First of all, so that writers queue here and nowhere else.
+                token = os.urandom(16).hex()
                 connection.execute(sa.update(tables.generation).values(
-                    number=tables.generation.c.number + 1, published_at=now))
+                    number=tables.generation.c.number + 1, published_at=now,
+                    token=token))
                 generation, _ = _generation(connection)
+                claim_table.remember(connection, tables.generation_history,
+                                     generation.number, token, now)
                 load = fleet_load
                 if based_on is not None and _is_later(
-                        generation, based_on.generation):
+                        connection, generation, based_on.generation):
                     self._require_same(connection, based_on, [
                         *(one.instance_uuid for one in models),
                         *(one.instance_uuid for one in unmodelled), *remove])
@@ -341,11 +346,11 @@ class Store:
             that came later than another one they did not know of
         """
         with self._claims('write', lock=True) as (connection, found):
-            _, number, _, now = found
+            seen, _, now = found
             rows, late = claim_table.upsert_rows(
                 connection, claims, _chunks(list(dict.fromkeys(
                     claim.instance_uuid for claim in claims)), _KEYS),
-                number, now)
+                seen.number, now)
             _upsert(connection, tables.claim, rows)
             return late
 
@@ -388,7 +393,7 @@ class Store:
 
     @contextlib.contextmanager
     def _claims(self, doing, lock=False):
-        """Give (connection, (store id, number, complete since, now)).
+        """Give (connection, (ClaimsSeen, complete since, now)).
 
         :param lock: be the only writer, with the next number
         """
@@ -396,15 +401,20 @@ class Store:
         with engines.translate_errors(self._url, doing):
             try:
                 with self._engine().begin() as connection:
+                    token = os.urandom(16).hex()
                     if lock:
                         connection.execute(sa.update(
                             tables.claim_counter).values(
-                                number=tables.claim_counter.c.number + 1))
-                    store_id, number, since, version, now = \
-                        claim_table.head(connection)
+                                number=tables.claim_counter.c.number + 1,
+                                token=token))
+                    seen, since, version, now = claim_table.head(connection)
                     if version != tables.SCHEMA_VERSION:
                         self._check_schema(connection)
-                    yield connection, (store_id, number, since, now)
+                    if lock:
+                        claim_table.remember(
+                            connection, tables.claim_history, seen.number,
+                            token, now)
+                    yield connection, (seen, since, now)
             except (exc.SQLAlchemyError, db_exception.DBError):
                 # A schema of another version is told as such.
                 self._read(lambda connection: None)
@@ -532,14 +542,16 @@ def _generation(connection):
     table = tables.generation
     row = connection.execute(sa.select(
         table.c.store_id, table.c.number, table.c.published_at,
-        table.c.complete_since)).one()
-    return records.Generation(*row[:3]), row.complete_since
+        table.c.token, table.c.complete_since)).one()
+    return records.Generation(*row[:4]), row.complete_since
 
 
 def _changes(connection, since):
     generation, complete_since = _generation(connection)
     complete = (since is None or since.store_id != generation.store_id
-                or not complete_since <= since.number <= generation.number)
+                or not complete_since <= since.number <= generation.number
+                or not claim_table.is_remembered(
+                    connection, tables.generation_history, since, generation))
 
     def changed(table, *columns):
         query = sa.select(*columns)
@@ -784,10 +796,12 @@ def _model(connection, instance_uuid):
             f'{error}') from error
 
 
-def _is_later(generation, other):
+def _is_later(connection, generation, other):
     """Whether a generation does not follow at once on another one."""
     return (other.store_id, other.number + 1) != (
-        generation.store_id, generation.number)
+        generation.store_id, generation.number) \
+        or not claim_table.is_remembered(
+            connection, tables.generation_history, other, generation)
 
 
 def _mark(point):
@@ -1082,6 +1096,8 @@ def _remove(connection, instance_uuids, hosts, placements, generation):
 
 def _forget_removals(connection, now):
     limit = now - REMOVAL_SECONDS
+    claim_table.forget_tokens(connection, tables.generation_history,
+                              tables.generation, limit)
     for table, old in (
             (tables.removal, tables.removal.c.removed_at < limit),
             (tables.prior, (tables.prior.c.members == 0)

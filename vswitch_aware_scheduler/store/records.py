@@ -59,11 +59,14 @@ class Generation:
     :ivar store_id: tells the store from another one at the same URL
     :ivar number: grows by one with every write; 0 before the first
     :ivar published_at: time of that write, seconds UTC; 0 before the first
+    :ivar token: tells this write from another one of the same number, which a
+        restored or a failed-over store has; None before the first
     """
 
     store_id: str
     number: int
     published_at: float
+    token: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -485,10 +488,12 @@ class ClaimsSeen:
 
     :ivar store_id: tells the store from another one at the same URL
     :ivar number: of the last write of claims
+    :ivar token: tells that write from another one of the same number
     """
 
     store_id: str
     number: int
+    token: str | None = None
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -18,6 +18,8 @@ is. ``prior`` is what to expect of an instance without a model.
 ``trial_outcome`` what came of that: how often those would have been
 overloaded.
 
+``generation_history`` and ``claim_history`` are the tokens of the last writes.
+
 ``claim`` is what schedulers tell each other of placements that no host has
 reported yet; it has a count of its own, ``claim_counter``, for it changes with
 every request and a generation does not.
@@ -29,15 +31,15 @@ no scheduler reads it.
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-__all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'fleet_load',
-           'former_instance', 'generation', 'host_profile', 'inventory',
-           'metadata', 'modeler', 'placement', 'prior', 'removal', 'secret',
-           'traffic_model',
+__all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'claim_history',
+           'fleet_load', 'former_instance', 'generation', 'generation_history',
+           'host_profile', 'inventory', 'metadata', 'modeler', 'placement',
+           'prior', 'removal', 'secret', 'traffic_model',
            'traffic_model_detail', 'trial', 'trial_outcome',
            'unmodelled_instance']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0008'
+SCHEMA_VERSION = '0009'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -50,13 +52,11 @@ _MYSQL = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4'}
 # MySQL's BLOB and TEXT end at 64 kB; the others know no such limit.
 _BLOB = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql', 'mariadb')
 _TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
-# MySQL takes upper and lower case for the same unless told otherwise.
-_NAME = sa.String(255).with_variant(
-    mysql.VARCHAR(255, collation='utf8mb4_bin'), 'mysql', 'mariadb')
 
 # One row. store_id tells a store from another one at the same URL. A reader
 # whose generation is older than complete_since has to read everything:
-# removals up to that one are forgotten. Times are seconds UTC throughout.
+# removals up to that one are forgotten. token is another one for each
+# generation, null before the first. Times are seconds UTC throughout.
 generation = sa.Table(
     'generation', metadata,
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
@@ -64,6 +64,17 @@ generation = sa.Table(
     sa.Column('number', sa.BigInteger, nullable=False),
     sa.Column('complete_since', sa.BigInteger, nullable=False),
     sa.Column('published_at', sa.Double, nullable=False),
+    sa.Column('token', sa.String(36), nullable=True),
+    **_MYSQL)
+
+# Tokens of the last generations. A reader whose token is not that of its
+# number here has read another history: before a backup was restored, or from
+# a replica that was promoted.
+generation_history = sa.Table(
+    'generation_history', metadata,
+    sa.Column('number', sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column('token', sa.String(36), nullable=False),
+    sa.Column('written_at', sa.Double, nullable=False),
     **_MYSQL)
 
 traffic_model = sa.Table(
@@ -75,7 +86,7 @@ traffic_model = sa.Table(
     sa.Column('window_start', sa.Double, nullable=False),
     sa.Column('window_end', sa.Double, nullable=False),
     sa.Column('samples', sa.Double, nullable=False),
-    sa.Column('refused', sa.Text, nullable=False),
+    sa.Column('refused', _TEXT, nullable=False),
     sa.Column('source', sa.String(255), nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
     sa.Index('ix_traffic_model_generation', 'generation'),
@@ -94,7 +105,7 @@ host_profile = sa.Table(
     sa.Column('host', sa.String(255), primary_key=True),
     sa.Column('generation', sa.BigInteger, nullable=False),
     sa.Column('profile', sa.String(255), nullable=True),
-    sa.Column('overrides', sa.Text, nullable=False),
+    sa.Column('overrides', _TEXT, nullable=False),
     sa.Column('source', sa.String(255), nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
     sa.Index('ix_host_profile_generation', 'generation'),
@@ -115,7 +126,7 @@ unmodelled_instance = sa.Table(
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
     sa.Column('counts', _BLOB, nullable=False),
     sa.Column('name', sa.String(255), nullable=True),
-    sa.Column('refused', sa.Text, nullable=False),
+    sa.Column('refused', _TEXT, nullable=False),
     sa.Column('source', sa.String(255), nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
     **_MYSQL)
@@ -137,7 +148,7 @@ placement = sa.Table(
     sa.Column('host', sa.String(255), nullable=True),
     sa.Column('flavor', sa.String(255), nullable=True),
     sa.Column('project', sa.String(255), nullable=True),
-    sa.Column('networks', sa.Text, nullable=False),
+    sa.Column('networks', _TEXT, nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
     sa.Index('ix_placement_generation', 'generation'),
     **_MYSQL)
@@ -176,8 +187,8 @@ inventory = sa.Table(
 prior = sa.Table(
     'prior', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
-    sa.Column('flavor', _NAME, primary_key=True),
-    sa.Column('project', _NAME, primary_key=True),
+    sa.Column('flavor', sa.String(255), primary_key=True),
+    sa.Column('project', sa.String(255), primary_key=True),
     sa.Column('generation', sa.BigInteger, nullable=False),
     sa.Column('law', _BLOB, nullable=False),
     sa.Column('members', sa.Double, nullable=False),
@@ -191,7 +202,7 @@ prior = sa.Table(
 trial = sa.Table(
     'trial', metadata,
     sa.Column('trial_id', sa.String(36), primary_key=True),
-    sa.Column('kind', _NAME, nullable=False),
+    sa.Column('kind', sa.String(255), nullable=False),
     sa.Column('since', sa.Double, nullable=False),
     sa.Column('until', sa.Double, nullable=False),
     sa.Column('hosts', _TEXT, nullable=False),
@@ -201,7 +212,7 @@ trial = sa.Table(
 # is a number of days since 1970, at a multiple of its limit.
 trial_outcome = sa.Table(
     'trial_outcome', metadata,
-    sa.Column('kind', _NAME, primary_key=True),
+    sa.Column('kind', sa.String(255), primary_key=True),
     sa.Column('day', sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column('percent', sa.Integer, primary_key=True, autoincrement=False),
     sa.Column('until', sa.Double, nullable=False),
@@ -226,17 +237,27 @@ claim = sa.Table(
     sa.Column('claimed_by', sa.String(255), nullable=False),
     sa.Column('claimed_at', sa.Double, nullable=False),
     sa.Column('expires_at', sa.Double, nullable=False),
-    sa.Column('networks', sa.Text, nullable=True),
+    sa.Column('networks', _TEXT, nullable=True),
     sa.Index('ix_claim_number', 'number'),
     **_MYSQL)
 
 # One row, on which all who write claims wait for each other, so that numbers
-# become visible in their order. complete_since is as in generation.
+# become visible in their order. complete_since and token are as in
+# generation.
 claim_counter = sa.Table(
     'claim_counter', metadata,
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
     sa.Column('number', sa.BigInteger, nullable=False),
     sa.Column('complete_since', sa.BigInteger, nullable=False),
+    sa.Column('token', sa.String(36), nullable=True),
+    **_MYSQL)
+
+# As generation_history, of the writes of claims.
+claim_history = sa.Table(
+    'claim_history', metadata,
+    sa.Column('number', sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column('token', sa.String(36), nullable=False),
+    sa.Column('written_at', sa.Double, nullable=False),
     **_MYSQL)
 
 # The heartbeat of one process. interval_seconds is null for a single pass
@@ -252,7 +273,7 @@ modeler = sa.Table(
     sa.Column('interval_seconds', sa.Double, nullable=True),
     sa.Column('passes', sa.BigInteger, nullable=False),
     sa.Column('passed_at', sa.Double, nullable=True),
-    sa.Column('outcome', sa.Text, nullable=True),
-    sa.Column('waiting_for', sa.Text, nullable=True),
+    sa.Column('outcome', _TEXT, nullable=True),
+    sa.Column('waiting_for', _TEXT, nullable=True),
     sa.Column('waiting_since', sa.Double, nullable=True),
     **_MYSQL)

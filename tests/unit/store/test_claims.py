@@ -100,6 +100,21 @@ class ClaimsTestCase(base.StoreTestCase):
             self.assertEqual([1], list(self.read(since)))
             self.assertTrue(self.changes.complete)
 
+    def test_a_restored_store_is_read_from_the_start(self):
+        self.store.write_claims([claim(1)])
+        backup = self.content()
+        self.store.write_claims([claim(2)])
+        self.read()
+        seen = self.seen
+        self.restore(backup)
+        for number in (3, 4):
+            self.store.write_claims([claim(number)])
+            self.assertEqual([1, *range(3, number + 1)],
+                             list(self.read(seen)))
+            self.assertTrue(self.changes.complete)
+        self.store.write_claims([claim(5)])
+        self.assertEqual([5], list(self.read(self.seen)))
+
     def test_every_pair_of_states_is_as_the_manual_says(self):
         # reference/claims.rst, "States".
         allowed = {

@@ -18,6 +18,7 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import tunnels
 
 
 def _in_child(function):
@@ -233,6 +234,67 @@ class IncrementalReadTestCase(base.StoreTestCase):
         changes = self.store.read_changes(second)
         self.assertTrue(changes.complete)
         self.assertEqual(3, len(changes.instance_uuids))
+
+    def test_a_restored_store_that_is_ahead_again_is_noticed(self):
+        # Models 0 to 2 are in the backup; 3 is written after it, and 4 and 5
+        # after it was restored: the first makes as many generations.
+        backup = self.content()
+        self.store.write([base.constant(3)])
+        seen = self.store.generation()
+        self.restore(backup)
+        for number in (4, 5):
+            self.store.write([base.constant(number)])
+            changes = self.store.read_changes(seen)
+            self.assertTrue(changes.complete, number)
+            self.assertEqual(
+                set(map(base.instance_uuid, range(number + 1))) - {
+                    base.instance_uuid(3)}, set(changes.instance_uuids))
+        self.assertNotEqual(seen, self.store.generation())
+
+    def test_a_write_notices_that_its_basis_was_of_another_history(self):
+        backup = self.content()
+        self.store.write([base.fitted(9)])
+        basis = self.store.basis()
+        self.restore(backup)
+        self.store.write([base.fitted(8)])
+        self.assertEqual(basis.generation.number,
+                         self.store.generation().number)
+        with self.assertRaises(exceptions.StoreChanged):
+            self.store.write([base.fitted(9, seed=1)], based_on=basis)
+
+
+class NamesTestCase(base.StoreTestCase):
+
+    def test_names_that_look_alike_are_different(self):
+        one = self.make_store()
+        names = ['compute-1', 'Compute-1', 'compute-1 ', 'c\xf6mpute-1',
+                 'co\u0308mpute-1']
+        one.write(host_profiles=[
+            store.HostProfile(name, 'ovs-kernel') for name in names],
+            placements=[store.Placement('A', names[0]),
+                        store.Placement('a', names[1]),
+                        store.Placement('a ', names[2])],
+            models=[store.StoredModel(uuid, model.TrafficModel.constant(
+                egress_kbps=1.0)) for uuid in ('A', 'a', 'a ')])
+        self.assertCountEqual(names, [
+            host.host for host in one.host_profiles()])
+        self.assertEqual(dict(zip(('A', 'a', 'a '), names)), {
+            uuid: placed.host for uuid, placed in one.placements().items()})
+        one.write(remove=['a'], remove_hosts=names[:1])
+        self.assertCountEqual(names[1:], [
+            host.host for host in one.host_profiles()])
+        self.assertEqual({'A', 'a '}, {
+            found.instance_uuid for found in one.models()})
+        self.assertIsNone(one.model('a'))
+
+    def test_an_instance_with_many_networks_is_kept(self):
+        one = self.make_store()
+        networks = [f'{number:036d}' for number in range(1700)]
+        attachments = tunnels.Attachments.from_data(networks)
+        one.write(placements=[store.Placement('a', 'h', None, None,
+                                              attachments)])
+        self.assertEqual(tuple(networks),
+                         one.placements()['a'].networks)
 
 
 class InterruptionTestCase(base.StoreTestCase):

@@ -75,7 +75,9 @@ class MigrationTestCase(base.StoreTestCase):
         self.assertEqual(('0001', tables.SCHEMA_VERSION),
                          migration.sync(self.url))
         for name, rows in before.items():
-            self.assertEqual(rows, self.execute(f'SELECT * FROM {name}'))
+            self.assertEqual(rows, [
+                row[:len(rows[0])] for row in self.execute(
+                    f'SELECT * FROM {name}')])
         self.assertEqual([], self._difference())
 
     def test_claims_of_before_come_without_networks(self):
@@ -92,7 +94,7 @@ class MigrationTestCase(base.StoreTestCase):
         self.assertEqual([], self._difference())
 
     def test_an_upgrade_that_was_cut_anywhere_can_be_repeated(self):
-        for statements in range(5, 500, 7):
+        for statements in range(5, 500, 13):
             whole = self._is_whole_before(statements)
             self.assertEqual(tables.SCHEMA_VERSION,
                              migration.sync(self.url)[1])

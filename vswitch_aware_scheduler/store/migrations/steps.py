@@ -12,21 +12,53 @@ name belongs to someone else, and creating it fails.
 from alembic import op
 import sqlalchemy as sa
 
-__all__ = ['add_column', 'create_table', 'insert_row']
+__all__ = ['add_column', 'byte_collation', 'compare_as_bytes',
+           'create_table', 'insert_row', 'is_mysql']
 
 
 def _may_be_partial():
     return not op.get_context().impl.transactional_ddl
 
 
+def is_mysql():
+    """Whether the database is MariaDB or MySQL."""
+    return op.get_bind().dialect.name in ('mysql', 'mariadb')
+
+
+def byte_collation():
+    """Return the collation of MariaDB or MySQL that compares bytes.
+
+    Other collations take upper and lower case, accents or trailing spaces for
+    equal: two hosts would be one row.
+    """
+    return ('utf8mb4_nopad_bin' if op.get_bind().dialect.is_mariadb
+            else 'utf8mb4_0900_bin')
+
+
+def compare_as_bytes(table_name):
+    """Convert a table whose texts are not compared as bytes."""
+    bind, collation = op.get_bind(), byte_collation()
+    if {row[0] for row in bind.execute(sa.text(
+            'SELECT collation_name FROM information_schema.columns WHERE '
+            'table_schema = DATABASE() AND table_name = :name AND '
+            'collation_name IS NOT NULL'), {'name': table_name})} - {
+                collation}:
+        op.execute(f'ALTER TABLE {table_name} CONVERT TO CHARACTER SET '
+                   f'utf8mb4 COLLATE {collation}')
+
+
 def create_table(name, *items, **options):
     """Create a table with its indexes.
+
+    Names and ids are compared as bytes.
 
     :param items: columns and indexes
     :param options: of the table
     :returns: the sqlalchemy Table
     """
     bind = op.get_bind()
+    if is_mysql():
+        options[f'{bind.dialect.name}_collate'] = byte_collation()
     table = sa.Table(name, sa.MetaData(), *items, **options)
     inspector = sa.inspect(bind)
     if not (_may_be_partial() and inspector.has_table(name)
