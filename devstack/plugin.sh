@@ -203,6 +203,13 @@ function check_vswitch_settings {
                 "database or an SQLAlchemy URL"
             ;;
     esac
+    case $VSWITCH_TELEMETRY in
+        auto|gnocchi|prometheus|none|/*) ;;
+        *)
+            die $LINENO "VSWITCH_TELEMETRY is '$VSWITCH_TELEMETRY', wanted" \
+                "auto, gnocchi, prometheus, none or an absolute path"
+            ;;
+    esac
     if ! "${PYTHON:-python3}" -c \
         "import sys; sys.exit(sys.version_info < (3, 11))"; then
         die $LINENO "vswitch_aware_scheduler needs Python 3.11 or newer," \
@@ -210,10 +217,30 @@ function check_vswitch_settings {
     fi
 }
 
+# _vswitch_telemetry: print where the modeler reads traffic: gnocchi,
+# prometheus, none or a path.
+function _vswitch_telemetry {
+    if [[ $VSWITCH_TELEMETRY != "auto" ]]; then
+        echo "$VSWITCH_TELEMETRY"
+    elif is_service_enabled gnocchi-api; then
+        echo gnocchi
+    elif is_service_enabled prometheus; then
+        echo prometheus
+    else
+        echo none
+    fi
+}
+
 # nova-api needs the package as well, to validate extra specs.
 function install_vswitch {
+    local extras=""
+    if is_service_enabled n-sch &&
+        [[ $(_vswitch_telemetry) == "gnocchi" ]]; then
+        extras="gnocchi"
+    fi
     if is_service_enabled n-sch n-api; then
-        setup_develop "$VSWITCH_DIR"
+        # shellcheck disable=SC2086 # no argument where there are no extras
+        setup_develop "$VSWITCH_DIR" $extras
     fi
 }
 
@@ -243,11 +270,51 @@ END
 function _vswitch_configure_commands {
     sudo install -d -o "$STACK_USER" "$VSWITCH_CONF_DIR"
     rm -f "$VSWITCH_CONF"
+    # It holds passwords: of the database, of the user that asks Gnocchi.
+    install -m 0600 /dev/null "$VSWITCH_CONF"
     iniset "$VSWITCH_CONF" DEFAULT debug "$ENABLE_DEBUG_LOG_LEVEL"
     setup_logging "$VSWITCH_CONF"
     iniset "$VSWITCH_CONF" vswitch_scheduler store_url "$1"
-    # It can hold the password of the database.
-    chmod 0600 "$VSWITCH_CONF"
+    # The modeler and vswitch-status judge hosts as the scheduler does.
+    if [[ "$VSWITCH_DEFAULT_SWITCH_PROFILE" != "none" ]]; then
+        iniset "$VSWITCH_CONF" vswitch_scheduler default_switch_profile \
+            "$VSWITCH_DEFAULT_SWITCH_PROFILE"
+    fi
+    _vswitch_configure_telemetry "$VSWITCH_CONF" "$(_vswitch_telemetry)"
+}
+
+# _vswitch_configure_telemetry FILE TELEMETRY
+function _vswitch_configure_telemetry {
+    local file=$1 telemetry=$2 driver=$2
+    case $telemetry in
+        # The default of the option, without a URL: the modeler waits.
+        none) return 0 ;;
+        gnocchi)
+            # The user nova is an administrator, who sees all instances.
+            iniset "$file" vswitch_gnocchi auth_type password
+            iniset "$file" vswitch_gnocchi auth_url "$KEYSTONE_SERVICE_URI"
+            iniset "$file" vswitch_gnocchi username nova
+            iniset "$file" vswitch_gnocchi password "$SERVICE_PASSWORD"
+            iniset "$file" vswitch_gnocchi project_name "$SERVICE_PROJECT_NAME"
+            iniset "$file" vswitch_gnocchi user_domain_name \
+                "$SERVICE_DOMAIN_NAME"
+            iniset "$file" vswitch_gnocchi project_domain_name \
+                "$SERVICE_DOMAIN_NAME"
+            iniset "$file" vswitch_gnocchi region_name "$REGION_NAME"
+            if is_service_enabled tls-proxy; then
+                iniset "$file" vswitch_gnocchi cafile "$SSL_BUNDLE_FILE"
+            fi
+            ;;
+        prometheus)
+            iniset "$file" vswitch_prometheus url \
+                "${VSWITCH_PROMETHEUS_URL:-http://$SERVICE_HOST:9090}"
+            ;;
+        /*)
+            driver="file"
+            iniset "$file" vswitch_scheduler telemetry_path "$telemetry"
+            ;;
+    esac
+    iniset "$file" vswitch_scheduler telemetry_driver "$driver"
 }
 
 function _vswitch_configure_nova {
@@ -301,6 +368,10 @@ function start_vswitch {
         warn $LINENO "no modeler: $command is missing, so that nothing fills \
 the store but \"vswitch-manage fit\""
         return 0
+    fi
+    if [[ $(_vswitch_telemetry) == "none" ]]; then
+        echo "vswitch-modeler waits for telemetry: there is neither Gnocchi \
+nor Prometheus; see VSWITCH_TELEMETRY in devstack/README.rst"
     fi
     run_process vswitch-modeler "$command --config-file $VSWITCH_CONF"
 }

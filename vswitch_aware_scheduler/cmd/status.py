@@ -89,11 +89,11 @@ class Checks(upgradecheck.UpgradeCommands):
     def _check_generation(self):
         try:
             generation = self._store().generation()
+            if not generation.number:
+                return _result(upgradecheck.Code.WARNING,
+                               self._why_nothing_is_written())
         except exceptions.StoreError as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
-        if not generation.number:
-            return _result(upgradecheck.Code.WARNING,
-                           self._why_nothing_is_written())
         age = self._clock() - generation.published_at
         told = (f'generation {generation.number} was published at '
                 + datetime.datetime.fromtimestamp(

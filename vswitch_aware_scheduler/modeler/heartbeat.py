@@ -102,13 +102,13 @@ class Heartbeat:
             self._write()
 
     def _write(self):
-        self._failed = True
         try:
             self._store.report_modeler(dataclasses.replace(
                 self._state, seen_at=self._clock()))
             self._failed = False
         except exceptions.StoreError as error:
             # The next pass needs the store as well, and logs it.
+            self._failed = True
             LOG.debug('vswitch-modeler: no heartbeat: %s', error)
 
 

@@ -123,6 +123,9 @@ class HostKinds:
 
         :raises VSwitchError: as :meth:`find`
         """
+        if any(policy.profile is not None
+               for policy in self._policies(store, {})):
+            return True
         aggregates = self._aggregates()
         return any(
             uplinks.is_in(metadata) for of_host in aggregates.values()

@@ -187,6 +187,10 @@ class StatusTestCase(base.StoreTestCase):
         path.write_text(path.read_text().replace(f'{cloud.url}/v2.1',
                                                  'http://127.0.0.1:1/'))
         self.assert_told(1, PROFILES, 'aggregates cannot be read')
+        # Nova is not asked where the answer is known.
+        path.write_text(path.read_text().replace(
+            'default_switch_profile =', 'default_switch_profile = ovs-flat'))
+        self.assertEqual(0, self.check()[1][PROFILES][0])
 
     def test_an_old_generation_is_a_warning_and_may_be_allowed(self):
         now = time.time()

@@ -110,7 +110,7 @@ function get_python_exec_prefix {
 }
 
 function setup_develop {
-    "$DEVSTACK_VENV/bin/pip" install -e "$1"
+    "$DEVSTACK_VENV/bin/pip" install -e "$1${2:+[$2]}"
 }
 
 # Services

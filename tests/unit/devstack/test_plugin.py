@@ -6,10 +6,13 @@ plugin, else the small ones of standin.sh. Only what would change the machine
 is replaced: sudo, systemctl and pip.
 """
 
+import configparser
+import dataclasses
 import getpass
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,7 +24,9 @@ from nova.conf import scheduler as nova_scheduler_conf
 from nova.scheduler import filters as nova_filters
 from nova.scheduler import weights as nova_weights
 from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
 
+from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import weights
@@ -109,6 +114,12 @@ class PhasesTestCase(unittest.TestCase):
             from vswitch_aware_scheduler.cmd import manage
             sys.exit(manage.main())
             '''))
+        self._command('real/vswitch-modeler', textwrap.dedent(f'''\
+            #!{sys.executable}
+            import sys
+            from vswitch_aware_scheduler.cmd import modeler
+            sys.exit(modeler.main())
+            '''))
         # DevStack takes a source tree out of the list of versions first.
         self._command('requirements/.venv/bin/edit-constraints',
                       '#!/bin/bash\n')
@@ -134,6 +145,10 @@ class PhasesTestCase(unittest.TestCase):
             'TEMPEST_CONFIG': str(self.tempest_conf),
             'VSWITCH_CONF_DIR': str(self.our_conf.parent),
             'ENABLE_DEBUG_LOG_LEVEL': 'True', 'LOG_COLOR': 'False',
+            'SERVICE_HOST': '127.0.0.1', 'REGION_NAME': 'RegionOne',
+            'KEYSTONE_SERVICE_URI': 'http://127.0.0.1:1/identity',
+            'SERVICE_PASSWORD': 'pass word', 'SERVICE_DOMAIN_NAME': 'Default',
+            'SERVICE_PROJECT_NAME': 'service',
         }
 
     def _command(self, name, text):
@@ -174,19 +189,44 @@ class InstallTest(PhasesTestCase):
         self.assertTrue(line.endswith(f'-e {PROJECT}'), line)
 
     def test_a_node_with_computes_only_gets_nothing(self):
+        # As DevStack's guide to several nodes enables services there.
         said = self.run_phases(
             'stack,pre-install', 'stack,install', 'stack,post-config',
-            'stack,extra', 'stack,test-config', 'unstack',
-            ENABLED_SERVICES='n-cpu')
+            'stack,extra', 'stack,test-config', 'unstack', 'clean',
+            ENABLED_SERVICES='n-cpu,c-vol,placement-client,'
+                             'ovn-controller,ovs-vswitchd,ovsdb-server,'
+                             'q-ovn-metadata-agent,ceilometer-acompute')
         self.assertEqual([], self.lines('pip.log'))
+        self.assertEqual([], self.lines('systemctl.log'))
         self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
         self.assertFalse(self.our_conf.parent.exists())
+        self.assertFalse(self.state.exists())
+        self.assertNotIn('vswitch-modeler', said)
+
+    def test_a_node_with_the_api_only_gets_the_package_only(self):
+        said = self.run_phases(
+            'stack,pre-install', 'stack,install', 'stack,post-config',
+            'stack,extra', ENABLED_SERVICES='n-api,gnocchi-api')
+        line, = self.lines('pip.log')
+        self.assertTrue(line.endswith(f'-e {PROJECT}'), line)
+        self.assertEqual(NOVA_CONF, self.nova_conf.read_text())
         self.assertNotIn('vswitch-modeler', said)
 
     def test_a_store_that_cannot_be_meant_is_refused_at_once(self):
         said = self.run_phases('stack,pre-install', status=1,
                                VSWITCH_STORE='mysql')
         self.assertIn("VSWITCH_STORE is 'mysql', wanted sqlite", said)
+
+    def test_telemetry_that_cannot_be_meant_is_refused_at_once(self):
+        said = self.run_phases('stack,pre-install', status=1,
+                               VSWITCH_TELEMETRY='gnochi')
+        self.assertIn("VSWITCH_TELEMETRY is 'gnochi', wanted auto, ", said)
+
+    def test_the_client_of_gnocchi_is_installed_where_it_is_read(self):
+        self.run_phases('stack,install',
+                        ENABLED_SERVICES='n-api,n-sch,gnocchi-api')
+        line, = self.lines('pip.log')
+        self.assertTrue(line.endswith(f'-e {PROJECT}[gnocchi]'), line)
 
     def test_an_older_python_is_refused_at_once(self):
         self._command('bin/old-python', '#!/bin/bash\n'
@@ -367,6 +407,192 @@ class ServiceTest(PhasesTestCase):
         self.run_phases('stack,extra')
         self.assertNotIn('store_url', self.nova_cpu_conf.read_text())
         self.assertIn('store_url', self.nova_conf.read_text())
+
+
+class ModelerTest(PhasesTestCase):
+    """The modeler on the configuration that the phases have written."""
+
+    PHASES = ('stack,pre-install', 'stack,install', 'stack,post-config',
+              'stack,extra')
+
+    def setUp(self):
+        super().setUp()
+        shutil.copy(self.root / 'real/vswitch-modeler',
+                    self.root / 'venv/bin/vswitch-modeler')
+
+    def stack(self, **environment):
+        """Run the phases; return what they print and our options."""
+        said = self.run_phases(*self.PHASES, **environment)
+        conf = self.read(self.our_conf)
+        self.assertEqual(0o600, self.our_conf.stat().st_mode & 0o777)
+        return said, conf
+
+    def modeler_until(self, *words):
+        """Run the service that was started; return its last heartbeat.
+
+        It is ended once systemd has been told all of some words.
+        """
+        unit = configparser.ConfigParser(interpolation=None)
+        unit.read(self.units / 'devstack@vswitch-modeler.service')
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
+            listener.bind(str(self.root / 'notify'))
+            listener.settimeout(120)
+            process = subprocess.Popen(
+                unit['Service']['ExecStart'].split(),
+                env={**self.environment,
+                     'NOTIFY_SOCKET': listener.getsockname()},
+                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL)
+            try:
+                left = {*words, 'READY=1'}
+                while left:
+                    told = listener.recv(4096).decode()
+                    self.assertNotIn('STOPPING', told)
+                    left = {one for one in left if one not in told}
+                # As service_check of DevStack asks.
+                self.assertIsNone(process.poll())
+                process.terminate()
+                self.assertEqual(0, process.wait(60))
+            finally:
+                process.kill()
+                process.wait()
+        modeler, = store.Store(
+            f'sqlite:///{self.state}/vswitch.sqlite').modelers()
+        return modeler
+
+    def test_without_telemetry_it_waits_and_status_says_what_for(self):
+        said, conf = self.stack()
+        self.assertIn('vswitch-modeler waits for telemetry', said)
+        modeler = self.modeler_until('STATUS=waiting: telemetry is not '
+                                     'configured')
+        self.assertIn('[vswitch_gnocchi]', modeler.waiting_for)
+        checks = status.Checks(conf)
+        self.assertEqual(upgradecheck.Code.SUCCESS,
+                         checks._check_profiles().code)
+        store.Store(conf.vswitch_scheduler.store_url).report_modeler(
+            dataclasses.replace(modeler, ended=False))
+        found = checks._check_generation()
+        self.assertEqual(upgradecheck.Code.WARNING, found.code)
+        self.assertIn('see what vswitch-modeler waits for', found.details)
+        found = checks._check_modelers()
+        self.assertEqual(upgradecheck.Code.WARNING, found.code)
+        self.assertIn('[vswitch_gnocchi]; set the URL', found.details)
+
+    def test_gnocchi_is_read_where_its_plugin_is_enabled(self):
+        services = ('n-api,n-sch,prometheus,gnocchi-api,gnocchi-metricd,'
+                    'ceilometer-acompute')
+        said, conf = self.stack(ENABLED_SERVICES=services)
+        self.assertNotIn('waits', said)
+        self.assertEqual('gnocchi', conf.vswitch_scheduler.telemetry_driver)
+        given = options.telemetry_options(conf, 'gnocchi')['access']
+        self.assertEqual({
+            'auth_type': 'password', 'username': 'nova',
+            'auth_url': 'http://127.0.0.1:1/identity',
+            'password': 'pass word', 'project_name': 'service',
+            'user_domain_name': 'Default', 'project_domain_name': 'Default'},
+            given['auth'])
+        self.assertEqual(('RegionOne', None),
+                         (given['region_name'], given['cafile']))
+        _, conf = self.stack(ENABLED_SERVICES=services + ',tls-proxy',
+                             SSL_BUNDLE_FILE='/data/ca-bundle.pem')
+        self.assertEqual('/data/ca-bundle.pem', conf.vswitch_gnocchi.cafile)
+
+    def test_prometheus_is_read_where_it_is_enabled_and_waited_for(self):
+        services = 'n-api,n-sch,prometheus'
+        _, conf = self.stack(ENABLED_SERVICES=services)
+        self.assertEqual('http://127.0.0.1:9090', conf.vswitch_prometheus.url)
+        # Nobody answers there. It is tried three times first.
+        _, conf = self.stack(ENABLED_SERVICES=services,
+                             VSWITCH_PROMETHEUS_URL='http://127.0.0.1:1')
+        self.our_conf.write_text(self.our_conf.read_text().replace(
+            '[vswitch_prometheus]', '[vswitch_prometheus]\nretries = 0'))
+        modeler = self.modeler_until('pass failed, models stay as they are: '
+                                     'telemetry prometheus http://127.0.0.1')
+        self.assertIn('http://127.0.0.1:1', modeler.waiting_for)
+
+    def test_a_file_is_read_where_its_path_is_set(self):
+        path = self.root / 'traffic.csv'
+        path.write_text('instance,time,egress_kbps,ingress_kbps\n' + ''.join(
+            f'web,{1_700_000_100 + 300 * number},{number % 7 + 1},2\n'
+            for number in range(40)))
+        _, conf = self.stack(VSWITCH_TELEMETRY=str(path))
+        self.assertEqual(
+            ('file', str(path)), (conf.vswitch_scheduler.telemetry_driver,
+                                  conf.vswitch_scheduler.telemetry_path))
+        modeler = self.modeler_until('STATUS=generation 1: 40 new samples, 1 '
+                                     'models fitted')
+        self.assertEqual((1, None), (modeler.passes, modeler.waiting_for))
+
+    def test_none_is_none_whatever_is_enabled(self):
+        said, _ = self.stack(ENABLED_SERVICES='n-sch,gnocchi-api,prometheus',
+                             VSWITCH_TELEMETRY='none')
+        self.assertIn('vswitch-modeler waits for telemetry', said)
+        self.assertNotIn('telemetry_driver', self.our_conf.read_text())
+
+
+class DocumentTest(unittest.TestCase):
+    """What the documents tell to put into local.conf, and to type."""
+
+    def test_the_plugin_is_enabled_with_the_branch_there_is(self):
+        # DevStack takes the branch master where none is named.
+        for name in ('devstack/README.rst', 'doc/source/install/index.rst'):
+            lines = [line.split() for line
+                     in (PROJECT / name).read_text().splitlines()
+                     if 'enable_plugin vswitch_aware' in line]
+            self.assertEqual(
+                [['enable_plugin', 'vswitch_aware_scheduler', 'URL', 'main']],
+                lines, name)
+
+    def test_a_documented_line_clones_what_it_names(self):
+        # enable_plugin clones as DevStack's git_clone does.
+        line, = (line.strip() for line
+                 in (PROJECT / 'devstack/README.rst').read_text().splitlines()
+                 if 'enable_plugin vswitch_aware' in line)
+        with tempfile.TemporaryDirectory() as root:
+            script = textwrap.dedent('''
+                set -e
+                git init -q -b main "$1/origin"
+                git -C "$1/origin" -c user.name=n \\
+                    -c user.email=e@example.org commit -q --allow-empty -m 1
+                function enable_plugin {
+                    git clone -q --branch "${3:-master}" "$2" "$ROOT/$1"
+                }
+                ROOT=$1
+                eval "${2/URL/$1/origin}"
+                ''')
+            subprocess.run(['bash', '-c', script, 'bash', root, line],
+                           stdin=subprocess.DEVNULL, check=True,
+                           env={'PATH': os.environ['PATH'], 'HOME': root})
+            self.assertTrue(pathlib.Path(
+                root, 'vswitch_aware_scheduler/.git').is_dir())
+
+
+    def test_trying_it_asks_nova_for_the_name_of_a_host(self):
+        text = (PROJECT / 'devstack/README.rst').read_text()
+        block = textwrap.dedent(text.partition('admin admin``)::\n')[2]
+                                .partition('\n\nThe third')[0])
+        with tempfile.TemporaryDirectory() as root:
+            client = pathlib.Path(root, 'openstack')
+            client.write_text(
+                '#!/bin/bash\n'
+                'printf "%s\\n" "$*" >>"$LOG"\n'
+                'case "$*" in\n'
+                '    "compute service list"*"-c Host")\n'
+                '        printf "%s\\n" node1fake0 node1fake1 ;;\n'
+                '    "image list"*) echo an-image ;;\n'
+                'esac\n')
+            client.chmod(0o755)
+            log = pathlib.Path(root, 'log')
+            subprocess.run(
+                ['bash', '-eu', '-c', block], check=True,
+                stdin=subprocess.DEVNULL,
+                env={'PATH': f'{root}:{os.environ["PATH"]}',
+                     'LOG': str(log)})
+            lines = log.read_text().splitlines()
+        self.assertIn('aggregate add host small node1fake0', lines)
+        self.assertEqual(3, sum('--host node1fake0' in line
+                                and '--image an-image' in line
+                                for line in lines), lines)
 
 
 class CleanTest(PhasesTestCase):

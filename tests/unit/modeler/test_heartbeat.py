@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import dataclasses
 import unittest
+from unittest import mock
 
+from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler import store
 
@@ -29,6 +32,22 @@ class HeartbeatTestCase(unittest.TestCase):
 
     def report_modeler(self, reported):
         self.reported = reported
+
+    def test_an_end_is_reported_unless_the_store_has_failed_last(self):
+        class Interrupted(BaseException):
+            pass
+
+        one = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
+        for error, reports in ((None, 2), (Interrupted, 2),
+                               (exceptions.StoreError, 1)):
+            target = mock.Mock()
+            target.report_modeler.side_effect = [error, None]
+            one = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
+            one.report_to(target, None)
+            with contextlib.suppress(Interrupted):
+                one.beat()
+            one.end()
+            self.assertEqual(reports, target.report_modeler.call_count)
 
     def test_texts_that_are_too_long_are_shortened(self):
         one = heartbeat.Heartbeat(lambda: NOW, lambda: 0.0)
