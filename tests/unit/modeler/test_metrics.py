@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
+import os
 import socket
+import threading
+import time
 import unittest
 from unittest import mock
 import urllib.error
@@ -111,6 +115,70 @@ class MetricsTestCase(unittest.TestCase):
         self.metrics.close()
         with self.assertRaises(urllib.error.URLError):
             scraped(other)
+
+    def test_idle_connections_are_bounded_and_a_scrape_gets_through(self):
+        self.metrics.serve('127.0.0.1', self.port)
+        before = len(os.listdir('/proc/self/fd'))
+        threads = threading.active_count()
+        idle = []
+        self.addCleanup(lambda: [one.close() for one in idle])
+        for number in range(200):
+            one = socket.create_connection(('127.0.0.1', self.port), 10)
+            idle.append(one)
+            if number % 2:
+                with contextlib.suppress(OSError):
+                    one.sendall(b'GET /metrics HTTP/1.1\r\nA: ')
+        self.metrics.failed('store')
+        self.assertEqual(1, scraped(self.port)['failures_total', 'store'])
+        # Beside the ends of the 200 that are here.
+        self.assertLess(len(os.listdir('/proc/self/fd')) - before - 200,
+                        3 * metrics.MAX_CONNECTIONS)
+        self.assertLess(threading.active_count() - threads,
+                        5 * metrics.MAX_CONNECTIONS)
+        # The first ones were closed to make room.
+        idle[0].settimeout(10)
+        self.assertEqual(b'', idle[0].recv(1))
+
+    def test_a_request_that_never_ends_is_closed(self):
+        for patience in ({'CONNECTION_SECONDS': .2},
+                         {'_Handler.timeout': .2}):
+            with contextlib.ExitStack() as stack:
+                for name, value in patience.items():
+                    stack.enter_context(mock.patch(
+                        f'vswitch_aware_scheduler.modeler.metrics.{name}',
+                        value))
+                one_port = free_port()
+                self.metrics.serve('127.0.0.1', one_port)
+                one = socket.create_connection(('127.0.0.1', one_port), 10)
+                self.addCleanup(one.close)
+                drips = 'CONNECTION_SECONDS' in patience
+                limit = time.monotonic() + 30
+                closed = False
+                while not closed and time.monotonic() < limit:
+                    if drips:
+                        with contextlib.suppress(OSError):
+                            one.sendall(b'G')
+                    one.settimeout(.05)
+                    try:
+                        closed = one.recv(1) == b''
+                    except TimeoutError:
+                        continue
+                    except OSError:
+                        closed = True
+                self.assertTrue(closed)
+                self.metrics.failed('store')
+                self.assertTrue(scraped(one_port)['failures_total', 'store'])
+
+    def test_it_listens_by_version_6_as_well(self):
+        try:
+            with socket.create_server(('::1', 0), family=socket.AF_INET6):
+                pass
+        except OSError:
+            self.skipTest('no IPv6 here')
+        self.metrics.serve('::1', self.port)
+        with socket.create_connection(('::1', self.port), 10) as one:
+            one.sendall(b'GET /metrics HTTP/1.0\r\n\r\n')
+            self.assertIn(b'200 OK', one.recv(1000))
 
     def test_without_the_library_it_is_told(self):
         with mock.patch.object(metrics, 'prometheus_client', None), \
