@@ -570,6 +570,11 @@ class Service:
             raise _End
 
     def _alive(self, *_):
+        """Report to systemd that the service makes progress.
+
+        Called between the steps of a pass and while nothing is to be done,
+        never by a thread or a timer: who is stuck does not call it.
+        """
         self._heed()
         now = self._monotonic()
         if self._told_alive is None or now - self._told_alive >= 1:
@@ -690,9 +695,11 @@ class Service:
             common = share is None or share(_COMMON)
             self._state('inventory', common and update_inventory(
                 set_up, self._clock))
+            self._notifier.tell(WATCHDOG=1)
             # By what was learned before: it need not wait for telemetry.
             self._state('placement', common and update_placement(
                 set_up, self._alive))
+            self._notifier.tell(WATCHDOG=1)
             if set_up.driver is not None:
                 outcome = cycle.run(set_up.store, set_up.driver, self._clock,
                                     set_up.settings, self._alive,

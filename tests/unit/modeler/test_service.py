@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import signal
 import socket
 from unittest import mock
@@ -26,6 +27,7 @@ from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.modeler import trials
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.telemetry import service as access
 
 LOGGER = 'vswitch_aware_scheduler.modeler.service'
 
@@ -359,6 +361,57 @@ class LifeTestCase(ServiceTestCase):
         self.assertGreaterEqual(len(self.heard.named('WATCHDOG')), 150)
         self.assertTrue(any('50 new samples' in words
                             for words in self.heard.named('STATUS')))
+
+    def test_the_watchdog_is_silent_while_telemetry_makes_no_progress(self):
+        test, told = self, []
+
+        class Stuck(base.MemoryDriver):
+            def _series(self, *arguments):
+                for one in super()._series(*arguments):
+                    before = len(test.heard.named('WATCHDOG'))
+                    test.time += 0 if told else 7200
+                    told.append(len(test.heard.named('WATCHDOG')) - before)
+                    yield one
+
+        stuck = Stuck()
+        stuck.samples, stuck.names = self.driver.samples, self.driver.names
+        self.set_up = dataclasses.replace(self.set_up, driver=stuck)
+        self.end_at(7250)
+        self.serve()
+        self.assertEqual(0, told[0])
+        # Before and after that it is not.
+        self.assertLess(2, len(self.heard.named('WATCHDOG')))
+
+    def test_the_watchdog_hears_of_each_part_of_a_long_pass(self):
+        test, told = self, []
+
+        class Slow(base.MemoryDriver):
+            def _series(self, *arguments):
+                for one in super()._series(*arguments):
+                    told.append(len(test.heard.named('WATCHDOG')))
+                    test.time += 0 if len(told) > 20 else 60
+                    yield one
+
+        slow = Slow()
+        for number in range(20):
+            slow.put(number, base.BEGIN + 300.0 * np.arange(50), np.ones(50))
+        self.set_up = dataclasses.replace(self.set_up, driver=slow)
+        self.end_at(20 * 60 + 50)
+        self.serve()
+        self.assertEqual(sorted(set(told[:20])), told[:20])
+
+    def test_the_documented_watchdog_waits_for_one_request(self):
+        path = os.path.join(os.path.dirname(__file__), *[os.pardir] * 3,
+                            'doc', 'source', 'admin', 'modeler.rst')
+        with open(path) as page:
+            minutes, = re.findall(r'^    WatchdogSec=(\d+)min$', page.read(),
+                                  re.MULTILINE)
+        one = access.Access(url='http://a')
+        pauses = sum(min(one.backoff_seconds * 2 ** number,
+                         access.MAX_PAUSE_SECONDS)
+                     for number in range(one.retries))
+        longest = (one.retries + 1) * one.timeout_seconds + pauses
+        self.assertGreater(60 * int(minutes), 4 * longest)
 
     def test_an_end_while_it_reads_writes_nothing(self):
         class Ending(base.MemoryDriver):
