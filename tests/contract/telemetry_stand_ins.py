@@ -161,24 +161,6 @@ def silent(seconds):
     return fault
 
 
-def dripping(seconds):
-    """Send a byte now and then, for so long."""
-    def fault(handler, code, answer):
-        content = json.dumps(answer).encode()
-        handler.send_response(code)
-        handler.send_header('Content-Length', str(len(content)))
-        handler.end_headers()
-        end = time.monotonic() + seconds
-        for byte in content:
-            handler.wfile.write(bytes([byte]))
-            handler.wfile.flush()
-            time.sleep(.02)
-            if time.monotonic() > end:
-                break
-        handler.close_connection = True
-    return fault
-
-
 def _iso(seconds):
     return datetime.datetime.fromtimestamp(
         seconds, datetime.timezone.utc).isoformat()

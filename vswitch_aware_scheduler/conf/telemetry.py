@@ -97,18 +97,34 @@ Related options: ``certfile``.
         cfg.FloatOpt(
             'timeout_seconds', default=60.0, min=1, max=3600,
             help=f"""
-Longest wait for {service}: for a connection, for the next bytes, and for the
-whole of an answer.
+Longest time of one attempt to ask {service}: from the connection to the last
+byte of the answer, with what keystone is asked for that.
 
-Raise it where answers are large or the service is slow. Lower it to learn of
-an outage sooner.
+Raise it where answers are large or the service is slow. Lower it to notice an
+outage sooner.
 
 Unit: seconds, 1 to 3600.
 
 When it is too low, answers of a healthy service are thrown away and asked for
 again.
 
-Related options: ``retries``.
+Related options: ``retries``, ``max_answer_mib``.
+"""),
+        cfg.FloatOpt(
+            'max_answer_mib', default=32.0, min=1, max=1024,
+            help=f"""
+Largest answer of {service}, after decompression. A larger one is not read to
+its end.
+
+Raise it where an answer that cannot be asked for in parts is larger, such as a
+list of all series. Lower it to limit the memory of the process, which needs
+about four times as much for an answer.
+
+Unit: MiB, 1 to 1024.
+
+When it is too low, reading ends with an error that names this option.
+
+Related options: ``timeout_seconds``.
 """),
         cfg.IntOpt(
             'retries', default=3, min=0, max=20,
@@ -374,7 +390,7 @@ GROUPS = {
         ('ceilometer', 'the Ceilometer v2 API', _CEILOMETER)]}
 
 _ACCESS = ('url', 'interface', 'region_name', 'cafile', 'certfile', 'keyfile',
-           'timeout_seconds', 'retries', 'backoff_seconds',
+           'timeout_seconds', 'max_answer_mib', 'retries', 'backoff_seconds',
            'requests_per_second')
 
 _NAMES = ('egress_query', 'ingress_query', 'egress_packets_query',

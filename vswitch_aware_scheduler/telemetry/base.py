@@ -28,7 +28,7 @@ import uuid
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['Driver', 'Instance', 'normalised_uuid']
+__all__ = ['Driver', 'Instance', 'normalised_uuid', 'printable']
 
 
 def normalised_uuid(text):
@@ -47,12 +47,25 @@ def normalised_uuid(text):
         else None
 
 
+def printable(text):
+    """Return a text with everything escaped that is no printable character.
+
+    Control characters would write to terminals and logs what a source makes
+    up, and databases refuse some of them.
+    """
+    return ''.join(
+        letter if letter.isprintable()
+        else letter.encode('unicode_escape').decode('ascii')
+        for letter in text)
+
+
 @dataclasses.dataclass(frozen=True)
 class Instance:
     """An instance that a source knows.
 
     :ivar uuid: canonical uuid, the one of its RateSeries
-    :ivar name: what the source calls it; of a trace the VM number in decimal
+    :ivar name: what the source calls it, its control characters escaped; of
+        a trace the VM number in decimal
     :ivar metadata: read-only mapping of what else the source tells. Keys that
         a source has no value for are absent. Common keys: ``cpu_cores``
         (float) and ``memory_kb`` (float, as the source states it).
@@ -70,6 +83,7 @@ class Instance:
             raise exceptions.InvalidInput(
                 f'instance {self.name}: uuid is {self.uuid!r}, wanted a uuid')
         object.__setattr__(self, 'uuid', canonical)
+        object.__setattr__(self, 'name', printable(self.name))
         object.__setattr__(self, 'metadata',
                            types.MappingProxyType(dict(self.metadata)))
 

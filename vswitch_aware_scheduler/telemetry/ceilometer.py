@@ -11,6 +11,7 @@ The API can select one resource or all of them, no list of some: an interface
 is asked for by itself, with all its periods in one answer.
 """
 
+import contextlib
 import datetime
 import math
 import re
@@ -187,8 +188,10 @@ class _CeilometerClient(service.Client):
     def resources(self, meter, since):
         """Return [(id, time of its first sample)] since a time."""
         def read(item):
-            return (_text(item['groupby']['resource_id']),
-                    _seconds(item['duration_start']))
+            resource = _text(item['groupby']['resource_id'])
+            begin = _seconds(item['duration_start'])
+            # Read from the oldest time on where the first is not known.
+            return resource, since if math.isnan(begin) else begin
 
         return self._ask(
             f'resources of meter {meter}', meter,
@@ -196,37 +199,43 @@ class _CeilometerClient(service.Client):
             read, ['groupby=resource_id'])
 
     def statistics(self, meter, resource, period_seconds, first, last):
-        """Return {period: mean rate}; periods without a sample are absent."""
+        """Return {period: mean rate}; periods without a sample are absent.
+
+        A rate that is no number is NaN.
+        """
         def read(item):
             seconds = _seconds(item['period_start'])
+            value, = service.numbers([item.get('avg')])
+            if not math.isfinite(seconds):
+                return None, math.nan
             period = round(seconds / period_seconds)
             if not first <= period < last \
                     or abs(period * period_seconds - seconds) > 1:
-                raise ValueError(f'period_start is {item["period_start"]!r}')
-            value = float(item['avg'])
-            if not math.isfinite(value):
-                value = math.nan
-            return period, value
+                return None, math.nan
+            return period, float(value) if math.isfinite(value) else math.nan
 
-        return dict(self._ask(
-            f'statistics of meter {meter} of {resource}', meter,
+        found = dict(self._ask(
+            f'statistics of meter {meter} of {service.shown(resource)}',
+            meter,
             [_query('resource_id', 'eq', resource),
              _query('timestamp', 'ge',
                     service.iso_time(first * period_seconds)),
              _query('timestamp', 'lt',
                     service.iso_time(last * period_seconds))],
             read, [f'period={int(period_seconds)}']))
+        found.pop(None, None)
+        return found
 
     def _ask(self, what, meter, query, read, parameters):
         def check(answer):
             if not isinstance(answer, list):
                 raise TypeError(f'{type(answer).__name__} for a list')
-            return [read(item) for item in answer]
+            return answer
 
         return self.json(
             what, 'GET', self._build_url(f'/v2/meters/{meter}/statistics',
                                          query, parameters),
-            'statistics of Ceilometer', check)[0]
+            'statistics of Ceilometer', check, ((), read))[0]
 
 
 def _query(field, operator, value):
@@ -234,9 +243,11 @@ def _query(field, operator, value):
 
 
 def _seconds(text):
-    """Return seconds UTC of a time as Ceilometer writes it."""
-    moment = datetime.datetime.fromisoformat(text)
-    return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
+    """Return seconds UTC of a time as Ceilometer writes it, NaN of others."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        moment = datetime.datetime.fromisoformat(text)
+        return moment.replace(tzinfo=datetime.timezone.utc).timestamp()
+    return math.nan
 
 
 def _text(value):

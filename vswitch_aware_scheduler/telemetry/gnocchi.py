@@ -14,6 +14,8 @@ taken. Many interfaces are asked for in one request, their sum over the
 interfaces of an instance is made here (:mod:`.interfaces` says why).
 """
 
+import contextlib
+import datetime
 import math
 import re
 import time
@@ -410,14 +412,14 @@ class _GnocchiClient(service.Client):
             def check(answer):
                 if not isinstance(answer, list):
                     raise TypeError(f'{type(answer).__name__} for a list')
-                return [read(item) for item in answer]
+                return answer
 
             arguments = {'params': asked}
             if search is not None:
                 arguments['json'] = search
             items, _ = self.json(
                 what, 'GET' if search is None else 'POST', path,
-                'a list of Gnocchi', check, **arguments)
+                'a list of Gnocchi', check, ((), read), **arguments)
             new = [item for item in items if item.id not in seen]
             yield from new
             # The server may give fewer than asked for: only an empty page
@@ -454,19 +456,26 @@ class _GnocchiClient(service.Client):
         :param first: first period, None: whatever is the first
         :param last: first period no longer wanted
         """
+        def read(group):
+            """Return what a group tells of the interfaces asked for.
+
+            One of which something is missing is left out.
+            """
+            found = {}
+            for link, metrics in group['measures']['measures'].items():
+                if link in wanted:
+                    with contextlib.suppress(LookupError, TypeError):
+                        found[link] = {
+                            name: _points(metrics[name][aggregation],
+                                          granularity) for name in names}
+            return found
+
         def check(answer):
             if not isinstance(answer, list):
                 raise TypeError(f'{type(answer).__name__} for a list of '
                                 f'groups')
-            found = {}
-            for group in answer:
-                for link, metrics in group['measures']['measures'].items():
-                    if link not in wanted:
-                        raise ValueError(f'resource {link} was not asked for')
-                    found[link] = {
-                        name: _points(metrics[name][aggregation], granularity)
-                        for name in names}
-            return found
+            return {link: metrics for found in answer
+                    for link, metrics in found.items()}
 
         wanted = set(ids)
         parameters = {'groupby': 'instance_id',
@@ -477,7 +486,7 @@ class _GnocchiClient(service.Client):
         try:
             answer, _ = self.json(
                 f'measures of {len(ids)} interfaces', 'POST',
-                'v1/aggregates', 'measures of Gnocchi', check,
+                'v1/aggregates', 'measures of Gnocchi', check, ((), read),
                 params=parameters,
                 json={'operations': ['metric', *([name, aggregation]
                                                  for name in names)],
@@ -492,23 +501,39 @@ class _GnocchiClient(service.Client):
 
 
 def _points(points, granularity):
-    """Return (periods, values) of what Gnocchi tells of a metric."""
+    """Return (periods, values) of what Gnocchi tells of a metric.
+
+    A point whose time or value cannot be used is left out.
+    """
+    points = [point for point in points
+              if isinstance(point, list) and len(point) == 3
+              and point[1] == granularity]
     if not points:
         return np.empty(0, np.int64), np.empty(0)
-    stamps, granularities, values = zip(*points)
-    if set(granularities) != {granularity}:
-        raise ValueError(f'granularity is {granularities[0]!r}, wanted '
-                         f'{granularity!r}')
-    if not all(stamp.endswith('+00:00') for stamp in stamps):
-        raise ValueError(f'time is {stamps[0]!r}, wanted one in UTC')
-    times = np.array([stamp[:-6] for stamp in stamps], 'datetime64[us]')
-    seconds = times.astype(np.int64) / 1e6
+    stamps, _, values = zip(*points)
+    times, values = _times(stamps), service.numbers(values)
     low, high = service.TIME_RANGE
-    if not ((seconds >= low) & (seconds < high)).all():
-        raise ValueError(f'time is {stamps[0]!r}, wanted one of this age')
-    values = np.array(values, dtype=float)
-    told = np.isfinite(values)
-    periods = np.floor(seconds / granularity + 1e-9).astype(np.int64)[told]
-    if (np.diff(periods) <= 0).any():
-        raise ValueError('times out of order')
-    return periods, values[told]
+    usable = (times >= low) & (times < high) & np.isfinite(values)
+    periods = np.floor(times[usable] / granularity + 1e-9).astype(np.int64)
+    # Sorted, and each once.
+    periods, first = np.unique(periods, return_index=True)
+    return periods, values[usable][first]
+
+
+def _times(stamps):
+    """Return seconds UTC of times as Gnocchi writes them, NaN of others."""
+    try:
+        if all(stamp.endswith('+00:00') for stamp in stamps):
+            return np.array([stamp[:-6] for stamp in stamps],
+                            'datetime64[us]').astype(np.int64) / 1e6
+    except (AttributeError, OverflowError, ValueError):
+        pass
+    return np.array([_time(stamp) for stamp in stamps])
+
+
+def _time(stamp):
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        moment = datetime.datetime.fromisoformat(stamp)
+        if moment.utcoffset() == datetime.timedelta():
+            return moment.timestamp()
+    return math.nan

@@ -17,6 +17,7 @@ import re
 import time
 
 import numpy as np
+from oslo_log import log as logging
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import base
@@ -24,6 +25,8 @@ from vswitch_aware_scheduler.telemetry import interfaces
 from vswitch_aware_scheduler.telemetry import service
 
 __all__ = ['EXPORTERS', 'Names', 'PrometheusDriver']
+
+LOG = logging.getLogger(__name__)
 
 _SELECTOR = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)?(\{.*\})?', re.DOTALL)
 _LABEL = re.compile(r'[a-zA-Z_][a-zA-Z0-9_]*')
@@ -286,15 +289,18 @@ class _Reading:
         names = self._names
         if names.identity_query:
             self._identities = {}
-            for labels in self._client.series(names.identity_query,
-                                              self._since, self._now):
+            for labels in self._client.series(
+                    names.identity_query, self._since, self._now,
+                    {names.instance_label, *names.identity_labels}):
                 uuid = _uuid(labels.get(names.instance_label))
                 if uuid:
                     self._identities[_values(
                         labels, names.identity_labels)] = uuid
         found = {}
-        for labels in self._client.series(names.egress_query, self._since,
-                                          self._now):
+        for labels in self._client.series(
+                names.egress_query, self._since, self._now,
+                {names.select_label, names.instance_label,
+                 *names.identity_labels}):
             uuid = self._uuid_of(labels)
             value = labels.get(names.select_label)
             if uuid and value and (wanted is None or uuid in wanted):
@@ -346,12 +352,11 @@ class _Reading:
         values = sorted({value for _, values in shard for value in values})
         found = {}
         for number, query in enumerate(self._names.queries):
-            selector = _with_values(query, self._names.select_label, values)
             low = first
             while low < last:
                 high = min(last, low + self._longest(len(values)))
                 for labels, times, readings in self._samples(
-                        selector, low, high):
+                        query, values, low, high):
                     uuid = self._uuid_of(labels)
                     if uuid not in wanted:
                         continue
@@ -376,21 +381,34 @@ class _Reading:
                             self._period_seconds)
         return found
 
-    def _samples(self, selector, low, high):
+    def _samples(self, query, values, low, high):
         """Return [(labels, times, values)] of some periods, however many.
 
-        A query that is too much for the server is asked for in two halves.
+        A query that is too much for the server, or whose answer is too large
+        for us, is asked for in two halves. A series that is too large even
+        alone has no samples.
         """
         period = self._period_seconds
         try:
             found = self._client.samples(
-                selector, low * period, high * period)
-        except service.Refusal as refusal:
-            if not _TOO_MUCH.search(refusal.body) or high - low < 2:
+                _with_values(query, self._names.select_label, values),
+                low * period, high * period)
+        except (service.Refusal, service.TooLarge) as error:
+            if isinstance(error, service.Refusal) \
+                    and not _TOO_MUCH.search(error.body):
                 raise
-            middle = (low + high) // 2
-            return (self._samples(selector, low, middle)
-                    + self._samples(selector, middle, high))
+            if high - low >= 2:
+                middle = (low + high) // 2
+                return (self._samples(query, values, low, middle)
+                        + self._samples(query, values, middle, high))
+            if len(values) >= 2:
+                middle = len(values) // 2
+                return (self._samples(query, values[:middle], low, high)
+                        + self._samples(query, values[middle:], low, high))
+            if isinstance(error, service.Refusal):
+                raise
+            LOG.warning('%s; the instance has no samples', error)
+            return []
         densest = max((len(times) for _, times, _ in found), default=0)
         # With no more than one sample nobody knows: ask for more next time.
         seconds = (high - low) * period / densest if densest > 1 \
@@ -440,7 +458,11 @@ class _PrometheusClient(service.Client):
         # Aetos answers GET only.
         return self._access.auth is not None
 
-    def _ask(self, what, path, parameters, check):
+    def _ask(self, what, path, parameters, keys, read):
+        """Return what ``read`` makes of each item of a list in the answer.
+
+        :param keys: that lead to the list in the data of the answer
+        """
         def checked(answer):
             if answer['status'] != 'success':
                 raise ValueError(f'status {answer["status"]!r}')
@@ -448,41 +470,50 @@ class _PrometheusClient(service.Client):
                 # Of a part of the data only, as from a remote store that is
                 # down: not to be taken for all of it.
                 raise ValueError(f'warnings {answer["warnings"]!r}')
-            return check(answer['data'])
+            found = answer['data']
+            if keys and found['resultType'] != 'matrix':
+                raise ValueError(f'resultType {found["resultType"]!r}')
+            for key in keys:
+                found = found[key]
+            if not isinstance(found, list):
+                raise TypeError(f'{type(found).__name__} for a list')
+            return found
 
         arguments = {'params': parameters} if self._behind_keystone() \
             else {'data': parameters}
         return self.json(
             what, 'GET' if self._behind_keystone() else 'POST',
             f'/api/v1/{path}', 'an answer of Prometheus without warnings',
-            checked, **arguments)[0]
+            checked, (('data', *keys), read), **arguments)[0]
 
-    def series(self, selector, start, end):
-        """Return the labels of the series that there were in a time."""
-        def check(data):
-            return [{str(name): str(value) for name, value in labels.items()}
-                    for labels in data]
+    def series(self, selector, start, end, names):
+        """Return the labels of the series that there were in a time.
+
+        :param names: of the labels that are wanted
+        """
+        def read(labels):
+            return {name: _text(labels[name]) for name in names
+                    if name in labels}
 
         return self._ask(f'series of {service.shown(selector)}', 'series',
                          {'match[]': selector, 'start': f'{start:.3f}',
-                          'end': f'{end:.3f}'}, check)
+                          'end': f'{end:.3f}'}, (), read)
 
     def samples(self, selector, start, end):
-        """Return [(labels, times, values)], ``start <= times < end``."""
-        def check(data):
-            if data['resultType'] != 'matrix':
-                raise ValueError(f'resultType {data["resultType"]!r}')
-            found = []
-            for one in data['result']:
-                times = np.array([sample[0] for sample in one['values']],
-                                 dtype=float)
-                values = np.array([sample[1] for sample in one['values']]
-                                  ).astype(float)
-                if not ((times > start - 1) & (times < end + 1)).all():
-                    raise ValueError('times other than those asked for')
-                inside = (times >= start) & (times < end)
-                found.append((one['metric'], times[inside], values[inside]))
-            return found
+        """Return [(labels, times, values)], ``start <= times < end``.
+
+        Of a series without readings that can be used, such as a native
+        histogram, there are no times and values.
+        """
+        def read(one):
+            labels = {str(name): _text(value)
+                      for name, value in one['metric'].items()}
+            readings = one.get('values', ())
+            times = service.numbers([_at(reading, 0) for reading in readings])
+            values = service.numbers([_at(reading, 1)
+                                      for reading in readings])
+            inside = (times >= start) & (times < end)
+            return labels, times[inside], values[inside]
 
         # The range of Prometheus 2 includes both of its ends, that of
         # Prometheus 3 the later one only: to be on the safe side of both,
@@ -491,4 +522,15 @@ class _PrometheusClient(service.Client):
         return self._ask(
             f'samples of {service.shown(selector)}', 'query',
             {'query': f'{selector}[{milliseconds}ms]',
-             'time': f'{end - .001:.3f}'}, check)
+             'time': f'{end - .001:.3f}'}, ('result',), read)
+
+
+def _text(value):
+    return value if isinstance(value, str) else repr(value)
+
+
+def _at(reading, number):
+    """Return one of the two values of a reading, None: there is none."""
+    if isinstance(reading, list) and len(reading) == 2:
+        return reading[number]
+    return None

@@ -6,12 +6,13 @@ requests go through :class:`.service.Client`, with its bounds, pace and
 retries. Of the services' APIs it knows only how all of them page.
 """
 
-import itertools
-
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import service
 
 __all__ = ['SdkClient', 'pages']
+
+#: Most pages of one list: ten million instances.
+_MAX_PAGES = 10000
 
 
 class SdkClient(service.Client):
@@ -63,7 +64,7 @@ def pages(client, kind, path, read, query=None, repeats=False, **arguments):
             link['rel'] == 'next'
             for link in answer.get(f'{kind}_links') or ())
 
-    for number in itertools.count(1):
+    for number in range(1, _MAX_PAGES + 1):
         (page, more), _ = client.json(
             f'page {number} of {kind}', 'GET', path, f'a page of {kind}',
             check, params=query, **arguments)
@@ -77,3 +78,6 @@ def pages(client, kind, path, read, query=None, repeats=False, **arguments):
             return
         seen |= new
         query['marker'] = list(page)[-1]
+    raise exceptions.TelemetryError(
+        f'telemetry {client.name}: {kind}: seen more than {_MAX_PAGES} '
+        f'pages; expected fewer')

@@ -20,29 +20,25 @@ from keystoneauth1 import adapter as ks_adapter
 from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import loading as ks_loading
 from keystoneauth1 import session as ks_session
+import numpy as np
 from oslo_log import log as logging
 import requests
-import urllib3
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import base
+from vswitch_aware_scheduler.telemetry import bounded_session
+from vswitch_aware_scheduler.telemetry import json_items
 
 __all__ = ['Access', 'Client', 'Passing', 'Refusal', 'ServiceDriver',
-           'iso_time', 'shown']
+           'TooLarge', 'iso_time', 'numbers', 'shown']
 
 LOG = logging.getLogger(__name__)
-
-#: An answer above this many bytes is not read to its end.
-MAX_ANSWER_BYTES = 512 * 2 ** 20
 
 #: Longest pause between two attempts, whatever the service asks for.
 MAX_PAUSE_SECONDS = 60.0
 
 #: Times outside of these, 1970 and 2100, are nonsense.
 TIME_RANGE = (0.0, 4102444800.0)
-
-_CHUNK_BYTES = 2 ** 16
-_SMALL_CHUNK_BYTES = 128
 
 #: What may be otherwise when asked again.
 _PASSING_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
@@ -52,9 +48,13 @@ _NO_CONNECTION = (ks_exceptions.ConnectionError, requests.RequestException,
 
 
 def shown(value, length=200):
-    """Return a value as seen, its middle cut out if it is too long."""
+    """Return a value as seen, for messages.
+
+    The middle of a long one is cut out. Control characters are escaped: an
+    answer must not write to a terminal.
+    """
     text = value if isinstance(value, str) else repr(value)
-    text = ' '.join(text.split())
+    text = base.printable(' '.join(text.split()))
     if len(text) <= length:
         return text
     return f'{text[:length // 2]} ... {text[-(length // 2):]}'
@@ -74,8 +74,9 @@ class Access:
         for those of the system. It is always verified.
     :ivar certfile: client certificate, or None
     :ivar keyfile: its key, or None if it is in ``certfile``
-    :ivar timeout_seconds: longest wait for a connection, for the next bytes
-        and for the whole of an answer
+    :ivar timeout_seconds: longest time of one attempt, from the connection
+        to the last byte of the answer, what keystone is asked for included
+    :ivar max_answer_mib: largest answer in MiB, after decompression
     :ivar retries: how often a request is tried again
     :ivar backoff_seconds: pause before the first retry; doubled each time
     :ivar requests_per_second: most requests in a second
@@ -91,6 +92,7 @@ class Access:
     certfile: str | None = None
     keyfile: str | None = None
     timeout_seconds: float = 60.0
+    max_answer_mib: float = 32.0
     retries: int = 3
     backoff_seconds: float = 1.0
     requests_per_second: float = 10.0
@@ -116,7 +118,8 @@ class Access:
             raise exceptions.InvalidInput(
                 'auth of a telemetry service has no auth_type, wanted the '
                 'name of a plugin of keystoneauth1')
-        for name, low in (('timeout_seconds', 0), ('retries', -1),
+        for name, low in (('timeout_seconds', 0), ('max_answer_mib', 0),
+                          ('retries', -1),
                           ('backoff_seconds', -1),
                           ('requests_per_second', 0)):
             value = getattr(self, name)
@@ -159,59 +162,6 @@ class Passing(Exception):
         self.pause_seconds = pause_seconds
 
 
-class _BoundedSession(requests.Session):
-    """Reads an answer within a time and up to a size, all of it or none.
-
-    What requests itself knows is the longest wait for the next bytes, of
-    which a slow server can send any number.
-    """
-
-    def __init__(self, source, timeout_seconds, clock):
-        super().__init__()
-        self._source = source
-        self._timeout_seconds = timeout_seconds
-        self._clock = clock
-
-    def send(self, request, **kwargs):
-        limit = self._clock() + self._timeout_seconds
-        response = super().send(request, **{**kwargs, 'stream': True})
-        chunks, size = [], 0
-        with contextlib.closing(response):
-            try:
-                for chunk in _as_it_comes(response):
-                    chunks.append(chunk)
-                    size += len(chunk)
-                    if size > MAX_ANSWER_BYTES:
-                        raise exceptions.TelemetryError(
-                            f'telemetry {self._source}: seen an answer of '
-                            f'more than {MAX_ANSWER_BYTES} bytes, wanted a '
-                            f'smaller one: ask for less at a time')
-                    if self._clock() > limit:
-                        raise Passing(
-                            f'{size} bytes of an answer that was not '
-                            f'complete after {self._timeout_seconds:g} s')
-            except (urllib3.exceptions.HTTPError, requests.RequestException,
-                    OSError) as error:
-                raise Passing(
-                    f'an answer that breaks off after {size} bytes '
-                    f'({type(error).__name__})') from error
-        # As requests itself leaves a response that was read to its end.
-        response._content = b''.join(chunks)
-        response._content_consumed = True
-        return response
-
-
-def _as_it_comes(response):
-    """Yield what has come, without waiting for a large chunk to be full."""
-    read1 = getattr(response.raw, 'read1', None)
-    if read1 is None:
-        # urllib3 1.26 waits for as much as is asked for: ask for little.
-        yield from response.iter_content(_SMALL_CHUNK_BYTES)
-        return
-    while chunk := read1(_CHUNK_BYTES, decode_content=True):
-        yield chunk
-
-
 class Client:
     """Makes requests, for the time of one reading.
 
@@ -241,8 +191,9 @@ class Client:
         cert = access.certfile
         if cert and access.keyfile:
             cert = (cert, access.keyfile)
-        self._http = _BoundedSession(self._source, access.timeout_seconds,
-                                     self._clock)
+        self._http = bounded_session.BoundedSession(
+            access.timeout_seconds, int(access.max_answer_mib * 2 ** 20),
+            self._clock)
         self.session = ks_session.Session(
             auth=self._auth(), session=self._http,
             verify=access.cafile or True, cert=cert,
@@ -281,7 +232,8 @@ class Client:
                 f'({type(error).__name__}: {shown(str(error))}), wanted a '
                 f'plugin of keystoneauth1 and its options') from None
 
-    def json(self, what, method, path, wanted, check=None, **arguments):
+    def json(self, what, method, path, wanted, check=None, items=None,
+             **arguments):
         """Return the parsed answer to a request, and its headers.
 
         :param what: name of the request, for messages
@@ -289,6 +241,10 @@ class Client:
         :param check: None, or called with the parsed answer: returns what
             is to be returned and raises LookupError, TypeError or
             ValueError on an answer that makes no sense
+        :param items: None, or (keys that lead to a long list in the answer,
+            callable). The callable is called with one item after another and
+            returns what takes its place, so that the whole list is never in
+            memory as it is in the answer. It raises as ``check`` does.
         :param arguments: of ``Adapter.request``
         :returns: (answer, headers); the answer is None where there is no
             content and nothing is checked
@@ -306,7 +262,10 @@ class Client:
             if not body and check is None:
                 return None, response.headers
             try:
-                answer = json.loads(body)
+                text = body.decode(json.detect_encoding(body),
+                                   'surrogatepass')
+                answer = json_items.load(text, *items) if items \
+                    else json.loads(text)
                 return (check(answer) if check else answer), response.headers
             except (LookupError, TypeError, ValueError, AttributeError,
                     RecursionError, OverflowError) as error:
@@ -331,9 +290,16 @@ class Client:
         for attempt in range(1, attempts + 1):
             self._pace()
             try:
-                return once()
+                with self._http.exchange():
+                    return once()
             except exceptions.VSwitchError:
                 raise
+            except bounded_session.AnswerTooLarge as error:
+                raise TooLarge(
+                    f'telemetry {self._source}: {what}: seen {error}, '
+                    f'expected at most max_answer_mib; raise '
+                    f'max_answer_mib, {access.max_answer_mib:g}, or ask for '
+                    f'less at a time') from error
             except Exception as error:
                 seen, asked = self._told(error)
                 if seen is None:
@@ -365,6 +331,9 @@ class Client:
         """
         if isinstance(error, Passing):
             return str(error), error.pause_seconds
+        if isinstance(error, (bounded_session.DeadlineExceeded,
+                              bounded_session.BrokenAnswer)):
+            return str(error), None
         status = getattr(error, 'http_status', None) \
             or getattr(error, 'code', None)
         kind = type(error).__name__
@@ -395,6 +364,10 @@ class Client:
             raise Passing(seen, pause)
         raise Refusal(f'telemetry {self._source}: {what}: seen {seen}, '
                       f'wanted {wanted}', response.status_code, text)
+
+
+class TooLarge(exceptions.TelemetryError):
+    """An answer is larger than max_answer_mib allows."""
 
 
 class Refusal(exceptions.TelemetryError):
@@ -487,6 +460,24 @@ class ServiceDriver(base.Driver):
         first = math.ceil(low / period)
         last = min(settled, math.ceil(high / period))
         return first, last, oldest
+
+
+def numbers(values):
+    """Return an array of numbers; NaN for each value that is none.
+
+    :param values: list of numbers or texts of numbers
+    """
+    try:
+        return np.array(values).astype(float).reshape(len(values))
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_number(value) for value in values])
+
+
+def _number(value):
+    if isinstance(value, (int, float, str)):
+        with contextlib.suppress(ValueError, OverflowError):
+            return float(value)
+    return math.nan
 
 
 def iso_time(seconds):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import json
 
 import fixtures
 import numpy as np
@@ -136,23 +137,94 @@ class ReadingTest(PrometheusTestCase):
                 return answer
             return stand_ins.changed(changed)
 
-        def with_sample(sample):
-            return with_data(lambda data: data['result'].append(
-                {'metric': {'resource': INTERFACES[0].resource},
-                 'values': [sample]}))
-
         for fault in (
                 with_data(lambda data: data.update(resultType='vector')),
                 with_data(lambda data: data.pop('result')),
-                with_sample([T0, 'much']), with_sample([0, '1']),
-                with_sample([1e12, '1']), with_sample(['noon', '1']),
-                with_sample([None, '1']), with_sample([T0]),
                 stand_ins.changed(lambda answer: {**answer,
                                                   'status': 'error'})):
             self.server.faults[:] = [None] * last + [fault]
             error = self.assertRaises(exceptions.TelemetryError,
                                       lambda: list(driver.series(start=T0)))
             self.assertIn('makes no sense', str(error))
+
+    def test_a_sample_that_makes_no_sense_is_no_sample(self):
+        driver = self.make()
+        good = [(one.times.tolist(), one.rates.tolist(), one.refused)
+                for one in driver.series(start=T0)]
+        last = len(self.server.requests) - 1
+        for sample in ([T0 + 1, 'much'], [T0 + 1, None], [0, '1'],
+                       [1e12, '1'], ['noon', '1'], [None, '1'], [T0 + 1],
+                       [T0 + 1, '1', '2'], [T0 + 1, ['1']], [T0 + 1, {}],
+                       'x', None, {'value': 1}):
+            def changed(answer):
+                for series in answer['data']['result']:
+                    series['values'].insert(1, sample)
+                return answer
+
+            self.server.faults[:] = [None] * last + [
+                stand_ins.changed(changed)]
+            with self.subTest(sample):
+                self.assertEqual(good, [
+                    (one.times.tolist(), one.rates.tolist(), one.refused)
+                    for one in driver.series(start=T0)])
+                self.assertEqual([], self.server.faults)
+
+    def test_a_native_histogram_costs_no_other_series(self):
+        driver = self.make()
+        good = [one.rates.tolist() for one in driver.series(start=T0)]
+        last = len(self.server.requests) - 1
+
+        def changed(answer):
+            answer['data']['result'].append({
+                'metric': {'resource': INTERFACES[3].resource,
+                           'job': 'histogram'},
+                'histograms': [[T0, {'count': '1', 'sum': '2',
+                                     'buckets': []}]]})
+            return answer
+
+        self.server.faults[:] = [None] * last + [stand_ins.changed(changed)]
+        self.assertEqual(good, [one.rates.tolist()
+                                for one in driver.series(start=T0)])
+
+    def test_an_answer_too_large_for_us_is_asked_in_parts(self):
+        good = [one.rates.tolist() for one in self.make().series(start=T0)]
+        driver = self.make()
+        sizes = []
+        real = self.server.answer
+
+        def answer(method, path, parameters, body):
+            found = real(method, path, parameters, body)
+            if path.endswith('/query'):
+                sizes.append(len(json.dumps(found[1])))
+            return found
+
+        self.server.answer = answer
+        driver._access = dataclasses.replace(driver._access,
+                                             max_answer_mib=20000 / 2 ** 20)
+        self.assertEqual(good, [one.rates.tolist()
+                                for one in driver.series(start=T0)])
+        self.assertLess(20000, max(sizes))
+
+    def test_a_series_that_is_too_large_alone_costs_itself(self):
+        log = self.useFixture(fixtures.FakeLogger())
+        large = dataclasses.replace(INTERFACES[0], number=77)
+        series = [(name, {**labels, 'note': 'x' * 50000}
+                   if labels['resource'] == large.resource else labels,
+                   *data) for name, labels, *data
+                  in stand_ins.ceilometer_series([*INTERFACES, large])]
+        good = {one.instance_uuid: one.rates.tolist()
+                for one in self.make(series).series(start=T0)}
+        driver = self.make(series)
+        # The list of series fits; answers of samples need not.
+        self.server.answer = _without_notes(self.server.answer)
+        driver._access = dataclasses.replace(driver._access,
+                                             max_answer_mib=40000 / 2 ** 20)
+        found = {one.instance_uuid: one.rates.tolist()
+                 for one in driver.series(start=T0)}
+        self.assertEqual([], found.pop(large.instance_uuid))
+        good.pop(large.instance_uuid)
+        self.assertEqual(good, found)
+        self.assertIn('max_answer_mib', log.output)
 
     def test_what_is_too_old_is_not_asked_for(self):
         now = float(TRAFFIC.times[-1]) + 7200
@@ -162,6 +234,17 @@ class ReadingTest(PrometheusTestCase):
 
     def test_a_clock_that_is_behind_finds_nothing_and_does_not_fail(self):
         self.assertEqual([], list(self.make(now=1000.0).series()))
+
+
+def _without_notes(real):
+    """Leave the label "note" out of lists of series."""
+    def answer(method, path, parameters, body):
+        status, found = real(method, path, parameters, body)
+        if path.endswith('/series'):
+            for labels in found['data']:
+                labels.pop('note', None)
+        return status, found
+    return answer
 
 
 class RequestsTest(PrometheusTestCase):

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Servers on the loopback interface that never come to an end of an answer.
+
+Each of :data:`DRIPS` is a way to send a byte now and then, for ever, so that
+no wait for the next byte is ever long.
+"""
+
+import contextlib
+import gzip
+import itertools
+import socket
+import threading
+import time
+import zlib
+
+import fixtures
+
+#: Time between two pieces of an answer, seconds.
+PAUSE_SECONDS = .01
+
+
+def _body():
+    yield b'HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n['
+    yield from itertools.repeat(b' ')
+
+
+def _body_to_the_end_of_the_connection():
+    yield b'HTTP/1.1 200 OK\r\n\r\n[]'
+    yield from itertools.repeat(b' ')
+
+
+def _status_line():
+    yield b'HTTP/1.1 200 '
+    yield from itertools.repeat(b'O')
+
+
+def _header():
+    yield b'HTTP/1.1 200 OK\r\nX-Header: '
+    yield from itertools.repeat(b'a')
+
+
+def _trailer():
+    yield b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
+    yield b'2\r\n[]\r\n0\r\n'
+    yield from itertools.repeat(b'A: b\r\n')
+
+
+def _continue():
+    yield from itertools.repeat(b'HTTP/1.1 100 Continue\r\n\r\n')
+
+
+def _chunk_size():
+    yield b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n'
+    yield from itertools.repeat(b'0')
+
+
+def _chunk_extension():
+    yield b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;a='
+    yield from itertools.repeat(b'x')
+
+
+def _chunks():
+    yield b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
+    yield from itertools.repeat(b'1\r\n \r\n')
+
+
+def _empty_blocks(wrap):
+    compressor = zlib.compressobj(wbits=wrap)
+    encoding = b'gzip' if wrap > 15 else b'deflate'
+    yield (b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n'
+           b'Content-Encoding: ' + encoding + b'\r\n\r\n')
+    while True:
+        piece = compressor.flush(zlib.Z_FULL_FLUSH)
+        if piece:
+            yield b'%x\r\n%s\r\n' % (len(piece), piece)
+        # A flush of nothing gives nothing but the first time.
+        block = b'\x00\x00\x00\xff\xff'
+        yield b'%x\r\n%s\r\n' % (len(block), block)
+
+
+def _empty_gzip_members():
+    yield (b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n'
+           b'Content-Encoding: gzip\r\n\r\n')
+    piece = gzip.compress(b'')
+    yield from itertools.repeat(b'%x\r\n%s\r\n' % (len(piece), piece))
+
+
+def _error_body():
+    yield b'HTTP/1.1 503 Busy\r\nContent-Length: 1000000\r\n\r\n'
+    yield from itertools.repeat(b'!')
+
+
+#: {what never ends: function that returns the pieces of an answer}
+DRIPS = {
+    'body': _body,
+    'body without a length': _body_to_the_end_of_the_connection,
+    'status line': _status_line, 'header': _header, 'trailer': _trailer,
+    '100 Continue': _continue, 'chunk size': _chunk_size,
+    'chunk extension': _chunk_extension, 'chunks': _chunks,
+    'empty gzip blocks': lambda: _empty_blocks(31),
+    'empty deflate blocks': lambda: _empty_blocks(15),
+    'empty gzip members': _empty_gzip_members, 'error body': _error_body}
+
+
+class DrippingServer(fixtures.Fixture):
+    """Sends the pieces of an answer to every request, one at a time.
+
+    :param pieces: function that returns an iterator of bytes
+    :param pause_seconds: between two pieces; 0: as fast as they are read
+    """
+
+    def __init__(self, pieces, pause_seconds=PAUSE_SECONDS):
+        super().__init__()
+        self._pieces = pieces
+        self._pause_seconds = pause_seconds
+
+    def _setUp(self):
+        self._ended = threading.Event()
+        self.connections = 0
+        self._listener = socket.create_server(('127.0.0.1', 0))
+        self.port = self._listener.getsockname()[1]
+        self.url = f'http://127.0.0.1:{self.port}'
+        self._threads = []
+        accepting = threading.Thread(target=self._accept, daemon=True)
+        accepting.start()
+        self.addCleanup(self._end, accepting)
+
+    def _end(self, accepting):
+        self._ended.set()
+        self._listener.shutdown(socket.SHUT_RDWR)
+        accepting.join()
+        self._listener.close()
+        for thread in self._threads:
+            thread.join()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self.connections += 1
+                thread = threading.Thread(target=self._serve,
+                                          args=(connection,), daemon=True)
+                self._threads.append(thread)
+                thread.start()
+
+    def _serve(self, connection):
+        with connection, contextlib.suppress(OSError):
+            connection.settimeout(5)
+            connection.recv(2 ** 16)
+            for piece in self._pieces():
+                if self._ended.is_set():
+                    return
+                connection.sendall(piece)
+                if self._pause_seconds:
+                    time.sleep(self._pause_seconds)
+
+
+def handshake():
+    """Yield a TLS record of a handshake that never ends."""
+    yield bytes([22, 3, 3, 0x3f, 0xff, 2, 0, 0x3f, 0xfb])
+    yield from itertools.repeat(b'\0')

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A session of requests whose exchanges end at a deadline.
+
+The timeouts of requests and urllib3 limit the wait for the next bytes. A
+server that sends a byte now and then, in a header, in the size of a chunk, in
+an empty block of gzip or as one more ``100 Continue``, never meets them. Here
+a timer keeps the deadline: when it is over, the timer shuts down the sockets
+of the session, and whatever reads from them ends.
+
+Knows HTTP connections and sizes. Knows no service, no configuration and no
+retries.
+"""
+
+import contextlib
+import functools
+import socket
+import threading
+import time
+
+import requests
+from requests import adapters
+import urllib3
+
+__all__ = ['AnswerTooLarge', 'BoundedSession', 'BrokenAnswer',
+           'DeadlineExceeded']
+
+_CHUNK_BYTES = 2 ** 16
+_SMALL_CHUNK_BYTES = 128
+
+#: So much is read of an answer that is an error.
+_ERROR_BYTES = 2 ** 16
+
+
+class DeadlineExceeded(Exception):
+    """An exchange was not complete at its deadline."""
+
+
+class AnswerTooLarge(Exception):
+    """An answer has more bytes than the session accepts."""
+
+
+class BrokenAnswer(Exception):
+    """An answer ended before it was complete."""
+
+
+class BoundedSession(requests.Session):
+    """Reads each answer before a deadline and up to a size, or raises.
+
+    One thread at a time uses a session.
+
+    :param timeout_seconds: from the begin of an exchange to its end
+    :param max_answer_bytes: largest answer, after decompression
+    :param clock: monotonic seconds
+    """
+
+    def __init__(self, timeout_seconds, max_answer_bytes,
+                 clock=time.monotonic):
+        super().__init__()
+        self._timeout_seconds = timeout_seconds
+        self._max_answer_bytes = max_answer_bytes
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._watched = []
+        self._deadline = None
+        self._expired = False
+        for prefix in ('http://', 'https://'):
+            self.mount(prefix, _Adapter(self))
+
+    @contextlib.contextmanager
+    def exchange(self):
+        """Set one deadline for all requests that are made within.
+
+        An exchange within another one keeps the deadline of the outer one.
+
+        :raises DeadlineExceeded: in place of any exception that comes after
+            the deadline, and where the exchange ends after it
+        """
+        if self._deadline is not None:
+            yield
+            return
+        self._expired = False
+        self._deadline = self._clock() + self._timeout_seconds
+        timer = threading.Timer(self._timeout_seconds, self._expire)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+            # An answer whose end is the end of the connection looks complete
+            # when the timer has shut the connection down.
+            self._check()
+        except Exception as error:
+            if self._expired and not isinstance(error, DeadlineExceeded):
+                raise DeadlineExceeded(self._words()) from error
+            raise
+        finally:
+            timer.cancel()
+            self._deadline = None
+            self._forget_closed()
+
+    def remaining_seconds(self):
+        """Return how long the exchange may still take.
+
+        :raises DeadlineExceeded: when that is nothing
+        """
+        self._check()
+        return max(self._deadline - self._clock(), 0.001)
+
+    def _check(self):
+        if self._expired or self._clock() > self._deadline:
+            self._expired = True
+            raise DeadlineExceeded(self._words())
+
+    def _words(self):
+        return (f'an exchange that was not complete after '
+                f'{self._timeout_seconds:g} s')
+
+    def send(self, request, **kwargs):
+        """Send a request and read the answer to its end.
+
+        :raises DeadlineExceeded: when it is not complete in time
+        :raises AnswerTooLarge: when it is larger than wanted
+        :raises BrokenAnswer: when the connection ends before the answer
+        """
+        with self.exchange():
+            self._check()
+            response = super().send(request, **{**kwargs, 'stream': True})
+            with contextlib.closing(response):
+                content = self._content(response)
+        # As requests itself leaves a response that was read to its end.
+        response._content = content
+        response._content_consumed = True
+        return response
+
+    def _content(self, response):
+        is_error = response.status_code >= 400
+        limit = _ERROR_BYTES if is_error else self._max_answer_bytes
+        content = bytearray()
+        try:
+            if not is_error and _stated_bytes(response) > limit:
+                self._refuse_size()
+            for chunk in _as_it_comes(response):
+                content += chunk
+                if len(content) > limit:
+                    if is_error:
+                        break
+                    self._refuse_size()
+                self._check()
+        except (urllib3.exceptions.HTTPError, requests.RequestException,
+                OSError) as error:
+            raise BrokenAnswer(
+                f'an answer that breaks off after {len(content)} bytes '
+                f'({type(error).__name__})') from error
+        return bytes(content[:limit])
+
+    def _refuse_size(self):
+        raise AnswerTooLarge(
+            f'an answer of more than {self._max_answer_bytes} bytes')
+
+    def watch(self, owner, connected):
+        """Shut a socket down when the exchange is not complete in time.
+
+        :param owner: connection that the socket belongs to
+        :param connected: the socket
+        """
+        # TLS takes the file descriptor away from the socket that it wraps.
+        guard = connected.dup()
+        with self._lock:
+            self._watched.append((owner, guard))
+            if self._expired:
+                _shut_down(guard)
+
+    def _expire(self):
+        with self._lock:
+            self._expired = True
+            for _, guard in self._watched:
+                _shut_down(guard)
+
+    def _forget_closed(self, all_of_them=False):
+        with self._lock:
+            kept = []
+            for owner, guard in self._watched:
+                if self._expired or all_of_them or owner.sock is None:
+                    guard.close()
+                else:
+                    kept.append((owner, guard))
+            self._watched = kept
+
+    def close(self):
+        super().close()
+        self._forget_closed(all_of_them=True)
+
+
+def _shut_down(guard):
+    with contextlib.suppress(OSError):
+        guard.shutdown(socket.SHUT_RDWR)
+
+
+def _stated_bytes(response):
+    try:
+        return int(response.headers.get('Content-Length', 0))
+    except ValueError:
+        return 0
+
+
+def _as_it_comes(response):
+    """Yield what has come, without waiting for a large chunk to be full."""
+    read1 = getattr(response.raw, 'read1', None)
+    if read1 is None:
+        # urllib3 1.26 waits for as much as is asked for: ask for little.
+        yield from response.iter_content(_SMALL_CHUNK_BYTES)
+        return
+    while chunk := read1(_CHUNK_BYTES, decode_content=True):
+        yield chunk
+
+
+class _Adapter(adapters.HTTPAdapter):
+    """Lets the session watch the sockets of its connections."""
+
+    def __init__(self, session):
+        self._session = session
+        super().__init__()
+
+    def init_poolmanager(self, *args, **kwargs):
+        super().init_poolmanager(*args, **kwargs)
+        self._watch(self.poolmanager)
+
+    def proxy_manager_for(self, *args, **kwargs):
+        manager = super().proxy_manager_for(*args, **kwargs)
+        self._watch(manager)
+        return manager
+
+    def _watch(self, manager):
+        manager.pool_classes_by_scheme = {
+            scheme: functools.partial(self._pool, pool_class)
+            for scheme, pool_class in manager.pool_classes_by_scheme.items()}
+
+    def _pool(self, pool_class, *args, **kwargs):
+        pool = pool_class(*args, **kwargs)
+        pool.ConnectionCls = functools.partial(
+            _watched_class(pool_class.ConnectionCls), self._session)
+        return pool
+
+
+class _Watched:
+    """A connection whose socket the session watches."""
+
+    def __init__(self, session, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._session = session
+
+    def _new_conn(self):
+        connected = self._connected()
+        self._session.watch(self, connected)
+        return connected
+
+    def _connected(self):
+        """Return a socket connected to the first address that answers.
+
+        urllib3 would wait its timeout for each of the addresses.
+        """
+        name, found = self._dns_host, ()
+        # A SOCKS proxy looks names up itself. For a name without an address
+        # urllib3 has its own words.
+        if not hasattr(self, '_socks_options'):
+            with contextlib.suppress(OSError):
+                found = socket.getaddrinfo(name, self.port, 0,
+                                           socket.SOCK_STREAM)
+        addresses = list(dict.fromkeys(info[4][0] for info in found))
+        for number, address in enumerate(addresses or [name], 1):
+            self._dns_host = address
+            self.timeout = self._session.remaining_seconds()
+            try:
+                return super()._new_conn()
+            except urllib3.exceptions.HTTPError:
+                if number >= len(addresses):
+                    raise
+            finally:
+                self._dns_host = name
+
+
+@functools.cache
+def _watched_class(connection_class):
+    return type(f'Watched{connection_class.__name__}',
+                (_Watched, connection_class), {})
