@@ -381,7 +381,8 @@ def update_trials(set_up, clock, share=None, progress=None, writing=None):
         return None
     try:
         found = trials.update(set_up.store, set_up.driver, clock,
-                              set_up.kinds, share, progress, writing)
+                              set_up.kinds, share, progress, writing,
+                              set_up.inventory is not None)
     except Exception as error:
         if isinstance(error, exceptions.StoreError) \
                 and not isinstance(error, exceptions.StoreChanged):
@@ -710,7 +711,7 @@ class Service:
                 update_priors(set_up, self._clock)
                 self._priors_of = set_up.store.generation()
             if set_up.driver is not None:
-                self._try(set_up, share)
+                self._try(set_up, share, outcome)
             self._interruptible = False
         except _End:
             failure = None, None
@@ -740,9 +741,9 @@ class Service:
             self._failed(*failure)
         return failure is None
 
-    def _try(self, set_up, share):
+    def _try(self, set_up, share, outcome):
         """Bring the trials up to date, once a day."""
-        day = trials.day_of(self._clock())
+        day = trials.day_of(self._clock(), outcome.last_time)
         if day != self._trials_of:
             self._interruptible = not self._stopping
             problem = update_trials(set_up, self._clock, share, self._alive,

@@ -20,7 +20,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
-import hashlib
+import hmac
 import math
 import uuid as uuids
 
@@ -31,6 +31,7 @@ from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.traffic import law as sum_law
+from vswitch_aware_scheduler.traffic import shares
 from vswitch_aware_scheduler import uplinks
 
 __all__ = ['HostKinds', 'MOST_INSTANCES', 'MOST_KINDS', 'SETTLED_SECONDS',
@@ -59,9 +60,22 @@ def _settled(now):
     return math.floor(now / SETTLED_SECONDS - 1) * SETTLED_SECONDS
 
 
-def day_of(now):
-    """Return the day of the trials that are due, in days since 1970."""
-    return int(_settled(now) // _DAY_SECONDS)
+def _by_samples(now, newest):
+    """Return the time that trials go by.
+
+    That of the clock, unless the newest counted sample is much older: a clock
+    that is ahead would end all trials and forget what came of them.
+    """
+    return now if newest is None else min(now, newest + SETTLED_SECONDS)
+
+
+def day_of(now, newest=None):
+    """Return the day of the trials that are due, in days since 1970.
+
+    :param now: seconds UTC
+    :param newest: time of the newest counted sample, or None
+    """
+    return int(_settled(_by_samples(now, newest)) // _DAY_SECONDS)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,7 +170,7 @@ class HostKinds:
 
 
 def update(store, driver, clock, kinds, share=None, progress=None,
-           writing=None):
+           writing=None, needs_inventory=False):
     """Follow the trials and start those of today, unless that was done.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
@@ -168,6 +182,8 @@ def update(store, driver, clock, kinds, share=None, progress=None,
     :param progress: None, or called as ``progress(done, total)``: what it
         raises ends the update
     :param writing: None, or a context manager around the write
+    :param needs_inventory: whether no instance is tried before the store has
+        an inventory; False: without one all instances may be
     :returns: :class:`Update`
     :raises TelemetryError: when telemetry or Nova cannot be read
     :raises StoreError: when the store cannot be read or written
@@ -175,8 +191,8 @@ def update(store, driver, clock, kinds, share=None, progress=None,
         meanwhile
     """
     now = float(clock())
-    until = _settled(now)
     share = share or (lambda instance_uuid: True)
+    until = _settled(_by_samples(now, _newest(store)))
     own, over = _sorted(store.trials(), share, until)
     policies = kinds.find(store)
     over += [trial for trial in own if trial.kind not in policies]
@@ -191,7 +207,7 @@ def update(store, driver, clock, kinds, share=None, progress=None,
     known = {one.uuid for one in driver.instances() if share(one.uuid)}
     outcomes = _outcomes(_Traffic(driver, followed, known, progress), due,
                          followed, until)
-    made = _made(store, due, known, until,
+    made = _made(store, due, known, needs_inventory, until,
                  progress or (lambda done, total: None))
     if made or followed or over:
         with writing or contextlib.nullcontext():
@@ -200,9 +216,15 @@ def update(store, driver, clock, kinds, share=None, progress=None,
                     (trial.trial_id, trial.until, end)
                     for trial, end in followed],
                 end_trials=[trial.trial_id for trial in over],
-                outcomes=outcomes, forget_outcomes_before=day_of(now)
-                - feedback.TRIAL_DAYS + 1, now=now)
+                outcomes=outcomes, now=now, forget_outcomes_before=int(
+                    until // _DAY_SECONDS) - feedback.TRIAL_DAYS + 1)
     return Update(len(made), len(followed), len(over))
+
+
+def _newest(store):
+    """Return the time of the newest counted sample, or None."""
+    return max((point.last_time for point in store.resume_points().values()
+                if point.last_time is not None), default=None)
 
 
 def _sorted(trials, share, until):
@@ -250,11 +272,12 @@ def _outcomes(traffic, due, followed, until):
     return outcomes
 
 
-def _made(store, due, known, until, progress):
+def _made(store, due, known, needs_inventory, until, progress):
     """Return the new trials of some kinds of hosts."""
-    laws = _drawn(store, known) if due else {}
+    laws = _drawn(store, known, needs_inventory) if due else {}
     # In another order every day.
-    order = sorted(laws, key=functools.partial(_number, str(until)))
+    order = sorted(laws, key=functools.partial(
+        _number, store.secret(), str(until)))
     made = []
     for done, (kind, policy) in enumerate(due.items()):
         progress(done, len(due))
@@ -271,23 +294,50 @@ def _made(store, due, known, until, progress):
     return made
 
 
-def _drawn(store, known):
-    """Return {uuid: RateLaw} of some instances, day by day the same."""
-    order = sorted(known, key=functools.partial(_number, ''))
+def _drawn(store, known, needs_inventory):
+    """Return {uuid: RateLaw} of some instances, day by day the same.
+
+    Of those that Nova has, where there is an inventory; no project has more
+    than its share.
+    """
+    placements = store.placements()
+    if needs_inventory or store.inventory() is not None:
+        known = known & placements.keys()
+    projects = {uuid: placements[uuid].project if uuid in placements else None
+                for uuid in known}
+    left = _quotas(collections.Counter(projects.values()))
+    order = sorted(known, key=functools.partial(
+        _number, store.secret(), ''))
     laws = {}
     for first in range(0, len(order), _TOGETHER):
-        found = store.laws(order[first:first + _TOGETHER])
-        laws.update((uuid, found[uuid])
-                    for uuid in order[first:first + _TOGETHER]
-                    if uuid in found)
-        if len(laws) >= MOST_INSTANCES:
-            break
-    return {uuid: laws[uuid] for uuid in list(laws)[:MOST_INSTANCES]}
+        some = order[first:first + _TOGETHER]
+        found = store.laws(some)
+        for uuid in some:
+            if uuid in found and left[projects[uuid]] > 0:
+                left[projects[uuid]] -= 1
+                laws[uuid] = found[uuid]
+                if len(laws) == MOST_INSTANCES:
+                    return laws
+    return laws
 
 
-def _number(salt, uuid):
-    """Return a number by which instances are in an order of chance."""
-    return hashlib.sha256(f'{salt} {uuid}'.encode()).digest()
+def _quotas(counts):
+    """Return {project: most instances in a trial}.
+
+    :param counts: {project: number of its instances}
+    """
+    amounts = shares.limited(list(counts.values()))
+    part = min(1.0, MOST_INSTANCES / max(amounts.sum(), 1.0))
+    return {project: math.ceil(amount * part)
+            for project, amount in zip(counts, amounts.tolist())}
+
+
+def _number(secret, salt, uuid):
+    """Return a number by which instances are in an order of chance.
+
+    Without the secret of the store nobody can tell which instances come first.
+    """
+    return hmac.digest(secret, f'{salt} {uuid}'.encode(), 'sha256')
 
 
 class _Traffic:

@@ -7,6 +7,7 @@ import math
 from unittest import mock
 
 import numpy as np
+import sqlalchemy as sa
 
 from tests.unit.modeler import base
 from tests.unit.modeler import test_placement
@@ -17,6 +18,7 @@ from vswitch_aware_scheduler.modeler import trials
 from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.vswitch import profile
 
 DAY = 86400.0
@@ -242,13 +244,70 @@ class OnceTestCase(TrialsTestCase):
         self.assertEqual(trials.Update(1, 0, 2), self.update())
         self.assertEqual({}, self.store.trial_outcomes())
 
-    def test_a_clock_that_was_ahead_stops_nothing(self):
-        self.now = START + 400 * DAY
-        self.update()
+    def test_a_clock_that_was_ahead_erases_nothing(self):
+        before = self.store.trials(), self.store.trial_outcomes()
+        self.assertGreater(self.outcome().host_days[0], 0)
+        for days in (7, 400):
+            self.now = START + days * DAY
+            self.assertEqual(trials.Update(), self.update())
+            self.assertEqual(before, (self.store.trials(),
+                                      self.store.trial_outcomes()))
         self.at(4)
-        found = self.update()
-        self.assertEqual((1, 1), (found.made, found.ended))
-        self.assertEqual({}, self.store.trial_outcomes())
+        self.assertEqual(trials.Update(1, 2), self.update())
+        self.assertGreater(self.outcome().host_days[0],
+                           self.before.host_days[0])
+
+
+class ChosenTestCase(TrialsTestCase):
+    """Which instances are tried, with 60 of 120 at a time."""
+
+    COUNT = 120
+
+    def setUp(self):
+        super().setUp()
+        self.fill()
+        self.now = START + 2 * DAY + 7200.0
+        self.run_pass()
+        self.uuids = [store_base.instance_uuid(n) for n in range(self.COUNT)]
+
+    def tried(self, **more):
+        """Return the numbers of the instances of a new trial."""
+        self.store.write(end_trials=[
+            one.trial_id for one in self.store.trials()])
+        with mock.patch.object(trials, 'MOST_INSTANCES', 60):
+            self.update(**more)
+        return {self.uuids.index(uuid) for one in self.store.trials()
+                for uuid in one.instances}
+
+    def know(self, projects):
+        """Let Nova have instances of some projects, {number: project}."""
+        self.store.write(
+            inventory=model_store.Inventory('nova', 5.0, 5.0), placements=[
+                model_store.Placement(self.uuids[n], 'h', 'f', project)
+                for n, project in projects.items()])
+
+    def test_only_instances_of_nova_are_tried(self):
+        self.assertEqual(set(), self.tried(needs_inventory=True))
+        self.assertEqual(60, len(self.tried()))
+        self.know({n: 'p' for n in range(40)})
+        self.assertEqual(set(range(40)), self.tried())
+
+    def test_no_project_has_more_than_a_quarter(self):
+        self.know({n: 'large' if n < 90 else f'p{n % 5}'
+                   for n in range(120)})
+        found = self.tried()
+        # 30 of five others: ten are a quarter of all.
+        self.assertEqual(set(range(90, 120)), {n for n in found if n >= 90})
+        self.assertEqual(10, len(found) - 30)
+
+    def test_which_ones_nobody_can_tell_without_the_secret(self):
+        first = self.tried()
+        self.assertEqual(first, self.tried())
+        with self.store._engine().begin() as connection:
+            connection.execute(sa.update(tables.secret).values(value='0' * 64))
+        second = self.tried()
+        # Of 120, 60 twice at random: 30 of both, +-2.7 (hypergeometric).
+        self.assertLess(abs(len(first & second) - 30), 5 * 2.7)
 
 
 class MeasuredTestCase(TrialsTestCase):
@@ -322,7 +381,7 @@ class MeasuredTestCase(TrialsTestCase):
                         np.zeros((23, 3)) + [1.0, 0.0, 0.0])
                 yield one
 
-        self.now = START + 3 * DAY + 2 * 3600.0
+        self.at(3)
         with mock.patch.object(self.driver, '_series', series), \
                 mock.patch.object(feedback.Trial, 'followed', autospec=True,
                                   return_value=feedback.NOTHING) as followed:
