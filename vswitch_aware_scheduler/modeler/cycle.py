@@ -194,6 +194,9 @@ class _Pass:
         self._basis = store.basis()
         self._load = regime.FleetLoad.of(
             self._basis.slots, self._basis.sums, self._basis.points)
+        self._projects = store.projects()
+        self._has_inventory = store.inventory() is not None
+        self._loads = regime.ProjectLoads(self._load, self._projects)
         self._points = {uuid: point
                         for uuid, point in self._basis.points.items()
                         if share(uuid)}
@@ -279,8 +282,9 @@ class _Pass:
                     # The model is better than what there is instead of it.
                     # It stays as it is, and so does where reading goes on.
                     continue
-            self._load.add(one, None if merged is counts
-                           else _usual_load(merged))
+            if not self._has_inventory or one.instance_uuid in self._projects:
+                self._loads.add(one, None if merged is counts
+                                else _usual_load(merged))
             self._samples += len(one)
             self._pieces.append(_Piece(
                 one.instance_uuid, counts, estimate.SampleTrail.of(one),
@@ -334,6 +338,7 @@ class _Pass:
 
     def fit(self):
         """Merge what is new, now that its regimes are known, and fit it."""
+        self._loads.finish()
         regimes = self._load.regimes()
         for first in range(0, len(self._pieces), _TOGETHER):
             self._tell(0.9 + 0.1 * first / len(self._pieces))

@@ -157,6 +157,12 @@ class Store:
         return self._read(lambda connection: _placements(connection,
                                                          instance_uuids))
 
+    def projects(self):
+        """Return {instance uuid: id of its project, or None} of placements."""
+        return self._read(lambda connection: dict(connection.execute(
+            sa.select(tables.placement.c.instance_uuid,
+                      tables.placement.c.project)).all()))
+
     def inventory(self):
         """Return the :class:`~.records.Inventory`, or None."""
         return self._read(_inventory)

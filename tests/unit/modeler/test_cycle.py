@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.unit.modeler import base
 from tests.unit.store import base as store_base
+from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.evaluate import trace
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import cycle
@@ -16,6 +17,7 @@ from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import profile
 
 PERIOD = base.PERIOD
 BEGIN = base.BEGIN
@@ -28,6 +30,91 @@ def grid(count, first=0):
 def whole_rates(rng, count):
     """Return rates whose sums are exact in any order."""
     return np.floor(rng.lognormal(4, 2, count))
+
+
+class ProjectsTestCase(base.ModelerTestCase):
+    """What one project does to hosts of others' instances.
+
+    60 honest instances, 100 Mbit/s together while they are on: with
+    probability .6 from 9 to 13 h and .05 else. A host carries 1 Gbit/s.
+    """
+
+    BUSY, CALM, HOURS = .6, .05, 4
+    DAY = 86400.0
+    START = 19676 * 86400.0
+
+    def fill(self, attackers, hours=(0, 8), honest=lambda n: f'p{n // 10}'):
+        times = self.START + PERIOD * np.arange(10 * 288)
+        hour = times % self.DAY / 3600
+        rng = np.random.default_rng(5)
+        share = np.where((hour >= 9) & (hour < 9 + self.HOURS),
+                         self.BUSY, self.CALM)
+        for number in range(60):
+            kbps = 5e4 * (rng.random(times.size) < share)
+            self.driver.put(number, times, kbps, kbps)
+        night = 1e6 * ((hour >= hours[0]) & (hour < hours[1]))
+        for number in range(60, 60 + attackers):
+            self.driver.put(number, times, night, night)
+        self.store.write(
+            inventory=model_store.Inventory('nova', 5.0, 5.0), placements=[
+                model_store.Placement(
+                    store_base.instance_uuid(number), 'h', 'f',
+                    honest(number) if number < 60 else 'attacker')
+                for number in range(60 + attackers)])
+        for day in range(1, 11):
+            self.run_pass(now=self.START + day * self.DAY)
+
+    def overload(self):
+        """Return the true overload of a host that is filled, over E."""
+        uuids = [store_base.instance_uuid(n) for n in range(60)]
+        laws = self.store.laws(uuids)
+        policy = admission.HostPolicy(
+            profile=profile.SwitchProfile(name='one', saturation_kbps=1e6),
+            policy=admission.PROBABILITY, overload_probability=.01)
+        table = admission.LoadTable()
+        slot = table.describe('h', policy, {uuids[0]: laws[uuids[0]]})
+        count = 1
+        while table.assess([slot], laws[uuids[count]]).admitted[0]:
+            table.change({'h': ({uuids[count]: laws[uuids[count]]}, ())})
+            count += 1
+
+        def above(share):
+            return sum(math.comb(count, on) * share ** on
+                       * (1 - share) ** (count - on)
+                       for on in range(11, count + 1))
+
+        return (self.HOURS * above(self.BUSY)
+                + (24 - self.HOURS) * above(self.CALM)) / 24 / .01
+
+    def test_honest_instances_alone_keep_the_limit(self):
+        self.fill(0)
+        self.assertLessEqual(self.overload(), 1.3)
+
+    def test_a_project_that_is_busy_at_night_changes_little(self):
+        self.fill(20)
+        self.assertLessEqual(self.overload(), 1.3)
+
+    def test_nor_does_one_with_short_bursts(self):
+        self.fill(20, (0, 1))
+        self.assertLessEqual(self.overload(), 1.3)
+
+    def test_nor_one_beside_a_single_project(self):
+        self.fill(20, (0, 2.4), lambda n: 'honest')
+        self.assertLessEqual(self.overload(), 1.3)
+
+    def test_nor_one_with_many_instances(self):
+        self.fill(200, (0, 2.4))
+        self.assertLessEqual(self.overload(), 1.3)
+
+    def test_instances_that_nova_does_not_have_are_not_the_fleet(self):
+        self.fill(20)
+        self.store = self.other_store('invented')
+        self.store.write(
+            inventory=model_store.Inventory('nova', 5.0, 5.0), placements=[
+                model_store.Placement(store_base.instance_uuid(number), 'h')
+                for number in range(60)])
+        self.run_pass(now=self.START + 10 * self.DAY)
+        self.assertLessEqual(self.overload(), 1.3)
 
 
 class IncrementalTestCase(base.ModelerTestCase):

@@ -150,3 +150,84 @@ class TestShares(unittest.TestCase):
         self.assertEqual(1.0, model.REGIME_SHARES.sum())
         self.assertEqual(.1, regime.BUSY_SHARE)
         self.assertEqual(len(model.REGIMES), model.REGIME_SHARES.size)
+
+
+class TestProjects(unittest.TestCase):
+    """How much one project counts."""
+
+    def _loads(self, rows, project_of):
+        load = regime.FleetLoad()
+        loads = regime.ProjectLoads(load, {
+            f'vm-{number}': project_of(number) for number in rows})
+        for number, row in rows.items():
+            loads.add(_series(number, row))
+        loads.finish()
+        return load
+
+    def _busy(self, load, slots=100):
+        return np.flatnonzero(
+            load.regimes().of_slots(np.arange(slots)) == 1).tolist()
+
+    def test_with_one_project_or_none_nothing_changes(self):
+        rows = dict(enumerate(np.random.default_rng(1).lognormal(
+            3, 1, (25, 50))))
+        plain = _load(list(rows.values()))
+        for projects in (lambda n: 'p', lambda n: None,
+                         lambda n: 'p' if n % 2 else None):
+            found = self._loads(rows, projects)
+            for one, other in zip(plain.by_slot(), found.by_slot()):
+                np.testing.assert_array_equal(one, other)
+
+    def test_it_counts_by_its_instances_and_not_by_their_size(self):
+        # 60 with twice their usual load in slots 20 to 29, and 20 gigantic
+        # ones that are on in 50 to 59.
+        day = np.full(100, 100.0)
+        day[20:30] = 400.0
+        night = np.zeros(100)
+        night[50:60] = 2e6
+        rows = {number: day if number < 60 else night for number in range(80)}
+        self.assertEqual(list(range(50, 60)), self._busy(
+            _load(list(rows.values()))))
+        for honest in (lambda n: 'p', lambda n: f'p{n // 10}',
+                       lambda n: f'p{n}'):
+            load = self._loads(rows, lambda n: 'other' if n >= 60
+                               else honest(n))
+            self.assertEqual(list(range(20, 30)), self._busy(load))
+            # 20 of 80, at twice their share.
+            _, sums = load.by_slot()
+            usual = 60 * (9 * 10 + 20) / 10
+            np.testing.assert_allclose(usual + usual / 3, sums[:, 1])
+            np.testing.assert_allclose(600 + 2 * usual / 3, sums[50:60, 0])
+            self.assertAlmostEqual(600, sums[0, 0])
+
+    def test_a_thousand_instances_are_a_quarter_at_most(self):
+        rows = {number: np.ones(50) * 100 for number in range(1060)}
+        load = self._loads(rows, lambda n: 'other' if n >= 60
+                           else f'p{n // 10}')
+        np.testing.assert_allclose(600 + 200, load.by_slot()[1][:, 1])
+
+    def test_small_projects_burst_as_they_do(self):
+        # One of 100 is on for a hundredth of the time.
+        rows = {number: np.ones(100) * 100 for number in range(100)}
+        rows[7] = np.where(np.arange(100) == 33, 100.0 * 100 ** 2, 0.0)
+        load = self._loads(rows, lambda n: f'p{n // 2}')
+        _, sums = load.by_slot()
+        # Ten times its usual 10, for the two of its project: 5 % of all.
+        usual = 100 * 10
+        np.testing.assert_allclose(usual, sums[:, 1])
+        self.assertAlmostEqual(98 * 10 + .05 * usual, sums[33, 0])
+
+    def test_what_comes_late_is_limited_too(self):
+        rows = {number: np.ones(100) * 100 for number in range(60)}
+        load = self._loads(rows, lambda n: f'p{n // 10}')
+        late = np.zeros(100)
+        late[:5] = 2e6
+        found = regime.ProjectLoads(load, {
+            **{f'vm-{n}': f'p{n // 10}' for n in range(60)},
+            **{f'vm-{n}': 'other' for n in range(100, 120)}})
+        for number in range(100, 120):
+            found.add(_series(number, late))
+        found.finish()
+        _, sums = load.by_slot()
+        np.testing.assert_allclose(600 + 200, sums[:, 1])
+        np.testing.assert_allclose(600 + 400, sums[:5, 0])
