@@ -61,6 +61,10 @@ _EXCHANGE_TIMEOUT_SECONDS = 2.0
 _FULL = (admission.TOO_MANY, admission.MEAN, admission.OVERLOAD,
          admission.UPLINK)
 
+#: What happens to hosts without a profile, by unknown_host_policy.
+_UNKNOWN_HOSTS = {'pass': 'checks nothing and lets every instance pass',
+                  'reject': 'refuses every host'}
+
 _HOST, _INSTANCES, _AGGREGATES = map(
     operator.attrgetter, ('host', 'instances', 'aggregates'))
 
@@ -141,6 +145,15 @@ class SchedulerState:
             conf.feedback_max if conf.feedback else 0.0, self._clock,
             self.report)
         self._multiples = {}     # kind of host -> by what its limit is
+        # Whether any host seen has a virtual switch, and any has a limit.
+        self._switch_seen = self._limit_seen = False
+        self._unlimited = (
+            f'no host that requests have been for has a switch profile or is '
+            f'behind an uplink, so that VSwitchFilter '
+            f'{_UNKNOWN_HOSTS[conf.unknown_host_policy]}; set '
+            f'[vswitch_scheduler]/default_switch_profile, run '
+            f'"vswitch-manage host set", or set vswitch:profile on an '
+            f'aggregate')
         self._source = snapshots.SnapshotSource(
             self._make_store(), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
@@ -192,6 +205,9 @@ class SchedulerState:
             found = self._judge(host_states, spec_obj)
         if self._review(host_states, found[0]):
             found = self._judge(host_states, spec_obj)
+        self.report('switch profiles of hosts',
+                    self._unlimited if self._switch_seen
+                    and not self._limit_seen else None)
         return found
 
     def _judge(self, host_states, spec_obj):
@@ -580,6 +596,9 @@ class SchedulerState:
         view.policy = self._corrections.of(
             self._aggregates.policy(host, snapshot.host_profile(host),
                                     view.bare_metal), snapshot.outcomes)
+        # Requests only read these.
+        self._switch_seen |= not view.bare_metal
+        self._limit_seen = self._limit_seen or _is_limited(view)
         uuids = self._residency.residents(host)
         table.describe(host, view.policy, dict(zip(
             uuids, self._laws.of(snapshot, host, uuids))))
@@ -639,6 +658,8 @@ class SchedulerState:
             if multiples != self._multiples:
                 self._multiples = multiples
                 self._outdated.update(self._hosts)
+            # The last host with a limit may have lost it.
+            self._limit_seen = any(map(_is_limited, self._hosts.values()))
         self._tighten()
 
     def _tighten(self):
@@ -649,6 +670,13 @@ class SchedulerState:
         for host in hosts:
             with self._lock:
                 table.tighten(host)
+
+
+def _is_limited(view):
+    """Return whether anything is checked for a host, or is not known yet."""
+    policy = view.policy
+    return policy is None or policy.profile is not None \
+        or bool(policy.uplinks)
 
 
 class _HostView:

@@ -566,7 +566,6 @@ class DocumentTest(unittest.TestCase):
             self.assertTrue(pathlib.Path(
                 root, 'vswitch_aware_scheduler/.git').is_dir())
 
-
     def test_trying_it_asks_nova_for_the_name_of_a_host(self):
         text = (PROJECT / 'devstack/README.rst').read_text()
         block = textwrap.dedent(text.partition('admin admin``)::\n')[2]

@@ -67,6 +67,79 @@ class TestStart(base.StateTestCase):
         self.assertIn('deciding on what is known', self.warnings[0])
 
 
+class TestUnlimited(base.StateTestCase):
+    """No host has a profile."""
+
+    WARNING = 'no host that requests have been for has a switch profile'
+
+    def setUp(self):
+        super().setUp()
+        self.state = self.make_state()
+        self.aggregate = base.aggregate()
+
+    def told(self):
+        return [text for text in self.warnings if self.WARNING in text]
+
+    def test_it_is_told_once(self):
+        for number in range(5):
+            self.ask(base.request(9, egress_kbps=1e9), a=[], b=[number])
+        told, = self.told()
+        self.assertIn('lets every instance pass; set [vswitch_scheduler]/'
+                      'default_switch_profile', told)
+        self.state.refresh()
+        self.ask(base.request(9))
+        self.assertEqual(1, len(self.told()))
+
+    def test_it_is_told_without_a_store_as_well(self):
+        self.store.answers = [exceptions.StoreMissing('gone')] * 9
+        self.ask(base.request(9), a=[])
+        self.assertEqual(1, len(self.told()))
+
+    def test_rejected_hosts_are_told_too(self):
+        self.state = self.make_state(unknown_host_policy='reject')
+        self.ask(base.request(9), a=[])
+        self.assertIn('refuses every host', self.told()[0])
+
+    def test_one_host_with_a_limit_is_enough(self):
+        self.ask(base.request(9), a=[])
+        self.aggregate = base.aggregate(**base.HUNDRED)
+        self.ask(base.request(9), b=[])
+        self.assertEqual(['vswitch: switch profiles of hosts is well again'],
+                         [text for text in self.infos if 'profiles' in text])
+        self.ask(base.request(9))
+        self.assertEqual(1, len(self.told()))
+
+    def test_an_uplink_is_a_limit(self):
+        self.aggregate = base.aggregate(uplink='tor',
+                                        uplink_saturation_kbps='100')
+        self.ask(base.request(9), a=[])
+        self.assertEqual([], self.told())
+
+    def test_the_last_limit_that_goes_is_noticed(self):
+        self.aggregate = base.aggregate(**base.HUNDRED)
+        self.ask(base.request(9), a=[])
+        self.aggregate = base.aggregate()
+        self.ask(base.request(9), a=[])
+        self.assertEqual([], self.told())
+        self.state.refresh()
+        self.ask(base.request(9))
+        self.assertEqual(1, len(self.told()))
+
+    def test_bare_metal_needs_none(self):
+        metal = base.host_state('a')
+        metal.hypervisor_type = 'ironic'
+        self.state.assess([metal], base.request(9))
+        self.assertEqual([], self.told())
+        self.state.assess([metal, base.host_state('b')], base.request(9))
+        self.assertEqual(1, len(self.told()))
+
+    def test_nothing_is_computed_for_it_in_a_request(self):
+        self.ask(base.request(9), a=[], b=[])
+        with mock.patch.object(scheduler_state, '_is_limited') as asked:
+            self.ask(base.request(9))
+        asked.assert_not_called()
+
+
 class TestDemands(base.StateTestCase):
 
     def setUp(self):
