@@ -106,6 +106,9 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     TRACK_INSTANCE_CHANGES = True
     #: Of [vswitch_scheduler].
     OPTIONS = {}
+    AVAILABLE_FILTERS = [
+        'nova.scheduler.filters.all_filters',
+        'vswitch_aware_scheduler.scheduler.filters.VSwitchFilter']
     FILTERS = NOVA_FILTERS + ['VSwitchFilter']
     WEIGHERS = ['nova.scheduler.weights.all_weighers', OUR_WEIGHER]
     #: Whether there is a store when the services start.
@@ -125,9 +128,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.bugs_expected = False
         self.flags(api_paste_config=API_PASTE, group='wsgi')
         self.flags(
-            available_filters=[
-                'nova.scheduler.filters.all_filters',
-                'vswitch_aware_scheduler.scheduler.filters.VSwitchFilter'],
+            available_filters=self.AVAILABLE_FILTERS,
             enabled_filters=self.FILTERS,
             weight_classes=self.WEIGHERS,
             track_instance_changes=self.TRACK_INSTANCE_CHANGES,
