@@ -20,8 +20,10 @@ import typing
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.traffic import law as sum_law
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['AVERAGE', 'PROBABILITY', 'Assessment', 'HostPolicy', 'LoadTable',
@@ -114,6 +116,17 @@ class HostPolicy:
         return [(weights, one.profile.typical_packet_bytes, most)
                 for one in (self, *(uplink.policy for uplink in self.uplinks))
                 for weights, _, most in one.limits]
+
+    def fitting(self, law, group=None):
+        """Return a prior as an instance on such a host can have it.
+
+        An instance of which only the prior is known is never refused for the
+        peak of another one.
+
+        :param law: RateLaw
+        :param group: as of :func:`.prior.cut`
+        """
+        return prior.cut(law, self.limits_on_one, self.capacities, group)
 
     @functools.cached_property
     def capacities(self):
@@ -806,22 +819,28 @@ class Assessment:
         if reason == PEAK:
             for j, (weights, _, most) in enumerate(limits):
                 if self._peaks[i, j] > most * (1 + sum_law.TOLERANCE):
-                    return (f"the instance's peak of {self._peaks[i, j]:g} "
-                            f'{_unit_text(weights)} is above the {most:g} '
+                    peak, most = plain_text.distinct(
+                        self._peaks[i, j], most)
+                    return (f"the instance's peak of {peak} "
+                            f'{_unit_text(weights)} is above the {most} '
                             f'that one instance can have on profile {name}')
         if reason == MEAN:
             for j, (weights, capacity, _) in enumerate(limits):
                 if self._means[i, j] > capacity * (1 + sum_law.TOLERANCE):
-                    return (f'with it the average would be '
-                            f'{self._means[i, j]:g} {_unit_text(weights)}, '
-                            f'above the {capacity:g} of profile {name}')
+                    mean, capacity = plain_text.distinct(
+                        self._means[i, j], capacity)
+                    return (f'with it the average would be {mean} '
+                            f'{_unit_text(weights)}, above the {capacity} '
+                            f'of profile {name}')
         verb = 'above' if reason == OVERLOAD else 'within'
         asked = entry.policy.asked_probability
         corrected = '' if asked is None else (
             f', which trials say keeps the {asked:g} that is asked for')
-        return (f'with it the overload probability would be '
-                f'{self.overload_probability[i]:.3g}, {verb} the limit of '
-                f'{entry.policy.overload_probability:g}{corrected} '
+        overload, limit = plain_text.distinct(
+            self.overload_probability[i], entry.policy.overload_probability,
+            3)
+        return (f'with it the overload probability would be {overload}, '
+                f'{verb} the limit of {limit}{corrected} '
                 f'(profile {name}, '
                 f'{len(entry.residents)} instances, average utilisation '
                 f'{self.utilisation[i]:.3g})')

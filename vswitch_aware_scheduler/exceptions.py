@@ -20,12 +20,18 @@
         ├── StoreMissing         there is no store at that URL
         └── StoreVersionError    its schema or a record has another version
 
-A message names the thing, the value seen and the value wanted.
+A message names the thing, the value seen and the value wanted. Values may come
+from anywhere, so what str() returns is printable: see :mod:`.plain_text`.
 """
+
+from vswitch_aware_scheduler import plain_text
 
 
 class VSwitchError(Exception):
     """Base of all errors of this project."""
+
+    def __str__(self):
+        return plain_text.one_line(super().__str__())
 
 
 class InvalidInput(VSwitchError, ValueError):

@@ -4,17 +4,31 @@
 Asks the very code that admits. Pure; knows no store and no Nova.
 """
 
+import bisect
 import dataclasses
+import functools
+import math
+import statistics
 
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.traffic import law as sum_law
+from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['FleetSize', 'HostSize', 'MOST', 'fleet_size', 'host_size']
+__all__ = ['FleetSize', 'HostSize', 'MOST', 'fleet_size', 'host_size',
+           'most_by_average', 'most_by_peak']
 
 #: Instances on a host up to which is counted: for more than that the numbers
 #: were never checked.
 MOST = 1000
+
+_NORMAL = statistics.NormalDist()
+
+#: A search that has not ended after so many guesses goes on by halves.
+_GUESSES = 8
+
+_SILENT = model.TrafficModel.constant().law
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,31 +75,134 @@ class FleetSize:
 def host_size(policy, law):
     """Return the HostSize of a host for instances of one law.
 
-    :param policy: admission.HostPolicy
+    :param policy: admission.HostPolicy without uplinks
     :param law: RateLaw of each of the instances
     """
+    assessed = functools.cache(functools.partial(_with_others, policy, law))
     # What is admitted with n others is admitted with fewer.
-    low, high = 0, 1
-    while high <= MOST and _with_others(policy, law, high - 1).admitted[0]:
-        low, high = high, 2 * high
-    high = min(high, MOST + 1)
+    if policy.policy == admission.AVERAGE:
+        low = most_by_average(policy, law)
+        high = low + 1
+    else:
+        low, high = most_by_peak(policy, law), _most_counted(policy) + 1
+    guess = min(_likely_size(policy, law), MOST)
+    wanted = _deviations(policy.overload_probability)
+    # With averages at the capacity, overload is about as likely as not.
+    points = [(_most_of_sums(policy, _means(policy, law)), 0.0)]
     while high - low > 1:
-        middle = (low + high) // 2
-        if _with_others(policy, law, middle - 1).admitted[0]:
-            low = middle
+        number = min(max(int(guess), low + 1), high - 1)
+        one_more = assessed(number - 1)
+        if one_more.admitted[0]:
+            low = number
         else:
-            high = middle
-    reason = None if low == MOST else \
-        _with_others(policy, law, low).explain(0)
+            high = number
+        points.append((number, _deviations(
+            float(one_more.overload_probability[0]))))
+        guess = _crossing(*points[-2:], wanted)
+        if guess is None or len(points) > _GUESSES:
+            guess = (low + high) / 2
+    reason = None if low == MOST else assessed(low).explain(0)
     rates = low * law.mean
     rate_kbps = float(rates[:2].sum())
     cpu_mhz = _cpu_mhz(policy, rates)
     if not low:
         return HostSize(0, reason, 0.0, 0.0, 0.0, rate_kbps, cpu_mhz)
-    last = _with_others(policy, law, low - 1)
+    last = assessed(low - 1)
     return HostSize(low, reason, float(last.overload_probability[0]),
                     float(last.loss_fraction[0]), float(last.utilisation[0]),
                     rate_kbps, cpu_mhz)
+
+
+def most_by_peak(policy, law):
+    """Return how many equal instances fit when all are at their peak.
+
+    :returns: 0..:data:`MOST`
+    """
+    return _most_of(policy, law, [
+        values.max() for values in _values(policy, law)])
+
+
+def most_by_average(policy, law):
+    """Return how many equal instances the policy ``average`` admits.
+
+    :returns: 0..:data:`MOST`
+    """
+    return _most_of(policy, law, _means(policy, law))
+
+
+def _values(policy, law):
+    """Return the rates of a law in the unit of each limit of a host."""
+    return [law.values(weights, policy.profile.typical_packet_bytes)
+            for weights, _, _ in policy.limits]
+
+
+def _means(policy, law):
+    return [values @ law.probabilities for values in _values(policy, law)]
+
+
+def _most_of(policy, law, rates):
+    """Return how many instances fit that take these rates of the limits."""
+    slack = 1 + sum_law.TOLERANCE
+    if any(values.max() > most * slack for values, (_, _, most)
+           in zip(_values(policy, law), policy.limits)):
+        return 0
+    return math.floor(min(_most_of_sums(policy, rates),
+                          _most_counted(policy)))
+
+
+def _most_of_sums(policy, rates):
+    """Return how many times these rates go into the limits, as a float."""
+    return min((capacity * (1 + sum_law.TOLERANCE) / rate
+                for (_, capacity, _), rate in zip(policy.limits, rates)
+                if rate > 0), default=math.inf)
+
+
+def _most_counted(policy):
+    """Return how many silent instances a host admits: what is counted."""
+    if not policy.counts:
+        return MOST
+    return bisect.bisect_left(
+        range(MOST), True, key=lambda others: not _with_others(
+            policy, _SILENT, others).admitted[0])
+
+
+def _likely_size(policy, law):
+    """Return the size if sums were normally distributed: a first guess."""
+    sizes = [math.inf]
+    deviations = max(_deviations(policy.overload_probability), 0.0)
+    for values, (_, capacity, _) in zip(_values(policy, law), policy.limits):
+        mean = float(values @ law.probabilities)
+        if mean <= 0 or capacity == math.inf:
+            continue
+        spread = deviations * math.sqrt(max(
+            float(values ** 2 @ law.probabilities) - mean ** 2, 0.0))
+        # n mean + spread sqrt(n) = capacity, solved for sqrt(n).
+        root = (math.sqrt(spread ** 2 + 4 * mean * capacity)
+                - spread) / (2 * mean)
+        sizes.append(root ** 2)
+    return min(sizes)
+
+
+def _deviations(probability):
+    """Return how many standard deviations a normal value is exceeded by.
+
+    So a probability becomes a number that is nearly linear in the size.
+    """
+    return -_NORMAL.inv_cdf(min(max(probability, 1e-300), 1 - 1e-15))
+
+
+def _crossing(first, second, wanted):
+    """Return the size at which the line through two points is as wanted.
+
+    :param first: (size, deviations)
+    :param second: likewise
+    :returns: float, or None when the points tell no such line
+    """
+    size, deviations = first
+    if size == second[0] or deviations == second[1]:
+        return None
+    return size + (wanted - deviations) * (second[0] - size) / (
+        second[1] - deviations)
 
 
 def _with_others(policy, law, others):

@@ -6,6 +6,7 @@
 request ever waits for a database, and says what is wrong with it.
 """
 
+import math
 import os
 import threading
 import time
@@ -189,8 +190,8 @@ class SnapshotSource:
                 and snapshot.generation.number):
             age = self._clock() - snapshot.generation.published_at
             if age > self._max_age_seconds:
-                error = (f'its last generation is {age:.0f} s old, wanted at '
-                         f'most {self._max_age_seconds:g} s: is the modeler '
+                error = (f'its last generation is {math.ceil(age)} s old, wanted '
+                         f'at most {self._max_age_seconds:g} s: is the modeler '
                          f'running?')
         return snapshot, error
 

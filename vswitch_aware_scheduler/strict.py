@@ -47,14 +47,12 @@ class EffectiveLimit:
     :param policy: HostPolicy
     :param headroom: share of the limit that is kept free, 0..1, neither
     :ivar total: what the amounts of a host may sum up to, kbit/s
-    :ivar limits_on_one: see :class:`.admission.HostPolicy`
-    :ivar capacities: likewise
+    :ivar fitting: see :meth:`.admission.HostPolicy.fitting`
     """
 
     def __init__(self, policy, headroom=HEADROOM):
         profile = policy.profile
-        self.limits_on_one = policy.limits_on_one
-        self.capacities = policy.capacities
+        self.fitting = policy.fitting
         self._packet_bytes = profile.typical_packet_bytes
         self._limits = [(weights, capacity) for weights, capacity, _
                         in policy.limits if capacity < math.inf]

@@ -17,8 +17,8 @@ import vswitch_aware_scheduler
 
 PACKAGE = 'vswitch_aware_scheduler'
 
-_TRAFFIC = {'exceptions', 'traffic'}
-_VSWITCH = _TRAFFIC | {'vswitch'}
+_TRAFFIC = {'exceptions', 'plain_text', 'traffic'}
+_VSWITCH = _TRAFFIC | {'logs', 'vswitch'}
 _STORE = _VSWITCH | {'store'}
 _SNAPSHOT = _STORE | {'telemetry', 'snapshot'}
 _ADMISSION = _SNAPSHOT | {'admission'}
@@ -30,7 +30,9 @@ _SERVICES = _FEEDBACK | {'sizing', 'calibrate', 'modeler', 'evaluate',
 
 # What each top-level module or package may import from the others.
 MAY_IMPORT = {
-    'exceptions': set(),
+    'plain_text': set(),
+    'exceptions': {'plain_text'},
+    'logs': {'plain_text'},
     'conf': set(),
     'traffic': _TRAFFIC,
     'vswitch': _VSWITCH,

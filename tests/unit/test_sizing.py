@@ -2,6 +2,7 @@
 
 import math
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -80,6 +81,52 @@ class HostSizeTestCase(unittest.TestCase):
                 expected, sizing.host_size(policy, law).cpu_mhz)
         self.assertIsNone(sizing.host_size(
             _policy(saturation_kbps=10_000), _constant(1000)).cpu_mhz)
+
+    def test_it_is_what_a_host_admits_one_after_the_other(self):
+        generator = np.random.default_rng(5)
+        for number in range(12):
+            shares = generator.dirichlet([1.0, .3, .1])
+            law = model.RateLaw.from_arrays(shares, np.stack([
+                [0.0, 10.0, 100.0] * generator.uniform(.5, 1, 3),
+                generator.uniform(0, 30, 3), [0.0, 0.0, 0.0]], axis=1))
+            counted = {} if number % 3 else {'max_virtual_functions': 9}
+            for policy in (
+                    _policy(10.0 ** -generator.integers(0, 9),
+                            saturation_kbps=generator.uniform(100, 3000),
+                            **counted),
+                    admission.HostPolicy(
+                        profile.SwitchProfile(
+                            'own', saturation_kbps=800, **counted),
+                        policy=admission.AVERAGE),
+                    _policy(0.0, saturation_kbps=700, **counted)):
+                table = admission.LoadTable()
+                residents = {}
+                slot = table.describe('host', policy, residents)
+                while len(residents) < sizing.MOST and \
+                        table.assess([slot], law).admitted[0]:
+                    residents[len(residents)] = law
+                    slot = table.describe('host', policy, residents)
+                self.assertEqual(len(residents),
+                                 sizing.host_size(policy, law).instances)
+                if policy.policy == admission.AVERAGE:
+                    self.assertEqual(len(residents),
+                                     sizing.most_by_average(policy, law))
+                elif not policy.overload_probability:
+                    self.assertEqual(len(residents),
+                                     sizing.most_by_peak(policy, law))
+
+    def test_few_questions_are_enough(self):
+        # The tables of a host of many take long: halving asks 20 times.
+        for on_seconds, off_seconds in ((1, 9), (1, 99), (1, 999), (9, 1)):
+            law = model.TrafficModel.on_off(
+                100.0, on_seconds=on_seconds, off_seconds=off_seconds).law
+            for capacity in (1e3, 1e4, 1e5):
+                policy = _policy(.01, saturation_kbps=capacity)
+                with mock.patch.object(
+                        admission.LoadTable, 'assess', autospec=True,
+                        side_effect=admission.LoadTable.assess) as assess:
+                    sizing.host_size(policy, law)
+                self.assertLess(assess.call_count, 10)
 
 
 class FleetSizeTestCase(unittest.TestCase):

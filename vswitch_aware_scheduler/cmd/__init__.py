@@ -1,1 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The commands.
+
+An interrupt while a command is still being imported is none of its errors:
+Python ends the process as an interrupted one, without a traceback.
+"""
+
+import sys
+
+
+def _hide_interrupts(shown):
+    def show(kind, error, trace):
+        if not issubclass(kind, KeyboardInterrupt):
+            shown(kind, error, trace)
+    return show
+
+
+sys.excepthook = _hide_interrupts(sys.excepthook)

@@ -15,7 +15,6 @@ import pathlib
 import signal
 import sys
 import tempfile
-import traceback
 
 import tqdm
 import yaml
@@ -192,7 +191,7 @@ def _plan(arguments):
 # Output
 
 def _say(text):
-    print(f'{PROG}: {text}', file=sys.stderr, flush=True)
+    terminal.say(PROG, text)
 
 
 @contextlib.contextmanager
@@ -258,7 +257,7 @@ def _clean(arguments):
     if arguments.json:
         terminal.print_json({'removed_runs': removed})
     elif not removed:
-        print('Nothing was left behind.')
+        terminal.print_line('Nothing was left behind.')
     return 0
 
 
@@ -281,8 +280,9 @@ def _check(arguments):
         terminal.print_json({'machine': machine.facts(), 'topologies': answer})
         return 0
     for line in answer:
-        print(f'{line["switch"]:12} {line["encapsulation"]:8} '
-              f'{"yes" if line["possible"] else "no: " + line["reason"]}')
+        terminal.print_line(
+            f'{line["switch"]:12} {line["encapsulation"]:8} '
+            f'{"yes" if line["possible"] else "no: " + line["reason"]}')
     return 0
 
 
@@ -456,29 +456,33 @@ def _finish(arguments, answer, found):
     if arguments.json:
         terminal.print_json(answer)
         return 0
-    print(f'{"BYTES":>6} {"PAIRS":>5} {"KPPS":>10} {"KBPS":>12} '
-          f'{"LOSS":>6} {"SPREAD":>7}')
+    terminal.print_line(
+        f'{"BYTES":>6} {"PAIRS":>5} {"KPPS":>10} {"KBPS":>12} '
+        f'{"LOSS":>6} {"SPREAD":>7}')
     for line in answer['figures']:
         spread = line.get('spread')
         loss = line.get('loss_at_peak')
-        print(f'{line["packet_bytes"]:6g} {line["pairs"]:5} '
-              f'{line["packet_rate_kpps"]:10.2f} '
-              f'{line["saturation_kbps"]:12.0f} '
-              f'{"-" if loss is None else format(loss, ".1%"):>6} '
-              f'{"-" if spread is None else format(spread, ".1%"):>7}')
+        terminal.print_line(
+            f'{line["packet_bytes"]:6g} {line["pairs"]:5} '
+            f'{line["packet_rate_kpps"]:10.2f} '
+            f'{line["saturation_kbps"]:12.0f} '
+            f'{"-" if loss is None else format(loss, ".1%"):>6} '
+            f'{"-" if spread is None else format(spread, ".1%"):>7}')
     for entry in answer.get('other_figures', ()):
         value = (f'{entry["rtt_ms"]:.3f} ms' if entry['kind'] == 'rtt'
                  else f'{entry["saturation_kbps"]:.0f} kbit/s')
-        print(f'{_cell_of(entry)}: {value}')
-    print(f'\nPacket rate {found.packet_rate_kpps:.1f} kpps, saturation '
-          f'{found.saturation_kbps_at():.0f} kbit/s in packets of '
-          f'{found.typical_packet_bytes:g} bytes')
+        terminal.print_line(f'{_cell_of(entry)}: {value}')
+    terminal.print_below(
+        f'Packet rate {found.packet_rate_kpps:.1f} kpps, saturation '
+        f'{found.saturation_kbps_at():.0f} kbit/s in packets of '
+        f'{found.typical_packet_bytes:g} bytes')
     if 'rejected' in answer:
-        print(f'Samples: {answer["kept"]} kept, {answer["rejected"]} '
-              f'rejected. Reproducible: '
-              f'{answer["reproducibility"]["words"]}')
+        terminal.print_line(
+            f'Samples: {answer["kept"]} kept, {answer["rejected"]} '
+            f'rejected. Reproducible: '
+            f'{answer["reproducibility"]["words"]}')
     for text in answer['contradictions']:
-        print(f'It contradicts itself: {text}')
+        terminal.print_line(f'It contradicts itself: {text}')
     return 0
 
 
@@ -512,31 +516,22 @@ def main(argv=None):
     :returns: exit status: 0 done, 1 an error, which is told on stderr; a
         wrong command line exits with 2 by SystemExit
     """
-    arguments = _parser().parse_args(argv, argparse.Namespace(
-        json=False, debug=False, state_dir=None))
-    logging.getLogger().addHandler(logging.NullHandler())
-    before = {}
-    with contextlib.suppress(ValueError):   # not in the main thread
-        for kind in (signal.SIGTERM, signal.SIGHUP):
-            before[kind] = signal.signal(kind, _interrupt)
-    try:
-        status = arguments.function(arguments)
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        terminal.drop_output()
-        return 1
-    except KeyboardInterrupt:
-        _say('interrupted')
-        return 1
-    except (exceptions.VSwitchError, ValueError, OSError) as error:
-        if arguments.debug:
-            traceback.print_exc()
-        _say(' '.join(str(error).split()))
-        return 1
-    finally:
-        for kind, handler in before.items():
-            signal.signal(kind, handler)
+    arguments = argparse.Namespace(json=False, debug=False, state_dir=None)
+
+    def command():
+        _parser().parse_args(argv, arguments)
+        logging.getLogger().addHandler(logging.NullHandler())
+        before = {}
+        with contextlib.suppress(ValueError):   # not in the main thread
+            for kind in (signal.SIGTERM, signal.SIGHUP):
+                before[kind] = signal.signal(kind, _interrupt)
+        try:
+            return arguments.function(arguments)
+        finally:
+            for kind, handler in before.items():
+                signal.signal(kind, handler)
+
+    return terminal.run(PROG, command, lambda: arguments.debug)
 
 
 if __name__ == '__main__':

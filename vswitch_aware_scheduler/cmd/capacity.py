@@ -40,7 +40,7 @@ def fit(arguments):
     """Fit a table, and return the answer as plain data."""
     if not 0 < arguments.confidence < 1:
         raise exceptions.InvalidInput(
-            f'confidence is {arguments.confidence:g}, wanted a number '
+            f'confidence is {arguments.confidence:.15g}, wanted a number '
             f'between 0 and 1')
     rows = measurements.load_csv(arguments.file)
     options = {'line_kbps': arguments.line_kbps,

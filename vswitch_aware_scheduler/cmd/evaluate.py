@@ -76,6 +76,9 @@ def run(arguments, conf, progress=None):
         raise exceptions.InvalidInput(
             'train-days is given, wanted no such argument with the protocol '
             'rolling, which learns as it goes')
+    # Before the work of minutes, not after it.
+    if arguments.plot_dir is not None:
+        figures.prepare(arguments.plot_dir)
     rolling = arguments.protocol == protocols.ROLLING
     corrects = rolling and arguments.feedback
     chosen = _methods(

@@ -2,6 +2,7 @@
 """vswitch-manage host: which profile the switch of each host has."""
 
 import dataclasses
+import re
 
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -18,6 +19,8 @@ __all__ = ['OPERATOR', 'add_discover_arguments', 'add_export_arguments',
 
 #: Source of the records that somebody wrote by hand.
 OPERATOR = 'operator'
+
+_HOST_NAME = re.compile(r'[A-Za-z0-9._:@-]{1,255}')
 
 
 def add_discover_arguments(parser):
@@ -134,6 +137,11 @@ def list_table(records, shown_time):
 
 def set_(arguments, conf):
     """Return the HostProfile that "host set" is to write."""
+    if not _HOST_NAME.fullmatch(arguments.host):
+        raise exceptions.InvalidInput(
+            f'host: {arguments.host!r}; expected its name in Nova, as '
+            f'"openstack compute service list" prints it: letters, digits '
+            f'and . _ - : @, at most 255')
     where = f'host {arguments.host}'
     overrides = {}
     for text in arguments.override:

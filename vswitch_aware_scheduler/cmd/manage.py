@@ -9,21 +9,23 @@ import argparse
 import dataclasses
 import datetime
 import logging
+import math
 import re
 import sys
 import time
-import traceback
 
 from oslo_config import cfg
 
 from vswitch_aware_scheduler.cmd import capacity
 from vswitch_aware_scheduler.cmd import evaluate
 from vswitch_aware_scheduler.cmd import hosts
+from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import size
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import feedback
+from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
@@ -60,7 +62,9 @@ class _Collect(argparse.Action):
 def _seconds(text):
     """Return seconds UTC of a number or of an ISO 8601 date."""
     try:
-        return float(text)
+        seconds = float(text)
+        if math.isfinite(seconds):
+            return seconds
     except ValueError:
         pass
     try:
@@ -120,6 +124,9 @@ def _parser():
     fit.add_argument('--path',
                      help='file or folder to read, for the driver "file" '
                           'and no other')
+    fit.add_argument('--period-seconds', type=float, metavar='S',
+                     help='sampling period of what the driver "file" reads '
+                          '(default: inferred for each instance)')
     fit.add_argument('--start', type=_seconds, metavar='TIME',
                      help='first time to use: seconds UTC or ISO 8601')
     fit.add_argument('--end', type=_seconds, metavar='TIME',
@@ -144,7 +151,8 @@ def _parser():
     show = add(prior, 'show', _prior_show,
                'print the prior that an instance without a model counts by')
     show.add_argument('instance', metavar='UUID', nargs='?',
-                      help='uuid of an instance')
+                      help='uuid of an instance, or the name of one that '
+                           'has a model')
     show.add_argument('--flavor', metavar='NAME',
                       help='name of a flavor; without it that of the '
                            'instance, where the inventory has it')
@@ -233,25 +241,6 @@ def _options(arguments):
 
 # Output
 
-def _print_table(header, rows):
-    """Print columns: numbers, which end in a digit, to the right."""
-    rows = [[str(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *rows)]
-    right = [bool(rows) and all(re.fullmatch(r'-|[-+.e\d]*\d', row[i])
-                                for row in rows)
-             for i in range(len(header))]
-    for row in (header, ['-' * width for width in widths], *rows):
-        print('  '.join(
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(row, widths, right)).rstrip())
-
-
-def _print_fields(pairs):
-    width = max(len(name) for name, _ in pairs) + 2
-    for name, value in pairs:
-        print(f'{name + ":":{width}}{value}')
-
-
 def _time(seconds):
     if seconds is None:
         return '-'
@@ -263,12 +252,25 @@ def _number(value):
     return f'{value:.1f}' if value >= 1000 else f'{value:.4g}'
 
 
-def _by_rate(values):
-    return dict(zip(_RATES, values))
+def _rate_cells(values, packets_known):
+    """Return the cells of three rates; a hyphen for unknown packets."""
+    return [*map(_number, values[:2]),
+            _number(values[2]) if packets_known else '-']
+
+
+def _by_rate(values, packets_known=True):
+    """Return {name: rate}; None stands for packets that are not known."""
+    found = dict(zip(_RATES, values))
+    return found if packets_known else {**found, 'kpps': None}
+
+
+def _packets_known(item):
+    """Return whether a ModelSummary tells packets, as RateLaw tells it."""
+    return item.peak[2] > 0 or not any(item.peak[:2])
 
 
 def _say(text):
-    print(f'{PROG}: {text}', file=sys.stderr)
+    terminal.say(PROG, text)
 
 
 # Sub-commands: each takes the arguments and the options, prints its answer
@@ -286,10 +288,11 @@ def _db_sync(arguments, conf):
     if arguments.json:
         terminal.print_json({'before': before, 'after': after})
     elif before == after:
-        print(f'The schema has version {after}: nothing to do.')
+        terminal.print_line(f'The schema has version {after}: nothing to do.')
     else:
-        print(f'The schema has version {after} now'
-              + (f', it had {before}.' if before else '.'))
+        terminal.print_line(
+            f'The schema has version {after} now'
+            + (f', it had {before}.' if before else '.'))
     return 0
 
 
@@ -305,7 +308,7 @@ def _db_version(arguments, conf):
             'generation': generation and generation.number,
             'published_at': generation and generation.published_at})
         return 0
-    _print_fields([
+    terminal.print_fields([
         ('Schema version', version or 'none: run "vswitch-manage db sync"'),
         ('Newest version', newest)] + ([] if generation is None else [
             ('Generation', generation.number),
@@ -335,23 +338,36 @@ def _telemetry_driver(arguments):
     """Return the driver, with its options of file and command line."""
     name = arguments.telemetry
     if name not in options.TELEMETRY_GROUPS:
-        given = {} if arguments.path is None else {'path': arguments.path}
-        return telemetry.load_driver(name, **given)
-    if arguments.path is not None:
-        raise exceptions.InvalidInput(
-            f'--path is {arguments.path}, wanted none: telemetry driver '
-            f'{name} asks the service of the option url in the group '
-            f'[{options.TELEMETRY_GROUPS[name][0]}]')
-    return telemetry.load_driver(
-        name, **options.telemetry_options(arguments.all_options, name))
+        if name == 'file' and arguments.path is None:
+            raise exceptions.InvalidInput(
+                'path: not given; expected a file or a folder for the '
+                'telemetry driver file: --path PATH')
+        given = {'path': arguments.path,
+                 'period_seconds': arguments.period_seconds}
+        return telemetry.load_driver(name, **{
+            key: value for key, value in given.items() if value is not None})
+    group = options.TELEMETRY_GROUPS[name][0]
+    for flag, value in (('path', arguments.path),
+                        ('period-seconds', arguments.period_seconds)):
+        if value is not None:
+            raise exceptions.InvalidInput(
+                f'--{flag} is {value}, wanted none: telemetry driver '
+                f'{name} goes by the options in the group [{group}], such as '
+                f'url')
+    return service.make_driver(arguments.all_options, name)
 
 
 def _fit(arguments, conf):
     began = time.monotonic()
+    if None not in (arguments.start, arguments.end) \
+            and arguments.start >= arguments.end:
+        raise exceptions.InvalidInput(
+            f'start: {arguments.start:.15g}; expected a time before the end, '
+            f'which is {arguments.end:.15g}, in seconds since 1970')
     driver = _telemetry_driver(arguments)
     target = _made_store(conf)
     names = {item.uuid: item.name for item in driver.instances()}
-    counted, fitted, refused = [], [], []
+    counted, fitted, unmodelled, refused = [], [], [], []
     refused_samples = rate_series.Refused()
 
     def refuse(instance_uuid, reason, error):
@@ -381,15 +397,19 @@ def _fit(arguments, conf):
             counted, counts, estimate.fit_models(
                 counts, min_samples=conf.min_samples,
                 burst_samples=estimate.BURST_SAMPLES)):
+        provenance = {'refused': refused_of_it,
+                      'source': arguments.telemetry,
+                      'name': names.get(instance_uuid)}
         if isinstance(model, exceptions.NotEnoughSamples):
             refuse(instance_uuid, reason, model)
+            unmodelled.append(store.Unmodelled(instance_uuid, one,
+                                               **provenance))
             continue
         fitted.append(store.StoredModel.from_counts(
-            instance_uuid, model, one, refused=refused_of_it,
-            source=arguments.telemetry, name=names.get(instance_uuid)))
-    # With the load, so that a modeler ranks its first slots among these.
-    generation = target.write(fitted, fleet_load=fleet.by_slot()) \
-        if fitted else target.generation()
+            instance_uuid, model, one, **provenance))
+    generation = _write_models(target, conf, fitted, unmodelled,
+                               fleet.by_slot())
+    groups = sum(one.instance_uuid is None for one in target.priors().values())
     seconds = time.monotonic() - began
     reasons = {}
     for item in refused:
@@ -401,14 +421,17 @@ def _fit(arguments, conf):
             'fitted': len(fitted), 'refused': len(refused),
             'reasons': reasons, 'refused_instances': refused,
             'refused_samples': refused_samples.to_dict(),
-            'seconds': round(seconds, 3)})
+            'priors': groups, 'seconds': round(seconds, 3)})
     else:
-        _print_fields([
+        terminal.print_fields([
             ('Telemetry', driver.source), ('Store', target.url),
             ('Generation', generation.number),
             ('Fitted', f'{len(fitted)} instances in {seconds:.1f} s'),
             ('Refused', f'{len(refused)} instances'
              + terminal.counted(reasons)),
+            ('Priors', f'{groups} groups' + (
+                '' if groups else f', as it takes models of '
+                f'{traffic_prior.MIN_PEERS} instances')),
             ('Samples refused', str(refused_samples.total) + terminal.counted(
                 {name: count for name, count
                  in refused_samples.to_dict().items() if count}))])
@@ -419,13 +442,35 @@ def _fit(arguments, conf):
     return 0
 
 
+def _write_models(target, conf, fitted, unmodelled, load):
+    """Write what was fitted, and the priors that follow, at once.
+
+    :param unmodelled: what was counted of others; where they have a model in
+        the store, that stays
+    :param load: of the fleet, so that a modeler ranks its first slots among
+        these
+    :returns: Generation
+    """
+    if not fitted:
+        return target.generation()
+    points = target.resume_points()
+    unmodelled = [one for one in unmodelled
+                  if one.instance_uuid not in points
+                  or not points[one.instance_uuid].modelled]
+    _, changed, gone = priors.plan(
+        target, time.time(), conf.min_samples, models=fitted,
+        unmodelled=unmodelled)
+    return target.write(fitted, unmodelled=unmodelled, fleet_load=load,
+                        priors=changed, remove_priors=gone)
+
+
 def _evaluate(arguments, conf):
     with terminal.progress('evaluating') as progress:
         answer = evaluate.run(arguments, conf, progress)
     if arguments.json:
         terminal.print_json(answer)
     else:
-        _print_table(*evaluate.table(answer))
+        terminal.print_table(*evaluate.table(answer))
     return 0
 
 
@@ -457,8 +502,10 @@ def _model_list(arguments, conf):
     if arguments.json:
         terminal.print_json({'models': [{
             'instance_uuid': item.instance_uuid, 'name': item.name,
-            'samples': item.samples, 'mean': _by_rate(item.mean),
-            'peak': _by_rate(item.peak), 'window_start': item.window_start,
+            'samples': round(item.samples),
+            'mean': _by_rate(item.mean, _packets_known(item)),
+            'peak': _by_rate(item.peak, _packets_known(item)),
+            'window_start': item.window_start,
             'window_end': item.window_end, 'source': item.source,
             'refused': item.refused.to_dict(),
             'updated_at': item.updated_at, **{
@@ -468,7 +515,7 @@ def _model_list(arguments, conf):
         return 0
     where = ('host', 'project') if placements else ()
     # Peak of egress and ingress each: they need not be of one state.
-    _print_table(
+    terminal.print_table(
         ['INSTANCE', 'NAME', 'SAMPLES', 'MEAN EGRESS', 'MEAN INGRESS',
          'PEAK EGRESS', 'PEAK INGRESS', 'FROM', 'TO',
          *map(str.upper, where)],
@@ -477,31 +524,12 @@ def _model_list(arguments, conf):
           _time(item.window_start), _time(item.window_end),
           *(placed(item, what) or '-' for what in where)]
          for item in found])
-    print(f'\n{len(found)} models; rates in kbit/s')
+    terminal.print_below(f'{len(found)} models; rates in kbit/s')
     return 0
 
 
-def _stored_model(target, instance):
-    """Return the record of an instance given by uuid or by name."""
-    record = target.model(instance) or target.model(instance.lower())
-    if record is None:
-        named = target.models(name=instance)
-        if len(named) > 1:
-            raise exceptions.InvalidInput(
-                f'{len(named)} instances have the name {instance}, wanted '
-                f'the uuid of one: '
-                + ', '.join(item.instance_uuid for item in named))
-        if named:
-            record = target.model(named[0].instance_uuid)
-    if record is None:
-        raise exceptions.InvalidInput(
-            f'store {target.url} has no traffic model of instance '
-            f'{instance}; "vswitch-manage model list" prints those it has')
-    return record
-
-
 def _model_show(arguments, conf):
-    record = _stored_model(_store(conf), arguments.instance)
+    record = instances.find_model(_store(conf), arguments.instance)
     model = record.model
     if arguments.json:
         terminal.print_json({
@@ -512,11 +540,12 @@ def _model_show(arguments, conf):
             'stationary': model.stationary.tolist(),
             'regime_law': (None if model.regime_law is None else
                            model.regime_law.tolist()),
-            'mean': _by_rate(model.mean.tolist()),
-            'peak': _by_rate(model.peak.tolist()),
+            'mean': _by_rate(model.mean.tolist(), model.packets_known),
+            'peak': _by_rate(model.peak.tolist(), model.packets_known),
             'packets_known': model.packets_known,
             'window_start': record.window_start,
-            'window_end': record.window_end, 'samples': record.samples,
+            'window_end': record.window_end,
+            'samples': round(record.samples),
             'refused': record.refused.to_dict(), 'source': record.source,
             'updated_at': record.updated_at,
             'format_version': record.format_version})
@@ -530,34 +559,38 @@ def _model_show(arguments, conf):
         return (f'egress {_number(values[0])} kbit/s, '
                 f'ingress {_number(values[1])} kbit/s, {packets}')
 
-    _print_fields([
+    terminal.print_fields([
         ('Instance', record.instance_uuid), ('Name', record.name or '-'),
         ('Source', record.source),
         ('Window', f'{_time(record.window_start)} to '
                    f'{_time(record.window_end)}'),
-        ('Samples', f'{record.samples:g}, refused {record.refused.total}'
+        ('Samples', f'{record.samples:.0f}, refused {record.refused.total}'
          + terminal.counted(refused)),
         ('Updated', _time(record.updated_at)),
         ('Format version', record.format_version),
         ('Mean', rates(model.mean)), ('Peak', rates(model.peak))])
     states = range(len(model.rates))
-    print('\nStates: rates, mean sojourn time, long-run share of time '
-          '(stationary law)' if model.regime_law is None else
-          '(stationary law), also while the fleet is calm and busy')
+    also = ('' if model.regime_law is None
+            else ', also while the fleet is calm and busy')
+    terminal.print_below(
+        f'States: rates, mean sojourn time, long-run share of time '
+        f'(stationary law){also}')
     laws = {'STATIONARY': model.stationary}
     if model.regime_law is not None:
         laws.update(zip(map(str.upper, traffic_model.REGIMES),
                         model.regime_law))
-    _print_table(
+    terminal.print_table(
         ['STATE', 'EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS', 'SOJOURN_SECONDS',
          *laws],
-        [[i, *map(_number, model.rates[i]),
+        [[i, *_rate_cells(model.rates[i], model.packets_known),
           _number(model.sojourn_seconds[i]),
           *(f'{law[i]:.6f}' for law in laws.values())] for i in states])
-    print('\nJump matrix: probability that a state (row) is followed by '
-          'another (column)')
-    _print_table(['STATE', *map(str, states)],
-                 [[i, *(f'{p:.4f}' for p in model.jump[i])] for i in states])
+    terminal.print_below(
+        'Jump matrix: probability that a state (row) is followed by '
+        'another (column)')
+    terminal.print_table(
+        ['STATE', *map(str, states)],
+        [[i, *(f'{p:.4f}' for p in model.jump[i])] for i in states])
     return 0
 
 
@@ -568,20 +601,22 @@ def _prior_list(arguments, conf):
     if arguments.json:
         terminal.print_json({'priors': [{
             'flavor': one.flavor, 'project': one.project,
-            'members': one.members, 'mean': _by_rate(one.law.mean.tolist()),
+            'members': one.members, 'mean': _by_rate(
+                one.law.mean.tolist(), one.law.packets_known),
             'p99_kbps': _p99_kbps(one.law),
-            'peak': _by_rate(one.law.peak.tolist()),
+            'peak': _by_rate(one.law.peak.tolist(), one.law.packets_known),
             'updated_at': one.updated_at} for one in found]})
         return 0
     # No peaks: shrunk towards the fleet, all have that of the fleet.
-    _print_table(
+    terminal.print_table(
         ['FLAVOR', 'PROJECT', 'MEMBERS', 'MEAN EGRESS', 'MEAN INGRESS',
          'P99', 'UPDATED'],
         [[one.flavor or 'any', one.project or 'any', f'{one.members:.0f}',
           *map(_number, [*one.law.mean[:2], _p99_kbps(one.law)]),
           _time(one.updated_at)] for one in found])
-    print(f'\n{len(found)} priors; rates in kbit/s, P99 of both directions '
-          f'together')
+    terminal.print_below(
+        f'{len(found)} priors; rates in kbit/s, P99 of both directions '
+        f'together')
     return 0
 
 
@@ -595,9 +630,10 @@ def _p99_kbps(law):
 
 def _prior_show(arguments, conf):
     target = _store(conf)
+    uuid = None if arguments.instance is None else instances.find_uuid(
+        target, arguments.instance)
     known = snapshot.Snapshot().updated(target.read_changes())
-    found = known.prior(arguments.instance, arguments.flavor,
-                        arguments.project)
+    found = known.prior(uuid, arguments.flavor, arguments.project)
     if found is None:
         raise exceptions.InvalidInput(
             f'store {target.url} has no prior for that, wanted one: it takes '
@@ -606,27 +642,36 @@ def _prior_show(arguments, conf):
     left_out = {
         kind: traffic_prior.share_above(law, policy.capacities)
         for kind, policy in service.make_kinds(conf).find(target).items()}
+    remarks = [
+        f'No instance has {what} {value!r}: that is how a new one counts.'
+        for what, value, seen in instances.unseen_groups(
+            target, arguments.flavor, arguments.project)]
     states = sorted(zip(law.rates.tolist(), law.by_regime.T.tolist()),
                     key=lambda state: sum(state[0][:2]))
     if arguments.json:
         terminal.print_json({
-            'prior_of': of, 'mean': _by_rate(law.mean.tolist()),
+            'prior_of': of, 'remarks': remarks,
+            'mean': _by_rate(law.mean.tolist(), law.packets_known),
             'above_capacity': left_out,
-            'states': [{**_by_rate(rates),
+            'states': [{**_by_rate(rates, law.packets_known),
                         **dict(zip(traffic_model.REGIMES, shares))}
                        for rates, shares in states]})
         return 0
-    _print_fields([('Prior of', of), ('Mean egress', _number(law.mean[0])),
-                   ('Mean ingress', _number(law.mean[1])),
-                   *((f'Above hosts {kind}', f'{100 * share:.3g} % of the time'
-                      + (', left out there' if of != 'instance' and 0 < share
-                         <= traffic_prior.MOST_LEFT_OUT else ''))
-                     for kind, share in left_out.items())])
-    print()
-    _print_table(
+    terminal.print_fields([
+        ('Prior of', of), ('Mean egress', _number(law.mean[0])),
+        ('Mean ingress', _number(law.mean[1])),
+        *((f'Above hosts {kind}', f'{100 * share:.3g} % of the time'
+           + (', left out there' if of != 'instance' and 0 < share
+              <= traffic_prior.MOST_LEFT_OUT else ''))
+          for kind, share in left_out.items())])
+    for text in remarks:
+        terminal.print_line(text)
+    terminal.print_line()
+    terminal.print_table(
         ['EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS',
          *(f'P({regime})' for regime in traffic_model.REGIMES)],
-        [[*map(_number, rates), *(f'{share:.6f}' for share in shares)]
+        [[*_rate_cells(rates, law.packets_known),
+          *(f'{share:.6f}' for share in shares)]
          for rates, shares in states])
     return 0
 
@@ -650,7 +695,7 @@ def _profile_list(arguments, conf):
     def cell(value):
         return '-' if value is None else f'{value:.15g}'
 
-    _print_table(
+    terminal.print_table(
         ['NAME', 'SWITCH', 'ENCAPSULATION', 'SATURATION_KBPS', 'COUNTS',
          'PACKET_RATE_KPPS', 'LINE_RATE_KBPS', 'MAX_INSTANCES', 'ORIGIN'],
         [[name, item.switch, item.encapsulation,
@@ -683,15 +728,18 @@ def _profile_show(arguments, conf):
                 for name, one in value.items())
         elif isinstance(value, float):
             value = f'{value:.15g}'
-        print(f'{key}: {value}')
+        terminal.print_line(f'{key}: {value}')
         if key in sources:
-            print(f'    source: {sources[key]}')
+            terminal.print_line(f'    source: {sources[key]}')
     if cpu_mhz is not None:
-        print(f'\nCPU that switching takes at the saturation of '
-              f'{saturation:.0f} kbit/s: {cpu_mhz:.0f} MHz')
-    print('\nLimits on the sum of all instances: weights of egress kbit/s, '
-          'ingress kbit/s and kpps')
-    _print_table(['LIMIT', 'EGRESS', 'INGRESS', 'PACKETS', 'CAPACITY'], [
+        terminal.print_below(
+            f'CPU that switching takes at the saturation of '
+            f'{saturation:.0f} kbit/s: {cpu_mhz:.0f} MHz')
+    terminal.print_below(
+        'Limits on the sum of all instances: weights of egress kbit/s, '
+        'ingress kbit/s and kpps')
+    terminal.print_table(['LIMIT', 'EGRESS', 'INGRESS', 'PACKETS',
+                          'CAPACITY'], [
         [limit['name'], *(f'{weight:g}' for weight in limit['weights']),
          f'{limit["capacity"]:.15g}'] for limit in limits])
     return 0
@@ -706,8 +754,9 @@ def _profile_validate(arguments, _conf):
     if arguments.json:
         terminal.print_json({'file': arguments.file, 'profiles': list(found)})
     else:
-        print(f'{arguments.file} is valid: {len(found)} profiles: '
-              f'{", ".join(found)}')
+        terminal.print_line(
+            f'{arguments.file} is valid: {len(found)} profiles: '
+            f'{", ".join(found)}')
     return 0
 
 
@@ -716,7 +765,7 @@ def _profile_export(arguments, conf):
     if arguments.json:
         terminal.print_json(answer)
     else:
-        print(answer['text'], end='')
+        terminal.print_text(answer['text'])
     return 0
 
 
@@ -726,13 +775,13 @@ def _gateway_plan(arguments, _conf):
     if arguments.json:
         terminal.print_json(answer)
         return 0
-    _print_table(
+    terminal.print_table(
         ['TENANT', 'NETWORK', 'VNI', 'INTERFACE_GROUP', 'VLAN'],
         [[one['tenant'], one['network'], one['vni'], group, vlan]
          for one in answer['networks']
          for group, vlan in one['vlans'].items()])
-    print()
-    _print_table(
+    terminal.print_line()
+    terminal.print_table(
         ['GATEWAY', 'SWITCH_BACK', 'MAPPINGS', 'ENTRIES', 'MAPPING_ENTRIES'],
         [[name, 'yes' if one['switch_back'] else 'no', len(one['mappings']),
           one['entries'], one['mapping_entries']]
@@ -751,10 +800,11 @@ def _host_discover(arguments, conf):
     if arguments.json:
         terminal.print_json(answer)
         return 0
-    _print_table(*hosts.discover_table(answer))
+    terminal.print_table(*hosts.discover_table(answer))
     _print_remarks('Remarks', hosts.remarks(answer))
     if not arguments.apply:
-        print('\nNothing was written: --apply writes what is new or changed')
+        terminal.print_below(
+            'Nothing was written: --apply writes what is new or changed')
     return 0
 
 
@@ -768,14 +818,15 @@ def _claim_list(arguments, conf):
             'seconds_left': one.seconds,
             'networks': (None if one.attachments is None
                          else one.attachments.to_data()),
-            'mean': _by_rate(one.law.mean.tolist())} for one in found]})
+            'mean': _by_rate(one.law.mean.tolist(), one.law.packets_known)}
+            for one in found]})
         return 0
-    _print_table(
+    terminal.print_table(
         ['INSTANCE', 'STATE', 'HOST', 'SOURCE', 'BY', 'TOLD', 'LEFT'],
         [[one.instance_uuid, one.state, one.host or '-', one.source or '-',
           one.claimed_by, _time(one.claimed_at), f'{one.seconds:.0f}']
          for one in found])
-    print(f'\n{len(found)} claims; seconds that are left')
+    terminal.print_below(f'{len(found)} claims; seconds that are left')
     return 0
 
 
@@ -798,7 +849,7 @@ def _feedback_show(arguments, conf):
     tried = [{trial['multiple']: trial for trial in one['trials']}
              for one in found]
     none = {'overload': None, 'host_days': 0.0}
-    _print_table(
+    terminal.print_table(
         ['HOSTS', 'IN_FORCE', 'MULTIPLE', 'HOST_DAYS', *(
             f'OVERLOAD_X{times:g}' for times in feedback.FACTORS), 'UNTIL'],
         [[one['hosts'], f'{one["in_force"]:.3g}', f'{one["multiple"]:.3g}',
@@ -806,7 +857,7 @@ def _feedback_show(arguments, conf):
           *(terminal.cell(trials.get(times, none)['overload'], '.2g')
             for times in feedback.FACTORS), _time(one['until'])]
          for one, trials in zip(found, tried)])
-    print(f'\n{len(found)} kinds of hosts' + (
+    terminal.print_below(f'{len(found)} kinds of hosts' + (
         '' if conf.feedback else '; feedback is off: limits are as asked'))
     return 0
 
@@ -817,7 +868,7 @@ def _host_list(arguments, conf):
         terminal.print_json({'hosts': [
             dataclasses.asdict(one) for one in found]})
     else:
-        _print_table(*hosts.list_table(found, _time))
+        terminal.print_table(*hosts.list_table(found, _time))
     return 0
 
 
@@ -841,7 +892,8 @@ def _host_written(arguments, host, generation):
     if arguments.json:
         terminal.print_json({'host': host, 'generation': generation.number})
     else:
-        print(f'Host {host}: written as generation {generation.number}.')
+        terminal.print_line(
+            f'Host {host}: written as generation {generation.number}.')
     return 0
 
 
@@ -855,8 +907,9 @@ def _strict_show(arguments, conf):
         terminal.print_json(found)
         return 0
     names = ['provider', 'total', 'reserved', 'used', 'free']
-    _print_table([name.upper() for name in names],
-                 [[one[name] for name in names] for one in found])
+    terminal.print_table(
+        [name.upper() for name in names],
+        [[one[name] for name in names] for one in found])
     return 0
 
 
@@ -871,11 +924,13 @@ def _strict_disable(arguments, conf):
     if arguments.json:
         terminal.print_json(removed)
         return 0
-    print(f'Removed {removed["inventories"]} inventories, '
-          f'{removed["allocations"]} allocations and '
-          f'{removed["providers"]} providers.')
+    terminal.print_line(
+        f'Removed {removed["inventories"]} inventories, '
+        f'{removed["allocations"]} allocations and '
+        f'{removed["providers"]} providers.')
     if removed['providers']:
-        print('Send each nova-compute SIGHUP now: it still knows them.')
+        terminal.print_line(
+            'Send each nova-compute SIGHUP now: it still knows them.')
     return 0
 
 
@@ -885,17 +940,20 @@ def _capacity_fit(arguments, _conf):
         terminal.print_json(answer)
         return 0
     _print_tables(capacity.fit_tables(answer))
-    print(f'\nRelative deviation of a row: '
-          f'{answer["model"]["deviation"]:.1%}')
+    terminal.print_below(
+        f'Relative deviation of a row: '
+        f'{answer["model"]["deviation"]:.1%}')
     if answer['median_error'] is not None:
-        print(f'Median error of what was left out: '
-              f'{answer["median_error"]:.1%}')
+        terminal.print_line(
+            f'Median error of what was left out: '
+            f'{answer["median_error"]:.1%}')
     _print_remarks('The table contradicts itself', answer['contradictions'])
     return 0
 
 
 def _size(arguments, conf):
-    answer = size.run(arguments, conf, lambda: _store(conf))
+    with terminal.progress('sizing') as progress:
+        answer = size.run(arguments, conf, lambda: _store(conf), progress)
     if arguments.json:
         terminal.print_json(answer)
         return 0
@@ -920,15 +978,17 @@ def _capacity_reproduce(arguments, _conf):
 
 def _print_tables(tables):
     for number, (title, header, rows) in enumerate(tables):
-        print(('\n' if number else '') + title)
-        _print_table(header, rows)
+        if number:
+            terminal.print_line()
+        terminal.print_line(title)
+        terminal.print_table(header, rows)
 
 
 def _print_remarks(title, sentences):
     if sentences:
-        print(f'\n{title}:')
+        terminal.print_below(f'{title}:')
         for sentence in sentences:
-            print(f'- {sentence}')
+            terminal.print_line(f'- {sentence}')
 
 
 def main(argv=None):
@@ -939,28 +999,19 @@ def main(argv=None):
         wrong command line exits with 2 by SystemExit
     """
     # Defaults come in here: a sub-command's would hide what stood before it.
-    arguments = _parser().parse_args(argv, argparse.Namespace(
-        config_file=[], store=None, json=False, debug=False))
-    if arguments.debug:
-        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
-    else:
-        # What a library logs is told by the exception as well.
-        logging.getLogger().addHandler(logging.NullHandler())
-    try:
-        status = arguments.function(arguments, _options(arguments))
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        terminal.drop_output()
-        return 1
-    except KeyboardInterrupt:
-        _say('interrupted')
-        return 1
-    except (exceptions.VSwitchError, cfg.Error, ValueError, OSError) as error:
+    arguments = argparse.Namespace(config_file=[], store=None, json=False,
+                                   debug=False)
+
+    def command():
+        _parser().parse_args(argv, arguments)
         if arguments.debug:
-            traceback.print_exc()
-        _say(' '.join(str(error).split()))
-        return 1
+            logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+        else:
+            # What a library logs is told by the exception as well.
+            logging.getLogger().addHandler(logging.NullHandler())
+        return arguments.function(arguments, _options(arguments))
+
+    return terminal.run(PROG, command, lambda: arguments.debug)
 
 
 if __name__ == '__main__':

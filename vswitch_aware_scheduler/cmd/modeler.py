@@ -48,7 +48,7 @@ def _configuration(argv):
 
 
 def _say(text):
-    print(f'{PROG}: {text}', file=sys.stderr)
+    terminal.say(PROG, text)
 
 
 def _once(conf):
@@ -102,7 +102,7 @@ def _once(conf):
                         + terminal.counted(outcome.reasons)),
             ('Samples refused',
              f'{outcome.refused_samples.total}' + terminal.counted(refused))):
-        print(f'{name + ":":18}{value}')
+        terminal.print_line(f'{name + ":":18}{value}')
     for reason in outcome.reasons:
         some = [one for one in outcome.refused if one.reason == reason]
         _say(f'{reason}: ' + ', '.join(
@@ -137,36 +137,27 @@ def main(argv=None):
         wrong command line exits with 2 by SystemExit
     """
     argv = sys.argv[1:] if argv is None else argv
-    debug = False
-    try:
+    read = []
+
+    def command():
         conf = _configuration(argv)
-        debug = conf.debug
+        read.append(conf)
         if not conf.once:
             if conf.json:
                 raise exceptions.InvalidInput(
                     '--json is given without --once, wanted both or none')
             return _serve(conf, argv)
-        if debug:
+        if conf.debug:
             python_logging.basicConfig(level=python_logging.DEBUG,
                                        stream=sys.stderr)
         else:
             # What a library logs is told by the exception as well.
             python_logging.getLogger().addHandler(
                 python_logging.NullHandler())
-        status = _once(conf)
-        sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        terminal.drop_output()
-        return 1
-    except KeyboardInterrupt:
-        _say('interrupted: nothing was written')
-        return 1
-    except (exceptions.VSwitchError, cfg.Error, ValueError, OSError) as error:
-        if debug:
-            raise
-        _say(' '.join(str(error).split()))
-        return 1
+        return _once(conf)
+
+    return terminal.run(PROG, command, lambda: read and read[0].debug,
+                        interrupted=': nothing was written')
 
 
 if __name__ == '__main__':

@@ -6,12 +6,14 @@ import math
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import sizing
 from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior as traffic_prior
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['add_arguments', 'run', 'tables']
@@ -44,11 +46,15 @@ def add_arguments(parser):
     what.add_argument('--off-seconds', metavar='S', type=float,
                       help='mean time that it is off')
     what.add_argument('--instance', metavar='UUID',
-                      help='the learned model of this instance')
+                      help='the learned model of this instance, given by '
+                           'its uuid or its name in the list of models')
     what.add_argument('--flavor', metavar='NAME',
                       help='the learned prior of this flavor')
     what.add_argument('--project', metavar='ID',
                       help='that of this project, or with --flavor of both')
+    what.add_argument('--fleet-prior', action='store_true',
+                      help='the learned prior of the whole fleet, which an '
+                           'instance of a new flavor and project counts by')
     what.add_argument('--fleet', action='store_true',
                       help='all instances that have a model, put on hosts '
                            'one after the other, in a random order')
@@ -56,18 +62,19 @@ def add_arguments(parser):
                       help='of that order (default: 1)')
 
 
-def run(arguments, conf, opened):
+def run(arguments, conf, opened, progress=None):
     """Return the answer as plain data.
 
     :param conf: our group of options
     :param opened: callable, returns the store
+    :param progress: None, or called as progress(done, total)
     """
     limit = arguments.overload_probability
     if limit is None:
         limit = conf.overload_probability
     if not 0 <= limit <= 1:
         raise exceptions.InvalidInput(
-            f'overload probability is {limit:g}, wanted a number 0 to 1')
+            f'overload probability is {limit:.15g}, wanted a number 0 to 1')
     if arguments.count is not None and arguments.count < 1:
         raise exceptions.InvalidInput(
             f'count is {arguments.count}, wanted a number from 1')
@@ -89,13 +96,26 @@ def run(arguments, conf, opened):
                 'the store has no models, wanted those of a fleet')
         np.random.default_rng(arguments.seed).shuffle(laws)
         return {**answer, 'instances': len(laws), 'profiles': [
-            _of_fleet(policy, laws) for policy in policies]}
-    what, law = _law(arguments, conf, opened, *ways)
+            _of_fleet(policy, laws)
+            for policy in _followed(policies, progress)]}
+    what, law, is_prior = _law(arguments, conf, opened, *ways)
     return {**answer, 'traffic': what, 'mean_kbps': float(law.mean[:2].sum()),
             'peak_kbps': float(law.rates[:, :2].sum(axis=1).max()),
             'count': arguments.count, 'profiles': [
-                _of_host(policy, law, arguments.count)
-                for policy in policies]}
+                # As the scheduler counts who is there and who comes.
+                _of_host(policy, policy.fitting(law) if is_prior else law,
+                         arguments.count)
+                for policy in _followed(policies, progress)]}
+
+
+def _followed(policies, progress):
+    """Yield policies; report how many are done."""
+    for done, policy in enumerate(policies):
+        if progress:
+            progress(done, len(policies))
+        yield policy
+    if progress:
+        progress(len(policies), len(policies))
 
 
 def _profiles(arguments, conf):
@@ -111,31 +131,37 @@ def _ways(arguments):
              '--instance': arguments.instance is not None,
              '--flavor or --project': (arguments.flavor is not None
                                        or arguments.project is not None),
+             '--fleet-prior': arguments.fleet_prior,
              '--fleet': arguments.fleet}
     return [name for name, given in found.items() if given]
 
 
 def _law(arguments, conf, opened, way=None):
-    """Return (what it is in words, RateLaw of an instance)."""
+    """Return (what it is in words, its RateLaw, whether that is a prior)."""
     if way is None:
         return 'default of the options', model.TrafficModel.on_off(
-            **options.default_demand(conf)).law
+            **options.default_demand(conf)).law, False
     if way == 'numbers':
-        return 'numbers that were given', _stated(arguments).law
-    known = snapshot.Snapshot().updated(opened().read_changes())
+        return 'numbers that were given', _stated(arguments).law, False
+    store = opened()
     if way == '--instance':
-        law = known.law(arguments.instance)
-        if law is None:
+        found = instances.find_model(store, arguments.instance)
+        return (f'model of instance {arguments.instance}', found.model.law,
+                False)
+    if store.priors():
+        for kind, value, seen in instances.unseen_groups(
+                store, arguments.flavor, arguments.project):
             raise exceptions.InvalidInput(
-                f'instance {arguments.instance} has no model, wanted one; '
-                f'"vswitch-manage model list" prints those there are')
-        return f'model of instance {arguments.instance}', law
-    found = known.prior(None, arguments.flavor, arguments.project)
+                f'{kind}: {value!r}; expected one that an instance has: '
+                f'{", ".join(seen) or "none is known without an inventory"}; '
+                f'--fleet-prior sizes for a new one')
+    found = snapshot.Snapshot().updated(store.read_changes()).prior(
+        None, arguments.flavor, arguments.project)
     if found is None:
         raise exceptions.InvalidInput(
-            'the store has no prior, wanted one; "vswitch-manage prior list" '
-            'prints those there are')
-    return f'prior of {found[1]}', found[0]
+            f'store {store.url} has no prior; expected priors, which it has '
+            f'with models of {traffic_prior.MIN_PEERS} instances')
+    return f'prior of {found[1]}', found[0], True
 
 
 def _stated(arguments):
@@ -146,23 +172,24 @@ def _stated(arguments):
             raise exceptions.InvalidInput(
                 f'{name} is {value:g}, wanted a finite number from 0')
     rates = {name: given.get(name, 0.0) for name in _STATED[:3]}
+    on_seconds = given.get('on_seconds')
+    if on_seconds == 0 or on_seconds is None and given.get('off_seconds'):
+        raise exceptions.InvalidInput(
+            f'on_seconds: {"not given" if on_seconds is None else 0}; '
+            f'expected a number above 0, how long the instance is on at a '
+            f'time: --on-seconds')
     if not given.get('off_seconds'):
         return model.TrafficModel.constant(**rates)
     return model.TrafficModel.on_off(
-        **rates, on_seconds=given.get('on_seconds', 0.0),
-        off_seconds=given['off_seconds'])
+        **rates, on_seconds=on_seconds, off_seconds=given['off_seconds'])
 
 
 def _of_host(policy, law, count):
     size = sizing.host_size(policy, law)
-    peak, average = (
-        sizing.host_size(admission.HostPolicy(policy.profile, **rule),
-                         law).instances
-        for rule in ({'overload_probability': 0.0},
-                     {'policy': admission.AVERAGE}))
     return {
         'profile': policy.profile.name, 'instances': size.instances,
-        'instances_by_peak': peak, 'instances_by_average': average,
+        'instances_by_peak': sizing.most_by_peak(policy, law),
+        'instances_by_average': sizing.most_by_average(policy, law),
         'hosts': None if count is None or not size.instances
         else math.ceil(count / size.instances),
         'overload_probability': size.overload_probability,

@@ -6,9 +6,12 @@ upgrade check``. The manual tells what each check means:
 cli/vswitch-status.rst.
 """
 
+import contextlib
 import datetime
 import importlib.metadata
+import io
 import logging
+import math
 import re
 import sys
 import time
@@ -16,11 +19,13 @@ import time
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
@@ -46,7 +51,8 @@ _SHOWN = 5
 
 
 def _result(code, details=None):
-    return upgradecheck.Result(code, details)
+    return upgradecheck.Result(
+        code, details and plain_text.printable(details))
 
 
 class Checks(upgradecheck.UpgradeCommands):
@@ -108,7 +114,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if limit and age > limit:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{told}, {age:.0f} s ago, wanted at most '
+                f'{told}, {math.ceil(age)} s ago, wanted at most '
                 f'max_generation_age_seconds, {limit} s: does '
                 f'vswitch-modeler run, and does telemetry have anything new?')
         return _result(upgradecheck.Code.SUCCESS,
@@ -361,18 +367,21 @@ def main(argv=None):
         2 a failure, 255 an error, which is told on stderr; a wrong command
         line exits with 2 by SystemExit
     """
-    logging.getLogger().addHandler(logging.NullHandler())
-    try:
+    def command():
+        logging.getLogger().addHandler(logging.NullHandler())
         conf = _configuration(sys.argv[1:] if argv is None else argv)
         group = conf[options.GROUP]
         for name in group:
             group[name]
         # Where it looks whether to print JSON.
         upgradecheck.CONF = conf
-        return int(Checks(conf).check())
-    except (exceptions.VSwitchError, cfg.Error, ValueError, OSError) as error:
-        print(f'{PROG}: {" ".join(str(error).split())}', file=sys.stderr)
-        return 255
+        answer = io.StringIO()
+        with contextlib.redirect_stdout(answer):
+            status = int(Checks(conf).check())
+        terminal.print_text(answer.getvalue())
+        return status
+
+    return terminal.run(PROG, command, failure=255)
 
 
 if __name__ == '__main__':

@@ -1,20 +1,75 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands have in common: how they talk to a person or a pipe."""
+"""What the commands have in common: how they print, fail and end.
+
+Everything that a command prints goes through this module, which escapes what
+a terminal would obey: see :mod:`~vswitch_aware_scheduler.plain_text`.
+"""
 
 import contextlib
 import json
 import os
+import re
 import sys
+import traceback
 
 import tqdm
 
-__all__ = ['cell', 'counted', 'drop_output', 'print_json', 'progress',
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
+
+__all__ = ['cell', 'counted', 'print_below', 'print_fields', 'print_json',
+           'print_line', 'print_table', 'print_text', 'progress', 'run', 'say',
            'sentence']
+
+
+# Output
+
+def print_line(text=''):
+    """Print one line; line ends in it are escaped as well."""
+    _write(plain_text.printable(text) + '\n')
+
+
+def print_below(text):
+    """Print an empty line and a line."""
+    print_line()
+    print_line(text)
+
+
+def print_text(text):
+    """Print several lines."""
+    for line in text.splitlines():
+        print_line(line)
+
+
+def print_table(header, rows):
+    """Print columns: numbers, which end in a digit, to the right."""
+    rows = [[plain_text.printable(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in zip(header, *rows)]
+    right = [bool(rows) and all(re.fullmatch(r'-|[-+.e\d]*\d', row[i])
+                                for row in rows)
+             for i in range(len(header))]
+    for row in (header, ['-' * width for width in widths], *rows):
+        print_line('  '.join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right)).rstrip())
+
+
+def print_fields(pairs):
+    """Print names and values, the values below each other."""
+    width = max(len(name) for name, _ in pairs) + 2
+    for name, value in pairs:
+        print_line(f'{name + ":":{width}}{value}')
 
 
 def print_json(data):
     """Print an answer for a machine; NaN and infinity are refused."""
-    print(json.dumps(data, indent=2, allow_nan=False))
+    # All beyond ASCII is escaped, and so are control characters but DEL.
+    print_text(json.dumps(data, indent=2, allow_nan=False))
+
+
+def say(prog, text):
+    """Print one line to standard error, after the name of the command."""
+    print(f'{prog}: {plain_text.one_line(text)}', file=sys.stderr, flush=True)
 
 
 def cell(value, form='.4g'):
@@ -50,10 +105,86 @@ def progress(what):
         yield report
 
 
-def drop_output():
-    """Let go of standard output once its reader has gone, as with "| head".
+# The process
 
-    That is no error of ours, and what is left in the buffer must not be
-    written at exit.
+def run(prog, command, debug=lambda: False, failure=1, interrupted=''):
+    """Run a command; whatever goes wrong is one line on standard error.
+
+    A reader that has read enough, such as ``head``, is no error: the command
+    does its work, prints no more and returns its own status.
+
+    :param prog: name of the command
+    :param command: callable, returns the exit status
+    :param debug: callable, whether to show where an error comes from
+    :param failure: exit status after an error
+    :param interrupted: what to say of what an interrupt left
+    :returns: exit status
     """
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _open_missing_streams()
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the locale cannot print is no reason to fail.
+        if hasattr(stream, 'reconfigure'):
+            stream.reconfigure(errors='backslashreplace')
+    try:
+        try:
+            return command()
+        finally:
+            _flush()
+    except KeyboardInterrupt:
+        say(prog, 'interrupted' + interrupted)
+    except Exception as error:
+        if debug():
+            for line in traceback.format_exc().splitlines():
+                print(plain_text.printable(line), file=sys.stderr)
+        say(prog, _words(error))
+    return failure
+
+
+def _words(error):
+    if isinstance(error, (exceptions.VSwitchError, ValueError, OSError)) \
+            or type(error).__module__.startswith('oslo_config.'):
+        return str(error) or type(error).__name__
+    return (f'unexpected {type(error).__name__}: {error}; the option '
+            f'--debug shows where it comes from')
+
+
+def _open_missing_streams():
+    """Take care of standard streams that the caller has closed.
+
+    Else the next file that is opened, such as the store, gets their number.
+    """
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, 'w')
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, 'w')
+
+
+def _write(text):
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        _drop_output()
+
+
+def _flush():
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _drop_output()
+    except OSError:
+        # A full disk, for instance: said once, and not again at exit.
+        _drop_output()
+        raise
+
+
+def _drop_output():
+    """Let go of standard output: what is left in its buffer is not written."""
+    with contextlib.suppress(OSError, ValueError):
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

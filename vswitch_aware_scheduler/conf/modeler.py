@@ -52,7 +52,24 @@ It is read anew in every pass and may have grown.
 When it cannot be read, the pass fails, the models stay as they are, and the
 log says so.
 
-Related options: ``telemetry_driver``.
+Related options: ``telemetry_driver``, ``telemetry_period_seconds``.
+"""),
+    cfg.FloatOpt(
+        'telemetry_period_seconds', min=1, max=86400,
+        help="""
+Sampling period of what the telemetry driver "file" reads.
+
+Without it the period is inferred for each instance: the usual distance of its
+samples. Set it where samples are missing so often that another distance is
+more usual. It means nothing to the other drivers, which have
+``period_seconds`` in groups of their own.
+
+Unit: seconds, 1 to 86400.
+
+When it is wrong, sojourn times are wrong by the same factor. When an .npz file
+states another period, the pass fails and the log says so.
+
+Related options: ``telemetry_driver``, ``telemetry_path``.
 """),
     cfg.IntOpt(
         'modeler_interval_seconds', default=300, min=10, max=86400,

@@ -5,41 +5,70 @@ matplotlib is optional and imported when a picture is drawn.
 """
 
 import os
+import tempfile
 
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['draw']
+__all__ = ['draw', 'prepare']
 
 #: Shares of no overload at all are drawn here, on axes that are logarithmic.
 _FLOOR = 1e-5
 
 
-def draw(directory, results, overload_probability):
-    """Write reliability.png and frontier.png.
+def prepare(directory):
+    """Check that pictures can be drawn there; make the directory.
 
     :param directory: made if it is not there
-    :param results: {name: Result} of :func:`.protocols.evaluate`
-    :param overload_probability: limit E, drawn as a line
-    :returns: list of the two paths
-    :raises InvalidInput: when matplotlib is not installed
+    :raises InvalidInput: when matplotlib is not installed, or the directory
+        cannot be made or written
     """
+    _matplotlib_figure()
+    try:
+        os.makedirs(directory, exist_ok=True)
+        tempfile.TemporaryFile(dir=directory).close()
+    except (OSError, ValueError) as error:
+        raise exceptions.InvalidInput(
+            f'directory for pictures: {directory!r}; expected one that can '
+            f'be made and written: {error}') from None
+    for path in _paths(directory):
+        if os.path.isdir(path):
+            raise exceptions.InvalidInput(
+                f'picture: {path!r}, a directory; expected a file, or none')
+
+
+def _matplotlib_figure():
     try:
         from matplotlib import figure
     except ImportError:
         raise exceptions.InvalidInput(
             'pictures need matplotlib, which is not installed, wanted '
             'vswitch_aware_scheduler[plot]') from None
-    os.makedirs(directory, exist_ok=True)
-    paths = []
-    for name, fill in (('reliability', _reliability),
-                       ('frontier', _frontier)):
+    return figure
+
+
+def _paths(directory):
+    return [os.path.join(directory, f'{name}.png')
+            for name in ('reliability', 'frontier')]
+
+
+def draw(directory, results, overload_probability):
+    """Write reliability.png and frontier.png.
+
+    :param directory: see :func:`prepare`
+    :param results: {name: Result} of :func:`.protocols.evaluate`
+    :param overload_probability: limit E, drawn as a line
+    :returns: list of the two paths
+    :raises InvalidInput: as :func:`prepare`
+    """
+    prepare(directory)
+    figure = _matplotlib_figure()
+    for path, fill in zip(_paths(directory), (_reliability, _frontier)):
         picture = figure.Figure(figsize=(8, 6), layout='constrained')
         fill(picture.add_subplot(), results, overload_probability)
-        paths.append(os.path.join(directory, f'{name}.png'))
-        picture.savefig(paths[-1], dpi=120)
-    return paths
+        picture.savefig(path, dpi=120)
+    return _paths(directory)
 
 
 def _mark(number):

@@ -16,13 +16,13 @@ import socket
 import threading
 import zlib
 
-from oslo_log import log as logging
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 
 __all__ = ['PATIENCE_SECONDS', 'Group', 'Share']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 #: Longest wait for a backend; its client may try for minutes.
 PATIENCE_SECONDS = 10.0

@@ -12,15 +12,14 @@ import os
 import secrets
 import socket
 
-from oslo_log import log as logging
-
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import store as model_store
 
 __all__ = ['BEAT_SECONDS', 'SILENT_SECONDS', 'Heartbeat', 'describe',
            'is_replaced', 'is_silent']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 #: Time between two heartbeats. The end of the first pass is reported at once,
 #: and so is that the modeler begins or ends to wait.

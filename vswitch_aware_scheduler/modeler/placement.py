@@ -28,7 +28,6 @@ from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.telemetry import sdk
 from vswitch_aware_scheduler.telemetry import service
-from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler import uplinks
 
 __all__ = ['Keeper', 'Outcome', 'Review', 'provider_uuid', 'read_aggregates']
@@ -360,8 +359,7 @@ class Keeper:
         if not law:
             return self._unknown
         group = of == 'instance' and self._snapshot.group_prior(consumer)
-        return prior.cut(law, limit.limits_on_one, limit.capacities,
-                         group and group[0] or None)
+        return limit.fitting(law, group and group[0] or None)
 
     def _stated(self, flavor):
         """Return the RateLaw that the flavor of a name states, or None."""

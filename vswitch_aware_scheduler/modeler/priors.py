@@ -17,7 +17,7 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 
-__all__ = ['FADING_SECONDS', 'MEMBER_SECONDS', 'Outcome', 'update']
+__all__ = ['FADING_SECONDS', 'MEMBER_SECONDS', 'Outcome', 'plan', 'update']
 
 #: Time after which a deleted instance counts half as much as before.
 FADING_SECONDS = 7 * 86400.0
@@ -63,11 +63,35 @@ def update(store, clock, min_samples=estimate.MIN_SAMPLES,
     :raises StoreError: when the store cannot be read or written
     """
     now = float(clock())
+    found, changed, gone = plan(store, now, min_samples, member_seconds,
+                                needs_inventory)
+    if changed or gone:
+        store.write(priors=changed, remove_priors=gone, now=now)
+    return found
+
+
+def plan(store, now, min_samples=estimate.MIN_SAMPLES,
+         member_seconds=MEMBER_SECONDS, needs_inventory=False, models=(),
+         unmodelled=()):
+    """Return what :func:`update` would do after a write of some models.
+
+    :param now: seconds UTC
+    :param models: StoredModels with their counts that are to be written
+    :param unmodelled: Unmodelled that are to be written
+    :returns: (:class:`Outcome`, list of Priors to write, list of those to
+        remove)
+    :raises StoreError: when the store cannot be read
+    """
     laws = dict(store.read_changes().laws())
     seconds = store.measured_seconds()
     counts = {uuid: learned.counts for uuid, learned in store.learned(
         [uuid for uuid, point in store.resume_points().items()
          if not point.modelled]).items() if learned.counts is not None}
+    counts.update((one.instance_uuid, one.counts) for one in unmodelled)
+    for one in models:
+        laws[one.instance_uuid] = one.model.law
+        seconds[one.instance_uuid] = one.window_end - one.window_start
+        counts.pop(one.instance_uuid, None)
     for uuid, one in counts.items():
         if one.total_samples >= min_samples and not one.peaks[:, 0].any():
             laws[uuid] = _SILENT
@@ -97,10 +121,9 @@ def update(store, clock, min_samples=estimate.MIN_SAMPLES,
     changed = [one for key, one in wanted.items()
                if _content(known.get(key)) != _content(one)]
     gone = [one for key, one in known.items() if key not in wanted]
-    if changed or gone:
-        store.write(priors=changed, remove_priors=gone, now=now)
     return Outcome(len(pools), len(wanted) - len(pools), len(changed),
-                   len(gone), len({*laws, *counts}) - len(weights))
+                   len(gone), len({*laws, *counts}) - len(weights)
+                   ), changed, gone
 
 
 def _instances(store, uuids, now, needs_inventory):

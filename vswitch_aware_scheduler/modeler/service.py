@@ -22,6 +22,7 @@ from oslo_log import log as logging
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import feedback
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import heartbeat
@@ -42,11 +43,11 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
            'Notifier', 'Service', 'SetUp', 'host_kinds', 'make_corrections',
-           'make_keeper', 'make_kinds', 'make_store', 'set_up',
+           'make_driver', 'make_keeper', 'make_kinds', 'make_store', 'set_up',
            'update_inventory', 'update_placement', 'update_priors',
            'update_trials', 'words_of']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 #: Pause after a pass that failed; it doubles with each that follows.
 FIRST_PAUSE_SECONDS = 5.0
@@ -169,19 +170,32 @@ def _driver(conf):
     name = group.telemetry_driver
     given = {}
     if name in options.TELEMETRY_GROUPS:
-        given = options.telemetry_options(conf, name)
-        if given['access']['url'] is None and given['access']['auth'] is None:
-            raise exceptions.TelemetryNotConfigured(
-                f'telemetry_driver is {name}, and neither url nor auth_type '
-                f'is set in the group [{options.TELEMETRY_GROUPS[name][0]}]; '
-                f'set the URL of the service, or auth_type to look the '
-                f'service up in the catalog of keystone')
-    elif group.telemetry_path is not None:
+        return make_driver(conf, name)
+    if group.telemetry_path is not None:
         given = {'path': group.telemetry_path}
+        if name == 'file' and group.telemetry_period_seconds is not None:
+            given['period_seconds'] = group.telemetry_period_seconds
     elif name == 'file':
         raise exceptions.TelemetryNotConfigured(
             'telemetry_driver is file, and telemetry_path is not set; set '
             'the path of a file or a folder')
+    return telemetry.load_driver(name, **given)
+
+
+def make_driver(conf, name):
+    """Return the telemetry driver that asks a service.
+
+    :param conf: an oslo.config ConfigOpts with our options registered
+    :param name: of a driver that has a group of options
+    :raises TelemetryNotConfigured: when no option says which service
+    """
+    given = options.telemetry_options(conf, name)
+    if given['access']['url'] is None and given['access']['auth'] is None:
+        raise exceptions.TelemetryNotConfigured(
+            f'telemetry_driver is {name}, and neither url nor auth_type '
+            f'is set in the group [{options.TELEMETRY_GROUPS[name][0]}]; '
+            f'set the URL of the service, or auth_type to look the '
+            f'service up in the catalog of keystone')
     return telemetry.load_driver(name, **given)
 
 

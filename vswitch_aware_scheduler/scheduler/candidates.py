@@ -10,13 +10,13 @@ instance takes, so that placement refuses whoever comes too late.
 
 import threading
 
-from oslo_log import log as logging
 
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import strict
 
 __all__ = ['Candidates']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 
 class Candidates:

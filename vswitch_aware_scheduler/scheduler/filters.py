@@ -7,10 +7,11 @@ from nova.scheduler import filters
 from nova.scheduler import utils as scheduler_utils
 from oslo_log import log as logging
 
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import watch
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 
 class VSwitchFilter(filters.BaseHostFilter):

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is wrong and what is well again, told once."""
 
-from oslo_log import log as logging
+
+from vswitch_aware_scheduler import logs
 
 __all__ = ['HealthLog']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 
 class HealthLog:

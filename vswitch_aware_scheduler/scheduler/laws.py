@@ -12,7 +12,6 @@ import itertools
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import prior
 
 __all__ = ['Laws']
 
@@ -79,8 +78,7 @@ class Laws:
     def fitting(self, law, host, group=None):
         """Return a prior as an instance can have it that is on a host.
 
-        An instance of which only the prior is known is never refused for
-        the peak of another one.
+        See :meth:`.admission.HostPolicy.fitting`; laws are remembered.
 
         :param law: RateLaw
         :param host: name of the host
@@ -95,8 +93,7 @@ class Laws:
         if found is None or found[0] is not policy:
             if len(self._fitted) >= _MOST_FITTED:
                 self._fitted.clear()
-            found = self._fitted[key] = (policy, prior.cut(
-                law, policy.limits_on_one, policy.capacities, group))
+            found = self._fitted[key] = (policy, policy.fitting(law, group))
         return found[1]
 
     @property

@@ -15,11 +15,11 @@ import threading
 import time
 
 import numpy as np
-from oslo_log import log as logging
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import feedback
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import policies as host_policies
 from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import candidates
@@ -37,7 +37,7 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 #: How often the list of a host's instances is compared key by key. In
 #: between, a change of the same dictionary shows in its length or its last

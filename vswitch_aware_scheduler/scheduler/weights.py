@@ -5,12 +5,12 @@ import nova.conf
 from nova.scheduler import utils as scheduler_utils
 from nova.scheduler import weights
 import numpy as np
-from oslo_log import log as logging
 
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.scheduler import watch
 
 CONF = nova.conf.CONF
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 #: Losses below 10 ** -LOSS_DECADES are all alike.
 LOSS_DECADES = 9

@@ -27,6 +27,9 @@ __all__ = ['create', 'hide_password', 'is_locked', 'is_write_protected',
 #: An idle connection that is older is replaced before it is used.
 _RECYCLE_SECONDS = 3600
 
+#: {module of a client: the extra of this package that brings it}
+_EXTRAS = {'pymysql': 'mysql', 'psycopg2': 'postgresql'}
+
 _WANTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
            'postgresql+psycopg2://...')
 
@@ -44,6 +47,18 @@ def parse(url):
             f'the URL of the store cannot be parsed, wanted '
             f'{_WANTED}') from None
     kind = parsed.get_backend_name()
+    # A password with such a character is cut there, and its rest taken for
+    # another part, which is shown.
+    if kind != 'sqlite' and '@' in f'{parsed.host}{parsed.database}':
+        raise exceptions.StoreError(
+            f'the URL of the store has more than one @, or a user with a /; '
+            f'expected {_WANTED} with %40, %2F and so on for such characters '
+            f'of user and password')
+    if kind == 'sqlite' and any((parsed.username, parsed.password,
+                                 parsed.host, parsed.port)):
+        raise exceptions.StoreError(
+            f'the URL of the store names a user or a server of SQLite; '
+            f'expected {_WANTED}')
     if kind not in ('sqlite', 'mysql', 'mariadb', 'postgresql'):
         raise exceptions.StoreError(
             f'store {hide_password(parsed)}: kind of database is {kind}, '
@@ -105,6 +120,7 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
         ``timeout_seconds``
     :raises StoreError: when the database's Python driver is not installed
     """
+    given = url
     seconds = max(1, round(timeout_seconds))
     statement_seconds = max(seconds, round(statement_seconds or seconds))
     kind = url.get_backend_name()
@@ -128,12 +144,13 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
     if kind == 'postgresql' and url.get_driver_name() == 'psycopg2':
         # A hundred rows at a time, where psycopg2 sends each by itself.
         options['executemany_mode'] = 'values_plus_batch'
-    with translate_errors(url, 'open'):
+    with translate_errors(url, 'open'), _telling_parameters(given):
         engine = sa.create_engine(url, **options)
     if engine.driver == 'psycopg2':
         # The server's own limits come first, which tell more.
         sa.event.listen(engine, 'do_connect', functools.partial(
             _limit_answers, max(timeout_seconds, statement_seconds) + 1))
+    sa.event.listen(engine, 'do_connect', functools.partial(_connect, given))
     # Not oslo.db's own create_engine: its listener comes first then.
     sa.event.listen(engine, 'handle_error', _raise_unlogged)
     exc_filters.register_engine(engine)
@@ -190,6 +207,30 @@ def _mariadb_limits(seconds, statement_seconds):
         'write_timeout': str(seconds),
         'init_command': f'SET SESSION {assigned(limits)} /*M!100301 , '
                         f'{assigned(of_mariadb)} */'}
+
+
+def _connect(url, dialect, _record, arguments, parameters):
+    with _telling_parameters(url, dialect.loaded_dbapi.Error):
+        return dialect.connect(*arguments, **parameters)
+
+
+@contextlib.contextmanager
+def _telling_parameters(url, *passing):
+    """Turn what a client raises at an unknown parameter into StoreError.
+
+    :param url: as it was given: the parameters of its query are named
+    :param passing: errors that are no such thing
+    """
+    try:
+        yield
+    except (exc.SQLAlchemyError, ImportError, OSError, *passing):
+        raise
+    except Exception as error:
+        raise exceptions.StoreError(
+            f'store {hide_password(url)}: cannot open it with the parameters '
+            f'{", ".join(sorted(url.query)) or "of its URL"} '
+            f'({type(error).__name__}: {error}); expected parameters that '
+            f'{url.drivername} has') from error
 
 
 def _leave_transactions_to_us(connection, _record):
@@ -266,6 +307,12 @@ def translate_errors(url, doing):
 
 def _reason(error):
     """Return the database's own words, without statement and parameters."""
+    extra = _EXTRAS.get(getattr(error, 'name', None))
+    if isinstance(error, ImportError) and not extra:
+        return f'{error}; expected {_WANTED}'
+    if extra:
+        return (f'{error}; expected the extra {extra} of this package: pip '
+                f'install "vswitch_aware_scheduler[{extra}]"')
     error = getattr(error, 'inner_exception', None) or error
     error = getattr(error, 'orig', None) or error
     lines = str(error).strip().splitlines() or [type(error).__name__]

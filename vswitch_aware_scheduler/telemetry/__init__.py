@@ -54,8 +54,13 @@ def load_driver(name, **options):
     try:
         signature.bind(**options)
     except TypeError as error:
+        needed, others = [], []
+        for one in signature.parameters.values():
+            (needed if one.default is one.empty else others).append(one.name)
         raise exceptions.TelemetryError(
             f'telemetry driver {name!r}: options are '
-            f'{", ".join(sorted(options)) or "none"} ({error}), wanted '
-            f'{name}{signature}') from error
+            f'{", ".join(sorted(options)) or "none"}; expected '
+            f'{", ".join(needed) or "none"}'
+            + (f', and optionally {", ".join(others)}' if others else '')
+        ) from error
     return factory(**options)

@@ -36,16 +36,16 @@ import zipfile
 import zlib
 
 import numpy as np
-from oslo_log import log as logging
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.traffic import series as rate_series
 
 __all__ = ['DEFAULT_PERIOD_SECONDS', 'FileDriver', 'INSTANCE_NAMESPACE',
            'KBPS_PER_KBYTES', 'instance_uuid']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 #: Namespace of the uuids of instances that a file names otherwise. A constant
 #: for ever: stored models are found by these uuids.

@@ -21,16 +21,16 @@ import re
 import time
 
 import numpy as np
-from oslo_log import log as logging
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import interfaces
 from vswitch_aware_scheduler.telemetry import service
 
 __all__ = ['AGGREGATIONS', 'GnocchiDriver']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 #: What may be read of a counter, the best first.
 AGGREGATIONS = ('rate:mean', 'last', 'max', 'mean', 'min')

@@ -17,16 +17,16 @@ import re
 import time
 
 import numpy as np
-from oslo_log import log as logging
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import interfaces
 from vswitch_aware_scheduler.telemetry import service
 
 __all__ = ['EXPORTERS', 'Names', 'PrometheusDriver']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 _SELECTOR = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)?(\{.*\})?', re.DOTALL)
 _LABEL = re.compile(r'[a-zA-Z_][a-zA-Z0-9_]*')

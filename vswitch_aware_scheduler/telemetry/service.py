@@ -21,10 +21,10 @@ from keystoneauth1 import exceptions as ks_exceptions
 from keystoneauth1 import loading as ks_loading
 from keystoneauth1 import session as ks_session
 import numpy as np
-from oslo_log import log as logging
 import requests
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import bounded_session
 from vswitch_aware_scheduler.telemetry import json_items
@@ -32,7 +32,7 @@ from vswitch_aware_scheduler.telemetry import json_items
 __all__ = ['Access', 'Client', 'Passing', 'Refusal', 'ServiceDriver',
            'TooLarge', 'iso_time', 'numbers', 'shown']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 #: Longest pause between two attempts, whatever the service asks for.
 MAX_PAUSE_SECONDS = 60.0

@@ -604,10 +604,13 @@ def _refuse_repeated_keys(loader, node, done):
                 'tag:yaml.org,2002:merge', 'tag:yaml.org,2002:value'):
             key = loader.construct_object(key_node)
             if key in seen:
+                value = (_BRIEF.repr(value_node.value)
+                         if isinstance(value_node, yaml.ScalarNode)
+                         else f'a {value_node.id}')
                 raise yaml.constructor.ConstructorError(
                     problem=f'key {_BRIEF.repr(key)} comes a second time '
-                    f'(value {_BRIEF.repr(value_node.value)}), wanted each '
-                    'key once', problem_mark=key_node.start_mark)
+                    f'(value {value}), wanted each key once',
+                    problem_mark=key_node.start_mark)
             seen.add(key)
         _refuse_repeated_keys(loader, value_node, done)
 

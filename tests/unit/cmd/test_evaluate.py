@@ -4,11 +4,13 @@ import csv
 import json
 import os
 import random
+from unittest import mock
 
 import numpy as np
 
 from tests.unit.cmd import test_manage
 from vswitch_aware_scheduler.evaluate import methods
+from vswitch_aware_scheduler.evaluate import protocols
 
 KEYS = {'method', 'hosts', 'refused', 'overload_mean',
         'overload_avoidable_mean', 'overload_worst', 'hosts_above', 'loss',
@@ -130,6 +132,21 @@ class EvaluateTestCase(test_manage.ManageTestCase):
         answer = self._evaluate('--plot-dir', where, '--seeds', '1')
         self.assertEqual(2, len(answer['pictures']))
         self.assertTrue(all(map(os.path.exists, answer['pictures'])))
+
+    def test_an_impossible_place_for_pictures_is_told_before_the_work(self):
+        os.mkdir(os.path.join(self.directory, 'taken'))
+        os.mkdir(os.path.join(self.directory, 'taken', 'frontier.png'))
+        for where, wanted in (
+                (self.trace, 'directory for pictures: .*; expected'),
+                (os.path.join(self.trace, 'sub'), 'expected one that can be'),
+                ('a\0b', 'expected one that can be'),
+                (os.path.join(self.directory, 'taken'), 'frontier.png')):
+            with mock.patch.object(protocols, 'evaluate',
+                                   autospec=True) as work:
+                self.assert_fails(
+                    wanted, 'evaluate', '--trace', self.trace,
+                    '--saturation-kbps', '9', '--plot-dir', where)
+            work.assert_not_called()
 
     def test_a_wrong_question_is_told_in_one_line(self):
         base = ('evaluate', '--trace', self.trace, '--saturation-kbps', '9')

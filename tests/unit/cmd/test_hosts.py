@@ -9,6 +9,7 @@ from tests.contract import telemetry_stand_ins as stand_ins
 from tests.unit.cmd import test_manage
 from tests.unit.modeler import test_hosts
 from tests.unit.vswitch import agents
+from vswitch_aware_scheduler import store
 
 
 class HostTestCase(test_manage.ManageTestCase):
@@ -122,6 +123,21 @@ class DiscoverTestCase(HostTestCase):
 
 
 class RecordTestCase(HostTestCase):
+
+    def test_a_name_that_no_host_can_have_is_refused(self):
+        for name in ('a b;c', '', 'a\x1b[1m', 'h' * 256, 'höst', 'a/b'):
+            self.assert_fails('host: .*; expected its name in Nova', 'host',
+                              'set', name, 'ovs-flat')
+        for name in ('compute-1.example.org', 'a_b', 'fe80::1'):
+            self.assertEqual(0, self.run_command('host', 'set', name,
+                                                 'ovs-flat')[0])
+
+    def test_names_that_others_wrote_are_escaped(self):
+        self.make_store().write(host_profiles=[store.HostProfile(
+            'a\x1b[2J\nforged  ovs-gre', 'ovs-flat')])
+        lines = self.run_command('host', 'list')[1].splitlines()
+        self.assertEqual(3, len(lines))
+        self.assertTrue(lines[2].startswith(r'a\x1b[2J\nforged'), lines[2])
 
     def test_what_is_set_is_listed_until_it_is_removed(self):
         status, output, _ = self.run_command(

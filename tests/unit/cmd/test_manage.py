@@ -213,6 +213,30 @@ class PriorCommandTestCase(ManageTestCase):
             self.assertAlmostEqual(share, *kinds.values())
         self.assertRegex(output, r'\n +40 +20 +1 +0.750000 +0.500000\n')
 
+    def test_show_takes_the_name_of_an_instance_and_refuses_other_words(self):
+        self.assertEqual('flavor and project', self.ask(
+            'prior', 'show', 'web')['prior_of'])
+        for text in ('not-a-uuid', '', base.instance_uuid(3) + '0'):
+            self.assert_fails('instance: .*; expected a uuid, or the name',
+                              'prior', 'show', text)
+
+    def test_show_says_what_no_instance_has(self):
+        output = self.run_command('prior', 'show', '--flavor', 'smal')[1]
+        self.assertIn("No instance has flavor 'smal': that is how a new one "
+                      "counts.", output.splitlines())
+        self.assertEqual(1, len(self.ask(
+            'prior', 'show', '--flavor', 'smal')['remarks']))
+        self.assertEqual([], self.ask(
+            'prior', 'show', '--flavor', 'small', '--project', 'p')[
+                'remarks'])
+
+    def test_unknown_packets_are_no_zero(self):
+        rates = self.ask('prior', 'list')['priors']
+        self.assertEqual([False, True, True],
+                         [one['mean']['kpps'] is None for one in rates])
+        self.assertEqual([1.0, None, None],
+                         [one['peak']['kpps'] for one in rates])
+
     def test_a_store_without_priors_says_what_it_takes(self):
         url = f'sqlite:///{self.directory}/other.sqlite'
         migration.sync(url)
@@ -437,7 +461,7 @@ class FitTestCase(ManageTestCase):
         self.assert_fails('no file|path', 'fit', '--telemetry', 'file')
         self.assert_fails('wanted none', 'fit', '--telemetry', 'gnocchi',
                           '--path', self.trace)
-        self.assert_fails('url of a telemetry service is not set', 'fit',
+        self.assert_fails('url .*vswitch_prometheus', 'fit',
                           '--telemetry', 'prometheus')
         self._configure('[vswitch_gnocchi]', 'retries = many')
         self.assert_fails('retries', 'fit', '--telemetry', 'gnocchi')
@@ -513,6 +537,74 @@ class FitTestCase(ManageTestCase):
                     "UPDATE alembic_version SET version_num = '0000'")
         self.assert_fails('db sync', 'fit', '--path', self.trace)
 
+    def test_priors_come_with_twenty_instances(self):
+        # 18 with traffic and 2 that are silent all the time; one is too
+        # young to say anything.
+        trace = os.path.join(self.directory, 'fleet.csv')
+        with open(trace, 'w', newline='') as file:
+            writer = csv.writer(file)
+            writer.writerow(['instance', 'time', 'egress_kbps',
+                             'ingress_kbps'])
+            for number in range(20):
+                for i in range(300):
+                    writer.writerow([number, 300 * i,
+                                     100 if number < 18 else 0, 0])
+            writer.writerow(['young', 0, 7000, 0])
+        answer = self.ask('fit', '--path', trace, '--store', self._made())
+        self.assertEqual((18, 1), (answer['fitted'], answer['priors']))
+        [one] = self.ask('prior', 'list')['priors']
+        self.assertEqual((None, None, 20.0), (
+            one['flavor'], one['project'], one['members']))
+        self.assertAlmostEqual(90.0, one['mean']['egress_kbps'], delta=1.0)
+        self.assertEqual('fleet', self.ask('prior', 'show')['prior_of'])
+        # The models and the priors are one generation.
+        self.assertEqual(answer['generation'],
+                         self.ask('db', 'version')['generation'])
+        self.assertIn('Priors:', self.run_command(
+            'fit', '--path', trace)[1])
+
+    def test_fewer_make_no_prior(self):
+        self.assertEqual(0, self.ask('fit', '--store', self._made(),
+                                     '--path', self.trace)['priors'])
+
+    def test_a_fit_again_replaces_what_was_counted(self):
+        for _ in range(2):
+            self.assertEqual(2, self.ask('fit', '--path', self.trace,
+                                         '--store', self._made())['fitted'])
+
+    def test_a_model_stays_whose_instance_is_refused(self):
+        target = self.make_store()
+        uuid = telemetry_file.instance_uuid('quiet')
+        target.write([store.StoredModel(
+            uuid, traffic_model.TrafficModel.constant(5.0))])
+        self.ask('fit', '--path', self.trace)
+        self.assertEqual(5.0, target.model(uuid).model.mean[0])
+
+    def test_a_start_after_the_end_is_told(self):
+        for start, end in (('20', '10'), ('10', '10'),
+                           ('2013-08-12', '2013-08-01')):
+            self.assert_fails('start: .*; expected a time before the end',
+                              'fit', '--path', self.trace, '--start', start,
+                              '--end', end)
+
+    def test_the_period_of_a_file_may_be_stated(self):
+        self.ask('fit', '--path', self.trace, '--store', self._made(),
+                 '--period-seconds', '400')
+        uuid = telemetry_file.instance_uuid('10')
+        found = store.Store(self.url).learned([uuid])[uuid]
+        self.assertEqual(400.0, found.counts.period_seconds)
+        self.assert_fails('period_seconds is 0', 'fit', '--path', self.trace,
+                          '--period-seconds', '0')
+        self.assert_fails('--period-seconds is 60', 'fit', '--telemetry',
+                          'gnocchi', '--period-seconds', '60')
+
+    def test_what_telemetry_lacks_is_told_by_name(self):
+        self.assert_fails('path: not given; expected a file .* --path',
+                          'fit')
+        for driver in ('gnocchi', 'prometheus', 'ceilometer'):
+            self.assert_fails(rf'{driver}.*url.*\[vswitch_{driver}\]',
+                              'fit', '--telemetry', driver)
+
     def test_a_terminal_gets_a_progress_bar_and_a_file_does_not(self):
         self.make_store()
         self.assertIn('fitting', self.run_command(
@@ -538,8 +630,10 @@ class ModelCommandTestCase(ManageTestCase):
             self.assertEqual(getattr(model, name).tolist(), found[name])
         np.testing.assert_allclose(model.stationary, found['stationary'],
                                    rtol=1e-12)
-        np.testing.assert_allclose(model.mean, list(found['mean'].values()),
-                                   rtol=1e-12)
+        np.testing.assert_allclose(
+            model.mean[:2], list(found['mean'].values())[:2], rtol=1e-12)
+        self.assertIsNone(found['mean']['kpps'])
+        self.assertIsInstance(found['samples'], int)
         self.assertEqual({'egress_kbps', 'ingress_kbps', 'kpps'},
                          set(found['peak']))
         self.assertEqual(
@@ -559,6 +653,11 @@ class ModelCommandTestCase(ManageTestCase):
         output = self.run_command('model', 'show', uuid)[1]
         self.assertRegex(output, 'STATIONARY +CALM +BUSY')
         self.assertIn('0.250000  0.200000  0.700000', output)
+        self.assertIn('States: rates, mean sojourn time, long-run share of '
+                      'time (stationary law), also while the fleet is calm '
+                      'and busy', output.splitlines())
+        # Packets that are not known are not 0.
+        self.assertRegex(output, r'\n +1 +9 +0 +- +1 ')
 
     def test_show_prints_a_table_of_states_and_the_jump_matrix(self):
         status, output, _ = self.run_command('model', 'show',
@@ -598,7 +697,9 @@ class ModelCommandTestCase(ManageTestCase):
         self.assertEqual(['9', '10', 'twin', 'twin', None],
                          [item['name'] for item in found])
         np.testing.assert_allclose(
-            list(found[1]['mean'].values()), self.record.model.mean)
+            list(found[1]['mean'].values())[:2], self.record.model.mean[:2])
+        self.assertIsNone(found[1]['peak']['kpps'])
+        self.assertIsInstance(found[1]['samples'], int)
         output = self.run_command('model', 'list')[1]
         self.assertIn('5 models; rates in kbit/s', output)
         self.assertLess(output.index(base.instance_uuid(8)),

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import os
+import re
 
 from tests.unit.cmd import test_manage
 from tests.unit.store import base
+from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.vswitch import profile
 
 
 class TestSize(test_manage.ManageTestCase):
@@ -56,6 +59,53 @@ class TestSize(test_manage.ManageTestCase):
             self.assertIn(what, answer['traffic'])
             self.assertEqual(instances, one['instances'])
 
+    def test_a_prior_is_cut_to_the_host_as_in_the_scheduler(self):
+        # Of 20,000 a host that carries 1,000 takes one; 0 without the cut.
+        law = traffic_model.RateLaw.from_arrays(
+            [.999, .001], [[100.0, 0, 0], [20000.0, 0, 0]])
+        self.make_store().write(priors=[
+            store.Prior('large', None, law, 20),
+            store.Prior(None, None, law, 40)])
+        words = ['--overload-probability', '0.01']
+        for more in (['--flavor', 'large'], ['--fleet-prior']):
+            _, one = self.ask_ours(*more, *words)
+            policy = admission.HostPolicy(
+                profile.SwitchProfile('ours', saturation_kbps=1000),
+                overload_probability=.01)
+            table = admission.LoadTable()
+            taken = 0
+            while True:
+                slot = table.describe('h', policy, dict.fromkeys(
+                    range(taken), policy.fitting(law)))
+                if not table.assess([slot],
+                                    policy.fitting(law)).admitted[0]:
+                    break
+                taken += 1
+            self.assertEqual(taken, one['instances'])
+            # Of n one is at 1000 for n / 1000 of the time: at most 9 or 10.
+            self.assertIn(taken, (9, 10))
+        # What an instance has shown is not cut.
+        _, one = self.ask_ours('--instance', base.instance_uuid(4), *words)
+        self.assertEqual(0, one['instances'])
+
+    def test_an_instance_may_be_given_by_its_name(self):
+        self.make_store().write([base.constant(5, 250.0, name='13')])
+        _, one = self.ask_ours('--instance', '13')
+        self.assertEqual(4, one['instances'])
+
+    def test_a_terminal_gets_a_bar(self):
+        self.assertIn('sizing', self.run_command('size', terminal=True)[2])
+
+    def test_the_reason_tells_two_numbers_apart(self):
+        # Two of nine: 36 q^2 and less for q = .0167, near the limit.
+        answer = self.ask('size', '--egress-kbps', '501', '--on-seconds',
+                          '1', '--off-seconds', '58.9999', '--profile',
+                          'ours', '--overload-probability', '0.0099')
+        reason = answer['profiles'][0]['reason']
+        found, limit = re.search('would be (.*), above the limit of (.*) [(]',
+                                 reason).groups()
+        self.assertGreater(float(found), float(limit))
+
     def test_without_a_word_it_is_the_default_demand(self):
         answer, one = self.ask_ours()
         self.assertEqual('default of the options', answer['traffic'])
@@ -91,7 +141,16 @@ class TestSize(test_manage.ManageTestCase):
                 (['--fleet', '--count', '3'], 'wanted none with --fleet'),
                 (['--fleet', '--kpps', '3'], 'told by numbers and --fleet'),
                 (['--egress-kbps', '-3'], 'egress_kbps is -3, wanted'),
-                (['--instance', 'x'], 'instance x has no model')):
+                (['--instance', 'x'], 'no traffic model of instance x'),
+                (['--off-seconds', '60', '--kpps', '1'],
+                 'on_seconds: not given; expected'),
+                (['--on-seconds', '0', '--kpps', '1'],
+                 'on_seconds: 0; expected'),
+                (['--overload-probability', '1.0000001'],
+                 'is 1.0000001, wanted'),
+                (['--flavor', 'none'], "flavor: 'none'; expected .* small"),
+                (['--flavor', 'small', '--project', 'none'],
+                 "project: 'none'; expected ")):
             with self.subTest(words):
                 self.assert_fails(wanted, 'size', *words)
 

@@ -28,14 +28,14 @@ class UrlTestCase(unittest.TestCase):
             self.assertNotIn(SECRET, str(caught.exception))
             self.assertIn('wanted', str(caught.exception))
 
-    def test_neither_password_nor_query_of_a_url_is_shown(self):
-        url = f'postgresql+psycopg2://u:{SECRET}@host/x?password={SECRET}'
+    def test_neither_paszebra_nor_query_of_a_url_is_shown(self):
+        url = f'postgresql+psycopg2://u:{SECRET}@host/x?paszebra={SECRET}'
         one = store.Store(url)
         for text in (one.url, repr(one), str(one)):
             self.assertNotIn(SECRET, text)
         self.assertEqual('postgresql+psycopg2://u:***@host/x', one.url)
 
-    def test_a_missing_driver_is_told_without_the_password(self):
+    def test_a_missing_driver_is_told_without_the_paszebra(self):
         for driver in ('mysql+pymysql', 'postgresql+psycopg2'):
             module = driver.partition('+')[2]
             with mock.patch.dict(sys.modules, {module: None}), \
@@ -43,6 +43,38 @@ class UrlTestCase(unittest.TestCase):
                                            module) as caught:
                 store.Store(f'{driver}://u:{SECRET}@host/x').generation()
             self.assertNotIn(SECRET, str(caught.exception))
+
+    def test_a_paszebra_that_splits_the_url_is_not_shown(self):
+        for url in ('mysql+pymysql://u:p@zebra@host/x',
+                    'postgresql+psycopg2://u:pw@zebra@host:1/x',
+                    'postgresql+psycopg2://u/x:p@zebra@host/x',
+                    'sqlite://u:zebra@host/x'):
+            with self.assertRaisesRegex(exceptions.StoreError,
+                                        'expected') as caught:
+                store.Store(url)
+            self.assertNotIn('zebra', str(caught.exception))
+        self.assertEqual('mysql+pymysql://u:***@host/x', store.Store(
+            'mysql+pymysql://u:p%40zebra@host/x').url)
+
+    def test_parameters_that_a_client_has_not_are_a_store_error(self):
+        for url in (f'mysql+pymysql://u:{SECRET}@127.0.0.1:1/x?foo=1',
+                    f'mysql+pymysql://u:{SECRET}@127.0.0.1:1/x?foo=',
+                    f'mysql+pymysql://u:{SECRET}@127.0.0.1:1/x?port=a',
+                    f'mysql+pymysql://u:{SECRET}@127.0.0.1:1/x?charset=no',
+                    f'postgresql+psycopg2://u:{SECRET}@127.0.0.1:1/x?foo=1'):
+            with self.assertRaises(exceptions.StoreError) as caught:
+                store.Store(url).generation()
+            self.assertNotIn(SECRET, str(caught.exception))
+
+    def test_a_missing_client_is_told_with_its_extra(self):
+        for url, extra in (('mysql+pymysql://u@h/x', 'mysql'),
+                           ('postgresql+psycopg2://u@h/x', 'postgresql')):
+            module = url.partition('+')[2].partition(':')[0]
+            with mock.patch.dict(sys.modules, {module: None}):
+                with self.assertRaisesRegex(
+                        exceptions.StoreError,
+                        rf'vswitch_aware_scheduler\[{extra}\]'):
+                    store.Store(url).generation()
 
     def test_a_driver_that_does_not_exist_is_a_store_error(self):
         with self.assertRaises(exceptions.StoreError):

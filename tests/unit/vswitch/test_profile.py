@@ -602,9 +602,20 @@ class TestOwnFile(ProfileTestCase):
         self.assertEqual({64: 5}, found['a'].saturation_by_packet_bytes)
 
     def test_a_file_that_cannot_be_read_is_refused(self):
-        for path in (self.path, os.path.dirname(self.path), 'a\0b'):
-            with self.subTest(path=path), self.invalid(path, 'read'):
+        for path, shown in ((self.path, self.path),
+                            (os.path.dirname(self.path),) * 2,
+                            ('a\0b', r'a\x00b')):
+            with self.subTest(path=path), self.invalid(shown, 'read'):
                 profile.load_profiles(path)
+
+    def test_a_repeated_key_is_shown_as_a_person_wrote_it(self):
+        for value in ('{saturation_kbps: 1}', '[1, 2]', '1'):
+            with open(self.path, 'w') as file:
+                file.write(f'a: {value}\na: {value}\n')
+            with self.assertRaises(exceptions.InvalidProfile) as caught:
+                profile.load_profiles(self.path)
+            self.assertIn('comes a second time', str(caught.exception))
+            self.assertNotIn('Node', str(caught.exception))
 
     def test_wrong_yaml_names_the_line(self):
         self.refuses('a:\n  max_tunnels: 5\n  b: c: d\n', 'line 3',

@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import ast
+import errno
+import io
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+from oslo_config import cfg
+
+from tests.unit.cmd import commands
+import vswitch_aware_scheduler
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import exceptions
+
+HOSTILE = 'a\x1b[2Jb\nc\r\x9b1m\u202e'
+ESCAPED = r'a\x1b[2Jb\nc\r\x9b1m\u202e'
+
+
+def _run(command, *, debug=False, failure=1, **how):
+    return commands.run(lambda _: terminal.run(
+        'prog', command, lambda: debug, failure, **how), [])
+
+
+class OutputTestCase(unittest.TestCase):
+
+    def _printed(self, function, *arguments):
+        def command():
+            function(*arguments)
+            return 0
+
+        status, output, errors = _run(command)
+        self.assertEqual((0, ''), (status, errors))
+        return output
+
+    def test_every_way_to_print_escapes(self):
+        self.assertEqual(f'{ESCAPED}\n',
+                         self._printed(terminal.print_line, HOSTILE))
+        self.assertEqual(f'\n{ESCAPED}\n',
+                         self._printed(terminal.print_below, HOSTILE))
+        self.assertEqual(
+            f'NAME\n{"-" * len(ESCAPED)}\n{ESCAPED}\n',
+            self._printed(terminal.print_table, ['NAME'], [[HOSTILE]]))
+        self.assertEqual(f'a: {ESCAPED}\n', self._printed(
+            terminal.print_fields, [('a', HOSTILE)]))
+        self.assertEqual('a\n\\x1b\n', self._printed(
+            terminal.print_text, 'a\n\x1b\n'))
+
+    def test_a_value_makes_no_row_of_a_table(self):
+        output = self._printed(
+            terminal.print_table, ['HOST'], [['a\nb  forged'], ['c']])
+        self.assertEqual(4, len(output.splitlines()))
+
+    def test_nothing_else_prints(self):
+        package = pathlib.Path(vswitch_aware_scheduler.__file__).parent
+        for path in (package / 'cmd').glob('*.py'):
+            for node in ast.walk(ast.parse(path.read_text('utf-8'))):
+                if isinstance(node, ast.Call) and path.name != 'terminal.py':
+                    self.assertNotIn(ast.unparse(node.func), (
+                        'print', 'sys.stdout.write', 'sys.stderr.write'),
+                        f'{path}:{node.lineno}')
+
+    def test_numbers_are_to_the_right(self):
+        self.assertEqual(
+            'NAME  COUNT\n----  -----\na         7\nbc        -\n',
+            self._printed(terminal.print_table, ['NAME', 'COUNT'],
+                          [['a', 7], ['bc', '-']]))
+
+
+class RunTestCase(unittest.TestCase):
+
+    def test_errors_are_one_printable_line(self):
+        for error, words in (
+                (exceptions.InvalidInput(HOSTILE), 'a\\x1b[2Jb c'),
+                (ValueError('a\n \x1b'), r'prog: a \x1b'),
+                (OSError(errno.ENOENT, 'no', '/x\x1b'), r'x\x1b'),
+                (cfg.Error('a\nb'), 'prog: a b'),
+                (TypeError('odd\x07'), r'unexpected TypeError: odd\x07')):
+            status, output, errors = _run(mock.Mock(side_effect=error))
+            self.assertEqual((1, ''), (status, output))
+            self.assertIn(words, errors)
+            self.assertEqual(1, errors.count('\n'))
+            self.assertTrue(errors[:-1].isprintable())
+
+    def test_debug_shows_an_escaped_traceback(self):
+        _, _, errors = _run(mock.Mock(side_effect=ValueError('\x1b')),
+                            debug=True)
+        self.assertIn('Traceback', errors)
+        self.assertIn(r'ValueError: \x1b', errors)
+        self.assertNotIn('\x1b', errors)
+
+    def test_the_status_after_an_error_is_that_of_the_command(self):
+        self.assertEqual(255, _run(mock.Mock(side_effect=ValueError('x')),
+                                   failure=255)[0])
+        self.assertEqual(7, _run(lambda: 7)[0])
+
+    def test_an_interrupt_says_what_it_left(self):
+        status, _, errors = _run(mock.Mock(side_effect=KeyboardInterrupt),
+                                 interrupted=': nothing was written')
+        self.assertEqual((1, 'prog: interrupted: nothing was written\n'),
+                         (status, errors))
+
+    def test_a_locale_that_has_not_the_letters_is_no_error(self):
+        stream = io.TextIOWrapper(io.BytesIO(), encoding='ascii')
+        with mock.patch.object(sys, 'stdout', stream):
+            status = terminal.run('prog', lambda: terminal.print_line('ä'))
+        stream.seek(0)
+        self.assertEqual((None, '\\xe4\n'), (status, stream.read()))
+
+
+class ProcessTestCase(unittest.TestCase):
+    """What needs a process of its own: streams that are closed or full."""
+
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def _shell(self, line):
+        """Return (status, stderr) of a line of bash; $COMMAND prints."""
+        code = ('import sys; from vswitch_aware_scheduler.cmd import '
+                'terminal; sys.exit(terminal.run("prog", lambda: [terminal.'
+                'print_line("x" * 70) for _ in range(5000)] and 3))')
+        done = subprocess.run(
+            ['bash', '-c', line], capture_output=True, text=True,
+            env={**os.environ, 'COMMAND': code, 'PYTHON': sys.executable},
+            cwd=self.directory.name)
+        return done.returncode, done.stderr
+
+    def test_a_reader_that_has_enough_changes_no_status(self):
+        self.assertEqual((3, ''), self._shell(
+            '"$PYTHON" -c "$COMMAND" | head -1 > /dev/null; '
+            'exit ${PIPESTATUS[0]}'))
+
+    def test_closed_streams_are_no_error(self):
+        for closed in ('>&-', '> /dev/null 2>&-', '> /dev/null <&-',
+                       '<&- >&- 2>&-'):
+            self.assertEqual((3, ''), self._shell(
+                f'"$PYTHON" -c "$COMMAND" {closed}'), closed)
+
+    @unittest.skipUnless(os.path.exists('/dev/full'), 'there is no /dev/full')
+    def test_a_full_disk_is_told_once(self):
+        status, errors = self._shell('"$PYTHON" -c "$COMMAND" > /dev/full')
+        self.assertEqual(1, status)
+        self.assertRegex(errors, r'^prog: .*No space left[^\n]*\n$')
+
+    def test_an_interrupt_during_imports_is_no_traceback(self):
+        # The interrupt comes while the command's own modules are imported.
+        code = ('import os, signal, sys\n'
+                'class Finder:\n'
+                '    def find_spec(self, name, path=None, target=None):\n'
+                '        if name == "oslo_config":\n'
+                '            os.kill(os.getpid(), signal.SIGINT)\n'
+                'sys.meta_path.insert(0, Finder())\n'
+                'import vswitch_aware_scheduler.cmd.manage\n')
+        done = subprocess.run([sys.executable, '-c', code],
+                              capture_output=True, text=True)
+        self.assertEqual((-signal.SIGINT, '', ''),
+                         (done.returncode, done.stdout, done.stderr))

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the commands find the instance that an argument means."""
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.telemetry import base
+
+__all__ = ['find_model', 'find_uuid', 'unseen_groups']
+
+
+def find_model(store, text):
+    """Return the StoredModel of an instance given by uuid or by name.
+
+    :raises InvalidInput: when the store has none, or several of that name
+    """
+    found = _model(store, text)
+    if found is None:
+        raise exceptions.InvalidInput(
+            f'store {store.url} has no traffic model of instance {text}; '
+            f'expected the uuid or the name of one that has a model: '
+            f'"vswitch-manage model list" prints those it has')
+    return found
+
+
+def find_uuid(store, text):
+    """Return the uuid of an instance given by uuid or by name.
+
+    An instance that is given by its uuid need not be in the store.
+
+    :raises InvalidInput: when it is no uuid, and no name in the store
+    """
+    found = _model(store, text)
+    if found is not None:
+        return found.instance_uuid
+    uuid = base.normalised_uuid(text)
+    if uuid is None:
+        raise exceptions.InvalidInput(
+            f'instance: {text!r}; expected a uuid, or the name of an '
+            f'instance that has a model: "vswitch-manage model list" prints '
+            f'them')
+    return uuid
+
+
+def _model(store, text):
+    canonical = base.normalised_uuid(text)
+    for uuid in dict.fromkeys((text, text.lower(), canonical)):
+        record = uuid and store.model(uuid)
+        if record:
+            return record
+    named = store.models(name=text)
+    if len(named) > 1:
+        raise exceptions.InvalidInput(
+            f'{len(named)} instances have the name {text}; expected the '
+            f'uuid of one: '
+            + ', '.join(item.instance_uuid for item in named))
+    return store.model(named[0].instance_uuid) if named else None
+
+
+def unseen_groups(store, flavor, project):
+    """Yield (kind, value, those there are) of what no instance has.
+
+    :param flavor: name of a flavor, or None
+    :param project: id of a project, or None
+    """
+    if flavor is None and project is None:
+        return
+    groups = [*store.placements().values(), *store.priors().values()]
+    for kind, value in (('flavor', flavor), ('project', project)):
+        seen = {getattr(group, kind) for group in groups} - {None}
+        if value is not None and value not in seen:
+            yield kind, value, sorted(seen)

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the modules of this package get their loggers."""
+
+import traceback
+
+from oslo_log import log as logging
+
+from vswitch_aware_scheduler import plain_text
+
+__all__ = ['get_logger']
+
+
+def get_logger(name):
+    """Return the oslo.log logger of a module, which escapes what it logs.
+
+    :param name: ``__name__`` of the module
+    """
+    logger = logging.getLogger(name)
+    # Adding a filter again changes nothing.
+    logger.logger.addFilter(_escape)
+    return logger
+
+
+def _escape(record):
+    """Make the message and the traceback of a record printable."""
+    try:
+        message = record.getMessage()
+    except Exception:
+        # Handlers report such a record; a filter would fail its caller.
+        return True
+    record.msg, record.args = plain_text.printable(message), ()
+    if record.exc_info and record.exc_info[0] is not None:
+        # Formatters use this text where it is set.
+        record.exc_text = '\n'.join(map(plain_text.printable, ''.join(
+            traceback.format_exception(*record.exc_info)).splitlines()))
+    return True
