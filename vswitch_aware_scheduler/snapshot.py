@@ -190,9 +190,9 @@ class SnapshotSource:
                 and snapshot.generation.number):
             age = self._clock() - snapshot.generation.published_at
             if age > self._max_age_seconds:
-                error = (f'its last generation is {math.ceil(age)} s old, wanted '
-                         f'at most {self._max_age_seconds:g} s: is the modeler '
-                         f'running?')
+                error = (f'its last generation is {math.ceil(age)} s old, '
+                         f'wanted at most {self._max_age_seconds:g} s: is '
+                         f'the modeler running?')
         return snapshot, error
 
     def refresh(self):
