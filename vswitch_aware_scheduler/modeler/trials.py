@@ -30,7 +30,7 @@ from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import service
-from vswitch_aware_scheduler.traffic import law as sum_law
+from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import shares
 from vswitch_aware_scheduler import uplinks
 
@@ -282,7 +282,7 @@ def _made(store, due, known, needs_inventory, until, progress):
     for done, (kind, policy) in enumerate(due.items()):
         progress(done, len(due))
         fit = {uuid: laws[uuid] for uuid in order if all(
-            law_values.max() <= most * (1 + sum_law.TOLERANCE)
+            law_values.max() <= most * (1 + fourier_sum.TOLERANCE)
             for law_values, most in (
                 (laws[uuid].values(weights, packet_bytes), most)
                 for weights, packet_bytes, most in policy.limits_on_one))}

@@ -57,6 +57,9 @@ _FRESH_SECONDS = 0.02
 #: Claims have to come soon: what takes longer is tried again.
 _EXCHANGE_TIMEOUT_SECONDS = 2.0
 
+#: Hosts of a new snapshot that are computed at once.
+_TOGETHER = 16
+
 #: Why a host is refused that could pass without some of its instances.
 _FULL = (admission.TOO_MANY, admission.MEAN, admission.OVERLOAD,
          admission.UPLINK)
@@ -637,13 +640,14 @@ class SchedulerState:
             hosts = list(self._hosts)
             self._described.clear()
         table = self._new_table(snapshot)
-        for host in hosts:
-            with self._lock:
-                self._describe(table, snapshot, host)
-            table.prepare(host, self._table)
-        with self._lock:
-            table.settle()
-        table.prepare_uplinks(self._table)
+        for first in range(0, len(hosts), _TOGETHER):
+            some = hosts[first:first + _TOGETHER]
+            for host in some:
+                with self._lock:
+                    self._describe(table, snapshot, host)
+            # Nobody else has this table yet: whatever is asked now need not
+            # be computed in the first request.
+            table.assess(table.slots_of(some), self._default_law)
         with self._lock:
             # What was learned meanwhile went into the table in use.
             self._outdated |= self._described
@@ -660,16 +664,6 @@ class SchedulerState:
                 self._outdated.update(self._hosts)
             # The last host with a limit may have lost it.
             self._limit_seen = any(map(_is_limited, self._hosts.values()))
-        self._tighten()
-
-    def _tighten(self):
-        """Make what is loose exact again, host by host."""
-        with self._lock:
-            table = self._table
-            hosts = table.loose()
-        for host in hosts:
-            with self._lock:
-                table.tighten(host)
 
 
 def _is_limited(view):

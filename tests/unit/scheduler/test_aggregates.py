@@ -442,21 +442,6 @@ class TestUplinks(UplinkTestCase):
         self.state.refresh()
         self.assertEqual('cd', self.ask(kbps=1))
 
-    def test_what_an_uplink_has_left_is_made_exact_in_the_background(self):
-        self.rack()
-        half = {'on_seconds': 1, 'off_seconds': 1}
-        for number in (4, 5, 6):
-            self.ask(number=number, kbps=10, **half)
-            self.state.placed(self.hosts['b'], base.request(
-                number, egress_kbps=10, **half))
-        self.host('b', 4, 5, 6)
-        self.assertEqual('abcd', self.ask(kbps=1))
-        self.host('b', 4, 6)
-        self.assertEqual('abcd', self.ask(kbps=1))
-        self.assertEqual(2, len(self.state._table.loose()))
-        self.state.refresh()
-        self.assertEqual([], self.state._table.loose())
-
 
 class NetworkTestCase(UplinkTestCase):
 

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The distribution of a sum of independent rates, by Fourier transform.
+
+The transform of a sum is the product of the transforms of its sources: one
+source more multiplies, one source less divides. :meth:`Grid.tables` inverts
+the product to look-up tables of the tail and of the mean excess, for any
+number of sums at once. Rates are counted in cells of a grid, above the lowest
+rate of their source. Pure; numpy only.
+
+Derivation: reference/model.rst, "The sum by Fourier transform".
+"""
+
+import functools
+
+import numpy as np
+
+__all__ = ['Grid', 'NEAR', 'TOLERANCE', 'common_step', 'grid']
+
+#: Rates closer than this, relative to the capacity, are the same rate: a sum
+#: equal to the capacity is not above the capacity, whatever its rounding.
+TOLERANCE = 1e-9
+
+#: Likewise of levels, in cells of a grid.
+NEAR = 1e-6
+
+#: Exponential tilting over the period, by how many times the capacity it is:
+#: what wraps around is e^-16 = 1.1e-7 or e^-30 = 9e-14 of what it was, and
+#: rounding errors grow by e^8 or e^7.5 up to the capacity.
+_TILTING = {2: 16.0, 4: 30.0}
+
+#: Means that are more than that count as that.
+_MOST = 1e200
+
+#: A source whose transform is smaller somewhere is not divided by.
+_LEAST_DIVISOR = 1e-3
+
+#: Sources that are transformed at once.
+_TOGETHER = 128
+
+
+@functools.lru_cache(maxsize=32)
+def grid(cells, finer=1, on_grid=True, reach=2):
+    """Return the :class:`Grid`, which is made once."""
+    return Grid(cells, finer, on_grid, reach)
+
+
+class Grid:
+    """The frequencies at which sums are known, and the way back.
+
+    :param cells: cells of the tables up to the capacity
+    :param finer: cells of the grid in a cell of the tables
+    :param on_grid: whether rates are rounded to cells of the grid; else they
+        are not rounded, and the tail is smooth on the scale of a cell
+    :param reach: the period in capacities, 2 or 4
+    """
+
+    def __init__(self, cells, finer, on_grid, reach):
+        self._capacity, self._on_grid = cells * finer, on_grid
+        size = self._size = reach * cells * finer
+        half = size // 2
+        self.frequencies = half + 1
+        self._tilt = _TILTING[reach] / size
+        # Frequency number a * width + b is a coarse step and a fine one.
+        self._width = 1 << (half.bit_length() // 2)
+        angle = 2 * np.pi / size * np.arange(half + 1)
+        tilted = self._tilt + 1j * angle
+        # 1 at frequency 0 and 0 at the last one, and so are seven derivatives.
+        part = np.sin(angle / 2) ** 2
+        window = (1 - part) ** 4 * (
+            1 + 4 * part + 10 * part ** 2 + 20 * part ** 3)
+        step = 1 / -np.expm1(-tilted)
+        # Of the distribution function, and of its sum or integral.
+        self._inverse = np.stack(
+            [step, np.exp(-tilted) * step ** 2] if on_grid else
+            [window / tilted, window / tilted ** 2])
+        self._read = np.arange(cells + 2) * finer
+        # The second row is in cells of the tables.
+        self._untilt = np.exp(self._tilt * self._read) / [[1], [finer]]
+        self._finer = finer
+        wrapped = np.exp(-_TILTING[reach])
+        self._ones = 1 / (1 - wrapped)
+        self._constant = (-self._read * self._ones
+                          - size * wrapped / (1 - wrapped) ** 2) / finer
+
+    def spectra(self, levels, masses):
+        """Return the tilted transforms of some sources.
+
+        :param levels: (n, m) cells >= 0
+        :param masses: (n, g, m) their probabilities in each of g regimes
+        :returns: (n, g, frequencies) complex
+        """
+        n, regimes, states = masses.shape
+        angle = levels * (-2 * np.pi / self._size)
+        turn = np.empty(levels.shape, dtype=complex)
+        np.cos(angle, out=turn.real)
+        np.sin(angle, out=turn.imag)
+        fine, turn = _powers(turn, self._width)
+        coarse, _ = _powers(turn, -(-self.frequencies // self._width))
+        masses = masses * np.exp(-self._tilt * levels)[:, None]
+        # Contiguous, (n, g, a, m) times (n, 1, m, b), for BLAS.
+        coarse = masses[:, :, None] * coarse.transpose(1, 0, 2)[:, None]
+        fine = np.ascontiguousarray(fine.transpose(1, 2, 0))[:, None]
+        return (coarse @ fine).reshape(n, regimes, -1)[
+            ..., :self.frequencies]
+
+    def products(self, levels, masses, counts, of, sums):
+        """Return the transforms and the means of sums.
+
+        :param levels: (n, m) cells of the tables, >= 0, of each source
+        :param masses: (n, g, m) their probabilities in each of g regimes
+        :param counts: (n,) how many there are of a source; -1: divide by it
+        :param of: (n,) int, increasing: of which sum each source is
+        :param sums: how many sums there are
+        :returns: (sums, g, frequencies) complex, NaN where it cannot be
+            divided, and (sums, g) cells of the tables
+        """
+        levels = levels * self._finer
+        if self._on_grid:
+            levels = np.rint(levels)
+        ends = np.searchsorted(of, np.arange(sums + 1)).tolist()
+        found = np.ones((sums, masses.shape[1], self.frequencies), complex)
+        means = np.zeros(found.shape[:2])
+        each = (masses * levels[:, None]).sum(axis=2) * counts[:, None]
+        # Of what is above the capacity alone, no more counts than that it is.
+        levels[levels > self._capacity] = self._size
+        for first in range(0, of.size, _TOGETHER):
+            last = min(first + _TOGETHER, of.size)
+            spectra = self.spectra(levels[first:last], masses[first:last])
+            for i in np.flatnonzero(counts[first:last] != 1).tolist():
+                if counts[first + i] > 0:
+                    spectra[i] **= counts[first + i]
+                elif np.abs(spectra[i]).min() > _LEAST_DIVISOR:
+                    spectra[i] = 1 / spectra[i]
+                else:
+                    spectra[i] = np.nan
+            for one in range(int(of[first]), int(of[last - 1]) + 1):
+                inside = slice(max(ends[one], first), min(ends[one + 1], last))
+                means[one] += each[inside].sum(axis=0)
+                found[one] *= np.multiply.reduce(
+                    spectra[inside.start - first:inside.stop - first], axis=0)
+        means /= self._finer
+        return found, np.minimum(means, _MOST, out=means)
+
+    def tables(self, spectra, means):
+        """Return look-up tables of sums.
+
+        :param spectra: (r, g, frequencies) products of :meth:`spectra`
+        :param means: (r, g) their means, in cells of the tables
+        :returns: (r, g, cells + 2) complex: at each cell of the tables, as
+            the real part P(sum > it), as the imaginary part E[(sum - it)+]
+            in cells of the tables
+        """
+        period = np.fft.irfft(
+            spectra[..., None, :] * self._inverse, self._size)
+        period = period[..., self._read]
+        period *= self._untilt
+        below = period[..., 0, :]
+        np.subtract(self._ones, below, out=below)
+        np.maximum(below, 0.0, out=below)
+        excess = period[..., 1, :]
+        excess += self._constant
+        excess += (means * self._ones)[..., None]
+        np.maximum(excess, 0.0, out=excess)
+        found = np.empty(excess.shape, complex)
+        np.minimum(below, 1.0, out=found.real)
+        found.imag = excess
+        return found
+
+
+def _powers(numbers, count):
+    """Return ``count`` powers of each number from 0 on, and the next one.
+
+    :param numbers: (n, m) complex
+    :param count: any, if only the powers are wanted; else a power of 2
+    :returns: (count, n, m) and (n, m)
+    """
+    found = np.empty((count, *numbers.shape), dtype=complex)
+    found[0] = 1.0
+    have = 1
+    while have < count:
+        np.multiply(found[:min(have, count - have)], numbers,
+                    out=found[have:2 * have])
+        numbers = numbers * numbers
+        have *= 2
+    return found, numbers
+
+
+def common_step(rates, of, capacities, most):
+    """Return what all rates of a sum are whole multiples of.
+
+    :param rates: (n, m) >= 0, of each source
+    :param of: (n,) int, of which sum each source is
+    :param capacities: (r,) of the sums; :data:`TOLERANCE` is relative to them
+    :param most: how many steps there may be to the capacity
+    :returns: (r,): 0 where there is none, inf where all rates are 0
+    """
+    close = TOLERANCE * capacities[of, None]
+    step = np.full(capacities.size, np.inf)
+    # Sums of which it is not yet known.
+    open_ = np.ones(capacities.size, dtype=bool)
+    left = rates
+    while True:
+        # The least of what is left over, as in the algorithm of Euclid.
+        least = np.full(capacities.size, np.inf)
+        np.minimum.at(least, of, np.where(
+            left > close, left, np.inf).min(axis=1))
+        open_ &= np.isfinite(least)
+        step[open_] = least[open_]
+        none = step * most < capacities * (1 - TOLERANCE)
+        step[none] = 0.0
+        open_ &= ~none
+        if not open_.any():
+            return step
+        each = np.where(open_, step, 1.0)[of, None]
+        left = np.where(open_[of, None],
+                        np.abs(rates - each * np.rint(rates / each)), 0.0)
