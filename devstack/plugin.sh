@@ -338,7 +338,9 @@ function _vswitch_configure_nova {
 
 function _vswitch_make_store {
     case $VSWITCH_STORE in
-        sqlite) sudo install -d -o "$STACK_USER" "$VSWITCH_STATE_PATH" ;;
+        sqlite)
+            sudo install -d -m 0750 -o "$STACK_USER" "$VSWITCH_STATE_PATH"
+            ;;
         # Emptied as nova's own databases are.
         database) recreate_database "$VSWITCH_DATABASE" ;;
     esac

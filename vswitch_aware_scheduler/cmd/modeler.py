@@ -17,6 +17,7 @@ from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import heartbeat
+from vswitch_aware_scheduler.modeler import repair
 from vswitch_aware_scheduler.modeler import service
 
 __all__ = ['main']
@@ -58,6 +59,7 @@ def _once(conf):
     service.make_store(set_up)
     problems = (service.update_inventory(set_up, time.time),
                 service.update_placement(set_up))
+    repair.learn_again(set_up.store, time.time, set_up.settings)
     with terminal.progress('learning') as progress:
         outcome = cycle.run(set_up.store, set_up.driver, time.time,
                             set_up.settings, progress)
@@ -122,8 +124,9 @@ def _serve(conf, argv):
     waiting = [conf]
 
     def load():
-        return service.set_up(waiting.pop() if waiting
-                              else _configuration(argv))
+        return service.set_up(
+            waiting.pop() if waiting else _configuration(argv),
+            service.PATIENCE_SECONDS)
 
     service.Service(load, service.Notifier()).run()
     return 0

@@ -12,7 +12,9 @@ import importlib.metadata
 import io
 import logging
 import math
+import os
 import re
+import stat
 import sys
 import time
 
@@ -27,6 +29,7 @@ from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
@@ -320,7 +323,43 @@ class Checks(upgradecheck.UpgradeCommands):
             f'and what does its log say?' if wrong else
             ', wanted some: placement refuses nothing'))
 
+    def _check_access(self):
+        """Check that nobody else may open the files of an SQLite store."""
+        url = engines.parse(self._conf.store_url)
+        paths = engines.sqlite_files(url)
+        if not paths:
+            return _result(upgradecheck.Code.SUCCESS)
+        wrong = []
+        for path in (os.path.dirname(paths[0]), *paths):
+            with contextlib.suppress(OSError):
+                mode = stat.S_IMODE(os.stat(path).st_mode)
+                if mode & 0o006:
+                    wrong.append(
+                        f'mode of {path}: {mode:04o}; expected '
+                        + ('0750' if os.path.isdir(path) else '0640'))
+        if not wrong:
+            return _result(upgradecheck.Code.SUCCESS)
+        return _result(
+            upgradecheck.Code.WARNING,
+            '; '.join(wrong) + ': any local user can read the store, or hold '
+            'a lock that stops all its writers; change the modes with chmod')
+
+    def _check_rows(self):
+        try:
+            damaged = self._store().damaged()
+        except exceptions.StoreError as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+        if not damaged:
+            return _result(upgradecheck.Code.SUCCESS)
+        return _result(
+            upgradecheck.Code.WARNING,
+            f'{len(damaged)} rows of the store are damaged and left out: '
+            f'{_some(list(damaged.values()))}; vswitch-modeler learns models '
+            f'and priors again, profiles of hosts have to be set again')
+
     _upgrade_checks = (('Store Schema', _check_schema),
+                       ('Store Access', _check_access),
+                       ('Stored Rows', _check_rows),
                        ('Last Generation', _check_generation),
                        ('Modelers', _check_modelers),
                        ('Switch Profiles', _check_profiles),

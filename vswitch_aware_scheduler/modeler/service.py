@@ -30,6 +30,7 @@ from vswitch_aware_scheduler.modeler import inventory
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler.modeler import priors
+from vswitch_aware_scheduler.modeler import repair
 from vswitch_aware_scheduler.modeler import trials
 from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler import store as model_store
@@ -118,10 +119,15 @@ class SetUp:
         return 'no telemetry' if self.driver is None else self.driver.source
 
 
-def set_up(conf):
+#: How long a service waits for other writers, before it makes its pass again.
+PATIENCE_SECONDS = 120
+
+
+def set_up(conf, patience_seconds=None):
     """Return the :class:`SetUp` of a configuration; touch nothing.
 
     :param conf: an oslo.config ConfigOpts with our options registered
+    :param patience_seconds: of the :class:`~.store.Store`
     :raises oslo_config.cfg.Error: when an option has no usable value
     :raises ValueError: when telemetry is not configured, and a name in the
         configuration is no option
@@ -139,7 +145,8 @@ def set_up(conf):
         # Not set, or set by a name that is no option.
         options.refuse_unknown(conf)
         driver, missing = None, _in_words(error)
-    store = model_store.Store(group.store_url, group.store_timeout_seconds)
+    store = model_store.Store(group.store_url, group.store_timeout_seconds,
+                              patience_seconds)
     return SetUp(
         store, driver,
         cycle.Settings(
@@ -716,6 +723,8 @@ class Service:
                 set_up, self._alive))
             self._notifier.tell(WATCHDOG=1)
             if set_up.driver is not None:
+                repair.learn_again(set_up.store, self._clock,
+                                   set_up.settings, share)
                 outcome = cycle.run(set_up.store, set_up.driver, self._clock,
                                     set_up.settings, self._alive,
                                     self._writing(), share)

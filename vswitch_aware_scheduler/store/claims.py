@@ -81,8 +81,11 @@ def forget_tokens(connection, history, head_table, before):
             head_table.c.number - _KEPT_TOKENS).scalar_subquery()))
 
 
-def read(connection, since, seen, complete_since, now):
+def read(connection, since, damaged, seen, complete_since, now):
     """Return the :class:`~.records.ClaimChanges` since some were seen.
+
+    :param damaged: as :func:`.records.usable_laws` takes it: such claims are
+        left out
 
     The other arguments are what :func:`head` says.
     """
@@ -96,7 +99,7 @@ def read(connection, since, seen, complete_since, now):
     query = sa.select(table).order_by(table.c.number)
     if not complete:
         query = query.where(table.c.number > since.number)
-    claims = _claims(connection.execute(query).all(), now)
+    claims = _claims(connection.execute(query).all(), now, damaged)
     # Where a statement sees what was written after the one before it, all
     # writes up to the last one seen are among the rows.
     last = max([seen.number, *(claim.number for claim in claims)])
@@ -104,24 +107,23 @@ def read(connection, since, seen, complete_since, now):
         history = tables.claim_history
         seen = records.ClaimsSeen(seen.store_id, last, connection.scalar(
             sa.select(history.c.token).where(history.c.number == last)))
-    return records.ClaimChanges(seen, complete, claims)
+    return records.ClaimChanges(seen, complete, claims, damaged)
 
 
-def _claims(rows, now):
-    names = [row.instance_uuid for row in rows]
-    starts, data = [0], b''
-    if rows:
-        counts, data = records.unpack_laws(names, [row.law for row in rows])
-        starts.extend((counts.cumsum() * 8 * model.LAW_COLUMNS).tolist())
-    attached = map(records.unpack_attachments, names,
-                   [row.networks for row in rows])
-    return [records.StoredClaim(
-        row.instance_uuid, row.token, row.state, row.host, row.source,
-        model.RateLaw(data[first:last]), row.stated, row.expires_at - now,
-        row.claimed_by, number=row.number, claimed_at=row.claimed_at,
-        attachments=attachments)
-        for row, first, last, attachments in zip(rows, starts, starts[1:],
-                                                 attached)]
+def _claims(rows, now, damaged):
+    rows = {row.instance_uuid: row for row in rows}
+    names, counts, data = records.usable_laws(
+        list(rows), [row.law for row in rows.values()], 'claim', damaged)
+    claims = []
+    for name, law in zip(names, model.split_laws(data, counts)):
+        row = rows[name]
+        claims.append(records.StoredClaim(
+            name, row.token, row.state, row.host, row.source, law,
+            row.stated, row.expires_at - now, row.claimed_by,
+            number=row.number, claimed_at=row.claimed_at,
+            attachments=records.usable_attachments(
+                name, row.networks, 'claim', damaged)))
+    return claims
 
 
 def upsert_rows(connection, claims, uuid_chunks, number, now):
@@ -139,7 +141,7 @@ def upsert_rows(connection, claims, uuid_chunks, number, now):
     for uuids in uuid_chunks:
         known.update((one.instance_uuid, one) for one in _claims(
             connection.execute(sa.select(table).where(
-                table.c.instance_uuid.in_(uuids))).all(), now))
+                table.c.instance_uuid.in_(uuids))).all(), now, {}))
     for claim in claims:
         uuid = claim.instance_uuid
         before = known.get(uuid)
@@ -154,7 +156,8 @@ def upsert_rows(connection, claims, uuid_chunks, number, now):
             'instance_uuid': uuid, 'number': number, 'token': claim.token,
             'state': claim.state, 'host': claim.host,
             'source': claim.source, 'law': records.pack_law(claim),
-            'stated': claim.stated, 'claimed_by': claim.claimed_by,
+            'stated': claim.stated,
+            'claimed_by': records.storable(claim.claimed_by),
             'networks': records.pack_attachments(claim.attachments),
             'claimed_at': now, 'expires_at': now + (
                 KEPT_SECONDS if claim.state in _OVER else claim.seconds)}

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import logging
 import os
 import time
 
@@ -33,6 +34,13 @@ from vswitch_aware_scheduler.traffic import series
 
 __all__ = ['FORMER_SECONDS', 'Store']
 
+LOG = logging.getLogger(__name__)
+
+#: Rows that are named in one line of the log, and reasons that are remembered
+#: so that each is logged once.
+_SHOWN = 5
+_LOGGED = 10_000
+
 #: How long incremental readers can learn of a removal; one that comes later
 #: reads everything.
 REMOVAL_SECONDS = 86400
@@ -51,8 +59,7 @@ _CHUNK = 5000
 #: Keys that one query asks for; some builds of SQLite take 999 parameters.
 _KEYS = 900
 
-#: A writer waits for others by so many attempts, each of which is given up
-#: after the timeout; with the default one that is two minutes.
+#: A writer tries so often again, as long as its patience lasts.
 _ATTEMPTS = 20
 
 _INSERTS = {'sqlite': sqlite.insert, 'postgresql': postgresql.insert,
@@ -73,16 +80,22 @@ class Store:
     :param url: SQLAlchemy URL of an SQLite file, MariaDB, MySQL or PostgreSQL
     :param timeout_seconds: longest wait for a connection, for a lock and for
         one answer, > 0
+    :param patience_seconds: how long a write is tried again that waited for
+        another one in vain, None: a writer waits for one timeout
     :raises StoreError: when the URL cannot be used
     """
 
-    def __init__(self, url, timeout_seconds=5.0):
+    def __init__(self, url, timeout_seconds=5.0, patience_seconds=None):
         self._url = engines.parse(url)
         self._timeout_seconds = timeout_seconds
+        # A lock times out a little earlier than a connection.
+        self._patience_seconds = (
+            .7 * timeout_seconds if patience_seconds is None
+            else patience_seconds)
         # By process id: connections are not shared with a child. No lock,
         # which a fork could leave held; two threads that race make an engine
-        # too many, which never connects.
         self._engines = {}
+        self._logged = {}
 
     @property
     def url(self):
@@ -107,7 +120,24 @@ class Store:
             backup, a replica that was promoted) or too old to know what was
             removed
         """
-        return self._read(lambda connection: _changes(connection, since))
+        changes = self._read_rows(_changes, since)
+        self._log_well(changes)
+        return changes
+
+    def unreadable_models(self):
+        """Return the set of uuids of instances whose model is damaged."""
+        return self._read_rows(_unreadable_models)
+
+    def damaged(self):
+        """Return {(kind, name): reason in words} of rows that are damaged.
+
+        Reads all rows which :meth:`read_changes`, :meth:`trials` and
+        :meth:`read_claims` read, and those of counts.
+        """
+        damaged = {}
+        self._read(lambda connection: _find_damaged(connection, damaged))
+        damaged.update(self.read_claims().damaged)
+        return damaged
 
     def model(self, instance_uuid):
         """Return the :class:`~.records.StoredModel` of an instance, or None.
@@ -122,13 +152,12 @@ class Store:
 
         :param name: only instances of that name
         """
-        return self._read(lambda connection: _summaries(connection, name))
+        return self._read_rows(_summaries, name)
 
     def host_profiles(self):
         """Return a list of :class:`~.records.HostProfile`, by host."""
-        return self._read(lambda connection: _host_profiles(
-            connection, sa.select(tables.host_profile).order_by(
-                tables.host_profile.c.host)))
+        return self._read_rows(_host_profiles, sa.select(
+            tables.host_profile).order_by(tables.host_profile.c.host))
 
     def resume_points(self):
         """Return {instance uuid: :class:`~.records.ResumePoint`} of all.
@@ -154,8 +183,7 @@ class Store:
         :param instance_uuids: collection of uuids, None for all
         :returns: {instance uuid: :class:`~.records.Placement`}
         """
-        return self._read(lambda connection: _placements(connection,
-                                                         instance_uuids))
+        return self._read_rows(_placements, instance_uuids)
 
     def projects(self):
         """Return {instance uuid: id of its project, or None} of placements."""
@@ -189,19 +217,18 @@ class Store:
 
     def priors(self):
         """Return {key: :class:`~.records.Prior`} of all."""
-        return self._read(_priors)
+        return self._read_rows(_priors)
 
     def laws(self, instance_uuids):
         """Return {instance uuid: RateLaw} of those of some that have one.
 
         :param instance_uuids: collection of uuids
         """
-        return self._read(lambda connection: _laws(connection,
-                                                   instance_uuids))
+        return self._read_rows(_laws, instance_uuids)
 
     def trials(self):
         """Return a list of :class:`~.records.StoredTrial`, oldest first."""
-        return self._read(_trials)
+        return self._read_rows(_trials)
 
     def trial_outcomes(self):
         """Return {kind: :class:`~.records.TrialOutcome`} of all."""
@@ -257,7 +284,8 @@ class Store:
             their ``until``
         :param forget_outcomes_before: outcomes of days before that one, in
             days since 1970, go; None: none do
-        :returns: the new Generation
+        :returns: the new Generation. A record with a value that the database
+            refuses is left out and named in the log.
         :raises InvalidInput: when a key is given twice
         :raises StoreChanged: when another writer has changed the counts of
             any of these instances since ``based_on``, or has followed or
@@ -280,19 +308,28 @@ class Store:
             now = time.time()
 
         attempts = itertools.count()
+        limit = time.monotonic() + self._patience_seconds
+        left_out = {}
 
         @db_api.wrap_db_retry(
             retry_interval=0.1, max_retries=_ATTEMPTS, max_retry_interval=2,
             retry_on_deadlock=True, retry_on_disconnect=True,
             exception_checker=engines.is_locked)
         def attempt():
-            # What the last one raises is told to the caller alone; oslo.db
-            # would log it with its traceback.
-            with contextlib.ExitStack() as stack:
-                if next(attempts) == _ATTEMPTS:
-                    stack.enter_context(
-                        engines.translate_errors(self._url, 'write'))
-                connection = stack.enter_context(self._engine().begin())
+            left_out.clear()
+            number = next(attempts)
+            try:
+                return write_once()
+            except Exception:
+                if number < _ATTEMPTS and time.monotonic() < limit:
+                    raise
+                # What the last one raises is told to the caller alone;
+                # oslo.db would log it with its traceback.
+                with engines.translate_errors(self._url, 'write'):
+                    raise
+
+        def write_once():
+            with self._engine().begin() as connection:
                 # First of all, so that writers queue here and nowhere else.
                 token = os.urandom(16).hex()
                 connection.execute(sa.update(tables.generation).values(
@@ -309,18 +346,21 @@ class Store:
                         *(one.instance_uuid for one in unmodelled), *remove])
                     load = _added(fleet_load, based_on,
                                   *_fleet_load(connection))
-                _write_models(connection, models, generation)
-                _write_unmodelled(connection, unmodelled, generation)
+                _write_models(connection, models, generation, left_out)
+                _write_unmodelled(connection, unmodelled, generation,
+                                  left_out)
                 _write_fleet_load(connection, load, forget_load_before)
-                _write_host_profiles(connection, host_profiles, generation)
+                _write_host_profiles(connection, host_profiles, generation,
+                                     left_out)
                 _write_placements(connection, placements, inventory,
-                                  generation)
-                _write_priors(connection, priors, remove_priors, generation)
+                                  generation, left_out)
+                _write_priors(connection, priors, remove_priors, generation,
+                              left_out)
                 self._follow_trials(connection, followed)
                 _write_trials(connection, trials, end_trials, outcomes,
-                              forget_outcomes_before)
+                              forget_outcomes_before, left_out)
                 _remove(connection, remove, remove_hosts, remove_placements,
-                        generation)
+                        generation, left_out)
                 _forget_removals(connection, now)
                 return generation
 
@@ -328,7 +368,9 @@ class Store:
         # turns writer can be refused by SQLite.
         self._read(lambda connection: None)
         with engines.translate_errors(self._url, 'write'):
-            return attempt()
+            generation = attempt()
+        self._log_damaged(left_out)
+        return generation
 
     def read_claims(self, since=None):
         """Return what schedulers have said of claims since.
@@ -338,14 +380,18 @@ class Store:
         :param since: ClaimsSeen of the reader's last read, None for all
         :returns: :class:`~.records.ClaimChanges`
         """
+        damaged = {}
         with self._claims('read') as (connection, found):
-            return claim_table.read(connection, since, *found)
+            changes = claim_table.read(connection, since, damaged, *found)
+        self._log_damaged(damaged)
+        return changes
 
     def write_claims(self, claims):
         """Tell all schedulers of placements and of what came of them.
 
         What is no newer word than the one there is changes nothing. Written
-        at once or not at all; nothing is tried again.
+        at once or not at all; nothing is tried again. A claim with a value
+        that the database refuses is left out and named in the log.
 
         :param claims: StoredClaim, oldest first
         :returns: {instance uuid: StoredClaim that there is} of placements
@@ -354,11 +400,13 @@ class Store:
         with self._claims('write', lock=True) as (connection, found):
             seen, _, now = found
             rows, late = claim_table.upsert_rows(
-                connection, claims, _chunks(list(dict.fromkeys(
-                    claim.instance_uuid for claim in claims)), _KEYS),
+                connection, claims, _key_chunks(dict.fromkeys(
+                    claim.instance_uuid for claim in claims)),
                 seen.number, now)
-            _upsert(connection, tables.claim, rows)
-            return late
+            left_out = {}
+            _upsert(connection, tables.claim, rows, left_out)
+        self._log_damaged(left_out)
+        return late
 
     def purge_claims(self):
         """Delete the claims that have run out; return how many."""
@@ -457,6 +505,40 @@ class Store:
                 pid, engines.create(self._url, self._timeout_seconds))
         return engine
 
+    def _read_rows(self, function, *arguments):
+        """Call function(connection, *arguments, damaged) and log these."""
+        damaged = {}
+        found = self._read(lambda connection: function(
+            connection, *arguments, damaged))
+        self._log_damaged(damaged)
+        return found
+
+    def _log_damaged(self, damaged):
+        new = {key: reason for key, reason in damaged.items()
+               if self._logged.get(key) != reason}
+        if not new:
+            return
+        if len(self._logged) > _LOGGED:
+            self._logged.clear()
+        self._logged.update(new)
+        shown = '; '.join(itertools.islice(new.values(), _SHOWN))
+        LOG.warning('store %s: %d rows are damaged or refused: %s%s', self.url,
+                    len(new), shown, ' and more' if len(new) > _SHOWN else '')
+
+    def _log_well(self, changes):
+        """Log which rows that were damaged have been read again."""
+        if not self._logged:
+            return
+        read = {('model', name) for name in changes.instance_uuids}
+        read.update(('host', one.host) for one in changes.host_profiles)
+        read.update(('prior', key) for key in changes.priors)
+        read.update(('placement', name) for name in changes.placements[0])
+        for kind, name in (self._logged.keys() & read) \
+                - changes.damaged.keys():
+            del self._logged[kind, name]
+            LOG.info('store %s: %s %s can be read again', self.url, kind,
+                     name)
+
     def _read(self, function):
         """Call function(connection) within one consistent view."""
         engines.require_file(self._url)
@@ -537,6 +619,12 @@ def _chunks(rows, size=_CHUNK):
         yield rows[start:start + size]
 
 
+def _key_chunks(names):
+    """Yield lists of names to look for, without those that cannot be there."""
+    yield from _chunks([name for name in names
+                        if records.storable(name) == name], _KEYS)
+
+
 def _stream(connection, query):
     # For this query alone: psycopg2 could not write on such a connection.
     return connection.execute(query, execution_options={
@@ -552,7 +640,7 @@ def _generation(connection):
     return records.Generation(*row[:4]), row.complete_since
 
 
-def _changes(connection, since):
+def _changes(connection, since, damaged):
     generation, complete_since = _generation(connection)
     complete = (since is None or since.store_id != generation.store_id
                 or not complete_since <= since.number <= generation.number
@@ -573,21 +661,25 @@ def _changes(connection, since):
         rows = _stream(connection, changed(table, table.c.instance_uuid,
                                            table.c.law))
         for chunk in rows.partitions(_CHUNK):
-            names, laws = zip(*chunk)
-            count, rates = records.unpack_laws(names, laws)
+            names, count, rates = records.usable_laws(
+                *zip(*chunk), 'model', damaged)
             uuids.extend(names)
             counts.append(count)
             data += rates
-        hosts = _host_profiles(connection, changed(tables.host_profile,
-                                                   tables.host_profile))
+        hosts = _host_profiles(connection, changed(
+            tables.host_profile, tables.host_profile), damaged)
         placements = _placement_values(connection, changed(
-            tables.placement, *_PLACED))
-        priors = _prior_laws(connection, changed(tables.prior, *_PRIOR))
+            tables.placement, *_PLACED), damaged)
+        priors = _prior_laws(connection, changed(tables.prior, *_PRIOR),
+                             damaged)
         outcomes = _trial_outcomes(connection)
         if not complete:
             table = tables.removal
             gone = connection.execute(changed(
                 table, table.c.kind, table.c.name)).all()
+            gone += [(kind, name) for kind, name in (
+                (_REMOVED_KINDS.get(kind), name) for kind, name in damaged)
+                if kind is not None]
     # An array over the bytes themselves: nothing is copied.
     law = np.frombuffer(data, '<f8').reshape(-1, traffic_model.LAW_COLUMNS)
     law.flags.writeable = False
@@ -608,7 +700,11 @@ def _changes(connection, since):
                             if kind == tables.PLACEMENT
                             and name not in placed],
         seen_at=inventory and inventory.seen_at, priors=priors,
-        outcomes=outcomes)
+        outcomes=outcomes, damaged=damaged)
+
+
+#: What a reader removes where a row of a kind is damaged.
+_REMOVED_KINDS = {'model': tables.INSTANCE, 'host': tables.HOST}
 
 
 _PLACED = [tables.placement.c[name] for name in (
@@ -618,7 +714,7 @@ _PRIOR = [tables.prior.c[name] for name in (
     'instance_uuid', 'flavor', 'project', 'members', 'law')]
 
 
-def _placement_values(connection, query):
+def _placement_values(connection, query, damaged):
     """Return (uuids, [(host, flavor, project, Attachments or None)]).
 
     There may be a million: equal ones are one object.
@@ -627,8 +723,8 @@ def _placement_values(connection, query):
     for chunk in _stream(connection, query).partitions(_CHUNK):
         for uuid, *names, networks in chunk:
             if networks not in attached:
-                attached[networks] = records.unpack_attachments(
-                    uuid, networks)
+                attached[networks] = records.usable_attachments(
+                    uuid, networks, 'placement', damaged)
             names.append(attached[networks])
             value = tuple(shared.setdefault(name, name) for name in names)
             uuids.append(uuid)
@@ -636,53 +732,55 @@ def _placement_values(connection, query):
     return uuids, values
 
 
-def _prior_laws(connection, query):
-    """Return {key: RateLaw, or None of one that is gone}."""
+def _prior_laws(connection, query, damaged):
+    """Return {key: RateLaw, or None of one that is gone or damaged}."""
     rows = connection.execute(query).all()
-    there = [row for row in rows if row.members]
-    found = {_prior_key(row): None for row in rows if not row.members}
-    found.update(zip(map(_prior_key, there), _unpacked(there)))
-    return found
+    return {**{_prior_key(row): None for row in rows},
+            **_unpacked([row for row in rows if row.members], damaged)}
 
 
 def _prior_key(row):
     return row.instance_uuid or (row.flavor or None, row.project or None)
 
 
-def _unpacked(rows):
-    """Return the RateLaws of rows of the table prior."""
-    if not rows:
-        return []
-    counts, data = records.unpack_laws(
-        [_prior_key(row) for row in rows], [row.law for row in rows])
-    return traffic_model.split_laws(data, counts)
+def _unpacked(rows, damaged):
+    """Return {key: RateLaw} of rows of the table prior."""
+    keys, counts, data = records.usable_laws(
+        [_prior_key(row) for row in rows], [row.law for row in rows],
+        'prior', damaged)
+    return dict(zip(keys, traffic_model.split_laws(data, counts)))
 
 
-def _priors(connection):
+def _priors(connection, damaged):
     table = tables.prior
-    rows = connection.execute(sa.select(*_PRIOR, table.c.updated_at).where(
-        table.c.members > 0)).all()
-    return {prior.key: prior for prior in (
-        records.Prior(row.flavor or None, row.project or None, law,
-                      row.members, row.instance_uuid or None,
-                      row.updated_at)
-        for row, law in zip(rows, _unpacked(rows)))}
+    rows = {_prior_key(row): row for row in connection.execute(sa.select(
+        *_PRIOR, table.c.updated_at).where(table.c.members > 0))}
+    priors = {}
+    for key, law in _unpacked(list(rows.values()), damaged).items():
+        row = rows[key]
+        try:
+            priors[key] = records.Prior(
+                row.flavor or None, row.project or None, law, row.members,
+                row.instance_uuid or None, row.updated_at)
+        except (exceptions.InvalidModel, TypeError) as error:
+            damaged['prior', key] = str(error)
+    return priors
 
 
-def _laws(connection, instance_uuids):
+def _laws(connection, instance_uuids, damaged):
     table, found = tables.traffic_model, {}
-    for chunk in _chunks(list(instance_uuids), _KEYS):
+    for chunk in _key_chunks(instance_uuids):
         rows = connection.execute(sa.select(
             table.c.instance_uuid, table.c.law).where(
                 table.c.instance_uuid.in_(chunk))).all()
         if rows:
-            uuids, laws = zip(*rows)
-            counts, data = records.unpack_laws(uuids, laws)
+            uuids, counts, data = records.usable_laws(
+                *zip(*rows), 'model', damaged)
             found.update(zip(uuids, traffic_model.split_laws(data, counts)))
     return found
 
 
-def _trials(connection):
+def _trials(connection, damaged):
     table = tables.trial
     found = []
     for row in connection.execute(sa.select(table).order_by(
@@ -693,9 +791,9 @@ def _trials(connection):
                 row.trial_id, row.kind, row.since, row.until,
                 tuple(hosts['instances']), tuple(map(tuple, hosts['hosts']))))
         except (ValueError, TypeError, KeyError) as error:
-            raise exceptions.StoreError(
+            damaged['trial', row.trial_id] = (
                 f'trial {row.trial_id}: its hosts are damaged: '
-                f'{type(error).__name__}: {error}') from error
+                f'{type(error).__name__}: {error}')
     return found
 
 
@@ -754,23 +852,31 @@ def _secret(connection):
             'restore the store from a backup') from None
 
 
-def _placements(connection, instance_uuids):
+def _placements(connection, instance_uuids, damaged):
     table = tables.placement
     query = sa.select(*_PLACED)
     queries = [query] if instance_uuids is None else [
         query.where(table.c.instance_uuid.in_(chunk))
-        for chunk in _chunks(list(instance_uuids), _KEYS)]
-    return {row.instance_uuid: _placement(row)
-            for one in queries for row in connection.execute(one)}
-
-
-def _placement(row):
-    return records.Placement(*row[:4], records.unpack_attachments(
-        row.instance_uuid, row.networks))
+        for chunk in _key_chunks(instance_uuids)]
+    placements = {}
+    for one in queries:
+        for row in connection.execute(one):
+            uuid = row.instance_uuid
+            try:
+                placements[uuid] = records.Placement(
+                    *row[:4], records.usable_attachments(
+                        uuid, row.networks, 'placement', damaged))
+            except exceptions.InvalidModel as error:
+                damaged['placement', uuid] = str(error)
+    return placements
 
 
 def _refused(text):
-    return series.Refused(**json.loads(text))
+    """Return the Refused of a column, without any where it is damaged."""
+    try:
+        return series.Refused(**json.loads(text))
+    except (ValueError, TypeError):
+        return series.Refused()
 
 
 def _model(connection, instance_uuid):
@@ -825,7 +931,7 @@ def _resume_points(connection, instance_uuids=None):
             column, 1, estimate.HEADER_BYTES, type_=sa.LargeBinary))
         for some in ([query] if instance_uuids is None else
                      [query.where(uuid.in_(chunk))
-                      for chunk in _chunks(instance_uuids, _KEYS)]):
+                      for chunk in _key_chunks(instance_uuids)]):
             for instance_uuid, data in _stream(connection, some):
                 data = data if data is None else bytes(data)
                 period, last = (None, None) if data is None else \
@@ -839,24 +945,25 @@ def _learned(connection, instance_uuids):
     found = {}
     model, detail = tables.traffic_model, tables.traffic_model_detail
     other = tables.unmodelled_instance
-    for chunk in _chunks(list(instance_uuids), _KEYS):
+    for chunk in _key_chunks(instance_uuids):
         for modelled, query in (
                 (False, sa.select(other.c.instance_uuid, other.c.refused,
-                                  other.c.counts)
+                                  other.c.name, other.c.counts)
                  .where(other.c.instance_uuid.in_(chunk))),
                 (True, sa.select(model.c.instance_uuid, model.c.refused,
-                                 detail.c.counts)
+                                 model.c.name, detail.c.counts)
                  .join(detail, detail.c.instance_uuid
                        == model.c.instance_uuid)
                  .where(model.c.instance_uuid.in_(chunk)))):
-            for instance_uuid, refused, data in connection.execute(query):
+            for instance_uuid, refused, name, data in connection.execute(
+                    query):
                 try:
                     counts = data and \
                         estimate.TransitionCounts.from_bytes(data)
-                except exceptions.InvalidSeries:
+                except (exceptions.InvalidSeries, TypeError):
                     counts = None
                 found[instance_uuid] = records.Learned(
-                    modelled, counts or None, _refused(refused))
+                    modelled, counts or None, _refused(refused), name)
     return found
 
 
@@ -869,15 +976,20 @@ def _fleet_load(connection):
             np.array([row[1:] for row in rows], dtype=float).reshape(-1, 2))
 
 
-def _summaries(connection, name):
+def _summaries(connection, name, damaged):
     table = tables.traffic_model
     query = sa.select(table).order_by(table.c.instance_uuid)
     if name is not None:
         query = query.where(table.c.name == name)
     found = []
     for chunk in _stream(connection, query).partitions(_CHUNK):
-        counts, data = records.unpack_laws(
-            [row.instance_uuid for row in chunk], [row.law for row in chunk])
+        names, counts, data = records.usable_laws(
+            [row.instance_uuid for row in chunk], [row.law for row in chunk],
+            'model', damaged)
+        if not names:
+            continue
+        usable = set(names)
+        chunk = [row for row in chunk if row.instance_uuid in usable]
         law = np.frombuffer(data, '<f8').reshape(
             -1, traffic_model.LAW_COLUMNS)
         starts = np.cumsum(counts) - counts
@@ -893,7 +1005,7 @@ def _summaries(connection, name):
     return found
 
 
-def _host_profiles(connection, query):
+def _host_profiles(connection, query, damaged):
     found = []
     for row in connection.execute(query):
         try:
@@ -901,16 +1013,70 @@ def _host_profiles(connection, query):
             found.append(records.HostProfile(
                 row.host, row.profile, overrides, row.source,
                 row.updated_at))
-        except ValueError as error:
-            raise exceptions.StoreError(
-                f'host {row.host}: its stored profile is damaged: '
-                f'{error}') from error
+        except (ValueError, TypeError) as error:
+            damaged['host', row.host] = (
+                f'host {row.host}: its stored profile is damaged: {error}')
     return found
 
 
-def _upsert(connection, table, rows):
+def _unreadable_models(connection, damaged):
+    table, found = tables.traffic_model, {}
+    for chunk in _stream(connection, sa.select(
+            table.c.instance_uuid, table.c.law)).partitions(_CHUNK):
+        records.usable_laws(*zip(*chunk), 'model', found)
+    damaged.update(found)
+    return {uuid for _, uuid in found}
+
+
+def _find_damaged(connection, damaged):
+    _changes(connection, None, damaged)
+    _priors(connection, damaged)
+    _placements(connection, None, damaged)
+    _trials(connection, damaged)
+    for table in (tables.unmodelled_instance, tables.traffic_model_detail):
+        for uuid, data in _stream(connection, sa.select(
+                table.c.instance_uuid, table.c.counts).where(
+                    table.c.counts.is_not(None))):
+            try:
+                estimate.TransitionCounts.from_bytes(data)
+            except (exceptions.InvalidSeries, TypeError) as error:
+                damaged['counts', uuid] = (
+                    f'instance {uuid}: what was counted is damaged: {error}')
+
+
+def _upsert(connection, table, rows, left_out=None):
+    """Insert rows, or update those that are there.
+
+    :param left_out: None, or {(table, key): reason in words}, to which rows
+        are added that the database refuses for a value in them. The others
+        are written.
+    """
     if not rows:
         return
+    if left_out is None:
+        _insert_or_update(connection, table, rows)
+        return
+    savepoint = connection.begin_nested()
+    try:
+        _insert_or_update(connection, table, rows)
+        savepoint.commit()
+    except Exception as error:
+        # After a deadlock MariaDB has no savepoint any more.
+        if not engines.is_refused_value(error):
+            raise
+        savepoint.rollback()
+        if len(rows) > 1:
+            half = len(rows) // 2
+            _upsert(connection, table, rows[:half], left_out)
+            _upsert(connection, table, rows[half:], left_out)
+            return
+        key = tuple(rows[0][column.name] for column in table.primary_key)
+        left_out[table.name, key] = (
+            f'{table.name} of {", ".join(map(repr, key))}: '
+            f'{engines.reason(error)}')
+
+
+def _insert_or_update(connection, table, rows):
     insert = _INSERTS[connection.dialect.name](table)
     others = [column.name for column in table.columns
               if not column.primary_key]
@@ -925,42 +1091,53 @@ def _upsert(connection, table, rows):
 
 
 def _delete(connection, column, names):
-    for chunk in _chunks(names, _KEYS):
+    for chunk in _key_chunks(names):
         connection.execute(
             sa.delete(column.table).where(column.in_(chunk)))
 
 
-def _write_models(connection, models, generation):
+def _write_models(connection, models, generation, left_out):
+    detail = tables.traffic_model_detail
     for chunk in _chunks(models):
         _upsert(connection, tables.traffic_model, [
             {'instance_uuid': item.instance_uuid,
              'generation': generation.number,
-             'law': records.pack_law(item.model), 'name': item.name,
+             'law': records.pack_law(item.model),
+             'name': records.storable(item.name),
              # psycopg2 knows no numbers of numpy.
              'window_start': float(item.window_start),
              'window_end': float(item.window_end),
              'samples': float(item.samples),
              'refused': json.dumps(item.refused.to_dict()),
-             'source': item.source, 'updated_at': generation.published_at}
-            for item in chunk])
-        _upsert(connection, tables.traffic_model_detail, [
+             'source': records.storable(item.source),
+             'updated_at': generation.published_at}
+            for item in chunk], left_out)
+        _upsert(connection, detail, [
             {'instance_uuid': item.instance_uuid,
              'format_version': traffic_model.FORMAT_VERSION,
              'model': json.dumps(item.model.to_dict()),
              'counts': item.counts and item.counts.to_bytes()}
-            for item in chunk])
+            for item in chunk
+            if (tables.traffic_model.name, (item.instance_uuid,))
+            not in left_out], left_out)
+        # One without the other is of no use.
+        _delete(connection, tables.traffic_model.c.instance_uuid, [
+            item.instance_uuid for item in chunk
+            if (detail.name, (item.instance_uuid,)) in left_out])
         _delete(connection, tables.unmodelled_instance.c.instance_uuid,
                 [item.instance_uuid for item in chunk])
 
 
-def _write_unmodelled(connection, unmodelled, generation):
+def _write_unmodelled(connection, unmodelled, generation, left_out):
     for chunk in _chunks(unmodelled):
         _upsert(connection, tables.unmodelled_instance, [
             {'instance_uuid': item.instance_uuid,
-             'counts': item.counts.to_bytes(), 'name': item.name,
+             'counts': item.counts.to_bytes(),
+             'name': records.storable(item.name),
              'refused': json.dumps(item.refused.to_dict()),
-             'source': item.source, 'updated_at': generation.published_at}
-            for item in chunk])
+             'source': records.storable(item.source),
+             'updated_at': generation.published_at}
+            for item in chunk], left_out)
 
 
 def _added(fleet_load, based_on, slots, sums):
@@ -999,17 +1176,19 @@ def _write_fleet_load(connection, fleet_load, forget_before):
             table.c.slot < int(forget_before)))
 
 
-def _write_host_profiles(connection, host_profiles, generation):
+def _write_host_profiles(connection, host_profiles, generation, left_out):
     for chunk in _chunks(host_profiles):
         _upsert(connection, tables.host_profile, [
             {'host': item.host, 'generation': generation.number,
              'profile': item.profile,
-             'overrides': json.dumps(item.overrides), 'source': item.source,
+             'overrides': json.dumps(item.overrides),
+             'source': records.storable(item.source),
              'updated_at': generation.published_at}
-            for item in chunk])
+            for item in chunk], left_out)
 
 
-def _write_placements(connection, placements, inventory, generation):
+def _write_placements(connection, placements, inventory, generation,
+                      left_out):
     for chunk in _chunks(placements):
         _delete(connection, tables.former_instance.c.instance_uuid,
                 [item.instance_uuid for item in chunk])
@@ -1019,13 +1198,13 @@ def _write_placements(connection, placements, inventory, generation):
              'flavor': item.flavor, 'project': item.project,
              'networks': records.pack_attachments(item.attachments),
              'updated_at': generation.published_at}
-            for item in chunk])
+            for item in chunk], left_out)
     if inventory is not None:
         _upsert(connection, tables.inventory, [
             {'id': 1, **dataclasses.asdict(inventory)}])
 
 
-def _write_priors(connection, priors, remove, generation):
+def _write_priors(connection, priors, remove, generation, left_out):
     rows = [(item, item.members, records.pack_law(item))
             for item in priors] + [(item, 0.0, b'') for item in remove]
     for chunk in _chunks(rows):
@@ -1035,16 +1214,16 @@ def _write_priors(connection, priors, remove, generation):
              'project': '' if item.instance_uuid else item.project or '',
              'generation': generation.number, 'law': law,
              'members': members, 'updated_at': generation.published_at}
-            for item, members, law in chunk])
+            for item, members, law in chunk], left_out)
 
 
-def _write_trials(connection, trials, end, outcomes, forget_before):
-    if trials:
-        connection.execute(sa.insert(tables.trial), [
-            {'trial_id': one.trial_id, 'kind': one.kind, 'since': one.since,
-             'until': one.until, 'hosts': json.dumps(
-                 {'instances': one.instances, 'hosts': one.hosts})}
-            for one in trials])
+def _write_trials(connection, trials, end, outcomes, forget_before,
+                  left_out):
+    _upsert(connection, tables.trial, [
+        {'trial_id': one.trial_id, 'kind': one.kind, 'since': one.since,
+         'until': one.until, 'hosts': json.dumps(
+             {'instances': one.instances, 'hosts': one.hosts})}
+        for one in trials], left_out)
     _delete(connection, tables.trial.c.trial_id, list(end))
     table = tables.trial_outcome
     for one in outcomes:
@@ -1061,7 +1240,7 @@ def _write_trials(connection, trials, end, outcomes, forget_before):
                 'until': max(one.until, before[0]),
                 'overload_days': before[1] + overload,
                 'host_days': before[2] + hosts})
-        _upsert(connection, table, rows)
+        _upsert(connection, table, rows, left_out)
     if forget_before is not None:
         connection.execute(sa.delete(table).where(
             table.c.day < int(forget_before)))
@@ -1070,7 +1249,7 @@ def _write_trials(connection, trials, end, outcomes, forget_before):
 def _keep_former(connection, placements, generation):
     """Keep flavor and project of instances that are removed now."""
     table = tables.placement
-    for chunk in _chunks(placements, _KEYS):
+    for chunk in _key_chunks(placements):
         _upsert(connection, tables.former_instance, [
             {**row._mapping, 'removed_at': generation.published_at}
             for row in connection.execute(sa.select(
@@ -1081,7 +1260,8 @@ def _keep_former(connection, placements, generation):
         table.c.removed_at < generation.published_at - FORMER_SECONDS))
 
 
-def _remove(connection, instance_uuids, hosts, placements, generation):
+def _remove(connection, instance_uuids, hosts, placements, generation,
+            left_out):
     _keep_former(connection, placements, generation)
     for kind, names, columns in (
             (tables.INSTANCE, instance_uuids,
@@ -1097,7 +1277,8 @@ def _remove(connection, instance_uuids, hosts, placements, generation):
             _upsert(connection, tables.removal, [
                 {'kind': kind, 'name': name,
                  'generation': generation.number,
-                 'removed_at': generation.published_at} for name in chunk])
+                 'removed_at': generation.published_at} for name in chunk],
+                left_out)
 
 
 def _forget_removals(connection, now):

@@ -21,8 +21,9 @@ from sqlalchemy import pool
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.store import postgresql
 
-__all__ = ['create', 'hide_password', 'is_locked', 'is_write_protected',
-           'parse', 'require_file', 'sqlite_path', 'translate_errors']
+__all__ = ['create', 'hide_password', 'is_locked', 'is_refused_value',
+           'is_write_protected', 'parse', 'reason', 'require_file',
+           'sqlite_files', 'sqlite_path', 'translate_errors']
 
 #: An idle connection that is older is replaced before it is used.
 _RECYCLE_SECONDS = 3600
@@ -281,7 +282,27 @@ def is_locked(error):
     # PostgreSQL's lock_not_available.
     return getattr(_original(error), 'pgcode', None) == '55P03' \
         or _sqlite_code(error) in (sqlite3.SQLITE_BUSY,
-                                   sqlite3.SQLITE_LOCKED)
+                                   sqlite3.SQLITE_LOCKED,
+                                   sqlite3.SQLITE_PROTOCOL)
+
+
+def _waited_for_lock(error):
+    # MariaDB's ER_LOCK_WAIT_TIMEOUT.
+    return is_locked(error) or (
+        getattr(_original(error), 'args', None) or (None,))[0] == 1205
+
+
+def is_refused_value(error):
+    """Whether a database, or its client, refuses a value in a row."""
+    if isinstance(error, (db_exception.DBDataError, exc.DataError,
+                          exc.IntegrityError,
+                          db_exception.DBInvalidUnicodeParameter)):
+        return True
+    # A value that the client cannot send: it is of Python then.
+    inner = getattr(error, 'inner_exception', None) or error
+    return isinstance(getattr(inner, 'orig', None) or inner,
+                      (ValueError, OverflowError, sqlite3.DataError,
+                       sqlite3.IntegrityError))
 
 
 def is_write_protected(error):
@@ -300,12 +321,68 @@ def translate_errors(url, doing):
         yield
     except (exc.SQLAlchemyError, db_exception.DBError, sqlite3.Error,
             ImportError, OSError) as error:
-        raise exceptions.StoreError(
-            f'store {hide_password(url)}: cannot {doing} it: '
-            f'{_reason(error)}') from error
+        words = f'store {hide_password(url)}: cannot {doing} it: ' \
+                f'{reason(error)}'
+        if _waited_for_lock(error):
+            words += f'; {_who_could_hold_it(url)}'
+        raise exceptions.StoreError(words) from error
 
 
-def _reason(error):
+def sqlite_files(url):
+    """Return the paths of the files of an SQLite URL that are there."""
+    path = sqlite_path(url)
+    return [] if path is None else [
+        one for one in (path, path + '-wal', path + '-shm')
+        if os.path.exists(one)]
+
+
+def _who_could_hold_it(url):
+    """Return in words who could hold the lock that was waited for."""
+    kind = url.get_backend_name()
+    if kind == 'postgresql':
+        return ('another session holds a lock: the view pg_stat_activity '
+                'names the sessions of this database')
+    if kind != 'sqlite':
+        return ('another session holds a lock: SHOW FULL PROCESSLIST names '
+                'the sessions of this server')
+    path = sqlite_path(url)
+    holders = _lock_holders(sqlite_files(url))
+    if holders:
+        return f'processes with a lock on it: {", ".join(holders)}'
+    return (f'any process that may open {path} or {path}-shm can hold the '
+            f'lock; expected mode 0640 of the files and 0750 of their '
+            f'directory')
+
+
+def _lock_holders(paths):
+    """Return processes that hold locks on files, as Linux lists them."""
+    files = {(os.major(found.st_dev), os.minor(found.st_dev), found.st_ino)
+             for found in map(os.stat, paths)}
+    holders = {}
+    with contextlib.suppress(OSError, ValueError, IndexError), \
+            open('/proc/locks') as locks:
+        for line in locks:
+            fields = line.split()
+            if '->' in fields:
+                continue
+            pid = int(fields[4])
+            major, minor, inode = fields[5].split(':')
+            if pid != os.getpid() and (
+                    int(major, 16), int(minor, 16), int(inode)) in files:
+                holders[pid] = _process(pid)
+    return [holders[pid] for pid in sorted(holders)]
+
+
+def _process(pid):
+    words = f'process {pid}' if pid > 0 else 'a process'
+    with contextlib.suppress(OSError):
+        with open(f'/proc/{pid}/comm') as name:
+            words += f' ({name.read().strip()!r})'
+        words += f' of user {os.stat(f"/proc/{pid}").st_uid}'
+    return words
+
+
+def reason(error):
     """Return the database's own words, without statement and parameters."""
     extra = _EXTRAS.get(getattr(error, 'name', None))
     if isinstance(error, ImportError) and not extra:

@@ -29,6 +29,9 @@ SYNC_SECONDS = 60
 #: Longest time of one step. Changing a large table takes long.
 _STEP_SECONDS = 3600
 
+#: Mode of a new SQLite file.
+_FILE_MODE = 0o640
+
 #: Name of the lock of PostgreSQL: any number that other programs do not use.
 _POSTGRESQL_LOCK = 0x7673776974636864
 
@@ -140,6 +143,7 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
     try:
         with engines.translate_errors(parsed, 'migrate'):
             if path is not None:
+                _make_file(path)
                 _use_write_ahead_log(engine)
             # SQLite refuses a reader that becomes a writer while others write.
             with engine.connect().execution_options(
@@ -243,6 +247,21 @@ def current_user():
     except KeyError:
         # A container can run as a user that has no name.
         return str(os.geteuid())
+
+
+def _make_file(path):
+    """Make an SQLite file, where there is none, that others cannot read.
+
+    Who may read the files of a store can hold a lock on them, and stop all
+    writers. SQLite gives the files beside it the same mode.
+    """
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY,
+                             _FILE_MODE)
+        try:
+            os.fchmod(descriptor, _FILE_MODE)
+        finally:
+            os.close(descriptor)
 
 
 def _use_write_ahead_log(engine):

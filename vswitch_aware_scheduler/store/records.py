@@ -23,8 +23,8 @@ __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
            'Placement',
            'Prior', 'ResumePoint', 'StoredClaim', 'StoredModel',
            'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace',
-           'pack_attachments', 'pack_law', 'unpack_attachments',
-           'unpack_laws']
+           'pack_attachments', 'pack_law', 'storable', 'unpack_attachments',
+           'unpack_laws', 'usable_attachments', 'usable_laws']
 
 #: States of a claim: placed, and no host has reported it yet; reported after
 #: a move, which may yet be reverted; on its host for certain; come to
@@ -188,11 +188,13 @@ class Learned:
     :ivar counts: TransitionCounts; None when they are missing, damaged or of
         a format not known here
     :ivar refused: :class:`~vswitch_aware_scheduler.traffic.series.Refused`
+    :ivar name: of the instance, for people; None when not known
     """
 
     modelled: bool
     counts: estimate.TransitionCounts | None
     refused: series.Refused
+    name: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -503,11 +505,14 @@ class ClaimChanges:
     :ivar seen: :class:`ClaimsSeen` to go on from
     :ivar complete: True: these are all, and what is not among them is over
     :ivar claims: list of :class:`StoredClaim`, oldest word first
+    :ivar damaged: {('claim', instance uuid): reason in words} of rows that
+        are left out
     """
 
     seen: ClaimsSeen
     complete: bool
     claims: list
+    damaged: dict = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -533,6 +538,9 @@ class Changes:
     :ivar priors: {key of :class:`Prior`: RateLaw, or None: it is gone}
     :ivar outcomes: {kind: :class:`TrialOutcome`} of all, also where the rest
         is but changes; None: as before
+    :ivar damaged: {(kind, name): reason in words} of rows that could not be
+        read; those of models, hosts and priors are given as removed, the
+        networks of placements as not known
     """
 
     generation: Generation
@@ -548,6 +556,7 @@ class Changes:
     seen_at: float | None = None
     priors: dict = dataclasses.field(default_factory=dict)
     outcomes: dict | None = None
+    damaged: dict = dataclasses.field(default_factory=dict)
 
     def laws(self):
         """Yield (instance uuid, RateLaw) of all that are given."""
@@ -573,6 +582,53 @@ def _check_text(value, limit, kind, owner, what,
     if not isinstance(value, str) or not 0 < len(value) <= limit:
         raise wrong(f'{kind} {owner!r}: {what} is {value!r}, wanted a string '
                     f'of 1 to {limit} characters')
+
+
+def usable_laws(names, laws, kind, damaged):
+    """Return the rows of packed laws, without those that are damaged.
+
+    :param names: n instance uuids or keys
+    :param laws: n values of a column
+    :param kind: of the names, such as 'model'
+    :param damaged: {(kind, name): reason in words}, to which damaged laws are
+        added
+    :returns: (names, counts, data) of the others, as :func:`unpack_laws`
+    """
+    try:
+        return (names, *unpack_laws(names, laws))
+    except (exceptions.StoreError, TypeError, ValueError):
+        pass
+    usable = []
+    for name, law in zip(names, laws):
+        try:
+            unpack_laws([name], [law])
+            usable.append((name, law))
+        except (exceptions.StoreError, TypeError, ValueError) as error:
+            damaged[kind, name] = str(error)
+    names, laws = zip(*usable) if usable else ((), ())
+    return (names, *unpack_laws(names, laws))
+
+
+def usable_attachments(instance_uuid, text, kind, damaged):
+    """Return the Attachments that a column has, None where it is damaged.
+
+    Arguments are those of :func:`usable_laws`.
+    """
+    try:
+        return unpack_attachments(instance_uuid, text)
+    except (exceptions.StoreError, TypeError, ValueError) as error:
+        damaged[kind, instance_uuid] = str(error)
+        return None
+
+
+def storable(text):
+    """Return a text for people without what databases refuse.
+
+    That is the character NUL, and halves of surrogate pairs.
+    """
+    if text is None:
+        return None
+    return text.replace('\0', '').encode('utf-8', 'replace').decode()
 
 
 def pack_attachments(attachments):

@@ -17,9 +17,11 @@ from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
-SCHEMA, GENERATION, MODELERS, PROFILES, AGGREGATES, STRICT, NOVA = (
-    'Store Schema', 'Last Generation', 'Modelers', 'Switch Profiles',
-    'Host Aggregates', 'Strict Mode', 'Nova Release')
+(SCHEMA, ACCESS, ROWS, GENERATION, MODELERS, PROFILES, AGGREGATES, STRICT,
+ NOVA) = (
+    'Store Schema', 'Store Access', 'Stored Rows', 'Last Generation',
+    'Modelers', 'Switch Profiles', 'Host Aggregates', 'Strict Mode',
+    'Nova Release')
 
 
 class StatusTestCase(base.StoreTestCase):
@@ -59,12 +61,29 @@ class StatusTestCase(base.StoreTestCase):
                               {'saturation_kbps': 1e6})])
         code, checks = self.check()
         self.assertEqual(0, code, checks)
-        self.assertEqual({SCHEMA, GENERATION, MODELERS, PROFILES, AGGREGATES,
-                          STRICT, NOVA}, set(checks))
+        self.assertEqual({SCHEMA, ACCESS, ROWS, GENERATION, MODELERS,
+                          PROFILES, AGGREGATES, STRICT, NOVA}, set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(7, output.count('Result: Success'))
+        self.assertEqual(9, output.count('Result: Success'))
+
+    def test_files_that_others_may_open_are_a_warning(self):
+        self.make_store().write([base.constant(1)])
+        for path, mode, back, wanted in (
+                (self.path, 0o644, 0o640, 'vswitch.sqlite: 0644.* 0640'),
+                (self.path, 0o642, 0o640, 'vswitch.sqlite: 0642.* 0640'),
+                (self.directory, 0o755, 0o750, ': 0755; expected 0750')):
+            os.chmod(path, mode)
+            self.assert_told(1, ACCESS, wanted)
+            os.chmod(path, back)
+        self.assertEqual(0, self.check()[0])
+
+    def test_damaged_rows_are_a_warning_that_names_them(self):
+        self.make_store().write([base.constant(n) for n in range(3)])
+        self.execute("UPDATE traffic_model SET law = 'x' WHERE "
+                     'instance_uuid = :uuid', uuid=base.instance_uuid(2))
+        self.assert_told(1, ROWS, f'1 rows .*{base.instance_uuid(2)}')
 
     def test_a_nova_that_believes_a_members_rebuild_hint_is_a_warning(self):
         self.make_store().write([base.constant(1)])

@@ -67,14 +67,12 @@ class ClaimsTestCase(base.StoreTestCase):
             int(one.instance_uuid[-12:], 16): one.attachments
             for one in self.store.read_claims().claims})
 
-    def test_damaged_networks_are_told_with_their_instance(self):
+    def test_damaged_networks_are_not_known(self):
         self.store.write_claims([claim()])
         for text in ('{', '7', '{"nets": []}'):
             self.execute('UPDATE claim SET networks = :text', text=text)
-            with self.assertRaisesRegex(
-                    exceptions.StoreError,
-                    f'{base.instance_uuid(1)}: its stored networks'):
-                self.store.read_claims()
+            found, = self.store.read_claims().claims
+            self.assertIsNone(found.attachments)
 
     def test_a_reader_gets_what_is_new_oldest_first(self):
         self.assertEqual({}, self.read())
@@ -269,9 +267,24 @@ class ClaimsTestCase(base.StoreTestCase):
             with self.assertRaises(exceptions.StoreMissing):
                 action()
 
-    def test_a_damaged_law_is_told_with_its_instance(self):
-        self.store.write_claims([claim()])
-        self.execute('UPDATE claim SET law = :law', law=b'\x02abc')
-        with self.assertRaisesRegex(exceptions.StoreError,
-                                    base.instance_uuid(1)):
-            self.store.read_claims()
+    def test_a_claim_with_a_damaged_law_is_left_out_and_named(self):
+        self.store.write_claims([claim(1), claim(2)])
+        uuid = base.instance_uuid(1)
+        self.execute('UPDATE claim SET law = :law WHERE instance_uuid = :uuid',
+                     law=b'\x02abc', uuid=uuid)
+        with self.assertLogs('vswitch_aware_scheduler', 'WARNING') as logged:
+            self.assertEqual([2], list(self.read()))
+            self.assertEqual([2], list(self.read()))
+        self.assertIn(uuid, *logged.output)
+        # The next word on the instance replaces it.
+        self.store.write_claims([claim(1, token='t-2')])
+        self.assertEqual([2, 1], list(self.read()))
+
+    def test_one_claim_that_cannot_be_stored_does_not_stop_others(self):
+        refused = [claim(2, host='h\ud800'), claim(4, source='\udfff')]
+        with self.assertLogs('vswitch_aware_scheduler', 'WARNING') as logged:
+            self.store.write_claims([claim(1), *refused, claim(3)])
+        self.assertEqual([1, 3], list(self.read()))
+        self.assertIn(base.instance_uuid(2), *logged.output)
+        self.store.write_claims([claim(5)])
+        self.assertEqual([1, 3, 5], list(self.read()))

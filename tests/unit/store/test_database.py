@@ -410,14 +410,19 @@ class ConcurrencyTestCase(base.StoreTestCase):
 class LockedFileTestCase(base.StoreTestCase):
 
     def test_a_writer_that_waits_too_long_says_so(self):
-        one = self.make_store(timeout_seconds=.05)
+        self.make_store()
+        one, patient = (store.Store(self.url, .05, patience_seconds=patience)
+                        for patience in (None, 1e9))
         with contextlib.closing(sqlite3.connect(
                 self.path, isolation_level=None)) as other:
             other.execute('BEGIN IMMEDIATE')
-            with mock.patch('time.sleep', autospec=True) as sleep, \
-                    self.assertRaisesRegex(exceptions.StoreError, 'locked'):
-                one.write([base.constant(1)])
-            self.assertEqual(database._ATTEMPTS, sleep.call_count)
+            for writer, attempts in (one, 0), (patient, database._ATTEMPTS):
+                with mock.patch('time.sleep', autospec=True) as sleep, \
+                        self.assertRaisesRegex(
+                            exceptions.StoreError,
+                            'locked; .*(may open|lock on it)'):
+                    writer.write([base.constant(1)])
+                self.assertEqual(attempts, sleep.call_count)
             # A reader does not wait at all.
             self.assertEqual(0, one.generation().number)
             other.execute('ROLLBACK')
@@ -482,9 +487,6 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
         self.execute('UPDATE traffic_model SET law = :law',
                      law=b'\x01short')
         name = base.instance_uuid(1)
-        for call in (one.read_changes, one.models):
-            with self.assertRaisesRegex(exceptions.StoreError, name):
-                call()
         for column, value in (('model', '{"format_version": 1}'),
                               ('model', '{'), ('counts', b'\x07')):
             one.write([base.fitted(1)])
@@ -504,8 +506,77 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
         for value in ('{', '[]'):
             self.execute('UPDATE host_profile SET overrides = :value',
                          value=value)
-            with self.assertRaisesRegex(exceptions.VSwitchError, 'node7'):
-                one.host_profiles()
+            with self.assertLogs('vswitch_aware_scheduler',
+                                 'WARNING') as logged:
+                self.assertEqual([], one.host_profiles())
+            self.assertIn('node7', *logged.output)
+            self.assertEqual([], one.read_changes().host_profiles)
+
+    def test_one_damaged_row_is_left_out_by_all_readers(self):
+        one = self.make_store()
+        first = one.write(
+            [base.fitted(n, n) for n in range(4)], now=1.0, priors=[
+                store.Prior(name, None, base.constant(1).model.law, 3.0)
+                for name in 'ab'])
+        names = list(map(base.instance_uuid, range(4)))
+        one.write([base.fitted(3, 9)], now=2.0)
+        for law in (b'\x01short', b'', b'\x02' + bytes(7),
+                    b'\x02' + b'\xff' * len(base.constant(1).model.law)):
+            self.execute(
+                'UPDATE traffic_model SET law = :law WHERE instance_uuid = '
+                ':uuid', law=law, uuid=names[3])
+            self.execute("UPDATE prior SET law = :law WHERE flavor = 'a'",
+                         law=law)
+            reader = store.Store(self.url)
+            with self.assertLogs('vswitch_aware_scheduler',
+                                 'WARNING') as logged:
+                everything, changes = (reader.read_changes(since)
+                                       for since in (None, first))
+                changes = reader.read_changes(first)
+            self.assertEqual(1, len(logged.output), logged.output)
+            self.assertIn(names[3], logged.output[0])
+            self.assertCountEqual(names[:3], everything.instance_uuids)
+            # Who had a model of it before has none now, as a new reader.
+            self.assertEqual(([], [names[3]]),
+                             (changes.instance_uuids, changes.removed))
+            self.assertIsNone(everything.priors['a', None])
+            self.assertCountEqual([('b', None)], reader.priors())
+            self.assertEqual(names[:3], [
+                found.instance_uuid for found in reader.models()])
+            self.assertCountEqual(names[:3], reader.laws(names))
+            self.assertEqual({('model', names[3]), ('prior', ('a', None))},
+                             set(reader.damaged()))
+            self.assertEqual({names[3]}, reader.unreadable_models())
+        one.write([base.fitted(3)])
+        with self.assertLogs('vswitch_aware_scheduler', 'INFO') as logged:
+            self.assertCountEqual([names[3]], reader.read_changes(
+                everything.generation).instance_uuids)
+        self.assertIn('can be read again', *logged.output)
+
+    def test_one_row_that_the_database_refuses_is_left_out_of_a_write(self):
+        one = self.make_store()
+        bad = 'instance\ud800'
+        with self.assertLogs('vswitch_aware_scheduler', 'WARNING') as logged:
+            one.write(
+                [base.constant(n) for n in range(5)] + [
+                    store.StoredModel(bad, base.constant(1).model)],
+                host_profiles=[store.HostProfile(name, 'x')
+                               for name in ('h\ud800', 'h2')],
+                placements=[store.Placement(bad, 'h2'),
+                            store.Placement('good', 'h2'),
+                            store.Placement('worse', 'h\ud800')],
+                remove_placements=[bad + '2'])
+        self.assertEqual(1, len(logged.output))
+        self.assertEqual(5, len(one.models()))
+        self.assertEqual(['h2'], [host.host for host in one.host_profiles()])
+        self.assertEqual(['good'], list(one.placements()))
+        self.assertEqual({}, one.learned([bad]))
+
+    def test_names_for_people_lose_what_databases_refuse(self):
+        one = self.make_store()
+        one.write([base.constant(1, name='we\0b\ud800', source='a\0')])
+        self.assertEqual([('web?', 'a')], [
+            (found.name, found.source) for found in one.models()])
 
 
 class BrokenFileTestCase(_Failing, base.StoreTestCase):

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import os
 import pathlib
 import pwd
 import shutil
+import sqlite3
 import subprocess
 import sys
 
@@ -212,6 +214,20 @@ class FileTestCase(base.StoreTestCase):
         self.execute('CREATE TABLE other (id INTEGER)')
         self.assertFalse(migration.is_new_file(self.url))
         self.assertFalse(migration.is_new_file('mysql+pymysql://h/x'))
+
+    def test_others_may_neither_read_nor_write_the_files(self):
+        before = os.umask(0)
+        self.addCleanup(os.umask, before)
+        migration.sync(self.url)
+        store.Store(self.url).write([base.constant(1)])
+        with contextlib.closing(sqlite3.connect(self.path)) as other:
+            other.execute('SELECT * FROM generation').fetchall()
+            found = {name: oct(os.stat(os.path.join(
+                self.directory, name)).st_mode & 0o777)
+                for name in os.listdir(self.directory)}
+        self.assertEqual({
+            'vswitch.sqlite' + suffix: '0o640'
+            for suffix in ('', '-wal', '-shm')}, found)
 
     def test_readers_do_not_wait_for_a_writer(self):
         migration.sync(self.url)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from tests.unit.store import base
+from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import repair
+from vswitch_aware_scheduler.traffic import estimate
+
+SETTINGS = cycle.Settings('memory')
+
+
+class RepairTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        self.store.write([base.fitted(n, n, name=f'n{n}') for n in range(3)])
+        self.uuids = list(map(base.instance_uuid, range(3)))
+
+    def damage(self, number, *columns):
+        for table, column in columns:
+            self.execute(
+                f'UPDATE {table} SET {column} = :value WHERE instance_uuid = '
+                f':uuid', value=b'\x02damaged', uuid=self.uuids[number])
+
+    def learn_again(self, share=None):
+        with self.assertLogs('vswitch_aware_scheduler', 'WARNING'):
+            return repair.learn_again(
+                self.store, lambda: base.NOW, SETTINGS, share)
+
+    def test_a_sound_store_is_not_written(self):
+        with self.assertNoLogs('vswitch_aware_scheduler', 'WARNING'):
+            self.assertEqual(0, repair.learn_again(
+                self.store, lambda: base.NOW, SETTINGS))
+        self.assertEqual(1, self.store.generation().number)
+
+    def test_a_model_is_fitted_again_to_what_was_counted(self):
+        counts = self.store.model(self.uuids[1]).counts
+        wanted, = estimate.fit_models(
+            [counts], burst_samples=estimate.BURST_SAMPLES)
+        self.damage(1, ('traffic_model', 'law'))
+        self.assertEqual(1, self.learn_again())
+        after = self.store.model(self.uuids[1])
+        self.assertEqual((counts.to_bytes(), 'n1'),
+                         (after.counts.to_bytes(), after.name))
+        self.assertEqual(wanted.to_dict(), after.model.to_dict())
+        self.assertEqual({}, self.store.damaged())
+
+    def test_what_cannot_be_fitted_again_is_learned_from_the_start(self):
+        self.damage(1, ('traffic_model', 'law'),
+                    ('traffic_model_detail', 'counts'))
+        self.assertEqual(1, self.learn_again())
+        self.assertCountEqual([self.uuids[0], self.uuids[2]],
+                              self.store.resume_points())
+        self.assertEqual({}, self.store.damaged())
+
+    def test_another_modelers_instances_are_its_own_work(self):
+        for number in (1, 2):
+            self.damage(number, ('traffic_model', 'law'))
+        self.assertEqual(1, self.learn_again(
+            lambda uuid: uuid == self.uuids[1]))
+        self.assertEqual({self.uuids[2]}, self.store.unreadable_models())

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learn again what can no longer be read in the store."""
+
+import logging
+
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.traffic import estimate
+
+__all__ = ['learn_again']
+
+LOG = logging.getLogger(__name__)
+
+
+def learn_again(store, clock, settings, share=None):
+    """Replace damaged models, before a pass.
+
+    A model is fitted again to what was counted of its instance. Where that is
+    missing or damaged as well, both are removed: the pass that follows reads
+    all of the instance's telemetry again.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param clock: returns the time, seconds UTC
+    :param settings: :class:`.cycle.Settings`
+    :param share: None: look after all instances; or called with a uuid,
+        whether to look after that one
+    :returns: number of models that were replaced or removed
+    :raises StoreError: when the store cannot be read or written
+    """
+    uuids = sorted(uuid for uuid in store.unreadable_models()
+                   if share is None or share(uuid))
+    if not uuids:
+        return 0
+    basis = store.basis()
+    counted = {uuid: one for uuid, one in store.learned(uuids).items()
+               if one.counts is not None}
+    fitted = estimate.fit_models(
+        [one.counts for one in counted.values()],
+        min_samples=settings.min_samples,
+        burst_samples=estimate.BURST_SAMPLES) if counted else []
+    models = [
+        model_store.StoredModel.from_counts(
+            uuid, model, one.counts, refused=one.refused,
+            source=settings.source, name=one.name)
+        for (uuid, one), model in zip(counted.items(), fitted)
+        if not isinstance(model, Exception)]
+    replaced = {one.instance_uuid for one in models}
+    removed = [uuid for uuid in uuids if uuid not in replaced]
+    store.write(models, remove=removed, now=clock(), based_on=basis)
+    LOG.warning('vswitch-modeler: models that were damaged: %d are fitted '
+                'again to what was counted, %d are removed and learned again '
+                'from telemetry: %s', len(models), len(removed),
+                ', '.join(uuids[:5]) + (' and more' if len(uuids) > 5
+                                        else ''))
+    return len(uuids)
