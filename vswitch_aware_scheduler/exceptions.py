@@ -82,6 +82,10 @@ class CoordinationError(VSwitchError):
     """Which instances are this modeler's share cannot be told."""
 
 
+class ClockError(VSwitchError):
+    """The clock of this machine and another clock do not agree."""
+
+
 class StoreError(VSwitchError):
     """The store cannot be read or written."""
 

@@ -59,6 +59,9 @@ class ContentionTestCase(store_base.StoreTestCase):
         self.other.rollback()
         self.assertEqual(2, writing.result().number)
 
+    def test_the_clock_of_the_database_is_told(self):
+        self.assertLess(abs(self.store.server_time() - time.time()), 60)
+
     def test_a_writer_that_waits_too_long_says_so(self):
         one = self.make_store(timeout_seconds=1)
         self._lock_generation()

@@ -124,6 +124,25 @@ it comes back.
 Related options: ``unknown_instance_policy``.
 """),
     cfg.FloatOpt(
+        'modeler_clock_seconds', default=60, min=0, max=86400,
+        help="""
+How far the clock of vswitch-modeler may be from that of the database and that
+of telemetry.
+
+Beyond that a pass learns nothing, and the log says so, until the clocks agree
+again. The clock of MariaDB and PostgreSQL is asked for; that of telemetry is
+in the header Date of HTTP answers. SQLite and files have no clock of their
+own. Raise it where clocks cannot be synchronized. With 0 the clocks are not
+compared.
+
+Unit: seconds, 0 to 86400.
+
+When it is too low, the time that an answer takes stops learning. When it is
+too high, a wrong clock delays samples or ends what is counted by days.
+
+Related options: none.
+"""),
+    cfg.FloatOpt(
         'prior_min_hours', default=2, min=0, max=8760,
         help="""
 How long an instance has been measured before it counts in the priors of

@@ -16,8 +16,8 @@ What a pass promises:
 * *Passes may overlap.* Of an instance that another pass has learned more of
   meanwhile nothing is written, nor of any other: the pass is void.
 * *The clock decides little.* Samples from the future are not read yet; else
-  time is the time of samples. A clock that is wrong for a while delays, and
-  loses nothing.
+  time is the time of samples. Where the clock differs from that of the
+  database or of telemetry, nothing is learned until they agree.
 
 Refused samples after the last usable one are counted again with the next
 usable one, unless nothing else was new.
@@ -38,7 +38,8 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['FLEET_LOAD_SECONDS', 'Outcome', 'Refused', 'Settings', 'run']
+__all__ = ['FLEET_LOAD_SECONDS', 'Outcome', 'Refused', 'Settings',
+           'check_store_clock', 'run']
 
 #: New slots are ranked among those of the last 90 days: long enough for weeks
 #: and month ends, short enough for a fleet that changes.
@@ -62,6 +63,8 @@ class Settings:
     :ivar forget_seconds: an instance that telemetry does not know any more is
         forgotten when its last sample is by so much older than the newest of
         all; None: never
+    :ivar clock_seconds: how far the clock may be from that of the database
+        and that of telemetry; None: neither is looked at
     :raises InvalidInput: naming the setting, the value and what was wanted
     """
 
@@ -69,13 +72,15 @@ class Settings:
     min_samples: int = estimate.MIN_SAMPLES
     half_life_seconds: float | None = None
     forget_seconds: float | None = None
+    clock_seconds: float | None = None
 
     def __post_init__(self):
         if not (isinstance(self.source, str) and 0 < len(self.source) <= 255):
             self._fail('source', 'a string of 1 to 255 characters')
         if not (isinstance(self.min_samples, int) and self.min_samples >= 2):
             self._fail('min_samples', 'a whole number >= 2')
-        for name in ('half_life_seconds', 'forget_seconds'):
+        for name in ('half_life_seconds', 'forget_seconds',
+                     'clock_seconds'):
             value = getattr(self, name)
             if value is not None and not (
                     isinstance(value, (int, float))
@@ -161,14 +166,46 @@ def run(store, driver, clock, settings, progress=None, writing=None,
     :raises StoreError: when the store cannot be read or written
     :raises StoreChanged: when something else has learned of the same
         instances meanwhile: run it again
+    :raises ClockError: when the clock differs from that of the database or of
+        telemetry; nothing is written then
     """
     began = time.monotonic()
+    check_store_clock(store, clock, settings)
     now = float(clock())
     one_pass = _Pass(store, driver, now, settings, progress,
                      share or (lambda instance_uuid: True))
+    _check_clock(clock, driver.server_time(), f'telemetry {driver.source}',
+                 settings)
     one_pass.read()
     one_pass.fit()
     return one_pass.publish(writing or contextlib.nullcontext(), began)
+
+
+def check_store_clock(store, clock, settings):
+    """Check that a clock agrees with that of the database of a store.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param clock: returns the time, seconds UTC
+    :param settings: :class:`Settings`
+    :raises ClockError: when they are further apart than ``clock_seconds``
+    :raises StoreError: when the store cannot be read
+    """
+    if settings.clock_seconds is not None:
+        _check_clock(clock, store.server_time(), f'the database {store.url}',
+                     settings)
+
+
+def _check_clock(clock, other, whose, settings):
+    if other is None or settings.clock_seconds is None:
+        return
+    ahead = float(clock()) - other
+    if abs(ahead) > settings.clock_seconds:
+        raise exceptions.ClockError(
+            f'clock of this machine: {abs(ahead):.0f} s '
+            f'{"ahead of" if ahead > 0 else "behind"} that of {whose}; '
+            f'expected a difference of at most {settings.clock_seconds:g} s; '
+            f'synchronize both clocks, for nothing is learned until then '
+            f'(option modeler_clock_seconds)')
 
 
 @dataclasses.dataclass(frozen=True)

@@ -153,7 +153,8 @@ def set_up(conf, patience_seconds=None):
             source=group.telemetry_driver, min_samples=group.min_samples,
             half_life_seconds=group.modeler_half_life_days
             * _DAY_SECONDS or None,
-            forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None),
+            forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None,
+            clock_seconds=group.modeler_clock_seconds or None),
         group.modeler_interval_seconds,
         coordination.Group(group.modeler_coordination_url)
         if group.modeler_coordination_url else None,
@@ -712,6 +713,8 @@ class Service:
             if self._made_store_of is not set_up:
                 make_store(set_up)
                 self._made_store_of = set_up
+            cycle.check_store_clock(set_up.store, self._clock,
+                                    set_up.settings)
             share = self._shared(set_up)
             # What is not about single instances is one modeler's work.
             common = share is None or share(_COMMON)
@@ -746,6 +749,8 @@ class Service:
             failure = 'telemetry', error
         except exceptions.CoordinationError as error:
             failure = 'coordination', error
+        except exceptions.ClockError as error:
+            failure = 'clock', error
         except Exception as error:
             # Whatever it is, to end now would be to be started again.
             failure = 'unexpected', error

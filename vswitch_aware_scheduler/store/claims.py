@@ -13,8 +13,8 @@ from vswitch_aware_scheduler.store import records
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import model
 
-__all__ = ['KEPT_SECONDS', 'forget_tokens', 'head', 'is_remembered', 'purge',
-           'read', 'remember', 'upsert_rows']
+__all__ = ['KEPT_SECONDS', 'forget_tokens', 'head', 'is_remembered', 'now',
+           'purge', 'read', 'remember', 'upsert_rows']
 
 #: How long readers can learn that a claim is over; one that was away for
 #: longer reads everything.
@@ -32,6 +32,12 @@ _NOW = {'sqlite': "(julianday('now') - 2440587.5) * 86400.0",
         'postgresql': 'extract(epoch from clock_timestamp())',
         'mysql': 'unix_timestamp(now(6))',
         'mariadb': 'unix_timestamp(now(6))'}
+
+
+def now(connection):
+    """Return what the clock of the database shows, seconds UTC."""
+    return float(connection.scalar(sa.select(
+        sa.literal_column(_NOW[connection.dialect.name]))))
 
 
 def head(connection):

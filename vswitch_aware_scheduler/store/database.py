@@ -211,6 +211,15 @@ class Store:
         """
         return self._read(_measured_seconds)
 
+    def server_time(self):
+        """Return what the clock of the database shows now, seconds UTC.
+
+        None for SQLite, which has the clock of this machine.
+        """
+        if engines.sqlite_path(self._url) is not None:
+            return None
+        return self._read(claim_table.now)
+
     def secret(self):
         """Return the secret of the store as bytes, a key for hashes."""
         return self._read(_secret)

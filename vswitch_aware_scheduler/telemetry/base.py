@@ -127,6 +127,14 @@ class Driver(abc.ABC):
     def source(self):
         """What is read, for messages: a path or a URL, never a secret."""
 
+    def server_time(self):
+        """Return what the clock of the source shows now, seconds UTC.
+
+        By the last answer of the source; None where no answer had a time.
+        Opens nothing.
+        """
+        return None
+
     @abc.abstractmethod
     def instances(self):
         """Return what instances the source knows.

@@ -82,7 +82,8 @@ class CeilometerDriver(service.ServiceDriver):
 
     def _opened(self):
         return _CeilometerClient(self._access, self.source,
-                                 self.SERVICE_TYPE, sleep=self._sleep)
+                                 self.SERVICE_TYPE, sleep=self._sleep,
+                                 on_headers=self._hear)
 
     def _series(self, start, end, instances, progress):
         if instances is not None and not instances:

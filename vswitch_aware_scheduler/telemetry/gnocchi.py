@@ -115,7 +115,8 @@ class GnocchiDriver(service.ServiceDriver):
 
     def _opened(self):
         return _GnocchiClient(self._access, self.source, self.SERVICE_TYPE,
-                              sleep=self._sleep)
+                              sleep=self._sleep,
+                              on_headers=self._hear)
 
     def _series(self, start, end, instances, progress):
         with self._opened() as client:

@@ -210,7 +210,8 @@ class PrometheusDriver(service.ServiceDriver):
 
     def _opened(self):
         return _PrometheusClient(self._access, self.source,
-                                 self.SERVICE_TYPE, sleep=self._sleep)
+                                 self.SERVICE_TYPE, sleep=self._sleep,
+                                 on_headers=self._hear)
 
     def _reading(self, client):
         now = self._clock()

@@ -10,6 +10,7 @@ with it; nothing secret is ever shown or logged.
 import contextlib
 import dataclasses
 import datetime
+import email.utils
 import json
 import math
 import time
@@ -170,15 +171,18 @@ class Client:
     :param service_type: in the catalog of keystone
     :param clock: monotonic seconds
     :param sleep: waits seconds
+    :param on_headers: None, or called with the headers of each answer of the
+        service
     """
 
     def __init__(self, access, source, service_type, clock=time.monotonic,
-                 sleep=time.sleep):
+                 sleep=time.sleep, on_headers=None):
         self._access = access
         self._source = source
         self._service_type = service_type
         self._clock = clock
         self._sleep = sleep
+        self._on_headers = on_headers
         self._next = -math.inf
         self.session = None
         #: What requests go through; a driver may put its client's in place.
@@ -256,6 +260,8 @@ class Client:
                 path, method, raise_exc=False, log=False,
                 authenticated=self._access.auth is not None,
                 headers={'Accept': 'application/json'}, **arguments)
+            if self._on_headers is not None:
+                self._on_headers(response.headers)
             body = response.content
             if not 200 <= response.status_code < 300:
                 self._refuse(what, wanted, response, body)
@@ -433,6 +439,22 @@ class ServiceDriver(base.Driver):
         self._max_age_seconds = max_age_seconds
         self._clock = clock
         self._sleep = sleep
+        # Date of the newest answer, and monotonic seconds at that moment.
+        self._served = None
+
+    def server_time(self):
+        """Return what the clock of the service shows now, or None."""
+        if self._served is None:
+            return None
+        seconds, at = self._served
+        return seconds + time.monotonic() - at
+
+    def _hear(self, headers):
+        # No such header, or none that is a date.
+        with contextlib.suppress(LookupError, TypeError, ValueError,
+                                 OverflowError):
+            self._served = email.utils.parsedate_to_datetime(
+                headers['Date']).timestamp(), time.monotonic()
 
     @property
     def source(self):
@@ -441,7 +463,7 @@ class ServiceDriver(base.Driver):
 
     def _client(self):
         return Client(self._access, self.source, self.SERVICE_TYPE,
-                      sleep=self._sleep)
+                      sleep=self._sleep, on_headers=self._hear)
 
     def _bounds(self, start, end):
         """Return the periods to read, and the oldest time to trust.

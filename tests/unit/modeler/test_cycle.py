@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import math
 import sqlite3
+from unittest import mock
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from vswitch_aware_scheduler.vswitch import profile
 
 PERIOD = base.PERIOD
 BEGIN = base.BEGIN
+END = base.END
 
 
 def grid(count, first=0):
@@ -30,6 +32,53 @@ def grid(count, first=0):
 def whole_rates(rng, count):
     """Return rates whose sums are exact in any order."""
     return np.floor(rng.lognormal(4, 2, count))
+
+
+class ClockTestCase(base.ModelerTestCase):
+    """Of a clock that differs from that of the database or of telemetry."""
+
+    def setUp(self):
+        super().setUp()
+        self.driver.put(0, grid(50), np.ones(50))
+        self.telemetry_ahead = self.store_ahead = 0.0
+        self.enterContext(mock.patch.object(
+            self.driver, 'server_time', lambda: END - self.telemetry_ahead))
+        self.enterContext(mock.patch.object(
+            self.store, 'server_time', lambda: END - self.store_ahead))
+
+    def _assert_learns(self, learns, *words, **settings):
+        before = self.store.generation().number
+        settings.setdefault('clock_seconds', 60.0)
+        if learns:
+            self.run_pass(now=END, **settings)
+        else:
+            with self.assertRaisesRegex(exceptions.ClockError,
+                                        '.*'.join(words)):
+                self.run_pass(now=END, **settings)
+            self.assertEqual(before, self.store.generation().number)
+
+    def test_nothing_is_learned_until_the_clocks_agree(self):
+        self.telemetry_ahead = 7 * 86400.0
+        self._assert_learns(False, '604800 s ahead of', 'telemetry memory',
+                            'at most 60 s', 'modeler_clock_seconds')
+        self.telemetry_ahead = -61.0
+        self._assert_learns(False, '61 s behind', 'telemetry')
+        self.telemetry_ahead, self.store_ahead = 0.0, 61.0
+        self._assert_learns(False, '61 s ahead of', 'the database')
+        self.assertEqual([], self.driver.asked)
+        self.telemetry_ahead, self.store_ahead = -59.0, 59.0
+        self._assert_learns(True)
+        self.assertEqual(1, self.store.generation().number)
+
+    def test_the_tolerance_is_a_setting(self):
+        self.telemetry_ahead = self.store_ahead = 3000.0
+        self._assert_learns(False, clock_seconds=2999.0)
+        self._assert_learns(True, clock_seconds=3001.0)
+        self._assert_learns(True, clock_seconds=None)
+
+    def test_without_another_clock_there_is_none_to_compare(self):
+        self.assertIsNone(self.make_store().server_time())
+        self.assertIsNone(base.MemoryDriver().server_time())
 
 
 class ProjectsTestCase(base.ModelerTestCase):

@@ -577,6 +577,30 @@ class FailureTestCase(ServiceTestCase):
         self.assertIn('memory: gone', warnings[0])
         self.assertIn('there is no such file', warnings[1])
 
+    def test_a_clock_that_is_wrong_stops_learning_until_it_is_right(self):
+        self.set_up = dataclasses.replace(
+            self.set_up, settings=cycle.Settings(
+                'memory', clock_seconds=60.0),
+            inventory=mock.Mock(read=mock.Mock(side_effect=AssertionError)))
+        ahead = [7 * 86400.0]
+
+        def corrected():
+            ahead[0] = 0.0
+            self.set_up.inventory.read.side_effect = (
+                exceptions.TelemetryError('none'))
+
+        self.at[40] = corrected
+        self.end_at(150)
+        with mock.patch.object(self.store, 'server_time',
+                               lambda: base.END - ahead[0]):
+            passes, logs = self.serve()
+        told = [line for line in logs if 'clock of this machine' in line]
+        self.assertEqual(1, len(told), logs)
+        self.assertIn('604800 s ahead of that of the database', told[0])
+        self.assertIn('well again', ' '.join(logs))
+        self.assertGreater(passes, 0)
+        self.assertEqual(1, self.store.generation().number)
+
     def test_a_bug_ends_nothing_and_shows_its_traceback_once(self):
         def instances():
             raise ZeroDivisionError('division by zero')
@@ -1006,7 +1030,8 @@ class SetUpTestCase(base.ModelerTestCase):
             min_samples=30, modeler_half_life_days=2, modeler_forget_days=0,
             modeler_interval_seconds=60))
         self.assertEqual(
-            cycle.Settings('file', 30, 172800.0, None), found.settings)
+            cycle.Settings('file', 30, 172800.0, None, 60.0),
+            found.settings)
         self.assertEqual(60, found.interval_seconds)
         self.assertIsNone(found.group)
         self.assertIsNone(found.metrics_at)

@@ -90,6 +90,19 @@ class FaultsTest(ServiceTestCase):
                 self.assertEqual([], self.server.faults)
 
     @ddt.idata(kinds())
+    def test_an_answer_has_the_clock_of_the_service(self, kind):
+        driver = self.make(kind)
+        self.assertIsNone(driver.server_time())
+        driver.instances()
+        self.assertLess(abs(driver.server_time() - time.time()), 60)
+        served = driver.server_time()
+        for headers in ({}, {'Date': 'yesterday'}, {'Date': '5' * 5000}):
+            driver._hear(headers)
+            self.assertLess(abs(driver.server_time() - served), 60)
+        driver._hear({'Date': 'Thu, 08 Jan 2026 00:00:00 GMT'})
+        self.assertLess(abs(driver.server_time() - 1767830400.0), 60)
+
+    @ddt.idata(kinds())
     def test_a_fault_that_stays_ends_in_an_error_that_tells_it(self, kind):
         driver = self.make(kind)
         for fault, words in (
