@@ -44,4 +44,5 @@ class LogsTestCase(unittest.TestCase):
                 if isinstance(node, ast.Assign) and ast.unparse(
                         node.targets[0]) == 'LOG':
                     self.assertEqual('logs.get_logger(__name__)',
-                                     ast.unparse(node.value), path)
+                                     ast.unparse(node.value),
+                                     f'{path}: values would not be escaped')

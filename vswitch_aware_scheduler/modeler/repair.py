@@ -3,12 +3,13 @@
 
 import logging
 
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
 
 __all__ = ['learn_again']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 
 def learn_again(store, clock, settings, share=None):

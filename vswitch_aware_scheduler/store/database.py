@@ -24,6 +24,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy import exc
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.store import claims as claim_table
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import records
@@ -34,7 +35,7 @@ from vswitch_aware_scheduler.traffic import series
 
 __all__ = ['FORMER_SECONDS', 'Store']
 
-LOG = logging.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 #: Rows that are named in one line of the log, and reasons that are remembered
 #: so that each is logged once.
