@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the tests of real servers share."""
 
+import contextlib
 import os
 import unittest
 
@@ -22,6 +23,36 @@ def started(server):
             raise
         raise unittest.SkipTest(str(missing[0])) from None
     return server
+
+
+class SubTests:
+    """Mixin of a test case whose sub-tests may skip.
+
+    unittest reports each sub-test that skips, and then neither success nor
+    skip of its test: stestr counts such a test as failed. With this mixin a
+    test is skipped when all its sub-tests skip, for their reasons; where one
+    of them runs, the test is what those are that run.
+    """
+
+    @contextlib.contextmanager
+    def subTest(self, *arguments, **parameters):
+        if not hasattr(self, '_reasons'):
+            self._reasons, self._any_ran = [], False
+            self.addCleanup(self._skip_where_none_ran)
+        with super().subTest(*arguments, **parameters):
+            try:
+                yield
+            except unittest.SkipTest as skip:
+                self._reasons.append(str(skip))
+            except BaseException:
+                self._any_ran = True
+                raise
+            else:
+                self._any_ran = True
+
+    def _skip_where_none_ran(self):
+        if self._reasons and not self._any_ran:
+            self.skipTest('; '.join(dict.fromkeys(self._reasons)))
 
 
 class WithServer:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 
+from tests.integration import base
 from vswitch_aware_scheduler.calibrate import machine
 from vswitch_aware_scheduler import exceptions
 
@@ -34,7 +35,7 @@ def run(state, *words):
         capture_output=True, text=True, timeout=240)
 
 
-class Programs:
+class Programs(base.SubTests):
     """Mixin of a test case that is skipped where a program is not there.
 
     In continuous integration, which sets the environment variable CI, that is
