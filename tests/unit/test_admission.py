@@ -13,6 +13,7 @@ import numpy as np
 from tests.unit.traffic import exact
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import exact_sum
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.vswitch import profile
@@ -172,6 +173,85 @@ class TestProbability(AdmissionTestCase):
         self.assertEqual(1.0, assessment.overload_probability[0])
         self.assertAlmostEqual(.5, assessment.loss_fraction[0], 12)
         self.assertAlmostEqual(2.0, assessment.utilisation[0], 12)
+
+    def test_a_limit_is_decided_as_if_the_capacity_were_near(self):
+        # To a hundredth of the capacity, for any limit, few and many.
+        rng = np.random.default_rng(101)
+        admitted = []
+        for number in range(120):
+            count = int(rng.integers(2, 13) if number % 2
+                        else rng.integers(13, 60))
+            sources = self._sources(rng, count, .7 if number % 2 else
+                                    min(.7, 8 / count))
+            exact_tails = [self._tail(sources, by) for by in (.99, 1.01)]
+            if exact_tails[0] < 1e-9:
+                continue
+            limit = float(10 ** rng.uniform(
+                max(math.log10(exact_tails[0]) - 1, -9), 0))
+            laws = [model.RateLaw.from_arrays(shares, np.outer(
+                values, [1000.0, 0, 0])) for values, shares in sources]
+            table = admission.LoadTable()
+            slot = table.describe('host', _policy(limit=limit),
+                                  _named(laws[1:]))
+            found = bool(table.assess([slot], laws[0]).admitted[0])
+            admitted.append(found)
+            self.assertFalse(found and exact_tails[1] > limit, number)
+            self.assertFalse(not found and exact_tails[0] <= limit, number)
+        self.assertGreater(sum(admitted), 10)
+        self.assertLess(sum(admitted), len(admitted) - 10)
+
+    @staticmethod
+    def _sources(rng, count, largest):
+        """Return [(rates, shares)], some of them with much always on."""
+        sources = []
+        for _ in range(count):
+            rates = np.sort(rng.uniform(0, largest * rng.random(), 2))
+            if rng.random() < .7:
+                rates[0] = 0.0
+            sources.append((rates, rng.dirichlet([9, 1])))
+        return sources
+
+    @staticmethod
+    def _tail(sources, capacity):
+        """Return P(sum > capacity), of few sums by going through them all."""
+        if len(sources) <= 12:
+            sums, shares = np.zeros(1), np.ones(1)
+            for values, masses in sources:
+                sums = np.add.outer(sums, values).ravel()
+                shares = np.multiply.outer(shares, masses).ravel()
+            return shares[sums > capacity].sum()
+        found = exact_sum.LatticeSum(capacity, capacity / 20_000)
+        for values, masses in sources:
+            found = found.plus(np.array([values[0], values[0] + np.rint(
+                (values[1] - values[0]) / found.step) * found.step]), masses)
+        return found.overflow
+
+    def test_equal_rates_that_hit_the_capacity_fit(self):
+        # As many at once as there is room for, and not one more.
+        for rate, capacity, fit in (
+                (100_000.0, 1e6, 10), (333_000.0, 1e6, 3), (8000.0, 1e6, 125),
+                (1e6 / 3, 1e6, 3), (.1, .3, 3), (2500.0, 1e6, 400)):
+            one, policy = _on_off(rate, F(1, 2)), _policy(
+                saturation_kbps=capacity, limit=0.0)
+            for count, admitted in ((fit - 1, True), (fit, False)):
+                self.assertEqual([admitted], self.one(
+                    policy, [one] * count, one).admitted.tolist())
+            for count in (fit + 1, fit + 5, 2 * fit):
+                seen = self.one(_policy(saturation_kbps=capacity),
+                                [one] * (count - 1), one)
+                self.assertAlmostEqual(
+                    float(exact.binomial_tail(count, F(1, 2), fit)),
+                    seen.overload_probability[0], delta=1e-12)
+
+    def test_thousands_and_a_few_large_ones_are_binomial(self):
+        # The small ones vary by little: the large ones overload.
+        small, large = _on_off(1.037, F(1, 2)), _on_off(510_000.0)
+        policy = _policy(saturation_kbps=1e6)
+        laws = {**{f'small-{i}': small.law for i in range(3000)},
+                **{f'large-{i}': large.law for i in range(4)}}
+        wanted = float(exact.binomial_tail(5, F(1, 10), 1))
+        self.assertAlmostEqual(1, self.one(
+            policy, laws, large).overload_probability[0] / wanted, 2)
 
 
 class TestSeveralLimits(AdmissionTestCase):

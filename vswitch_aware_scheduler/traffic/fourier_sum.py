@@ -55,7 +55,7 @@ class Grid:
     """
 
     def __init__(self, cells, finer, on_grid, reach):
-        self._capacity, self._on_grid = cells * finer, on_grid
+        self._last, self._on_grid = (cells + 1) * finer, on_grid
         size = self._size = reach * cells * finer
         half = size // 2
         self.frequencies = half + 1
@@ -122,7 +122,7 @@ class Grid:
         means = np.zeros(found.shape[:2])
         each = (masses * levels[:, None]).sum(axis=2) * counts[:, None]
         # Of what is above the capacity alone, no more counts than that it is.
-        levels[levels > self._capacity] = self._size
+        levels[levels > self._last] = self._size
         for first in range(0, of.size, _TOGETHER):
             last = min(first + _TOGETHER, of.size)
             spectra = self.spectra(levels[first:last], masses[first:last])

@@ -15,7 +15,7 @@ import math
 import numpy as np
 
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import law as law_of_sums
+from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['FLEET', 'MIN_PEERS', 'MOST_LEFT_OUT', 'OWN_CONSTANT', 'Pool',
@@ -365,7 +365,7 @@ def _above(law, capacities):
         if most <= model.LEAST_CAPACITY:
             continue
         above |= law.values(weights, packet_bytes) > most * (
-            1 + law_of_sums.TOLERANCE)
+            1 + fourier_sum.TOLERANCE)
     return above
 
 

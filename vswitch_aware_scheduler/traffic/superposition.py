@@ -16,7 +16,7 @@ import numbers
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.traffic import law as sum_law
+from vswitch_aware_scheduler.traffic import exact_sum
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Superposition']
@@ -55,7 +55,7 @@ class Superposition:
     def __init__(self, models, capacity, dimension='bandwidth',
                  cells=None):
         self.models = tuple(models)
-        self.capacity = sum_law.require_capacity(capacity)
+        self.capacity = exact_sum.require_capacity(capacity)
         self.dimension = dimension
         self._stated_cells = cells
         self._cells = _require_cells(cells, len(self.models))
@@ -100,15 +100,15 @@ class Superposition:
             if distinct > 4096:
                 break
         else:
-            exact = sum_law.AtomLaw(self.capacity)
+            exact = exact_sum.AtomSum(self.capacity)
             return exact, exact
         step = self._common_step()
         if step is not None:
-            exact = sum_law.GridLaw(self.capacity, step)
+            exact = exact_sum.LatticeSum(self.capacity, step)
             return exact, exact
         step = self.capacity / self._cells
-        return (sum_law.GridLaw(self.capacity, step, round_up=True),
-                sum_law.GridLaw(self.capacity, step, round_up=False))
+        return (exact_sum.LatticeSum(self.capacity, step, round_up=True),
+                exact_sum.LatticeSum(self.capacity, step, round_up=False))
 
     def _common_step(self):
         """Return a grid step that all levels are multiples of, or None."""

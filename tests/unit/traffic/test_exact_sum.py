@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import fractions
+import math
+import unittest
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import exact_sum
+
+F = fractions.Fraction
+
+
+@st.composite
+def _whole_sources(draw, largest=12, most=6):
+    """Return sources of whole rates and dyadic probabilities: all exact."""
+    sources = []
+    for _ in range(draw(st.integers(0, most))):
+        values = draw(st.lists(st.integers(0, largest), min_size=1,
+                               max_size=4, unique=True))
+        shares = draw(st.lists(st.integers(1, 8), min_size=len(values),
+                               max_size=len(values)))
+        sources.append((np.array(values, dtype=float),
+                        np.array(shares) / sum(shares)))
+    return sources
+
+
+@st.composite
+def _real_sources(draw, most=5):
+    """Return sources of any rates up to 1000."""
+    sources = []
+    for _ in range(draw(st.integers(1, most))):
+        values = draw(st.lists(
+            st.floats(0, 1000).map(lambda x: round(x, 3)), min_size=1,
+            max_size=4, unique=True))
+        shares = draw(st.lists(st.integers(1, 9), min_size=len(values),
+                               max_size=len(values)))
+        sources.append((np.array(values), np.array(shares) / sum(shares)))
+    return sources
+
+
+def _built(start, sources):
+    for values, masses in sources:
+        start = start.plus(values, masses)
+    return start
+
+
+def _enumerated(sources):
+    """Return (sums, masses) of all combinations."""
+    sums, weights = np.zeros(1), np.ones(1)
+    for values, masses in sources:
+        sums = np.add.outer(sums, values).ravel()
+        weights = np.multiply.outer(weights, masses).ravel()
+    return sums, weights
+
+
+def _rounded(sources, step, up):
+    """Return the sources as a grid has them."""
+    function = np.ceil if up else np.floor
+    return [(values.min() + step * function(np.round(
+        (values - values.min()) / step, 6)), masses)
+        for values, masses in sources]
+
+
+class LawTestCase(unittest.TestCase):
+
+    def assertLaw(self, one, sources, capacity, slack=0.0):
+        """Want every figure of a law to be that of the enumeration.
+
+        :param slack: what counts as equal to a threshold
+        """
+        sums, masses = _enumerated(sources)
+        # An atol for sums of masses that enumerate in another order.
+        close = {'rtol': 1e-11, 'atol': 1e-15}
+        np.testing.assert_allclose(
+            one.overflow, masses[sums > capacity + slack].sum(), **close)
+        np.testing.assert_allclose(
+            one.excess, masses @ np.maximum(sums - capacity, 0.0),
+            rtol=1e-9, atol=1e-9 * capacity)
+        for threshold in np.linspace(0, capacity, 23).tolist() + [
+                -1.0, -1e9, *(x for x in sums.tolist() if x <= capacity)]:
+            np.testing.assert_allclose(
+                one.tail([threshold]),
+                [masses[sums > threshold + slack].sum()
+                 if threshold >= 0 else 1.0], **close)
+
+
+class TestAtomSum(LawTestCase):
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
+    @hypothesis.given(_whole_sources(), st.integers(1, 40))
+    def test_it_is_the_enumeration(self, sources, capacity):
+        self.assertLaw(_built(exact_sum.AtomSum(float(capacity)), sources),
+                       sources, capacity, slack=1e-6)
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
+    @hypothesis.given(_whole_sources(), st.integers(1, 40),
+                      st.integers(-5, 40), st.integers(-5, 40))
+    def test_between_is_the_mass_from_above_low_up_to_high(
+            self, sources, capacity, low, high):
+        low, high = sorted((min(low, capacity), min(high, capacity)))
+        sums, masses = _enumerated(sources)
+        for one in (exact_sum.AtomSum(float(capacity)),
+                    exact_sum.LatticeSum(float(capacity), 1.0)):
+            np.testing.assert_allclose(
+                _built(one, sources).between(float(low), float(high)),
+                masses[(sums > low) & (sums <= high)].sum(), atol=1e-15)
+
+    def test_equal_sums_are_one_atom_whatever_their_rounding(self):
+        # 0.1 + 0.2 is not 0.3 in float64: seven sums, not nine.
+        one = exact_sum.AtomSum(1.0, max_atoms=7)
+        for rate in (.1, .2, .3):
+            one = one.plus(np.array([0.0, rate]), np.array([.5, .5]))
+        self.assertEqual(.25, one.between(.25, .35))
+
+    def test_more_sums_than_may_be_kept_are_refused(self):
+        one = exact_sum.AtomSum(100.0, max_atoms=3)
+        one = one.plus(np.array([0.0, 1.0]), np.array([.5, .5]))
+        with self.assertRaises(exact_sum.TooManyAtoms):
+            one.plus(np.array([0.0, 10.0]), np.array([.5, .5]))
+
+    def test_adding_leaves_the_law_it_was_added_to(self):
+        one = exact_sum.AtomSum(1.0).plus(np.array([0.0, 2.0]),
+                                          np.array([.5, .5]))
+        one.plus(np.array([0.0, 2.0]), np.array([.5, .5]))
+        self.assertEqual(.5, one.overflow)
+        self.assertEqual(.5, one.excess)
+
+
+class TestLatticeSum(LawTestCase):
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
+    @hypothesis.given(_whole_sources(), st.integers(1, 40), st.booleans())
+    def test_rates_on_the_grid_are_exact_however_it_rounds(
+            self, sources, capacity, up):
+        one = _built(exact_sum.LatticeSum(float(capacity), 1.0, up), sources)
+        self.assertLaw(one, sources, capacity, slack=1e-6)
+        atoms = _built(exact_sum.AtomSum(float(capacity)), sources)
+        np.testing.assert_allclose(one.overflow, atoms.overflow, atol=1e-15)
+        np.testing.assert_allclose(one.excess, atoms.excess, rtol=1e-12,
+                                   atol=1e-12)
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
+    @hypothesis.given(_real_sources(), st.integers(10, 3000),
+                      st.sampled_from([8, 50, 333]), st.booleans())
+    def test_off_the_grid_it_is_the_law_of_the_rounded_rates(
+            self, sources, capacity, cells, up):
+        step = capacity / cells
+        one = _built(exact_sum.LatticeSum(float(capacity), step, up), sources)
+        rounded = _rounded(sources, step, up)
+        sums = _enumerated(rounded)[0]
+        # Whether a sum that is equal to a threshold but for the rounding of
+        # float64 is above it is tested elsewhere.
+        hypothesis.assume((abs(sums - capacity) > 1e-6 * step).all())
+        masses = _enumerated(rounded)[1]
+        np.testing.assert_allclose(
+            one.overflow, masses[sums > capacity].sum(), rtol=1e-11,
+            atol=1e-15)
+        np.testing.assert_allclose(
+            one.excess, masses @ np.maximum(sums - capacity, 0),
+            rtol=1e-9, atol=1e-9)
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
+    @hypothesis.given(_real_sources(), st.integers(10, 3000),
+                      st.sampled_from([8, 50, 333]))
+    def test_up_and_down_enclose_the_truth_at_every_threshold(
+            self, sources, capacity, cells):
+        sums, masses = _enumerated(sources)
+        upper, lower = (
+            _built(exact_sum.LatticeSum(float(capacity), capacity / cells, up),
+                   sources) for up in (True, False))
+        for threshold in np.linspace(0, capacity, 40):
+            # Of what counts as equal, each may take its side.
+            truth = masses[sums > threshold + 1e-6].sum()
+            self.assertGreaterEqual(upper.tail([threshold])[0],
+                                    truth - 1e-12)
+            truth = masses[sums > threshold - 1e-6].sum()
+            self.assertLessEqual(lower.tail([threshold])[0], truth + 1e-12)
+        above = masses @ np.maximum(sums - capacity, 0)
+        self.assertGreaterEqual(upper.excess, above - 1e-6)
+        self.assertLessEqual(lower.excess, above + 1e-6)
+
+    def test_a_level_above_the_capacity_overloads_by_itself(self):
+        one = exact_sum.LatticeSum(10.0, 1.0).plus(
+            np.array([0.0, 25.0]), np.array([.75, .25]))
+        self.assertEqual(.25, one.overflow)
+        self.assertEqual(.25 * 15, one.excess)
+        self.assertEqual([.25, .25, 1.0], one.tail([10, 0, -1]).tolist())
+
+    def test_a_base_above_the_capacity_overloads_for_ever(self):
+        sources = [(np.array([6.0, 7.0]), np.array([.5, .5]))] * 2
+        for one in (_built(exact_sum.LatticeSum(10.0, 1.0), sources),
+                    _built(exact_sum.AtomSum(10.0), sources)):
+            self.assertEqual(1.0, one.overflow)
+            self.assertAlmostEqual(3.0, one.excess, 14)
+            self.assertEqual([1.0, 1.0, 1.0],
+                             one.tail([10.0, 5.0, -1.0]).tolist())
+            again = one.plus(np.array([0.0, 4.0]), np.array([.5, .5]))
+            self.assertEqual(1.0, again.overflow)
+            self.assertAlmostEqual(5.0, again.excess, 14)
+
+    def test_rates_alike_take_their_base_in_full(self):
+        # 1.7 is no multiple of the step, and is not rounded.
+        one = exact_sum.LatticeSum(10.0, 1.0).plus(np.array([1.7]), np.ones(1))
+        self.assertEqual([1.0, 0.0], one.tail([1.6, 1.7]).tolist())
+        one = one.plus(np.array([8.3]), np.ones(1))
+        self.assertEqual(0.0, one.overflow)
+        self.assertAlmostEqual(
+            .1, one.plus(np.array([.1]), np.ones(1)).excess, 12)
+
+    def test_a_rate_rounds_as_it_is_counted(self):
+        values = np.array([3.0, 4.0, 4.5, 6.2])
+        for one, wanted in (
+                (exact_sum.LatticeSum(9.0, 1.0), [3, 4, 5, 7]),
+                (exact_sum.LatticeSum(9.0, 1.0, round_up=False), [3, 4, 4, 6]),
+                (exact_sum.AtomSum(9.0), [3, 4, 4.5, 6.2])):
+            np.testing.assert_allclose(one.rounded(values), wanted)
+
+    def test_tails_far_out_keep_their_relative_accuracy(self):
+        p = F(1, 1024)
+        sources = [(np.array([0.0, 3.0]), np.array([1 - float(p), float(p)]))
+                   ] * 12
+        for one in (_built(exact_sum.LatticeSum(33.5, 1.0), sources),
+                    _built(exact_sum.AtomSum(33.5), sources)):
+            self.assertLess(abs(F(float(one.overflow)) / p ** 12 - 1), 1e-14)
+            self.assertLess(
+                abs(F(float(one.excess)) / (p ** 12 * F(5, 2)) - 1), 1e-13)
+
+
+def _binomial(n, p):
+    """Return P(exactly k of n) for k = 0..n, each with its accuracy."""
+    k = np.arange(n + 1)
+    log = np.array([math.lgamma(n + 1) - math.lgamma(i + 1)
+                    - math.lgamma(n - i + 1) for i in k])
+    return np.exp(log + k * math.log(p) + (n - k) * math.log1p(-p))
+
+
+class TestRequireCapacity(unittest.TestCase):
+
+    def test_a_number_above_zero_becomes_a_float(self):
+        for capacity in (1, 2.5, '3', np.float32(4)):
+            self.assertIsInstance(exact_sum.require_capacity(capacity), float)
+
+    def test_anything_else_is_named(self):
+        for capacity in (0, -1, float('nan'), float('inf'), None, 'x'):
+            with self.assertRaises(exceptions.InvalidModel) as caught:
+                exact_sum.require_capacity(capacity)
+            self.assertIn(repr(capacity), str(caught.exception))

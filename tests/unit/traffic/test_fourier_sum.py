@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import itertools
+import math
+import unittest
+
+import numpy as np
+
+from vswitch_aware_scheduler.traffic import fourier_sum
+
+
+def _enumerated(levels, masses):
+    """Return (sums, probabilities) of all combinations of states."""
+    sums, shares = np.zeros(1), np.ones(1)
+    for level, mass in zip(levels, masses):
+        sums = np.add.outer(sums, level).ravel()
+        shares = np.multiply.outer(shares, mass).ravel()
+    return sums, shares
+
+
+def _random(rng, count, states, largest, whole=False):
+    """Return (levels, masses) of sources that are silent most of the time."""
+    levels = rng.uniform(0, largest, (count, states))
+    levels[:, 0] = 0
+    return (np.rint(levels) if whole else levels,
+            rng.dirichlet([9.0] + [1.0] * (states - 1), count))
+
+
+class GridTestCase(unittest.TestCase):
+
+    def tables(self, grid, levels, masses, counts=None):
+        """Return the tail and the excess of one sum of sources."""
+        count = len(levels)
+        spectra, means = grid.products(
+            levels, masses[:, None], np.ones(count) if counts is None
+            else counts, np.zeros(count, dtype=int), 1)
+        found = grid.tables(spectra, means)[0, 0]
+        return found.real, found.imag
+
+    def assertEnumerated(self, levels, masses, tail, excess, atol):
+        sums, shares = _enumerated(levels, masses)
+        for cell, (over, more) in enumerate(zip(tail, excess)):
+            self.assertAlmostEqual(shares[sums > cell + 1e-6].sum(), over,
+                                   delta=atol)
+            self.assertAlmostEqual(
+                shares @ np.maximum(sums - cell, 0), more,
+                delta=atol * 1e3)
+
+
+class TestOnTheGrid(GridTestCase):
+
+    def test_whole_rates_are_the_enumeration(self):
+        rng = np.random.default_rng(1)
+        grid = fourier_sum.grid(32, reach=4)
+        for largest in (4, 12, 50, 400):
+            levels, masses = _random(rng, 6, 3, largest, whole=True)
+            self.assertEnumerated(levels, masses, *self.tables(
+                grid, levels, masses), atol=1e-13)
+
+    def test_so_many_of_one_are_its_power(self):
+        grid = fourier_sum.grid(32, reach=4)
+        levels, masses = np.array([[0.0, 3.0]]), np.array([[.9, .1]])
+        for count in (2, 5, 60):
+            tail, _ = self.tables(grid, levels, masses, np.array([count]))
+            wanted = math.fsum(
+                math.comb(count, k) * .1 ** k * .9 ** (count - k)
+                for k in range(11, count + 1))
+            self.assertAlmostEqual(wanted, tail[32], delta=1e-13)
+
+    def test_a_finer_grid_is_read_at_the_cells_of_the_tables(self):
+        rng = np.random.default_rng(2)
+        levels, masses = _random(rng, 5, 3, 60, whole=True)
+        grid = fourier_sum.grid(8, 4, reach=4)
+        tail, excess = self.tables(grid, levels / 4, masses)
+        self.assertEnumerated(levels / 4, masses, tail, excess, atol=1e-13)
+
+    def test_each_sum_and_each_regime_has_its_own(self):
+        rng = np.random.default_rng(3)
+        grid = fourier_sum.grid(16, reach=4)
+        levels, one = _random(rng, 6, 3, 9, whole=True)
+        other = rng.dirichlet([1, 1, 1], 6)
+        of = np.array([0, 0, 2, 2, 2, 2])
+        found = grid.tables(*grid.products(
+            levels, np.stack([one, other], 1), np.ones(6), of, 3))
+        for number, regime in itertools.product(range(3), range(2)):
+            inside = of == number
+            self.assertEnumerated(
+                levels[inside], (one, other)[regime][inside],
+                found[number, regime].real, found[number, regime].imag,
+                atol=1e-13)
+
+    def test_a_source_far_above_the_capacity_is_above_while_it_is_on(self):
+        grid = fourier_sum.grid(32, reach=4)
+        for level in (33.0, 200.0, 1e12):
+            tail, _ = self.tables(grid, np.array([[0, level], [0, 2.0]]),
+                                  np.array([[.75, .25], [.5, .5]]))
+            self.assertAlmostEqual(.25, tail[32], delta=1e-13)
+
+    def test_much_more_than_the_capacity_is_surely_above(self):
+        grid = fourier_sum.grid(32, reach=4)
+        tail, _ = self.tables(grid, np.full((1, 2), 30.0), np.full((1, 2), .5),
+                              np.array([4000]))
+        np.testing.assert_allclose(tail, 1.0, rtol=1e-13)
+
+
+class TestOffTheGrid(GridTestCase):
+
+    def test_like_sources_of_any_rate_are_binomial(self):
+        for rate, count, share in ((.7313, 300, .3), (.05171, 2000, .6)):
+            grid = fourier_sum.grid(128, on_grid=False)
+            tail, excess = self.tables(
+                grid, np.array([[0, rate]]), np.array([[1 - share, share]]),
+                np.array([count]))
+            cells = np.arange(1, 129)
+            for cell in cells[(tail[1:-1] > 1e-9)].tolist():
+                # A hundredth of the capacity more, and less.
+                low, high = (self._binomial_tail(
+                    count, share, math.floor((cell + by) / rate))
+                    for by in (1.28, -1.28))
+                self.assertGreaterEqual(high * (1 + 1e-6), tail[cell])
+                self.assertLessEqual(low * (1 - 2e-3), tail[cell])
+
+    @staticmethod
+    def _binomial_tail(count, share, most):
+        """Return P(more than ``most`` of ``count`` are on)."""
+        return math.fsum(
+            math.exp(math.lgamma(count + 1) - math.lgamma(k + 1)
+                     - math.lgamma(count - k + 1) + k * math.log(share)
+                     + (count - k) * math.log1p(-share))
+            for k in range(max(most + 1, 0), count + 1))
+
+    def test_many_of_any_kind_are_the_enumeration_within_a_cell_or_two(self):
+        rng = np.random.default_rng(4)
+        grid = fourier_sum.grid(128, on_grid=False)
+        for _ in range(4):
+            levels, masses = _random(rng, 16, 2, 40)
+            tail, excess = self.tables(grid, levels, masses)
+            sums, shares = _enumerated(levels, masses)
+            for cell in range(64, 127, 5):
+                low, high = (shares[sums > cell + by].sum()
+                             for by in (3, -3))
+                self.assertLess(low * .999 - 1e-6, tail[cell])
+                self.assertGreater(high * 1.001 + 1e-6, tail[cell])
+                self.assertAlmostEqual(
+                    1, excess[cell] / (shares @ np.maximum(sums - cell, 0)),
+                    delta=.02)
+
+    def test_one_more_and_one_less_is_as_before(self):
+        rng = np.random.default_rng(5)
+        grid = fourier_sum.grid(128, on_grid=False)
+        levels, masses = _random(rng, 40, 4, 20)
+        start, means = grid.products(levels, masses[:, None], np.ones(40),
+                                     np.zeros(40, dtype=int), 1)
+        now, mean = start, means
+        others, of_others = _random(rng, 20, 4, 30)
+        for _ in range(100):
+            for sign in (1.0, -1.0):
+                for one in range(20):
+                    factor, shift = grid.products(
+                        others[[one]], of_others[[one], None],
+                        np.array([sign]), np.zeros(1, dtype=int), 1)
+                    self.assertTrue(np.isfinite(factor).all())
+                    now, mean = now * factor, mean + shift
+        np.testing.assert_allclose(
+            grid.tables(now, mean), grid.tables(start, means), rtol=1e-9,
+            atol=1e-12)
+
+    def test_what_cannot_be_divided_by_is_told(self):
+        # On for as long as off, tilted against: nearly 0 at some frequency.
+        grid = fourier_sum.grid(128, on_grid=False)
+        tilt = math.exp(16 / 256 * 64.0)
+        found, _ = grid.products(
+            np.array([[0, 64.0]]),
+            np.array([[[1 / (1 + tilt), tilt / (1 + tilt)]]]),
+            np.array([-1.0]), np.zeros(1, dtype=int), 1)
+        self.assertTrue(np.isnan(found).any())
+
+
+class TestCommonStep(unittest.TestCase):
+
+    def step(self, *rates, capacity=1000.0, most=2048):
+        rates = np.array(rates, dtype=float)[:, None]
+        return fourier_sum.common_step(
+            rates, np.zeros(len(rates), dtype=int), np.array([capacity]),
+            most)[0]
+
+    def test_it_is_the_largest_common_divisor(self):
+        for rates, wanted in (((100, 100), 100), ((100, 250), 50),
+                              ((333, 0), 333), ((.3, .1, .2), .1),
+                              ((12 / 7, 30 / 7), 6 / 7), ((1e9 / 3,), 1e9 / 3),
+                              ((84, 126, 231), 21)):
+            capacity = max(1000.0, 3 * max(rates))
+            self.assertAlmostEqual(1, self.step(
+                *rates, capacity=capacity, most=10 ** 6) / wanted, 9)
+
+    def test_too_fine_a_one_is_none(self):
+        self.assertEqual(0.0, self.step(100, 100 + math.pi))
+        self.assertEqual(0.0, self.step(.4))
+        self.assertAlmostEqual(.5, self.step(.5))
+
+    def test_without_any_rate_anything_divides(self):
+        self.assertEqual(math.inf, self.step(0, 0))
+
+    def test_each_sum_has_its_own(self):
+        found = fourier_sum.common_step(
+            np.array([[0, 6.0], [4.0, 0], [math.e, math.pi], [0, 5.0]]),
+            np.array([0, 0, 1, 3]), np.full(4, 1000.0), 2048)
+        np.testing.assert_allclose([2, 0, np.inf, 5], found)

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exact sum of independent rates, up to one capacity.
+
+:class:`AtomSum` keeps every distinct sum, :class:`LatticeSum` a lattice: both
+are exact for what they are given, to the last places of float64 however small
+a tail is, for they only ever add positive numbers. What exceeds the capacity
+is folded into its mass and its mean excess. Too slow for a scheduler, which
+has :mod:`.fourier_sum`; :mod:`.superposition` is made of it. Pure; immutable.
+
+Derivation: reference/model.rst, "Exact sums".
+"""
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import fourier_sum
+
+__all__ = ['AtomSum', 'LatticeSum', 'TooManyAtoms']
+
+#: Up to this many grid cells a level is added by one dense convolution.
+_DENSE_CELLS = 48
+
+#: A dense convolution makes so many products in the time in which another one
+#: adds one level.
+_PRODUCTS = 8192
+
+
+class TooManyAtoms(Exception):
+    """More distinct sums than an AtomSum may keep; use a LatticeSum."""
+
+
+def require_capacity(capacity):
+    """Return ``capacity`` as a float.
+
+    :raises InvalidModel: when it is not a finite number > 0
+    """
+    try:
+        value = float(capacity)
+    except (TypeError, ValueError, OverflowError):
+        value = float('nan')
+    if not (np.isfinite(value) and value > 0):
+        raise exceptions.InvalidModel(
+            f'capacity is {capacity!r}, wanted a finite number > 0')
+    return value
+
+
+class AtomSum:
+    """Exact law of a sum: every distinct value up to the capacity.
+
+    :ivar capacity: float
+    :ivar overflow: P(sum > capacity)
+    :ivar excess: E[(sum - capacity)+]
+    """
+
+    def __init__(self, capacity, max_atoms=4096):
+        self.capacity = capacity
+        self._max_atoms = max_atoms
+        self._sums = np.zeros(1)
+        self._masses = np.ones(1)
+        self.overflow = 0.0
+        self.excess = 0.0
+
+    def plus(self, values, masses):
+        """Return the law of this sum plus an independent rate.
+
+        :param values: (m,) rates, in any order
+        :param masses: (m,) their probabilities
+        :raises TooManyAtoms: when the distinct sums exceed ``max_atoms``
+        """
+        law = AtomSum(self.capacity, self._max_atoms)
+        sums = np.add.outer(self._sums, values).ravel()
+        weights = np.multiply.outer(self._masses, masses).ravel()
+        tolerance = fourier_sum.TOLERANCE * self.capacity
+        above = sums > self.capacity + tolerance
+        law.overflow = self.overflow + weights[above].sum()
+        law.excess = (self.excess + self.overflow * (values @ masses)
+                      + weights[above] @ (sums[above] - self.capacity))
+        sums, weights = sums[~above], weights[~above]
+        order = np.argsort(sums, kind='stable')
+        sums, weights = sums[order], weights[order]
+        if sums.size:
+            # A thousand times finer than the comparison with the capacity,
+            # so that merged sums cannot drift across it.
+            new = np.diff(sums, prepend=-np.inf) > 1e-3 * tolerance
+            starts = np.flatnonzero(new)
+            if starts.size > self._max_atoms:
+                raise TooManyAtoms()
+            sums = sums[starts]
+            weights = np.add.reduceat(weights, starts)
+        law._sums, law._masses = sums, weights
+        return law
+
+    def tail(self, thresholds):
+        """Return P(sum > threshold) for an array of thresholds <= capacity."""
+        tolerance = fourier_sum.TOLERANCE * self.capacity
+        above = np.append(np.cumsum(self._masses[::-1])[::-1], 0.0)
+        first = np.searchsorted(
+            self._sums, np.asarray(thresholds) + tolerance, side='right')
+        return np.where(np.asarray(thresholds) < -tolerance, 1.0,
+                        self.overflow + above[first])
+
+    def rounded(self, values):
+        """Return the rates of a source as this law would count them."""
+        return values
+
+    def between(self, low, high):
+        """Return P(low < sum <= high), high <= capacity."""
+        tolerance = fourier_sum.TOLERANCE * self.capacity
+        first, last = np.searchsorted(
+            self._sums, [low + tolerance, high + tolerance], side='right')
+        return float(self._masses[first:last].sum())
+
+
+class LatticeSum:
+    """Law of a sum on a lattice, rounded up (a safe bound) or down.
+
+    What every rate has at least is kept exactly; only what it has above its
+    lowest level is rounded to the grid.
+
+    :ivar capacity: float
+    :ivar step: width of a grid cell, in units of the capacity
+    :ivar overflow: P(sum > capacity) of the rounded sum
+    :ivar excess: E[(sum - capacity)+] of the rounded sum
+    """
+
+    def __init__(self, capacity, step, round_up=True):
+        self.capacity = capacity
+        self.step = step
+        self._round_up = round_up
+        self._base = 0.0
+        self._masses = np.ones(1)   # cell j: the sum is _base + j * step
+        self.overflow = 0.0
+        self.excess = 0.0
+
+    def plus(self, values, masses):
+        """Return the law of this sum plus an independent rate.
+
+        :param values: (m,) rates, in any order
+        :param masses: (m,) their probabilities
+        """
+        law = LatticeSum(self.capacity, self.step, self._round_up)
+        lowest = values.min()
+        law._base = self._base + lowest
+        cells = self._cells_above(values, lowest)
+        law.overflow = self.overflow
+        law.excess = self.excess + self.overflow * (
+            lowest + self.step * float(cells @ masses))
+        room = self.capacity - law._base
+        last = law._cell(self.capacity)
+        fits = cells <= last
+        if fits.all():
+            spread = _convolved(self._masses, cells.astype(np.int64),
+                                masses)
+        else:
+            overflow, excess = _beyond(
+                self._masses, cells[~fits], masses[~fits], self.step, room)
+            law.overflow += overflow
+            law.excess += excess
+            spread = _convolved(self._masses, cells[fits].astype(np.int64),
+                                masses[fits])
+        if spread.size > last + 1:
+            over = spread[last + 1:]
+            j = np.arange(last + 1, spread.size)
+            law.overflow += float(over.sum())
+            law.excess += float(over @ (j * self.step - room))
+            spread = spread[:last + 1]
+        law._masses = spread
+        return law
+
+    def _cells_above(self, values, lowest):
+        cells = (values - lowest) / self.step
+        if self._round_up:
+            return np.ceil(cells - fourier_sum.TOLERANCE)
+        return np.floor(cells + fourier_sum.TOLERANCE)
+
+    def rounded(self, values):
+        """Return the rates of a source as :meth:`plus` counts them."""
+        lowest = values.min()
+        return lowest + self.step * self._cells_above(values, lowest)
+
+    def _cell(self, threshold):
+        # Last cell whose sum is not above the threshold; -1 when none is.
+        cell = np.floor((threshold - self._base) / self.step
+                        + fourier_sum.TOLERANCE)
+        return int(max(cell, -1.0))
+
+    def tail(self, thresholds):
+        """Return P(sum > threshold) for an array of thresholds <= capacity."""
+        above = np.append(np.cumsum(self._masses[::-1])[::-1], 0.0)
+        cells = np.floor((np.asarray(thresholds, dtype=float) - self._base)
+                         / self.step + fourier_sum.TOLERANCE)
+        first = np.clip(cells + 1, 0, self._masses.size).astype(np.int64)
+        return np.where(cells < 0, 1.0, self.overflow + above[first])
+
+    def between(self, low, high):
+        """Return P(low < sum <= high), high <= capacity."""
+        return float(self._masses[self._cell(low) + 1:
+                                  self._cell(high) + 1].sum())
+
+
+def _beyond(held, cells, masses, step, room):
+    """Return what levels that exceed the capacity by themselves add.
+
+    :param held: (k,) masses of cells 0..k-1
+    :param cells: (m,) cells of these levels, each above ``room``
+    :param masses: (m,) their probabilities
+    :param step: width of a grid cell
+    :param room: the capacity above cell 0
+    :returns: (overflow, excess) as of a LatticeSum
+    """
+    of_levels = float(masses @ (cells * step - room))
+    of_held = step * float(held @ np.arange(held.size))
+    levels, here = float(masses.sum()), float(held.sum())
+    return levels * here, of_levels * here + levels * of_held
+
+
+def _convolved(held, cells, masses):
+    """Return the masses of a sum on the grid, one source added.
+
+    :param held: (k,) masses of cells 0..k-1
+    :param cells: (m,) int64 cells of the source, in any order
+    :param masses: (m,) their probabilities
+    """
+    if not cells.size or not held.size:
+        return np.zeros(0)
+    widest = int(cells.max())
+    if widest <= _DENSE_CELLS or \
+            held.size * widest <= _PRODUCTS * cells.size:
+        return np.convolve(held, np.bincount(cells, weights=masses))
+    spread = np.zeros(held.size + widest)
+    for cell, mass in zip(cells.tolist(), masses.tolist()):
+        spread[cell:cell + held.size] += mass * held
+    return spread
