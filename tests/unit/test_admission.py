@@ -724,7 +724,7 @@ class TestEach(AdmissionTestCase):
                 for rates in ([900., 500., 9.], [90., 900., 0.], [0, 0, 99.]):
                     law = model.RateLaw.from_arrays(
                         [.5, .5], [rates, [1., 1., 0.]])
-                    cut = prior.cut(law, limits)
+                    cut = prior.scaled(law, limits)
                     self.assertTrue(
                         self.table.assess([slot], cut).admitted[0])
                     if cut is law:
@@ -1079,7 +1079,7 @@ class TestUplinks(AdmissionTestCase):
         slot = self.table.describe('a', policy, {})
         law = _on_off(900, F(1, 200)).law
         self.assertFalse(self.table.assess([slot], law).admitted[0])
-        cut = prior.cut(law, policy.limits_on_one)
+        cut = prior.scaled(law, policy.limits_on_one)
         self.assertTrue(self.table.assess([slot], cut).admitted[0])
 
 
