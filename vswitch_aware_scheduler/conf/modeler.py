@@ -95,8 +95,9 @@ Related options: ``max_generation_age_seconds``,
 Age at which a sample counts half as much as a new one.
 
 Lower it to follow instances whose traffic changes. Raise it to remember rare
-peaks for longer: a peak that occurred once is forgotten after twenty half
-lives. With 0 all samples count alike for ever.
+peaks for longer: a peak that occurred in one sample is forgotten after three
+half lives, 90 days by default, and one that occurred in n samples log2(n) half
+lives later. With 0 all samples count alike for ever, false ones as well.
 
 Unit: days, 0 to 3650.
 

@@ -321,6 +321,25 @@ halves.
 
 Related options: ``requests_per_second``.
 """),
+    cfg.FloatOpt(
+        'update_interval_seconds', min=0, max=86400,
+        help="""
+Interval at which the scraped exporter updates its counters, for example the
+polling interval of Ceilometer. No rate is taken over a shorter time.
+
+Without it, the driver finds the interval from the counters of the instances
+together. Set it if the exporter updates its counters more seldom than once in
+15 seconds, but more often than Prometheus scrapes them: such an interval does
+not show in the counters. 0 states that the counters are current at each
+scrape.
+
+Unit: seconds, 0 to 86400.
+
+When it is too short, peaks are learned that did not occur. When it is too
+long, short peaks are averaged, and samples are delivered later.
+
+Related options: ``period_seconds``.
+"""),
 ] + [
     cfg.StrOpt(
         name,

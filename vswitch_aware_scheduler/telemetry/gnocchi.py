@@ -299,14 +299,15 @@ class GnocchiDriver(service.ServiceDriver):
 
     def _part(self, link, answer):
         """Return the :class:`.interfaces.Part` of an interface."""
-        columns = [(periods, periods * self._period_seconds, values)
-                   for periods, values in (answer[name]
-                                           for name in link.names)]
-        readings = interfaces.together(columns)
+        readings = interfaces.together(
+            [(periods * self._period_seconds, values)
+             for periods, values in (answer[name] for name in link.names)],
+            self._period_seconds)
         if link.aggregation == 'rate:mean':
             return interfaces.from_increments(
-                readings.periods, readings.counters, self._interval_seconds)
-        return interfaces.from_counters([readings])
+                np.round(readings.times[:, 0] / self._period_seconds).astype(
+                    np.int64), readings.counters, self._interval_seconds)
+        return interfaces.from_counters([readings], self._period_seconds)
 
 
 def _few(wanted):

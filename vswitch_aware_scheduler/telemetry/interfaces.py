@@ -7,18 +7,24 @@ is known. Pure: no clock, no I/O. Time is cut into *periods* of equal length,
 numbered by ``floor(time / period_seconds)``, the same for all interfaces, so
 that a reading in pieces gives what one reading gives.
 
-The rules, which the manual tells in configuration/telemetry_services.rst:
+The rules, which configuration/telemetry_services.rst explains:
 
-* the rate of a period is the difference between the last reading in it and
-  the last reading in the next one, by the time between the two;
-* a period without a reading leaves a gap: what the counter rose by
-  meanwhile is spread over nobody knows which part of it;
+* a counter is a curve of volume over time. The rate of a period is what the
+  curve rises by from the start of the period to its end. The periods join
+  without overlap, so that no volume counts twice and none is lost;
+* a counter that is continuous lies on the curve at each reading. A counter
+  of a source that updates at intervals, as an exporter that repeats the last
+  poll, lies on the curve at each *update*, see :func:`update_seconds`;
+* readings more than one and a half periods apart leave a gap: in which part
+  of the gap the counter rose is unknown;
 * a counter that goes backwards was reset;
 * the counters of two hosts have nothing to do with each other. The host
   whose counter began later has the interface now;
 * an interface that had an answer at most :data:`GRACE_PERIODS` periods ago
   is expected to have one: without it the sum is not known. After that it
   counts as detached.
+
+Derivation: reference/counters.rst.
 """
 
 import dataclasses
@@ -28,34 +34,87 @@ import numpy as np
 
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['GRACE_PERIODS', 'Part', 'Readings', 'from_counters',
-           'from_increments', 'from_rates', 'instance_series',
-           'last_readings', 'together']
+__all__ = ['GRACE_PERIODS', 'Part', 'Readings', 'finite', 'from_counters',
+           'from_increments', 'from_rates', 'guessed_update_seconds',
+           'instance_series', 'joined', 'margin_seconds', 'together',
+           'update_seconds']
 
 #: For how many periods an interface may be silent before it counts as
 #: detached from its instance.
 GRACE_PERIODS = 2
 
-# Why a period has no rate, weakest first: of several the last one is told.
-_REASONS = ('missing', 'gap', 'reset', 'migration')
-_MISSING, _GAP, _RESET, _MIGRATION = range(1, 5)
+# Why a period has no rate. If several reasons hold, the last one counts.
+_REASONS = ('missing', 'negative', 'gap', 'reset', 'migration')
+_MISSING, _NEGATIVE, _GAP, _RESET, _MIGRATION = range(1, 6)
 
 #: kbit/s in 1 byte/s, and kilo-packets/s in 1 packet/s.
 KBPS_PER_BYTE = 0.008
 KPPS_PER_PACKET = 0.001
+
+#: Readings further apart than this leave a gap, in periods.
+_GAP_PERIODS = 1.5
+
+#: A source updates at intervals if its interval is at least so many times
+#: that of the readings.
+_STEPPED = 1.25
+
+#: Below so many intervals of the readings, updates cannot be told apart well.
+_SHARP = 1.9
+
+#: Longer intervals are those of the traffic, seconds.
+_LONGEST = 3600.0
+
+#: Intervals that are configured somewhere, seconds.
+_USUAL_SECONDS = (10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0,
+                  240.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0)
+
+#: Counters that stand still for so long are those of idle instances, seconds.
+_WAIT_SECONDS = 10000.0
+
+#: A reading is missing where two are further apart than this, in intervals of
+#: the readings.
+_MISSED = 1.6
+
+#: The time of an update is a mean over so many updates before and after it,
+#: or over those of so many periods, if these are more.
+_NEIGHBOURS = 3
+_NEIGHBOUR_PERIODS = 2
+
+#: A counter that stands still for at most so many intervals may have missed
+#: updates.
+_LATE = 3
+
+#: How far the rate over missed updates may differ from the rates before and
+#: after them.
+_LATE_TOLERANCE = 0.25
+
+#: Two updates closer than this share of the interval count as one.
+_CLOSEST = 0.85
+
+#: Changes of a counter that its update interval is found from, at least.
+_MIN_CHANGES = 4
+
+#: An interval within this share of the period counts as the period itself.
+_SAME_AS_PERIOD = 0.01
+
+#: Where an update interval cannot be resolved, rates are means over so many
+#: periods more, on each side. A burst of three periods then keeps nine tenths
+#: of its rate.
+_WIDENED_PERIODS = 0.75
+
+#: Rates are widened if an update may be so late, in periods.
+_LATENESS_PERIODS = 0.05
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Readings:
     """Readings of the counters of an interface on one host.
 
-    :ivar periods: (n,) int64, increasing, each once
-    :ivar times: (n, c) seconds UTC, when each counter was read
+    :ivar times: (n, c) seconds UTC, when each counter was read, increasing
     :ivar counters: (n, c) bytes sent and received and, with c = 4, packets
         sent and received; finite
     """
 
-    periods: np.ndarray
     times: np.ndarray
     counters: np.ndarray
 
@@ -75,41 +134,229 @@ class Part:
     lost: dict
 
 
-def last_readings(times, values, period_seconds):
-    """Return the last reading of each period: periods, times, values.
+def finite(times, values):
+    """Return the readings that are numbers, in the order of their times.
 
     :param times: (n,) seconds UTC, in any order
-    :param values: (n,); what is not finite is no reading
+    :param values: (n,)
+    :returns: times, values; of several at one time the last one
     """
     times, values = np.asarray(times, float), np.asarray(values, float)
     usable = np.isfinite(times) & np.isfinite(values)
     times, values = times[usable], values[usable]
     order = np.argsort(times, kind='stable')
     times, values = times[order], values[order]
+    last = np.ones(times.size, dtype=bool)
+    last[:-1] = times[1:] != times[:-1]
+    return times[last], values[last]
+
+
+def joined(series):
+    """Return the readings of several series of one counter as one series.
+
+    Where two overlap, the one that began later replaces the other.
+
+    :param series: list of (times, values) as :func:`finite` returns them
+    """
+    series = sorted((one for one in series if one[0].size),
+                    key=lambda one: one[0][0])
+    if not series:
+        return np.empty(0), np.empty(0)
+    times, values = series[0]
+    for later_times, later_values in series[1:]:
+        low = np.searchsorted(times, later_times[0])
+        high = np.searchsorted(times, later_times[-1], side='right')
+        times, values = (
+            np.concatenate([ours[:low], theirs, ours[high:]])
+            for ours, theirs in ((times, later_times),
+                                 (values, later_values)))
+    return times, values
+
+
+def together(columns, period_seconds):
+    """Return :class:`Readings` of the counters of an interface.
+
+    Counters that are read at the same times are taken as they are. Of
+    counters that are read at different times the last reading of each period
+    is taken, of the periods in which every counter has one.
+
+    :param columns: for each counter (times, values) as :func:`finite`
+        returns them
+    """
+    first = columns[0][0]
+    if all(np.array_equal(first, times) for times, _ in columns[1:]):
+        return Readings(np.stack([times for times, _ in columns], axis=1),
+                        np.stack([values for _, values in columns], axis=1))
+    columns = [_last_of_periods(*column, period_seconds)
+               for column in columns]
+    periods = columns[0][0]
+    for column in columns[1:]:
+        periods = np.intersect1d(periods, column[0], assume_unique=True)
+    at = [np.searchsorted(column[0], periods) for column in columns]
+    return Readings(
+        np.stack([column[1][i] for column, i in zip(columns, at)], axis=1),
+        np.stack([column[2][i] for column, i in zip(columns, at)], axis=1))
+
+
+def _last_of_periods(times, values, period_seconds):
     periods = np.floor(times / period_seconds).astype(np.int64)
     last = np.ones(periods.size, dtype=bool)
     last[:-1] = periods[1:] != periods[:-1]
     return periods[last], times[last], values[last]
 
 
-def together(columns):
-    """Return :class:`Readings` of the periods in which every counter has one.
+# When a source updates its counters
 
-    :param columns: for each counter what :func:`last_readings` returns
+def update_seconds(series, min_changes=_MIN_CHANGES):
+    """Return the interval in which a source updates its counters.
+
+    A counter of traffic that does not pause changes at each update. The
+    interval of a series is its usual time between two changes; that of the
+    source is the interval of its busiest series, but for a tenth of them: one
+    odd series does not decide for the others.
+
+    An interval shorter than that of the readings cannot be found.
+
+    :param series: list of (times, values) of counters, as :func:`finite`
+        returns them
+    :param min_changes: series with fewer changes do not count
+    :returns: seconds, 0.0 if the counters are continuous as far as their
+        readings show, None if too few of them change to tell
     """
-    periods = columns[0][0]
-    for column in columns[1:]:
-        periods = np.intersect1d(periods, column[0], assume_unique=True)
-    at = [np.searchsorted(column[0], periods) for column in columns]
-    return Readings(
-        periods,
-        np.stack([column[1][i] for column, i in zip(columns, at)], axis=1),
-        np.stack([column[2][i] for column, i in zip(columns, at)], axis=1))
+    found = []
+    for times, values in series:
+        if times.size > 2:
+            between = float(np.median(np.diff(times)))
+            apart = _usual_intervals(times, values, between, min_changes)
+            if apart.size and apart.mean() <= _LONGEST:
+                found.append((float(apart.mean()), between, apart.size,
+                              values))
+    if not found:
+        return None
+    found.sort(key=lambda one: one[0])
+    interval, between, count, _ = found[len(found) // 10]
+    if interval < _SHARP * between and any(
+            _updates_slip(one[-1]) for one in found):
+        return between
+    if interval < _STEPPED * between:
+        return 0.0
+    # The first and the last change were between two readings.
+    return _configured(interval, between / count)
+
+
+def guessed_update_seconds(series, period_seconds, until):
+    """Return what to take for the interval if it cannot be found.
+
+    :param series: as :func:`update_seconds` takes it
+    :param until: time up to which was read
+    :returns: seconds, or None: what will be read may still show it
+    """
+    known = update_seconds(series, 3)
+    if known is not None:
+        return known
+    if any(times.size and until - times[-1] < _WAIT_SECONDS
+           and times[-1] - times[0] < _WAIT_SECONDS
+           and np.median(np.diff(times)) < period_seconds / 2
+           for times, _ in series if times.size > 1):
+        return None
+    # Rates over less than a period would be of no use.
+    known = update_seconds(series, 2)
+    if known is not None:
+        return known
+    return float(period_seconds) if any(times.size > 1 and np.median(
+        np.diff(times)) < period_seconds / 2 for times, _ in series) else 0.0
+
+
+def _configured(seconds, uncertain):
+    """Return an interval as somebody would have configured it.
+
+    :param uncertain: by how much it may be wrong
+    """
+    nearest = min(_USUAL_SECONDS, key=lambda usual: abs(usual - seconds))
+    tolerance = max(0.005 * seconds, uncertain)
+    return nearest if abs(nearest - seconds) <= tolerance else seconds
+
+
+def _usual_intervals(times, values, between, min_changes):
+    """Return the times between changes of a counter without a pause."""
+    changed = np.flatnonzero(np.diff(values) != 0)
+    nothing = np.empty(0)
+    if changed.size < min_changes:
+        return nothing
+    # A change is between two readings. Where one is missing in between, this
+    # says little.
+    low, high = times[changed], times[changed + 1]
+    told = (high - low) <= _MISSED * between
+    apart = np.diff((low + high) / 2)[told[:-1] & told[1:]]
+    if not apart.size:
+        return nothing
+    # Changes follow each other at the interval, to within that of readings,
+    # and further apart where there was no traffic.
+    near = apart < 1.7 * max(np.quantile(apart, 0.1), 2 * between)
+    return apart[near] if near.sum() >= max(1, min_changes - 2) else nothing
+
+
+def _updates_slip(values):
+    """Whether readings miss an update now and then, and find two later.
+
+    So it is where a source updates as often as it is read.
+    """
+    rises = np.diff(values)
+    positive = rises[rises > 0]
+    if positive.size < 2 * _MIN_CHANGES:
+        return False
+    usual = np.median(positive)
+    alone = 1 + np.flatnonzero((rises[1:-1] == 0) & (rises[:-2] > 0)
+                               & (rises[2:] > 0))
+    if alone.size < 2:
+        return False
+    beside = np.maximum(rises[alone - 1], rises[alone + 1])
+    double = (beside > 1.6 * usual) & (beside < 2.4 * usual)
+    return bool(double.mean() > 0.5)
+
+
+def margin_seconds(period_seconds, update):
+    """Return how much more than a period to read, before and after it.
+
+    :param update: seconds as :func:`update_seconds` returns them
+    """
+    margin = _delay(period_seconds, update) + update
+    if update > _LATENESS_PERIODS * period_seconds:
+        margin = max(margin, (_WIDENED_PERIODS + 1) * period_seconds)
+    return margin + _GAP_PERIODS * period_seconds
+
+
+def _neighbours(period_seconds, update):
+    return max(_NEIGHBOURS, math.ceil(_NEIGHBOUR_PERIODS * period_seconds
+                                      / update))
+
+
+def _delay(period_seconds, update):
+    """Return for how long later readings change what earlier ones say."""
+    if not update:
+        return 0.0
+    return (max(_neighbours(period_seconds, update), _LATE + 1) + 1) * update
+
+
+# From counters to rates
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Curve:
+    """The volume that an interface has carried, by points of a curve.
+
+    :ivar times: (k, c) seconds, increasing
+    :ivar volumes: (k, c) values of the counters at these times
+    :ivar end: no point before this time changes by later readings
+    """
+
+    times: np.ndarray
+    volumes: np.ndarray
+    end: float
 
 
 @dataclasses.dataclass
 class _Run:
-    """Readings in consecutive periods without a reset: rates but one."""
+    """Readings without a gap or a reset between them, as rates."""
 
     host: int
     first: int
@@ -118,37 +365,255 @@ class _Run:
     after_reset: bool
 
 
-def _runs(host, readings):
+def _runs(host, readings, newest, period_seconds, update):
     """Return the runs of one host's readings, in order."""
-    periods, found = readings.periods, []
-    if not periods.size:
-        return found
-    steps = np.diff(readings.counters, axis=0)
-    reset = (steps < 0).any(axis=1)
-    apart = np.diff(periods) != 1
-    with np.errstate(divide='ignore', invalid='ignore'):
-        # Two readings at one moment are not finite, and so refused below.
-        per_second = steps / np.diff(readings.times, axis=0)
-    rates = np.zeros((len(steps), 3))
-    rates[:, :2] = per_second[:, :2] * KBPS_PER_BYTE
-    if per_second.shape[1] == 4:
-        rates[:, 2] = per_second[:, 2:].sum(axis=1) * KPPS_PER_PACKET
+    times, counters = readings.times, readings.counters
+    if not len(times):
+        return []
+    reset = (np.diff(counters, axis=0) < 0).any(axis=1)
+    apart = (np.diff(times, axis=0)
+             > _GAP_PERIODS * period_seconds).any(axis=1)
     cuts = np.flatnonzero(reset | apart) + 1
-    for begin, end in zip([0, *cuts], [*cuts, periods.size]):
-        found.append(_Run(
-            host, int(periods[begin]), int(periods[end - 1]),
-            rates[begin:end - 1], bool(begin and reset[begin - 1])))
+    found = []
+    for begin, end in zip([0, *cuts], [*cuts, len(times)]):
+        is_over = end < len(times) or newest - times[end - 1].max() \
+            > _GAP_PERIODS * period_seconds
+        first, rates = _rates(times[begin:end], counters[begin:end],
+                              is_over, period_seconds, update)
+        found.append(_Run(host, first, first + len(rates), rates,
+                          bool(begin and reset[begin - 1])))
     return found
 
 
-def from_counters(hosts):
+def _rates(times, counters, is_over, period_seconds, update):
+    """Return the rates of a run of readings.
+
+    :param times: (n, c)
+    :param counters: (n, c), not decreasing
+    :param is_over: whether it is known that no reading follows
+    :param update: seconds, 0: the counters are continuous
+    :returns: first period, (m, 3) rates of it and those that follow
+    """
+    between = float(np.median(np.diff(times[:, 0]))) if len(times) > 1 \
+        else 0.0
+    if update >= _STEPPED * between and update:
+        curve = _updated_curve(times, counters, is_over, between,
+                               period_seconds, update)
+        interval = update
+    else:
+        curve = _Curve(times, counters, float(times[-1].min()))
+        interval = between
+    begin = float(curve.times[0].max())
+    first = math.ceil(begin / period_seconds)
+    # The start of the first period that is not complete any more.
+    last = math.floor(min(float(curve.times[-1].min()), curve.end)
+                      / period_seconds)
+    joins_readings = abs(interval - period_seconds) \
+        <= _SAME_AS_PERIOD * period_seconds
+    if joins_readings:
+        # What the first reading is nearest to begins there.
+        first = math.floor(begin / period_seconds - 0.5) + 1
+        if is_over:
+            last = math.floor((float(curve.times[-1].min())
+                               + period_seconds / 2) / period_seconds)
+    widened = 0.0
+    if 0 < update < _SHARP * between \
+            and min(update, between) > _LATENESS_PERIODS * period_seconds:
+        widened = _WIDENED_PERIODS * period_seconds
+        first = math.ceil((begin + widened) / period_seconds)
+        last = math.floor((float(curve.times[-1].min()) - widened)
+                          / period_seconds)
+    if last <= first:
+        return math.floor(begin / period_seconds), np.zeros((0, 3))
+    bounds = np.arange(first, last + 1) * float(period_seconds)
+    per_second = np.stack([
+        _rises(curve.times[:, column], curve.volumes[:, column], bounds,
+               joins_readings, widened)
+        for column in range(counters.shape[1])], axis=1)
+    told = np.flatnonzero(np.isfinite(per_second).all(axis=1))
+    if not told.size:
+        return math.floor(begin / period_seconds), np.zeros((0, 3))
+    # Only at the ends there can be a period without a rate.
+    first += int(told[0])
+    per_second = per_second[told[0]:told[-1] + 1]
+    rates = np.zeros((len(per_second), 3))
+    rates[:, :2] = per_second[:, :2] * KBPS_PER_BYTE
+    if per_second.shape[1] == 4:
+        rates[:, 2] = per_second[:, 2:].sum(axis=1) * KPPS_PER_PACKET
+    return first, rates
+
+
+def _rises(times, volumes, bounds, joins_readings, widened):
+    """Return (m,) rises per second between (m + 1,) bounds."""
+    if widened:
+        low, high = bounds[:-1] - widened, bounds[1:] + widened
+        return (np.interp(high, times, volumes)
+                - np.interp(low, times, volumes)) / (high - low)
+    if not joins_readings or times.size < 2:
+        return np.diff(np.interp(bounds, times, volumes)) / np.diff(bounds)
+    # The counter is read, or updated, once a period. Rates from one reading
+    # to the next are sharper than those from bound to bound.
+    after = np.clip(np.searchsorted(times, bounds), 1, times.size - 1)
+    nearest = after - (bounds - times[after - 1] <= times[after] - bounds)
+    seconds = np.diff(times[nearest])
+    # Where one reading is the nearest to two bounds.
+    plain = np.diff(np.interp(bounds, times, volumes, np.nan, np.nan)
+                    ) / np.diff(bounds)
+    return np.divide(np.diff(volumes[nearest]), seconds, out=plain,
+                     where=seconds > 0)
+
+
+def _updated_curve(times, counters, is_over, between, period_seconds,
+                   update):
+    """Return the :class:`_Curve` of counters that are updated at intervals.
+
+    An update that changed a counter came between the reading before the
+    change and the reading after it. Updates follow each other at an interval,
+    so where each came is found from its neighbours as well: as the mean of
+    what a number of updates before it and as many after it say of it. Between
+    two updates the curve is straight. Where a counter stood still for longer
+    than the interval, it rose in the last interval before the change.
+
+    Derivation: reference/counters.rst.
+    """
+    clock = times[:, 0]
+    changed = np.flatnonzero((np.diff(counters, axis=0) > 0).any(axis=1)) + 1
+    last = float(clock[-1])
+    end = last if is_over \
+        else last - _delay(period_seconds, update) - 2 * between
+    if not changed.size:
+        # The last update may have been as long ago as the interval.
+        points = [(float(clock[0]), 0)]
+        if last - update > clock[0]:
+            points.append((last - update, 0))
+    else:
+        low, high = clock[changed - 1], clock[changed]
+        number = _numbers(low, high, between, update)
+        at = _smoothed(low, high, number, between, update,
+                       _neighbours(period_seconds, update))
+        points = _points(at, low, changed, counters, float(clock[0]), update)
+        # The last update that was read and changed nothing.
+        # One that came a moment ago may not have been read yet.
+        updates = math.floor((last - 2 * between - at[-1]) / update)
+        points.extend((at[-1] + since * update, int(changed[-1]))
+                      for since in sorted({1, 2, updates}) if since <= updates)
+    when = np.array([time for time, _ in points])
+    rows = np.array([row for _, row in points])
+    return _Curve(
+        # Counters of one interface are read a moment after each other.
+        when[:, None] + (times[:1] - times[:1, :1]), counters[rows],
+        min(end, float(when[-1])))
+
+
+def _numbers(low, high, between, update):
+    """Return (k,) which update each change was, from 0 upwards."""
+    number, at, found = 0, (low[0] + high[0]) / 2, []
+    slack = between / 2
+    for begin, finish in zip(low.tolist(), high.tolist()):
+        if found:
+            if finish - begin > _MISSED * between:
+                # Several updates may have come: what was read is the last.
+                steps = math.floor((finish + slack - at) / update)
+            else:
+                steps = round(((begin + finish) / 2 - at) / update)
+            number += max(1, steps)
+            at += max(1, steps) * update
+        at = min(max(at, begin - slack), finish + slack)
+        found.append(number)
+    return np.array(found)
+
+
+def _smoothed(low, high, number, between, update, neighbours):
+    """Return (k,) when each update came."""
+    # The middle of the stretch in which the update came, by what it should
+    # be. Stretches in which a reading is missing say little.
+    offset = (low + high) / 2 - number * update
+    told = (high - low) <= _MISSED * between
+    count = np.concatenate([[0], np.cumsum(told)])
+    # Of small numbers, so that a sum loses no digits.
+    base = offset[0]
+    total = np.concatenate([[0.0], np.cumsum(
+        np.where(told, offset - base, 0.0))])
+    begin = np.searchsorted(number, number - neighbours)
+    end = np.searchsorted(number, number + neighbours, side='right')
+    seen = count[end] - count[begin]
+    mean = np.divide(total[end] - total[begin], seen,
+                     out=offset - base, where=seen > 0)
+    slack = between / 2
+    return np.clip(base + mean + number * update, low - slack, high + slack)
+
+
+def _points(at, low, changed, counters, begin, update):
+    """Return [(time, row of the counters)] of the curve up to the last change.
+
+    :param at: (k,) when each update came that changed a counter
+    :param low: (k,) when the counters were last read before that
+    :param changed: (k,) row that was read first after the change
+    :param begin: time of the first reading
+    """
+    volume = counters[:, :2].sum(axis=1)
+    first = _update_before(at[0], begin, update)
+    if first < _update_before(at[0], float(low[0]), update) - update / 2:
+        # It stood still; for how long before is unknown.
+        first = begin
+    points = [(first, 0)]
+    for i, (time, row) in enumerate(zip(at.tolist(), changed.tolist())):
+        before, row_before = points[-1]
+        if time - before < _CLOSEST * update:
+            # Two updates so close are one: the rise counts with the next.
+            continue
+        # Until the update that was read last, it stood still.
+        still = _update_before(time, float(low[i]), update)
+        if still - before > update / 2 and not _is_late(
+                at, changed, volume, i, before, update):
+            # Two updates at each end are enough.
+            for moment in (before + update, before + 2 * update,
+                           still - update):
+                if points[-1][0] + update / 2 < moment < still - update / 2:
+                    points.append((moment, row_before))
+            points.append((still, row_before))
+        points.append((time, row))
+    return points
+
+
+def _update_before(time, read, update):
+    """Return when the update came that was read before the one at a time."""
+    return float(time - max(1, math.ceil((time - read) / update - 1e-9))
+                 * update)
+
+
+def _is_late(at, changed, volume, i, before, update):
+    """Whether updates are missing before a change, rather than traffic.
+
+    If a poller misses updates, the rise after them is the rise of all of them.
+    It is taken for that where the traffic is as steady as this: two updates
+    before and two after, each right after the one before it, have the rate
+    that the whole time has.
+    """
+    if not 2 < i + 1 < len(at) - 1 or round((at[i] - before) / update) > _LATE:
+        return False
+    apart = np.diff(at[i - 2:i + 3])
+    rates = np.diff(volume[changed[i - 2:i + 3]]) / np.maximum(apart, update)
+    around = rates[[0, 2, 3]]
+    return bool((apart[[0, 2, 3]] < 1.5 * update).all()
+                and (abs(around - rates[1]) <= _LATE_TOLERANCE
+                     * rates[1]).all())
+
+
+def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
     """Return the :class:`Part` of an interface, from its counters.
 
-    :param hosts: list of :class:`Readings`, one for each host that told of
+    :param hosts: list of :class:`Readings`, one for each host that reports
         the interface
+    :param update: interval in which the source updates its counters in
+        seconds, 0: counters are continuous
+    :param until: time up to which the counters were read
     """
-    runs = sorted((run for host, readings in enumerate(hosts)
-                   for run in _runs(host, readings)),
+    hosts = [host for host in hosts if len(host.times)]
+    newest = max([until, *(host.times[-1].max() for host in hosts)])
+    runs = sorted((run for number, readings in enumerate(hosts)
+                   for run in _runs(number, readings, newest, period_seconds,
+                                    update)),
                   key=lambda run: (run.first, run.last))
     kept, lost, seen = [], {}, set()
     for run in runs:
@@ -157,12 +622,11 @@ def from_counters(hosts):
         if kept:
             before = kept[-1]
             if run.host == before.host:
-                reason = _RESET if run.after_reset \
-                    and run.first == before.last + 1 else _GAP
+                reason = _RESET if run.after_reset else _GAP
                 first = before.last
             elif run.first <= before.last and not began_here:
-                # A host that the instance has left and that still tells the
-                # last state of a counter, after a pause.
+                # A host that the instance has left and that still repeats
+                # the last state of a counter, after a pause.
                 continue
             else:
                 reason = _MIGRATION
@@ -178,15 +642,20 @@ def from_counters(hosts):
 
 
 def from_rates(periods, rates):
-    """Return the :class:`Part` of an interface whose source tells rates.
+    """Return the :class:`Part` of an interface whose source reports rates.
 
     :param periods: (n,) int64, increasing
-    :param rates: (n, 3); a sample with NaN is missing
+    :param rates: (n, 3); a sample with NaN is missing, and one with a rate
+        below zero is no sample
     """
     rates = np.asarray(rates, float)
-    told = ~np.isnan(rates).any(axis=1)
-    return Part(periods[told], rates[told],
-                dict.fromkeys(periods[~told].tolist(), _MISSING))
+    usable = ~np.isnan(rates).any(axis=1)
+    with np.errstate(invalid='ignore'):
+        negative = (rates < 0).any(axis=1)
+    lost = dict.fromkeys(periods[~usable].tolist(), _MISSING)
+    lost.update(dict.fromkeys(periods[negative].tolist(), _NEGATIVE))
+    usable &= ~negative
+    return Part(periods[usable], rates[usable], lost)
 
 
 def from_increments(periods, increments, seconds):
@@ -245,6 +714,7 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
     total = np.zeros((count, 3))
     answered = np.zeros(count, dtype=bool)
     trouble = np.full(count, 0 if complete else _MISSING, dtype=np.int8)
+    negative = np.zeros(count, dtype=bool)
     for part in parts:
         told = np.zeros(count, dtype=bool)
         told[part.periods - low] = True
@@ -252,13 +722,17 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
         reason = np.zeros(count, dtype=np.int8)
         for period, why in part.lost.items():
             reason[period - low] = why
+        # An interface that has only rates below zero has no samples at all,
+        # and changes nothing for the others.
+        ignored = (reason == _NEGATIVE) & ~_lately(told)
+        negative |= ignored
+        reason[ignored] = 0
         alive = told | (reason > 0)
-        expected = alive.copy()
-        for ago in range(1, GRACE_PERIODS + 1):
-            expected[ago:] |= alive[:-ago]
         answered |= told
         trouble = np.maximum(trouble, reason)
-        trouble = np.maximum(trouble, (expected & ~alive) * np.int8(_MISSING))
+        trouble = np.maximum(
+            trouble, (_lately(alive) & ~alive) * np.int8(_MISSING))
+    trouble[negative & ~answered & (trouble == 0)] = _NEGATIVE
     # After the end of all interfaces nothing is known, and nothing refused.
     alive_somewhere = np.zeros(count, dtype=bool)
     for periods in known:
@@ -275,3 +749,11 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
     return dataclasses.replace(series, refused=series.refused
                                + rate_series.Refused(too_old=int(old.sum()),
                                                      **counts))
+
+
+def _lately(told):
+    """Return where there is an answer at most :data:`GRACE_PERIODS` before."""
+    lately = told.copy()
+    for ago in range(1, GRACE_PERIODS + 1):
+        lately[ago:] |= told[:-ago]
+    return lately

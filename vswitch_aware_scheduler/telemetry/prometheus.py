@@ -41,6 +41,11 @@ _POST_CHARACTERS = 100000
 #: often it has one.
 _FIRST_GUESS_SECONDS = 10.0
 
+#: The interval of updates is found from the readings of so many hours, and of
+#: so many instances. The longer stretches are read only if counters change too
+#: seldom in the shorter ones.
+_PROBES = ((3.0, 20), (12.0, 20), (36.0, 10), (math.inf, 1))
+
 #: What Prometheus says of a query that is too large for it.
 _TOO_MUCH = re.compile(r'too many samples|maximum resolution|exceeded maximum'
                        r'|too large|max.samples', re.IGNORECASE)
@@ -159,7 +164,8 @@ class PrometheusDriver(service.ServiceDriver):
     def __init__(self, access, period_seconds=300, names=None,
                  exporter='ceilometer', settle_seconds=60,
                  max_age_seconds=2592000, samples_per_request=100000,
-                 clock=time.time, sleep=time.sleep):
+                 update_interval_seconds=None, clock=time.time,
+                 sleep=time.sleep):
         """Remember the options; open nothing.
 
         :param access: :class:`.service.Access`, or a mapping of its
@@ -173,6 +179,9 @@ class PrometheusDriver(service.ServiceDriver):
         :param max_age_seconds: how far back instances are looked for and
             samples are used
         :param samples_per_request: about how many samples to ask for at once
+        :param update_interval_seconds: interval in which what is scraped
+            updates its counters; 0: at each scrape; None: found from the
+            counters
         :raises InvalidInput: when an option has no usable value
         """
         super().__init__(access, period_seconds, settle_seconds,
@@ -196,7 +205,15 @@ class PrometheusDriver(service.ServiceDriver):
             raise exceptions.InvalidInput(
                 f'names of telemetry driver prometheus: {error}, wanted '
                 f'arguments of Names') from None
+        if update_interval_seconds is not None and not (
+                isinstance(update_interval_seconds, (int, float))
+                and 0 <= update_interval_seconds < math.inf):
+            raise exceptions.InvalidInput(
+                f'update_interval_seconds of telemetry driver prometheus is '
+                f'{update_interval_seconds!r}; expected a finite number from '
+                f'0, or None')
         self._samples_per_request = samples_per_request
+        self._update_seconds = update_interval_seconds
 
     def instances(self):
         """Return the instances that have had series since the oldest time.
@@ -219,6 +236,46 @@ class PrometheusDriver(service.ServiceDriver):
                         self._samples_per_request,
                         now - self._max_age_seconds, now)
 
+    def _settled(self):
+        """Return the last period that ended long enough ago."""
+        return self._bounds(-math.inf, math.inf)[1]
+
+    def _update(self, reading, found, oldest, first, last, start):
+        """Return the interval in which counters are updated, in seconds.
+
+        None: they have been read for too short a time to tell.
+
+        :param oldest: first period that is used at all
+        :param first: first period wanted
+        :param last: first period no longer wanted
+        :param start: time from which on samples are wanted, or -inf
+        """
+        if self._update_seconds is not None:
+            return float(self._update_seconds)
+        if not found:
+            return 0.0
+        if start > -math.inf:
+            # What was read at the last pass, and some more.
+            high = first + math.ceil(
+                _PROBES[0][0] * 900 / self._period_seconds)
+        else:
+            high = last + 1
+        series = []
+        for hours, instances in _PROBES:
+            high = min(high, last + 1)
+            low = max(oldest, high - math.ceil(
+                hours * 3600 / self._period_seconds)) \
+                if hours < math.inf else oldest
+            if low < high:
+                few = found[::max(1, len(found) // instances)][:instances]
+                series = reading.columns(few, low, high)
+            update = interfaces.update_seconds(series)
+            if update is not None:
+                return update
+            high = last + 1
+        return interfaces.guessed_update_seconds(
+            series, self._period_seconds, (last + 1) * self._period_seconds)
+
     def _series(self, start, end, instances, progress):
         if instances is not None and not instances:
             progress(0, 0)
@@ -230,15 +287,26 @@ class PrometheusDriver(service.ServiceDriver):
             first, last, oldest = self._bounds(start, end)
             # Nothing from before the oldest time, but for what tells how
             # things were when the first period began.
-            first = max(first, math.floor(oldest / self._period_seconds), 0)
-            begin = max(0, first - interfaces.GRACE_PERIODS)
+            lowest = max(math.floor(oldest / self._period_seconds), 0)
+            first = max(first, lowest)
+            update = self._update(reading, found, lowest, first, last, start)
+            if update is None:
+                # Nothing is old enough.
+                first, update = last, 0.0
+            margin = math.ceil(interfaces.margin_seconds(
+                self._period_seconds, update) / self._period_seconds)
+            begin = max(0, first - max(margin, interfaces.GRACE_PERIODS))
+            # What closes the last period. It is old enough, too.
+            finish = min(last + 1 + margin, self._settled() + 1)
             done = 0
-            for shard in reading.shards(found, begin, last + 1):
-                counters = reading.counters(shard, begin, last + 1) \
+            for shard in reading.shards(found, begin, finish):
+                counters = reading.counters(shard, begin, finish) \
                     if first < last else {}
                 for uuid, _ in shard:
                     parts, complete = _parts(
-                        counters.get(uuid, {}), len(self._names.queries))
+                        counters.get(uuid, {}), len(self._names.queries),
+                        self._period_seconds, update,
+                        finish * self._period_seconds)
                     yield interfaces.instance_series(
                         uuid, self._period_seconds, start,
                         min(end, last * self._period_seconds), parts, oldest,
@@ -247,11 +315,13 @@ class PrometheusDriver(service.ServiceDriver):
                     progress(done, len(found))
 
 
-def _parts(links, count):
+def _parts(links, count, period_seconds, update, until):
     """Return the parts of an instance, and whether they are all there.
 
-    :param links: {interface: {host: {number of the query: pieces}}}
+    :param links: {interface: {host: {number of the query: (times, values)}}}
     :param count: how many counters an interface has
+    :param update: interval in which the counters are updated, seconds
+    :param until: time up to which the counters were read
     """
     parts, complete = [], True
     for _, hosts in sorted(links.items()):
@@ -259,9 +329,11 @@ def _parts(links, count):
         for _, columns in sorted(hosts.items()):
             if len(columns) == count:
                 readings.append(interfaces.together(
-                    [columns[number] for number in range(count)]))
+                    [columns[number] for number in range(count)],
+                    period_seconds))
         if readings:
-            parts.append(interfaces.from_counters(readings))
+            parts.append(interfaces.from_counters(
+                readings, period_seconds, update, until))
         else:
             # Some counter of it was read, and another one was not.
             complete = False
@@ -340,19 +412,20 @@ class _Reading:
         return max(1, int(self._samples_per_request
                           / (series * self._samples_per_period())))
 
-    def counters(self, shard, first, last):
-        """Return the last readings of each period.
+    def counters(self, shard, first, last, queries=None):
+        """Return the readings of some periods.
 
         :param shard: list of (instance uuid, values of the select label)
         :param first: first period
         :param last: first period no longer wanted
-        :returns: {uuid: {interface: {host: {number of the query: (periods,
-            times, values)}}}}
+        :param queries: how many of the queries to make, None: all
+        :returns: {uuid: {interface: {host: {number of the query: (times,
+            values)}}}}
         """
         wanted = {uuid for uuid, _ in shard}
         values = sorted({value for _, values in shard for value in values})
         found = {}
-        for number, query in enumerate(self._names.queries):
+        for number, query in enumerate(self._names.queries[:queries]):
             low = first
             while low < last:
                 high = min(last, low + self._longest(len(values)))
@@ -365,22 +438,28 @@ class _Reading:
                         _values(labels, self._names.interface_labels), {}
                     ).setdefault(
                         _values(labels, self._names.host_labels), {}
-                    ).setdefault(number, []).append(
-                        interfaces.last_readings(
-                            times, readings, self._period_seconds))
+                    ).setdefault(number, {}).setdefault(
+                        tuple(sorted(labels.items())), []).append(
+                        (times, readings))
                 low = high
         for links in found.values():
             for hosts in links.values():
                 for columns in hosts.values():
-                    for number, pieces in columns.items():
+                    for number, series in columns.items():
                         # Series of one host differ in what does not matter
-                        # here, as the name of the instance; where they
-                        # overlap, the last reading counts.
-                        columns[number] = interfaces.last_readings(
-                            np.concatenate([piece[1] for piece in pieces]),
-                            np.concatenate([piece[2] for piece in pieces]),
-                            self._period_seconds)
+                        # here, as the name of the instance.
+                        columns[number] = interfaces.joined([
+                            interfaces.finite(*map(np.concatenate,
+                                                   zip(*pieces)))
+                            for _, pieces in sorted(series.items())])
         return found
+
+    def columns(self, shard, first, last):
+        """Return [(times, values)] of the bytes of all interfaces."""
+        return [column for links in self.counters(
+            shard, first, last, queries=2).values()
+            for hosts in links.values() for columns in hosts.values()
+            for column in columns.values()]
 
     def _samples(self, query, values, low, high):
         """Return [(labels, times, values)] of some periods, however many.

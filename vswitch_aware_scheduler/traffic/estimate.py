@@ -38,9 +38,9 @@ MIN_SAMPLES = 24
 #: was seen in a few bursts it cannot be told from this how seldom it comes.
 BURST_SAMPLES = 3.0
 
-#: A bin of fewer aged samples than these is forgotten: 20 half-lives after
-#: its only sample. Such a weight changes no probability that is asked for.
-FORGOTTEN_SAMPLES = 1e-6
+#: A bin of fewer aged samples than these is forgotten, three half-lives after
+#: its only sample: a sample, true or false, decides for no longer than that.
+FORGOTTEN_SAMPLES = 0.125
 
 #: So many samples of the law of all time stand beside those of a regime.
 REGIME_PRIOR_SAMPLES = 10.0

@@ -595,8 +595,8 @@ class AgeingTestCase(base.ModelerTestCase):
             self.run_pass(now=BEGIN + at * PERIOD,
                           half_life_seconds=60 * PERIOD)
             peak = self.store.model(uuid).model.peak[0]
-            # Full weight at 100, a millionth of it 1196 periods later.
-            self.assertAlmostEqual(900.0 if at < 1296 else 4.0, peak, 9)
+            # Full weight at 100, an eighth of it three half-lives later.
+            self.assertAlmostEqual(900.0 if at < 280 else 4.0, peak, 9)
 
     def test_a_history_of_no_weight_is_begun_anew(self):
         uuid = self.driver.put(0, grid(50), np.full(50, 4.0))

@@ -43,6 +43,17 @@ class CeilometerTest(testtools.TestCase):
         self.assertEqual(0, len(series))
         self.assertEqual(rate_series.Refused(missing=576), series.refused)
 
+    def test_an_interface_of_negative_rates_takes_nothing_from_others(self):
+        first, second = INTERFACES[:2]
+        alone, = self.make([first]).series()
+        below = dataclasses.replace(
+            second, rates=np.full(second.rates.shape, -999.92e6 / 8))
+        series, = self.make([first, below]).series()
+        self.assertEqual(alone.times.tolist(), series.times.tolist())
+        np.testing.assert_array_equal(alone.rates, series.rates)
+        series, = self.make([below]).series()
+        self.assertEqual((0, 576), (len(series), series.refused.negative))
+
     def test_resources_that_are_no_interface_are_left_alone(self):
         class Other:
             resource = 'a-load-balancer'

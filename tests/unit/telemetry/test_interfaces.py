@@ -16,62 +16,94 @@ def readings(counts, first=0, period=10.0, columns=2):
     counts = np.asarray(counts, float)
     there = np.flatnonzero(~np.isnan(counts))
     return interfaces.Readings(
-        there + first, np.tile(((there + first) * period)[:, None], columns),
+        np.tile(((there + first) * period)[:, None], columns),
         np.tile(counts[there][:, None], columns))
+
+
+def from_counters(hosts, **options):
+    return interfaces.from_counters(hosts, 10, **options)
 
 
 def told(parts, start=-np.inf, end=np.inf, **options):
     return interfaces.instance_series(UUID, 10, start, end, parts, **options)
 
 
-class LastReadingsTest(unittest.TestCase):
-
-    def test_the_last_reading_of_each_period_is_kept_in_order_of_time(self):
-        periods, times, values = interfaces.last_readings(
-            [25, 1, 9, 21, 40], [4, 1, 2, 3, 5], 10)
-        self.assertEqual([0, 2, 4], periods.tolist())
-        self.assertEqual([9, 25, 40], times.tolist())
-        self.assertEqual([2, 4, 5], values.tolist())
+class ReadingsTest(unittest.TestCase):
 
     def test_what_is_not_finite_is_no_reading(self):
-        periods, _, values = interfaces.last_readings(
-            [1, 2, 11, NAN], [1, np.inf, NAN, 5], 10)
-        self.assertEqual(([0], [1]), (periods.tolist(), values.tolist()))
+        times, values = interfaces.finite(
+            [12, 2, 11, NAN], [1, np.inf, NAN, 5])
+        self.assertEqual(([12], [1]), (times.tolist(), values.tolist()))
+
+    def test_readings_are_put_in_order_and_the_last_of_a_time_counts(self):
+        times, values = interfaces.finite([25, 1, 9, 21, 9], [4, 1, 2, 3, 5])
+        self.assertEqual([1, 9, 21, 25], times.tolist())
+        self.assertEqual([1, 5, 3, 4], values.tolist())
+
+    def test_of_overlapping_series_the_later_one_counts(self):
+        old = np.array([0., 10, 20, 30, 60]), np.array([1., 2, 3, 3, 3])
+        new = np.array([15., 25, 35]), np.array([7., 8, 9])
+        for series in ([old, new], [new, old]):
+            times, values = interfaces.joined(series)
+            self.assertEqual([0, 10, 15, 25, 35, 60], times.tolist())
+            self.assertEqual([1, 2, 7, 8, 9, 3], values.tolist())
+
+    def test_no_series_joined_is_no_reading(self):
+        nothing = np.empty(0), np.empty(0)
+        for series in ([], [nothing]):
+            self.assertEqual(0, interfaces.joined(series)[0].size)
+
+    def test_counters_read_at_the_same_times_keep_all_readings(self):
+        times = np.array([1., 2, 3])
+        one = interfaces.together([(times, times), (times, times * 2)], 10)
+        self.assertEqual([[1, 1], [2, 2], [3, 3]], one.times.tolist())
+        self.assertEqual([[1, 2], [2, 4], [3, 6]], one.counters.tolist())
 
     def test_a_period_needs_a_reading_of_every_counter(self):
         one = interfaces.together([
-            interfaces.last_readings([0, 10, 20], [1, 2, 3], 10),
-            interfaces.last_readings([4, 24], [5, 6], 10)])
-        self.assertEqual([0, 2], one.periods.tolist())
-        self.assertEqual([[0, 4], [20, 24]], one.times.tolist())
+            interfaces.finite([0, 7, 10, 20], [0, 1, 2, 3]),
+            interfaces.finite([4, 24], [5, 6])], 10)
+        self.assertEqual([[7, 4], [20, 24]], one.times.tolist())
         self.assertEqual([[1, 5], [3, 6]], one.counters.tolist())
 
 
 class CountersTest(unittest.TestCase):
 
-    def test_a_rate_is_the_difference_by_the_time_between_readings(self):
+    def test_read_once_a_period_a_rate_is_that_between_readings(self):
+        # Counters of one interface are read a moment after each other.
         hosts = [interfaces.Readings(
-            np.array([0, 1]), np.array([[2., 2, 2, 2], [10, 12, 12, 12]]),
-            np.array([[0., 0, 0, 0], [1000, 2500, 30, 50]]))]
-        one = told([interfaces.from_counters(hosts)])
-        # 1000 B in 8 s, 2500 B in 10 s; 30 + 50 packets in 10 s.
-        np.testing.assert_allclose(one.rates, [[1.0, 2.0, 0.008]])
-        self.assertEqual([0.0], one.times.tolist())
+            np.array([[2., 2, 3, 3], [12, 12, 13, 13], [22, 22, 23, 23]]),
+            np.array([[0., 0, 0, 0], [1000, 2500, 30, 50],
+                      [1000, 2500, 30, 50]]))]
+        one = told([from_counters(hosts)])
+        # 1000 B and 2500 B in 10 s; 30 + 50 packets in 10 s. Then nothing.
+        np.testing.assert_allclose(one.rates, [[.8, 2.0, 0.008], [0, 0, 0]])
+        self.assertEqual([0.0, 10.0], one.times.tolist())
+
+    def test_read_more_often_a_rate_is_that_from_start_to_end(self):
+        # 1 B/s until 13 s, 11 B/s after; read every 3 s from 1 s on.
+        times = np.arange(1., 40, 3)
+        counts = np.where(times <= 13, times, 13 + 11 * (times - 13))
+        one = told([from_counters([interfaces.Readings(
+            np.stack([times] * 2, axis=1), np.stack([counts] * 2, axis=1))])])
+        self.assertEqual([10.0, 20.0], one.times.tolist())
+        # 3 s of 1 B/s and 7 s of 11 B/s.
+        np.testing.assert_allclose(one.rates[:, 0], [.064, .088])
 
     def test_periods_without_a_reading_are_a_gap(self):
-        one = told([interfaces.from_counters([readings(
+        one = told([from_counters([readings(
             [0, 10, NAN, NAN, 50, 60])])])
         self.assertEqual([0, 40], one.times.tolist())
         self.assertEqual(rate_series.Refused(gap=3), one.refused)
 
     def test_a_counter_that_goes_back_was_reset(self):
-        one = told([interfaces.from_counters([readings([100, 200, 7, 17])])])
+        one = told([from_counters([readings([100, 200, 7, 17])])])
         self.assertEqual([0, 20], one.times.tolist())
         self.assertEqual(rate_series.Refused(reset=1), one.refused)
 
     def test_a_counter_that_wraps_looks_like_a_reset(self):
         top = 2.0 ** 32
-        one = told([interfaces.from_counters([readings(
+        one = told([from_counters([readings(
             [top - 20, top - 10, 0, 10])])])
         self.assertEqual([0, 20], one.times.tolist())
         self.assertEqual(1, one.refused.reset)
@@ -81,7 +113,7 @@ class CountersTest(unittest.TestCase):
         # The new counter is larger than the old one ever was.
         old = readings([0, 10, 20])
         new = readings([1000, 1010, 1020], first=3)
-        one = told([interfaces.from_counters([old, new])])
+        one = told([from_counters([old, new])])
         self.assertEqual([0, 10, 30, 40], one.times.tolist())
         np.testing.assert_allclose(one.rates[:, 0], .008)
         self.assertEqual(rate_series.Refused(migration=1), one.refused)
@@ -91,7 +123,7 @@ class CountersTest(unittest.TestCase):
         old = readings([0, 10, 20, 20, 20, 20, 20])
         new = readings([0, 30, 60], first=4)
         for hosts in ([old, new], [new, old]):
-            one = told([interfaces.from_counters(hosts)])
+            one = told([from_counters(hosts)])
             self.assertEqual([0, 10, 20, 40, 50], one.times.tolist())
             self.assertEqual([.024, .024], one.rates[3:, 0].round(9).tolist())
             self.assertEqual(rate_series.Refused(migration=1), one.refused)
@@ -99,19 +131,19 @@ class CountersTest(unittest.TestCase):
     def test_a_pause_of_the_host_that_was_left_changes_nothing(self):
         old = readings([0, 10, 20, 20, NAN, NAN, 20, 20, 20])
         new = readings([0, 30, 60, 90, 120, 150], first=3)
-        one = told([interfaces.from_counters([old, new])])
+        one = told([from_counters([old, new])])
         self.assertEqual([0, 10, 30, 40, 50, 60, 70], one.times.tolist())
 
     def test_an_instance_that_returns_is_followed_back(self):
         first = readings([0, 10, 20, 20, 20, 5, 15, 25])
         second = readings([0, 30], first=3)
-        one = told([interfaces.from_counters([first, second])])
+        one = told([from_counters([first, second])])
         self.assertEqual([0, 10, 30, 50, 60], one.times.tolist())
         self.assertEqual(2, one.refused.migration)
 
     def test_no_readings_and_one_reading_tell_nothing(self):
         for counts in ([], [5]):
-            one = told([interfaces.from_counters([readings(counts)])])
+            one = told([from_counters([readings(counts)])])
             self.assertEqual((0, 0), (len(one), one.refused.total))
 
 
@@ -147,15 +179,15 @@ class IncrementsTest(unittest.TestCase):
 class SumTest(unittest.TestCase):
 
     def test_interfaces_are_summed(self):
-        parts = [interfaces.from_counters([readings([0, 1250, 2500])]),
-                 interfaces.from_counters([readings([0, 2500, 2500])])]
+        parts = [from_counters([readings([0, 1250, 2500])]),
+                 from_counters([readings([0, 2500, 2500])])]
         np.testing.assert_allclose(told(parts).rates[:, 0], [3.0, 1.0])
 
     def test_without_an_expected_interface_the_sum_is_not_known(self):
         # The second one is silent from the third period on, and counts as
         # detached when it has been for two.
-        parts = [interfaces.from_counters([readings(np.arange(8) * 10.)]),
-                 interfaces.from_counters([readings(np.arange(3) * 10.)])]
+        parts = [from_counters([readings(np.arange(8) * 10.)]),
+                 from_counters([readings(np.arange(3) * 10.)])]
         one = told(parts)
         self.assertEqual([0, 10, 40, 50, 60], one.times.tolist())
         self.assertEqual(rate_series.Refused(missing=2), one.refused)
@@ -163,44 +195,54 @@ class SumTest(unittest.TestCase):
                                    [.016, .016, .008, .008, .008])
 
     def test_a_gap_of_one_interface_is_a_gap_of_the_sum(self):
-        parts = [interfaces.from_counters([readings(np.arange(6) * 10.)]),
-                 interfaces.from_counters([readings(
+        parts = [from_counters([readings(np.arange(6) * 10.)]),
+                 from_counters([readings(
                      [0, 10, NAN, 30, 40, 50])])]
         one = told(parts)
         self.assertEqual([0, 30, 40], one.times.tolist())
         self.assertEqual(rate_series.Refused(gap=2), one.refused)
 
     def test_an_interface_that_comes_later_does_not_spoil_what_was(self):
-        parts = [interfaces.from_counters([readings(np.arange(6) * 10.)]),
-                 interfaces.from_counters([readings([0, 10], first=4)])]
+        parts = [from_counters([readings(np.arange(6) * 10.)]),
+                 from_counters([readings([0, 10], first=4)])]
         self.assertEqual(5, len(told(parts)))
 
     def test_after_the_end_of_all_nothing_is_refused(self):
-        parts = [interfaces.from_counters([readings(np.arange(3) * 10.)])] * 2
+        parts = [from_counters([readings(np.arange(3) * 10.)])] * 2
         self.assertEqual(0, told(parts).refused.total)
 
     def test_no_answer_for_an_interface_leaves_no_sample(self):
-        parts = [interfaces.from_counters([readings(np.arange(6) * 10.)])]
+        parts = [from_counters([readings(np.arange(6) * 10.)])]
         one = told(parts, complete=False)
         self.assertEqual((0, 5), (len(one), one.refused.missing))
         self.assertEqual(0, len(told([], complete=False)))
 
     def test_what_is_too_old_is_refused_as_such(self):
-        one = told([interfaces.from_counters([readings(
+        one = told([from_counters([readings(
             [0, 10, 5, 15, 25, 35])])], oldest=25.0)
         self.assertEqual([30, 40], one.times.tolist())
         self.assertEqual(rate_series.Refused(too_old=3), one.refused)
 
     def test_absurd_rates_are_refused_as_such(self):
-        one = told([interfaces.from_counters([readings([0, 1e15, 1e15])])])
+        one = told([from_counters([readings([0, 1e15, 1e15])])])
         self.assertEqual(rate_series.Refused(absurd=1), one.refused)
 
     def test_only_the_time_wanted_is_told_and_counted(self):
-        part = interfaces.from_counters([readings(
+        part = from_counters([readings(
             [0, 10, NAN, 30, 40, 2, 12, 22])])
         one = told([part], start=20, end=50)
         self.assertEqual([30], one.times.tolist())
         self.assertEqual(rate_series.Refused(gap=1, reset=1), one.refused)
+
+    def test_a_negative_rate_of_an_interface_spoils_its_period_only(self):
+        rates = np.ones((5, 3))
+        rates[2, 1] = -1
+        parts = [interfaces.from_rates(np.arange(5), rates),
+                 interfaces.from_rates(np.arange(5), np.ones((5, 3)))]
+        one = told(parts)
+        self.assertEqual([0, 10, 30, 40], one.times.tolist())
+        np.testing.assert_array_equal(one.rates, 2)
+        self.assertEqual(rate_series.Refused(negative=1), one.refused)
 
     def test_rates_with_a_missing_column_are_missing(self):
         one = told([interfaces.from_rates(
@@ -221,7 +263,7 @@ class PiecesTest(unittest.TestCase):
                 reset = int(random.integers(1, 40))
                 counts[reset:] -= counts[reset] - random.integers(0, 5)
                 links.append(counts)
-            whole = told([interfaces.from_counters([readings(counts)])
+            whole = told([from_counters([readings(counts)])
                           for counts in links])
             if not len(whole):
                 continue
@@ -231,7 +273,7 @@ class PiecesTest(unittest.TestCase):
             begin = max(0, period + 1 - interfaces.GRACE_PERIODS)
 
             def between(low, high, **wanted):
-                return told([interfaces.from_counters([readings(
+                return told([from_counters([readings(
                     counts[low:high], first=low)]) for counts in links],
                     **wanted)
 

@@ -65,7 +65,7 @@ class ReadingTest(PrometheusTestCase):
         series = self.one(counts, step=15.0)
         self.assertEqual(19, len(series))
         self.assertAlmostEqual(
-            (counts[20 * 20 - 1] - counts[19]) / 125,
+            (counts[19 * 20] - counts[0]) / 125,
             (series.rates[:, 0] * 300).sum())
 
     def test_an_instance_that_moved_is_followed(self):
