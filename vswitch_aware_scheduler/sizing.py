@@ -152,7 +152,7 @@ def _most_of(policy, law, rates):
 
 def _most_of_sums(policy, rates):
     """Return how many times these rates go into the limits, as a float."""
-    return min((capacity * (1 + sum_law.TOLERANCE) / rate
+    return min((capacity * (1 + sum_law.TOLERANCE) / float(rate)
                 for (_, capacity, _), rate in zip(policy.limits, rates)
                 if rate > 0), default=math.inf)
 
@@ -171,15 +171,21 @@ def _likely_size(policy, law):
     sizes = [math.inf]
     deviations = max(_deviations(policy.overload_probability), 0.0)
     for values, (_, capacity, _) in zip(_values(policy, law), policy.limits):
-        mean = float(values @ law.probabilities)
-        if mean <= 0 or capacity == math.inf:
+        peak = float(values.max())
+        if peak <= 0 or capacity == math.inf:
+            continue
+        # In units of the peak: rates may be anything that a float can be.
+        shares = values / peak
+        mean = float(shares @ law.probabilities)
+        room = capacity / peak
+        if mean <= 0:
             continue
         spread = deviations * math.sqrt(max(
-            float(values ** 2 @ law.probabilities) - mean ** 2, 0.0))
-        # n mean + spread sqrt(n) = capacity, solved for sqrt(n).
-        root = (math.sqrt(spread ** 2 + 4 * mean * capacity)
+            float(shares ** 2 @ law.probabilities) - mean ** 2, 0.0))
+        # n mean + spread sqrt(n) = room, solved for sqrt(n).
+        root = (math.sqrt(spread * spread + 4 * mean * room)
                 - spread) / (2 * mean)
-        sizes.append(root ** 2)
+        sizes.append(root * root)
     return min(sizes)
 
 

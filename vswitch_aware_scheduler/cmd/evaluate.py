@@ -2,6 +2,7 @@
 """The sub-command ``vswitch-manage evaluate``: arguments and answer."""
 
 import argparse
+import math
 
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.evaluate import figures
@@ -76,6 +77,11 @@ def run(arguments, conf, progress=None):
         raise exceptions.InvalidInput(
             'train-days is given, wanted no such argument with the protocol '
             'rolling, which learns as it goes')
+    if arguments.train_days is not None \
+            and not math.isfinite(arguments.train_days):
+        raise exceptions.InvalidInput(
+            f'train-days: {arguments.train_days}; expected a number above 0 '
+            f'and less than the days of the trace')
     # Before the work of minutes, not after it.
     if arguments.plot_dir is not None:
         figures.prepare(arguments.plot_dir)
@@ -83,13 +89,15 @@ def run(arguments, conf, progress=None):
     corrects = rolling and arguments.feedback
     chosen = _methods(
         arguments.methods, conf, corrects,
-        arguments.groups and trace.load_groups(arguments.groups))
+        None if arguments.groups is None
+        else trace.load_groups(arguments.groups))
     limit = arguments.overload_probability
     if limit is None:
         limit = conf.overload_probability
     case = protocols.Case(
         trace.load(arguments.trace), arguments.saturation_kbps, limit,
-        arguments.train_trace and trace.load(arguments.train_trace),
+        None if arguments.train_trace is None
+        else trace.load(arguments.train_trace),
         arguments.train_days, arguments.protocol, arguments.history)
     results = protocols.evaluate(case, chosen, arguments.seeds, progress)
     best = results[protocols.CLAIRVOYANT]

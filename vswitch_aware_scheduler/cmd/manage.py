@@ -277,6 +277,9 @@ def _say(text):
 # and returns the exit status.
 
 def _db_sync(arguments, conf):
+    if arguments.version == '':
+        raise exceptions.InvalidInput(
+            f"version: ''; expected one of {', '.join(migration.revisions())}")
     directory = migration.missing_directory(conf.store_url)
     before, after = migration.sync(conf.store_url, arguments.version)
     if directory is not None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learn again what can no longer be read in the store."""
 
-import logging
-
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate

@@ -10,7 +10,6 @@ import contextlib
 import dataclasses
 import itertools
 import json
-import logging
 import os
 import time
 

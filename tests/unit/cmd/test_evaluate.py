@@ -155,6 +155,9 @@ class EvaluateTestCase(test_manage.ManageTestCase):
                 (('--methods', 'best'), "'best', wanted one of ours"),
                 (('--train-days', '1', '--protocol', 'rolling'),
                  'train-days'),
+                (('--train-days', 'inf'), 'train-days: inf; expected'),
+                (('--train-trace', ''), 'telemetry file : not there'),
+                (('--groups', ''), 'groups'),
                 (('--overload-probability', '2'), 'between 0 and 1')):
             with self.subTest(words):
                 self.assert_fails(text, *base, *words)

@@ -88,6 +88,14 @@ class TestSize(test_manage.ManageTestCase):
         _, one = self.ask_ours('--instance', base.instance_uuid(4), *words)
         self.assertEqual(0, one['instances'])
 
+    def test_rates_may_be_as_small_or_large_as_a_float(self):
+        for words, instances in ((['--egress-kbps', '1e-320'], 1000),
+                                 (['--egress-kbps', '1e300'], 0),
+                                 (['--egress-kbps', '5', '--on-seconds',
+                                   '1e-320', '--off-seconds', '9'], 1000)):
+            _, one = self.ask_ours(*words, '--overload-probability', '0.01')
+            self.assertEqual(instances, one['instances'])
+
     def test_an_instance_may_be_given_by_its_name(self):
         self.make_store().write([base.constant(5, 250.0, name='13')])
         _, one = self.ask_ours('--instance', '13')
