@@ -13,7 +13,7 @@ import statistics
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.traffic import law as sum_law
+from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['FleetSize', 'HostSize', 'MOST', 'fleet_size', 'host_size',
@@ -142,7 +142,7 @@ def _means(policy, law):
 
 def _most_of(policy, law, rates):
     """Return how many instances fit that take these rates of the limits."""
-    slack = 1 + sum_law.TOLERANCE
+    slack = 1 + fourier_sum.TOLERANCE
     if any(values.max() > most * slack for values, (_, _, most)
            in zip(_values(policy, law), policy.limits)):
         return 0
@@ -152,7 +152,7 @@ def _most_of(policy, law, rates):
 
 def _most_of_sums(policy, rates):
     """Return how many times these rates go into the limits, as a float."""
-    return min((capacity * (1 + sum_law.TOLERANCE) / float(rate)
+    return min((capacity * (1 + fourier_sum.TOLERANCE) / float(rate)
                 for (_, capacity, _), rate in zip(policy.limits, rates)
                 if rate > 0), default=math.inf)
 
