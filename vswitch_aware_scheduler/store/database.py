@@ -531,8 +531,10 @@ class Store:
             self._logged.clear()
         self._logged.update(new)
         shown = '; '.join(itertools.islice(new.values(), _SHOWN))
-        LOG.warning('store %s: %d rows are damaged or refused: %s%s', self.url,
-                    len(new), shown, ' and more' if len(new) > _SHOWN else '')
+        if len(new) > _SHOWN:
+            shown += ' and more'
+        LOG.warning('store %s: %d rows are damaged or refused: %s', self.url,
+                    len(new), shown)
 
     def _log_well(self, changes):
         """Log which rows that were damaged have been read again."""

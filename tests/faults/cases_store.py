@@ -1,0 +1,365 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Faults of the store, on SQLite and on servers of the two databases."""
+
+import contextlib
+import functools
+import glob
+import itertools
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import sqlalchemy as sa
+
+from tests.faults import registry
+from tests.integration import base as integration_base
+from tests.integration import servers
+from tests.integration import store_suite
+from tests.unit.store import base
+from tests.unit.store import test_claims
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import tables
+
+check = registry.check
+
+#: Seconds: a loaded machine is slow, and a fault that is not survived lasts.
+LIMIT = 60
+
+
+class OnSQLite(base.StoreTestCase):
+    """What the cases need of a test case, outside any test."""
+
+    def runTest(self):
+        """Nothing: this is a tool."""
+
+
+class OnMariaDB(store_suite.OnServer, OnSQLite):
+    make_server = servers.MariaDB
+
+
+class OnPostgreSQL(store_suite.OnServer, OnSQLite):
+    make_server = servers.PostgreSQL
+
+
+@functools.cache
+def _server(kind):
+    # Ends with this process.
+    return integration_base.started(kind.make_server())
+
+
+@contextlib.contextmanager
+def _store(kind):
+    """Give the tool with an empty database."""
+    tool = kind()
+    if issubclass(kind, store_suite.OnServer):
+        tool.server = _server(kind)
+    tool.setUp()
+    try:
+        yield tool
+    finally:
+        tool.doCleanups()
+
+
+def on_each_database(kind_of_fault):
+    def register(function):
+        for kind in (OnSQLite, OnMariaDB, OnPostgreSQL):
+            registry.fault(kind_of_fault, f'{function.__name__}_'
+                           f'{kind.__name__.lower()}')(
+                               functools.partial(function, kind))
+        return function
+
+    return register
+
+
+def _in_child(function, before_statement=None, signal_number=signal.SIGKILL):
+    """Run a function in a child; return it after it ended or was stopped.
+
+    :param before_statement: number of the SQL statement before which the
+        child sends itself the signal, None: never
+    :returns: (process id, status of waitpid)
+    """
+    pid = os.fork()
+    if not pid:
+        status = 1
+        try:
+            if before_statement is not None:
+                left = itertools.count(before_statement, -1)
+
+                def before(*_):
+                    if next(left) == 1:
+                        os.kill(os.getpid(), signal_number)
+
+                sa.event.listen(sa.engine.Engine, 'before_cursor_execute',
+                                before)
+            function()
+            status = 0
+        finally:
+            os._exit(status)
+    return pid, os.waitpid(pid, os.WUNTRACED)[1]
+
+
+def _kill_before_each(function, survived, step=1):
+    """Kill a function before each of its statements; return how often.
+
+    :param function: called in a child; without a fault it ends well
+    :param survived: called after each kill, checks what has to hold
+    """
+    for number in itertools.count(1, step):
+        _, status = _in_child(function, number)
+        if os.WIFEXITED(status):
+            check.assertEqual(0, os.WEXITSTATUS(status))
+            return (number - 1) // step
+        survived()
+
+
+@on_each_database('killed db sync')
+def killed_sync(kind):
+    with _store(kind) as tool:
+        def survived():
+            check.assertEqual(tables.SCHEMA_VERSION,
+                              migration.sync(tool.url)[1])
+            check.assertEqual(0, store.Store(tool.url).generation().number)
+            tool.remove_store()
+
+        return _kill_before_each(lambda: migration.sync(tool.url), survived,
+                                 step=4)
+
+
+@on_each_database('killed modeler in its write')
+def killed_writer(kind):
+    with _store(kind) as tool:
+        one = tool.make_store()
+        one.write([base.fitted(n) for n in range(3)])
+        numbers = itertools.count(10)
+
+        def write():
+            store.Store(tool.url).write(
+                [base.fitted(next(numbers))], host_profiles=[
+                    store.HostProfile('h', 'x')], remove=[
+                        base.instance_uuid(2)], placements=[
+                            store.Placement('p', 'h')])
+
+        def survived():
+            # All of the last good generation, and nothing of the killed one.
+            changes = one.read_changes()
+            check.assertEqual(3, len(changes.instance_uuids))
+            check.assertEqual([], changes.host_profiles)
+            number = changes.generation.number
+            check.assertEqual(number + 1, one.write(
+                [base.fitted(1, number)]).number)
+
+        return _kill_before_each(write, survived)
+
+
+@on_each_database('killed scheduler in its write of claims')
+def killed_claims(kind):
+    with _store(kind) as tool:
+        one = tool.make_store()
+        one.write_claims([test_claims.claim(1)])
+
+        def survived():
+            check.assertEqual([base.instance_uuid(1)], [
+                claim.instance_uuid for claim in one.read_claims().claims])
+            check.assertEqual({}, one.write_claims([test_claims.claim(1)]))
+
+        return _kill_before_each(
+            lambda: store.Store(tool.url).write_claims(
+                [test_claims.claim(2, token='u-1')]), survived)
+
+
+@on_each_database('frozen writer')
+def frozen_writer(kind):
+    survived = 0
+    for statement in (4, 8, 14):
+        with _store(kind) as tool:
+            tool.make_store().write([base.constant(1)])
+            pid, status = _in_child(
+                lambda tool=tool: store.Store(
+                    tool.url, 1, patience_seconds=LIMIT).write(
+                        [base.constant(2)]), statement, signal.SIGSTOP)
+            check.assertTrue(os.WIFSTOPPED(status))
+            try:
+                if kind is OnSQLite:
+                    _command_names_the_process(tool, pid)
+                else:
+                    began = time.monotonic()
+                    store.Store(tool.url, 1, patience_seconds=LIMIT).write(
+                        [base.constant(3)])
+                    check.assertLess(time.monotonic() - began, LIMIT)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            # The frozen one goes on, and writes what it was at.
+            check.assertEqual(0, os.waitpid(pid, 0)[1])
+            check.assertIn(base.instance_uuid(2), [
+                found.instance_uuid
+                for found in store.Store(tool.url).models()])
+            survived += 1
+    return survived
+
+
+def _command_names_the_process(tool, pid):
+    began = time.monotonic()
+    try:
+        store.Store(tool.url, 1).write([base.constant(3)])
+        # It was stopped while it held no lock.
+    except exceptions.StoreError as error:
+        check.assertIn(f'process {pid} ', str(error))
+    check.assertLess(time.monotonic() - began, LIMIT)
+
+
+@on_each_database('restored store')
+def restored_store(kind):
+    survived = 0
+    with _store(kind) as tool:
+        one = tool.make_store()
+        one.write([base.constant(1)])
+        backup = tool.content()
+        for lost, later in itertools.product((1, 2, 3), (0, 1, 2, 3, 4)):
+            tool.restore(backup)
+            for number in range(lost):
+                one.write([base.constant(100 + number)])
+                one.write_claims([test_claims.claim(100 + number)])
+            seen, claims = one.generation(), one.read_claims().seen
+            tool.restore(backup)
+            for number in range(later):
+                one.write([base.constant(200 + number)])
+                one.write_claims([test_claims.claim(200 + number)])
+            changes = one.read_changes(seen)
+            check.assertTrue(changes.complete, (lost, later))
+            check.assertEqual(1 + later, len(changes.instance_uuids))
+            words = one.read_claims(claims)
+            check.assertTrue(words.complete, (lost, later))
+            check.assertEqual(later, len(words.claims))
+            survived += 1
+    return survived
+
+
+@on_each_database('damaged row')
+def damaged_row(kind):
+    survived = 0
+    with _store(kind) as tool:
+        one = tool.make_store()
+        for table, column in (('traffic_model', 'law'), ('prior', 'law'),
+                              ('claim', 'law'),
+                              ('traffic_model_detail', 'counts')):
+            for value in (b'', b'\x02', b'\x09\x00', b'\x02' + b'\xff' * 64,
+                          os.urandom(100)):
+                one.write(
+                    [base.fitted(n, n) for n in range(3)], priors=[
+                        store.Prior(name, None, base.constant(1).model.law,
+                                    2.0) for name in 'ab'])
+                one.write_claims([
+                    test_claims.claim(n, token=f't-{n}{survived:03d}1')
+                    for n in (1, 2)])
+                key = 'flavor' if table == 'prior' else 'instance_uuid'
+                name = 'a' if table == 'prior' else base.instance_uuid(1)
+                tool.execute(f'UPDATE {table} SET {column} = :value WHERE '
+                             f'{key} = :name', value=value, name=name)
+                reader = store.Store(tool.url)
+                check.assertGreaterEqual(
+                    len(reader.read_changes().instance_uuids), 2)
+                check.assertGreaterEqual(len(reader.models()), 2)
+                check.assertIn('b', [key[0] for key in reader.priors()])
+                check.assertIn(2, [
+                    int(claim.instance_uuid[-12:], 16)
+                    for claim in reader.read_claims().claims])
+                check.assertEqual(3, len(reader.resume_points()))
+                check.assertEqual(3, len(reader.learned(
+                    reader.resume_points())))
+                check.assertEqual(1, len(reader.damaged()), (table, value))
+                survived += 1
+    return survived
+
+
+_UNDER_A_CLOCK = '''
+import sys, time
+from tests.unit.store import base, test_claims
+from vswitch_aware_scheduler import store
+year = time.gmtime().tm_year
+one = store.Store(sys.argv[1])
+before = one.generation()
+made = one.write([base.constant(int(sys.argv[2]))])
+assert made.number == before.number + 1
+assert abs(made.published_at - time.time()) < 3600
+changes = one.read_changes(before)
+assert base.instance_uuid(int(sys.argv[2])) in changes.instance_uuids
+one.write_claims([test_claims.claim(int(sys.argv[2]))])
+found = {claim.instance_uuid: claim for claim in one.read_claims().claims}
+assert 500 < found[base.instance_uuid(int(sys.argv[2]))].seconds < 700
+print(year)
+'''
+
+
+@on_each_database('wrong clock')
+def clock_of_a_process(kind):
+    libraries = glob.glob('/usr/lib/*/faketime/libfaketime.so.1')
+    if not libraries:
+        raise registry.Skipped('libfaketime is not installed')
+    years = (1970, 2000, 2037, 2038, 2039, 2106, 2107, 2200)
+    with _store(kind) as tool:
+        tool.make_store()
+        for number, year in enumerate(years):
+            done = subprocess.run(
+                [sys.executable, '-c', _UNDER_A_CLOCK, tool.url,
+                 str(number)], capture_output=True, text=True,
+                stdin=subprocess.DEVNULL, timeout=2 * LIMIT, env={
+                    **os.environ, 'LD_PRELOAD': libraries[0],
+                    'TZ': 'UTC', 'FAKETIME': f'@{year}-06-01 00:00:00'})
+            check.assertEqual((0, str(year)), (
+                done.returncode, done.stdout.strip()), done.stderr)
+        # By the right clock again, nothing is lost.
+        check.assertEqual(len(years), len(store.Store(tool.url).models()))
+    return len(years)
+
+
+@registry.fault('stopped server')
+def server_that_is_killed_while_it_is_written():
+    survived = 0
+    for kind in (OnMariaDB, OnPostgreSQL):
+        with _store(kind) as tool:
+            one = tool.make_store()
+            one.write([base.constant(1)])
+            original = database._forget_removals
+            for _ in range(2):
+                before = one.generation().number
+
+                def kill(connection, now, kind=kind):
+                    database._forget_removals = original
+                    _server(kind).stop_server()
+                    _server(kind).start_server()
+                    original(connection, now)
+
+                database._forget_removals = kill
+                try:
+                    made = store.Store(
+                        tool.url, 5, patience_seconds=LIMIT).write(
+                            [base.constant(2)])
+                finally:
+                    database._forget_removals = original
+                check.assertEqual(before + 1, made.number)
+                survived += 1
+    return survived
+
+
+@registry.fault('file that cannot be written')
+def files_of_sqlite():
+    survived = 0
+    for spoil in (lambda path: open(path, 'wb').close(),
+                  lambda path: open(path, 'r+b').write(os.urandom(4096)),
+                  os.unlink, lambda path: os.truncate(path, 5000)):
+        with _store(OnSQLite) as tool, tempfile.TemporaryDirectory():
+            one = tool.make_store()
+            one.write([base.constant(1)])
+            spoil(tool.path)
+            for call in (one.read_changes, one.generation, one.read_claims,
+                         lambda one=one: one.write([base.constant(2)])):
+                with check.assertRaises(exceptions.StoreError):
+                    call()
+            survived += 1
+    return survived
