@@ -16,6 +16,7 @@ Derivation: reference/admission.rst.
 import collections
 import dataclasses
 import functools
+import itertools
 
 import numpy as np
 
@@ -44,11 +45,15 @@ _NOISE = 1e-12
 _SLACK = 1 + fourier_sum.TOLERANCE
 _NEAR = fourier_sum.NEAR
 
-#: How a sum is kept. Many rates are on no grid: the tail is smooth; few are
-#: on none, and are rounded to a finer one; all are on the grid of the tables;
-#: all are on a finer grid, and the tables are as well.
-_SMOOTH, _ROUNDED, _ON_GRID, _FINE = range(4)
+#: How a sum is kept. Many rates are on no grid: the tail is smooth; many are
+#: on none, but vary together by a few cells only: a finer scale is wanted; few
+#: are on none, and are rounded to a finer grid; all are on the grid of the
+#: tables; all are on a finer grid, and the tables are as well.
+_SMOOTH, _NARROW, _ROUNDED, _ON_GRID, _FINE = range(5)
 _FINER = 8
+
+#: Sums with a smaller standard deviation, in cells, are narrow.
+_FEW_CELLS = 2.5
 
 #: Up to so many sources are few: they are computed anew when one changes.
 _FEW = 20
@@ -58,7 +63,7 @@ _FEW = 20
 _LEAST = 1e-250
 
 #: Hosts that are computed at once.
-_TOGETHER = 16
+_TOGETHER = 64
 
 _SHARES = model.REGIME_SHARES[:, None]
 
@@ -211,6 +216,7 @@ class LoadTable:
         self._regimes = 1
         # By kind.
         self._grids = [fourier_sum.grid(cells, on_grid=False),
+                       fourier_sum.grid(cells, _FINER, on_grid=False),
                        fourier_sum.grid(cells, _FINER, reach=4),
                        fourier_sum.grid(cells, reach=4),
                        fourier_sum.grid(cells * _FINER, reach=4)]
@@ -413,9 +419,11 @@ class LoadTable:
         """Return the _Sources of some hosts: each law of a host once."""
         laws = [collections.Counter(self._slots[slot].residents.values())
                 for slot in slots.tolist()]
-        return _Sources([law for one in laws for law in one], np.repeat(
-            np.arange(slots.size), list(map(len, laws))), np.array(
-                [count for one in laws for count in one.values()], float))
+        return _Sources(
+            list(itertools.chain.from_iterable(laws)),
+            np.repeat(np.arange(slots.size), list(map(len, laws))),
+            np.array(list(itertools.chain.from_iterable(
+                one.values() for one in laws)), dtype=float))
 
     def _add_up(self, slots, position, sources, anew=True):
         """Set the sums of a limit, or add to them.
@@ -458,9 +466,10 @@ class LoadTable:
         common = fourier_sum.common_step(
             np.where(rates > capacity[of, None], 0.0, rates), of, capacity,
             self._cells * _FINER)
-        kind = np.select([common * self._cells >= capacity * _SLACK ** -1,
-                          common > 0, numbers[:, _ACTIVE] <= _FEW],
-                         [_ON_GRID, _FINE, _ROUNDED], _SMOOTH)
+        kind = np.select(
+            [common * self._cells >= capacity / _SLACK, common > 0,
+             numbers[:, _ACTIVE] <= _FEW, self._is_narrow(numbers)],
+            [_ON_GRID, _FINE, _ROUNDED, _NARROW], _SMOOTH)
         cells = np.where(kind == _FINE, self._cells * _FINER, self._cells)
         unit = np.where(np.isfinite(common) & (common > 0), common, capacity)
         step = unit / np.floor(unit * cells / capacity * _SLACK)
@@ -471,11 +480,19 @@ class LoadTable:
         self._numbers[slots[which], position] = numbers
         for one in set(kind.tolist()):
             rows = kind == one
-            inside = slice(None) if rows.all() else rows[of]
+            inside, same = rows[of], None
+            if rows.all():
+                inside = slice(None)
+                if (step == step[0]).all() and which.size > 1:
+                    same = sources.same(of.size)
             self._make(slots[which[rows]], position, one, *self._grids[
                 one].products(levels[inside], masses[inside], counts[inside],
                               (np.cumsum(rows) - 1)[of[inside]],
-                              np.count_nonzero(rows)))
+                              np.count_nonzero(rows), same))
+
+    def _is_narrow(self, numbers):
+        return numbers[:, _VARIANCE] < (
+            _FEW_CELLS / self._cells * numbers[:, _CAPACITY]) ** 2
 
     def _make(self, slots, position, kind, spectra, means):
         """Store the look-up tables, and the spectra of many sources."""
@@ -522,8 +539,9 @@ class LoadTable:
             values = self._add_up(slots, position, sources, anew=False)
             # A table without spectra is made anew.
             kept = self._kept[slots, position] >= 0
+            numbers = self._numbers[slots, position]
             outdated |= ~kept & (self._row[slots, position] >= 0) | kept & (
-                self._numbers[slots, position, _ACTIVE] <= _FEW)
+                (numbers[:, _ACTIVE] <= _FEW) | self._is_narrow(numbers))
             self._multiply(slots, position, np.flatnonzero(
                 kept & ~outdated), sources, values, outdated)
         if outdated.any():
@@ -1045,7 +1063,7 @@ class _Sources:
     """
 
     def __init__(self, laws, of, counts):
-        self.of, self.counts = of, counts
+        self.of, self.counts, self._laws = of, counts, laws
         rows = np.frombuffer(b''.join(laws), '<f8').reshape(
             -1, model.LAW_COLUMNS)
         sizes = np.array([len(law) for law in laws], dtype=np.int64)
@@ -1089,12 +1107,28 @@ class _Sources:
         return values
 
     def sums(self, values):
-        """Return (4, n): least, largest and mean rate, and if they differ."""
+        """Return (5, n): the columns :data:`_SUMS` of each source."""
         least, most = values.min(axis=1), values.max(axis=1)
-        masses = self._by_regime[..., 0] if self.regimes == 1 \
-            else self._by_regime @ model.REGIME_SHARES
-        return np.array([least, most, (values * masses).sum(axis=1),
-                         most > least])
+        above = values - least[:, None]
+        if self.regimes == 1:
+            masses = self._by_regime[..., 0]
+            means = (above * masses).sum(axis=1)
+            mean, square = means, means * means
+        else:
+            masses = self._by_regime @ model.REGIME_SHARES
+            means = (above[..., None] * self._by_regime).sum(axis=1)
+            mean, square = (one @ model.REGIME_SHARES
+                            for one in (means, means * means))
+        return np.array([least, most, least + mean, most > least,
+                         (above * above * masses).sum(axis=1) - square])
+
+    def same(self, count):
+        """Return equal numbers for equal laws, if ``count`` are all."""
+        if count != len(self._laws):
+            return None
+        numbers = {}
+        return np.array([numbers.setdefault(law, len(numbers))
+                         for law in self._laws])
 
     def chosen(self, values, which, hosts, regimes):
         """Return the sources of some hosts.
@@ -1122,11 +1156,11 @@ def _off_grid(levels):
 
 
 # Columns of the arrays of LoadTable.
-(_CAPACITY, _VM_PEAK, _BASE, _PEAK, _MEAN, _ACTIVE, _STEP, _OFF, _KIND,
- _NUMBERS) = range(10)
-_SUMS = slice(_BASE, _ACTIVE + 1)
+(_CAPACITY, _VM_PEAK, _BASE, _PEAK, _MEAN, _ACTIVE, _VARIANCE, _STEP, _OFF,
+ _KIND, _NUMBERS) = range(11)
+_SUMS = slice(_BASE, _VARIANCE + 1)
 _KNOWN, _PASSES, _AVERAGE, _LIMIT, _RULES = range(5)
-_UNLIMITED = (np.inf, np.inf, *(0.0,) * 7)
+_UNLIMITED = (np.inf, np.inf, *(0.0,) * 8)
 _NO_ROW = -1
 _NO_LAW = model.RateLaw.from_arrays([1.0], [[0.0, 0.0, 0.0]])
 

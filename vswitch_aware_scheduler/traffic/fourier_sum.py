@@ -103,7 +103,7 @@ class Grid:
         return (coarse @ fine).reshape(n, regimes, -1)[
             ..., :self.frequencies]
 
-    def products(self, levels, masses, counts, of, sums):
+    def products(self, levels, masses, counts, of, sums, same=None):
         """Return the transforms and the means of sums.
 
         :param levels: (n, m) cells of the tables, >= 0, of each source
@@ -111,6 +111,8 @@ class Grid:
         :param counts: (n,) how many there are of a source; -1: divide by it
         :param of: (n,) int, increasing: of which sum each source is
         :param sums: how many sums there are
+        :param same: (n,) int, equal for sources with the same levels and
+            masses, which are transformed once; None: no two have them
         :returns: (sums, g, frequencies) complex, NaN where it cannot be
             divided, and (sums, g) cells of the tables
         """
@@ -123,21 +125,28 @@ class Grid:
         each = (masses * levels[:, None]).sum(axis=2) * counts[:, None]
         # Of what is above the capacity alone, no more counts than that it is.
         levels[levels > self._last] = self._size
-        for first in range(0, of.size, _TOGETHER):
-            last = min(first + _TOGETHER, of.size)
-            spectra = self.spectra(levels[first:last], masses[first:last])
-            for i in np.flatnonzero(counts[first:last] != 1).tolist():
-                if counts[first + i] > 0:
-                    spectra[i] **= counts[first + i]
-                elif np.abs(spectra[i]).min() > _LEAST_DIVISOR:
-                    spectra[i] = 1 / spectra[i]
-                else:
-                    spectra[i] = np.nan
-            for one in range(int(of[first]), int(of[last - 1]) + 1):
-                inside = slice(max(ends[one], first), min(ends[one + 1], last))
-                means[one] += each[inside].sum(axis=0)
-                found[one] *= np.multiply.reduce(
-                    spectra[inside.start - first:inside.stop - first], axis=0)
+        size, shared = _TOGETHER, None
+        if same is not None:
+            _, first, same = np.unique(same, return_index=True,
+                                       return_inverse=True)
+            if 2 * first.size < of.size:
+                size, shared = of.size, np.concatenate([
+                    self.spectra(levels[some], masses[some])
+                    for some in np.split(first, range(
+                        _TOGETHER, first.size, _TOGETHER))])
+        several = counts != 1
+        for begin in range(0, of.size, size):
+            end = min(begin + size, of.size)
+            if shared is None:
+                spectra = self.spectra(levels[begin:end], masses[begin:end])
+            for one in range(int(of[begin]), int(of[end - 1]) + 1):
+                start, stop = max(ends[one], begin), min(ends[one + 1], end)
+                factors = (spectra[start - begin:stop - begin]
+                           if shared is None else shared[same[start:stop]])
+                for i in np.flatnonzero(several[start:stop]).tolist():
+                    factors[i] = _power(factors[i], counts[start + i])
+                means[one] += each[start:stop].sum(axis=0)
+                found[one] *= np.multiply.reduce(factors, axis=0)
         means /= self._finer
         return found, np.minimum(means, _MOST, out=means)
 
@@ -165,6 +174,13 @@ class Grid:
         np.minimum(below, 1.0, out=found.real)
         found.imag = excess
         return found
+
+
+def _power(spectrum, count):
+    if count > 0:
+        return spectrum ** count
+    return 1 / spectrum if np.abs(spectrum).min() > _LEAST_DIVISOR \
+        else np.nan
 
 
 def _powers(numbers, count):
