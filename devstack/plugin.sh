@@ -32,6 +32,12 @@ VSWITCH_ADDED=$VSWITCH_CONF_DIR/added.conf
 # _vswitch_note FILE SECTION OPTION TEXT
 function _vswitch_note {
     sudo install -d -o "$STACK_USER" "$VSWITCH_CONF_DIR"
+    if [[ ! -e $VSWITCH_ADDED ]]; then
+        install -m 0600 /dev/null "$VSWITCH_ADDED"
+    fi
+    # What was before us may have a password, as the URL of another store. An
+    # earlier release made the file for all to read.
+    chmod 0600 "$VSWITCH_ADDED"
     iniset "$VSWITCH_ADDED" "$(basename "$1"):$2" "$3" "$4"
 }
 

@@ -298,6 +298,17 @@ class ConfigurationTest(PhasesTestCase):
         self.assertEqual(0, store.Store(url).generation().number)
         self.assertEqual(0o600, self.our_conf.stat().st_mode & 0o777)
 
+    def test_notes_of_what_was_there_are_read_by_nobody_else(self):
+        secret = 'mysql+pymysql://u:open-sesame@host/x'
+        added = self.our_conf.parent / 'added.conf'
+        for mode in (None, 0o644):
+            if mode is not None:
+                added.chmod(mode)
+            self._configure(f'{NOVA_CONF}\n[vswitch_scheduler]\n'
+                            f'store_url = {secret}\n')
+            self.assertIn(secret, added.read_text())
+            self.assertEqual(0o600, added.stat().st_mode & 0o777)
+
     def test_a_host_has_a_switch_profile(self):
         for wanted, environment in (
                 ('ovs-vxlan', {}),
