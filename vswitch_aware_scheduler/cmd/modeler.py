@@ -61,9 +61,11 @@ def _once(conf):
     problems = (service.update_inventory(set_up, time.time),
                 service.update_placement(set_up))
     repair.learn_again(set_up.store, time.time, set_up.settings)
+    bounds, problem = service.most_kbps(set_up)
+    problems += problem,
     with terminal.progress('learning') as progress:
         outcome = cycle.run(set_up.store, set_up.driver, time.time,
-                            set_up.settings, progress)
+                            set_up.settings, progress, most_kbps=bounds)
     service.update_priors(set_up, time.time)
     problems += service.update_trials(set_up, time.time),
     for problem in filter(None, problems):

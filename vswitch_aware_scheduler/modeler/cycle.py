@@ -149,7 +149,7 @@ class Outcome:
 
 
 def run(store, driver, clock, settings, progress=None, writing=None,
-        share=None):
+        share=None, most_kbps=None):
     """Learn what is new and publish it as one generation.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
@@ -161,6 +161,8 @@ def run(store, driver, clock, settings, progress=None, writing=None,
     :param writing: None, or a context manager around the write
     :param share: None: learn of all instances; or called with a uuid, whether
         to learn of that one
+    :param most_kbps: {uuid: kbit/s in one direction} that the hosts of
+        instances can carry; rates above it are no samples
     :returns: :class:`Outcome`; where nothing is new, nothing is written
     :raises TelemetryError: when telemetry cannot be read to its end
     :raises StoreError: when the store cannot be read or written
@@ -173,7 +175,7 @@ def run(store, driver, clock, settings, progress=None, writing=None,
     check_store_clock(store, clock, settings)
     now = float(clock())
     one_pass = _Pass(store, driver, now, settings, progress,
-                     share or (lambda instance_uuid: True))
+                     share or (lambda instance_uuid: True), most_kbps or {})
     _check_clock(clock, driver.server_time(), f'telemetry {driver.source}',
                  settings)
     one_pass.read()
@@ -221,11 +223,13 @@ class _Piece:
 
 class _Pass:
 
-    def __init__(self, store, driver, now, settings, progress, share):
+    def __init__(self, store, driver, now, settings, progress, share,
+                 most_kbps):
         self._store = store
         self._driver = driver
         self._now = now
         self._settings = settings
+        self._most_kbps = most_kbps
         self._progress = progress or (lambda done, total: None)
         self._told = -1
         self._basis = store.basis()
@@ -282,6 +286,9 @@ class _Pass:
 
     def _new_part(self, series, start):
         """Return a series without the samples that are counted already."""
+        most = self._most_kbps.get(series.instance_uuid)
+        if most is not None:
+            series = series.within(most)
         last = self._last_time(series.instance_uuid)
         if last is None or not len(series):
             return series

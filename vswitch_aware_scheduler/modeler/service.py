@@ -63,8 +63,8 @@ QUIET_SECONDS = 3600.0
 _DAY_SECONDS = 86400.0
 
 #: States that a pass which fails, or succeeds, does not end.
-_LASTING = frozenset({'ahead', 'inventory', 'metrics', 'placement', 'quiet',
-                      'sharing', 'slow', 'trials', 'waiting'})
+_LASTING = frozenset({'ahead', 'bounds', 'inventory', 'metrics', 'placement',
+                      'quiet', 'sharing', 'slow', 'trials', 'waiting'})
 
 #: Stands for the inventory and the priors where instances are shared.
 _COMMON = 'inventory'
@@ -93,6 +93,8 @@ class SetUp:
     :ivar member_seconds: an instance counts in priors once it was measured
         for so long
     :ivar kinds: :class:`.trials.HostKinds` of which limits are tried, or None
+    :ivar hosts: :class:`.trials.HostKinds` whose profiles bound the rates of
+        their instances, or None
     :ivar corrections: :class:`.feedback.Corrections` that come of that
     :ivar missing: what is not configured, in words, where driver is None
     :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
@@ -109,6 +111,7 @@ class SetUp:
     keeper: placement.Keeper | None = None
     member_seconds: float = priors.MEMBER_SECONDS
     kinds: trials.HostKinds | None = None
+    hosts: trials.HostKinds | None = None
     corrections: feedback.Corrections | None = None
     missing: str | None = None
     store_url: str | None = dataclasses.field(default=None, repr=False)
@@ -165,6 +168,7 @@ def set_up(conf, patience_seconds=None):
         keeper=make_keeper(conf) if group.strict else None,
         member_seconds=group.prior_min_hours * 3600.0,
         kinds=host_kinds(conf) if group.feedback else None,
+        hosts=host_kinds(conf),
         corrections=make_corrections(group), missing=missing,
         store_url=group.store_url)
 
@@ -388,6 +392,25 @@ def update_priors(set_up, clock):
         set_up.store, clock, set_up.settings.min_samples,
         set_up.member_seconds, set_up.inventory is not None)
     LOG.debug('vswitch-modeler: priors: %s', found)
+
+
+def most_kbps(set_up):
+    """Return what the hosts of instances can carry, and what was wrong.
+
+    :param set_up: :class:`SetUp`
+    :returns: {instance uuid: kbit/s}, and None or a problem in words: rates
+        are then bounded by no host
+    :raises StoreError: when the store cannot be read
+    """
+    if set_up.hosts is None:
+        return {}, None
+    try:
+        return set_up.hosts.most_kbps(set_up.store), None
+    except exceptions.StoreError:
+        raise
+    except Exception as error:
+        # Traffic is learned all the same.
+        return {}, f'rates are bounded by no host: {_in_words(error)}'
 
 
 def update_trials(set_up, clock, share=None, progress=None, writing=None):
@@ -728,9 +751,11 @@ class Service:
             if set_up.driver is not None:
                 repair.learn_again(set_up.store, self._clock,
                                    set_up.settings, share)
+                bounds, problem = most_kbps(set_up)
+                self._state('bounds', problem)
                 outcome = cycle.run(set_up.store, set_up.driver, self._clock,
                                     set_up.settings, self._alive,
-                                    self._writing(), share)
+                                    self._writing(), share, bounds)
             generation = (set_up.store.generation() if outcome is None
                           else outcome.generation)
             if common and generation != self._priors_of:

@@ -127,6 +127,28 @@ class HostKinds:
         most = sorted(counts, key=lambda kind: (-counts[kind], kind))
         return {kind: found[kind] for kind in most[:MOST_KINDS]}
 
+    def most_kbps(self, store):
+        """Return what the hosts of instances can carry of one of them.
+
+        :returns: {instance uuid: kbit/s in one direction}; without those on
+            hosts whose profile does not state it
+        :raises VSwitchError: as :meth:`find`
+        """
+        placements = store.placements()
+        if not placements:
+            return {}
+        policies = self._make_policies()
+        aggregates = self._aggregates()
+        profiles = {one.host: one for one in store.host_profiles()}
+        by_host = {}
+        for host in {one.host for one in placements.values()} - {None}:
+            profile = policies.find(aggregates.get(host, []),
+                                    profiles.get(host)).profile
+            if profile is not None and profile.most_kbps is not None:
+                by_host[host] = profile.most_kbps
+        return {uuid: by_host[one.host] for uuid, one in placements.items()
+                if one.host in by_host}
+
     @property
     def asks_nova(self):
         """Whether aggregates can be asked for."""

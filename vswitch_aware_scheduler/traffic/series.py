@@ -27,11 +27,12 @@ class Refused:
 
     ``missing``: the source had no value (NaN) for it; ``negative``: a rate
     below zero; ``reset``: a counter went backwards; ``absurd``: infinite, or
-    above :data:`MAX_RATE_KBPS` or :data:`MAX_RATE_KPPS`; ``duplicate``: a
-    second sample for the same time; ``gap``: two readings of a counter are
-    too far apart to tell the rate between them; ``migration``: the readings
-    come from counters of two hosts; ``too_old``: from before the time from
-    which on a driver is to trust its source.
+    above :data:`MAX_RATE_KBPS`, :data:`MAX_RATE_KPPS` or what the host of the
+    instance can carry; ``duplicate``: a second sample for the same time;
+    ``gap``: two readings of a counter are too far apart to tell the rate
+    between them; ``migration``: the readings come from counters of two hosts;
+    ``too_old``: from before the time from which on a driver is to trust its
+    source.
     """
 
     missing: int = 0
@@ -117,6 +118,19 @@ class RateSeries:
         follows = np.zeros(self.times.size, dtype=bool)
         follows[1:] = np.diff(self.times) <= 1.5 * self.period_seconds
         return follows
+
+    def within(self, kbps):
+        """Return this series without the rates that cannot have been.
+
+        :param kbps: the most in each direction; rates above it are refused as
+            absurd
+        """
+        keep = (self.rates[:, :2] <= kbps * (1 + 1e-9)).all(axis=1)
+        if keep.all():
+            return self
+        return dataclasses.replace(
+            self, times=self.times[keep], rates=self.rates[keep],
+            refused=self.refused + Refused(absurd=int((~keep).sum())))
 
     @classmethod
     def from_samples(cls, instance_uuid, period_seconds, times, egress_kbps,

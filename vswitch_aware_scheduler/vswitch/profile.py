@@ -42,6 +42,9 @@ SATURATION_DIMENSIONS = tuple(sorted(
 #: with the bandwidth that was measured.
 DEFAULT_PACKET_BYTES = 1500.0
 
+#: Packets as large as offloads make them.
+_LARGEST_BYTES = 65536.0
+
 _RATES = {'saturation_kbps': 'kbit/s',
           'packet_rate_kpps': 'kilo-packets/s',
           'line_rate_kbps': 'kbit/s',
@@ -373,6 +376,25 @@ class SwitchProfile:
         found = [rate for rate in (self._saturation(size), self._cost(size))
                  if rate is not None]
         return min(found, default=None)
+
+    @property
+    def most_kbps(self):
+        """The most that one instance can send, or receive, or None.
+
+        That is the line rate and, beside it, what the switch carries between
+        instances of one host, with the packets it carries most in: those of
+        64 KiB that offloads make, or the largest that was measured. None: the
+        profile does not state both, or one of them is 0, which closes a switch
+        and says nothing of what it carries.
+        """
+        carried = max((rate for rate in (
+            self.saturation_kbps_at(), self.saturation_kbps_at(_LARGEST_BYTES),
+            self.same_host_saturation_kbps) if rate is not None),
+            default=None)
+        if carried is None or self.line_rate_kbps is None \
+                or min(carried, self.line_rate_kbps) < 1:
+            return None
+        return self.line_rate_kbps + carried
 
     def _cost(self, size):
         """Return what the costs of packets allow in kbit/s, or None."""

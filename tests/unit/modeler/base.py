@@ -92,12 +92,12 @@ class ModelerTestCase(base.StoreTestCase):
         return found
 
     def run_pass(self, store=None, now=None, progress=None, writing=None,
-                 share=None, **settings):
+                 share=None, most_kbps=None, **settings):
         settings.setdefault('source', 'memory')
         return cycle.run(
             store or self.store, self.driver,
             lambda: self.now if now is None else now,
-            cycle.Settings(**settings), progress, writing, share)
+            cycle.Settings(**settings), progress, writing, share, most_kbps)
 
     def learned(self, store=None):
         """Return all that a store has learned, as bytes and plain values."""

@@ -608,6 +608,19 @@ class AgeingTestCase(base.ModelerTestCase):
                          (found.samples, found.window_start))
 
 
+class BoundsTestCase(base.ModelerTestCase):
+
+    def test_a_rate_that_the_host_cannot_carry_is_no_sample(self):
+        rates = np.full(300, 4.0)
+        rates[50] = 900.0
+        bounded, free = (self.driver.put(number, grid(300), rates)
+                         for number in range(2))
+        outcome = self.run_pass(most_kbps={bounded: 100.0})
+        self.assertEqual(1, outcome.refused_samples.absurd)
+        self.assertEqual(4.0, self.store.model(bounded).model.peak[0])
+        self.assertEqual(900.0, self.store.model(free).model.peak[0])
+
+
 class FleetLoadTestCase(base.ModelerTestCase):
 
     def test_slots_of_more_than_90_days_ago_are_forgotten(self):

@@ -443,6 +443,22 @@ class DrawnTestCase(TrialsTestCase):
         self.assertEqual({KIND, found[0]}, set(self.store.trial_outcomes()))
         self.assertEqual(4, len(self.store.trials()))
 
+    def test_hosts_say_what_an_instance_cannot_exceed(self):
+        def make_policies():
+            return policies.HostPolicies(
+                {'own': profile.SwitchProfile(
+                    name='own', saturation_kbps=20.0, line_rate_kbps=10.0)},
+                None, 'probability', LIMIT, True, lambda topic, problem: None)
+
+        kinds = trials.HostKinds(make_policies)
+        self.assertEqual({}, kinds.most_kbps(self.store))
+        uuids = [store_base.instance_uuid(number) for number in range(3)]
+        self.store.write(
+            placements=[model_store.Placement(uuid, host) for uuid, host
+                        in zip(uuids, ('known', 'unknown', None))],
+            host_profiles=[model_store.HostProfile('known', 'own')])
+        self.assertEqual({uuids[0]: 30.0}, kinds.most_kbps(self.store))
+
     def test_aggregates_make_kinds_where_nova_can_be_asked(self):
         cloud = test_placement.Cloud()
         cloud.setUp()

@@ -252,6 +252,14 @@ class TestFromCounters(SeriesTestCase):
 
 class TestRefused(unittest.TestCase):
 
+    def test_rates_that_the_host_cannot_carry_are_no_samples(self):
+        found = series.RateSeries.from_samples(
+            'a', 300, [0, 300, 600, 900], [5, 10, 11, 1], [1, 10, 1, 11])
+        bounded = found.within(10.0)
+        self.assertEqual([0, 300], bounded.times.tolist())
+        self.assertEqual(series.Refused(absurd=2), bounded.refused)
+        self.assertIs(found, found.within(11.0))
+
     def test_counts_add_up_by_reason(self):
         first = series.Refused(1, 2, 3, 4, 5, 6, 7, 8)
         self.assertEqual(series.Refused(2, 4, 6, 8, 10, 12, 14, 16),

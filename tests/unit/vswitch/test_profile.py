@@ -291,6 +291,28 @@ class TestCapacityByPacketSize(ProfileTestCase):
             self.assertAlmostEqual(1, got / truth(size), delta=1e-9)
 
 
+class TestMostOfOneInstance(ProfileTestCase):
+
+    def test_it_is_the_line_and_what_stays_on_the_host(self):
+        for stated, wanted in (
+                ({'saturation_kbps': 5e6}, 15e6),
+                ({'saturation_kbps': 5e6, 'same_host_share': 0.5,
+                  'same_host_saturation_kbps': 20e6}, 30e6),
+                # 1 us a packet: 8 kbit of it are 8 kbit/us, 64 KiB 524 times
+                # as much as 1 kbit.
+                ({'packet_cost_us': 1.0}, 10e6 + 8e3 * 65536)):
+            own = profile.SwitchProfile(name='own', line_rate_kbps=10e6,
+                                        **stated)
+            self.assertAlmostEqual(wanted, own.most_kbps)
+
+    def test_without_both_nothing_is_stated(self):
+        for stated in ({'line_rate_kbps': 10e6}, {'saturation_kbps': 5e6},
+                       {'line_rate_kbps': 0, 'saturation_kbps': 5e6},
+                       {'line_rate_kbps': 10e6, 'saturation_kbps': 0}):
+            self.assertIsNone(profile.SwitchProfile(
+                name='own', **stated).most_kbps)
+
+
 class TestLimits(ProfileTestCase):
 
     def test_a_profile_that_states_all_has_four_limits_in_one_order(self):
