@@ -281,7 +281,8 @@ def _db_sync(arguments, conf):
         raise exceptions.InvalidInput(
             f"version: ''; expected one of {', '.join(migration.revisions())}")
     directory = migration.missing_directory(conf.store_url)
-    before, after = migration.sync(conf.store_url, arguments.version)
+    before, after = migration.sync(conf.store_url, arguments.version,
+                                   conf.store_timeout_seconds)
     if directory is not None:
         # Not on stdout, which is for --json.
         _say(f'made the directory {directory}, mode '
@@ -332,7 +333,8 @@ def _made_store(conf):
     except exceptions.StoreMissing:
         if not migration.is_new_file(conf.store_url):
             raise
-        migration.sync(conf.store_url)
+        migration.sync(conf.store_url,
+                       timeout_seconds=conf.store_timeout_seconds)
         _say(f'made a new store: {found.url}')
     return found
 

@@ -25,6 +25,9 @@ __all__ = ['create', 'hide_password', 'is_locked', 'is_refused_value',
            'is_write_protected', 'parse', 'reason', 'require_file',
            'sqlite_files', 'sqlite_path', 'translate_errors']
 
+#: Longest time that reading a table may take.
+_READ_SECONDS = 600
+
 #: An idle connection that is older is replaced before it is used.
 _RECYCLE_SECONDS = 3600
 
@@ -195,8 +198,9 @@ def _mariadb_limits(seconds, statement_seconds):
     of_mariadb = {
         'wait_timeout': 2 * _RECYCLE_SECONDS,
         'idle_transaction_timeout': 2 * seconds,
-        # The client gives up first, unless it is frozen.
-        'max_statement_time': statement_seconds + 1}
+        # A large table is read by one statement, which takes as long as the
+        # client takes for its rows.
+        'max_statement_time': max(_READ_SECONDS, statement_seconds)}
 
     def assigned(limits):
         return ', '.join(f'{name} = {value}'
