@@ -183,6 +183,7 @@ class Gnocchi(StandIn):
         self.interfaces = {}
         self.methods = {}
         self.metrics = {}
+        self.ended = {}
         for one in interfaces:
             resource = str(uuid.uuid5(uuid.NAMESPACE_URL, one.resource))
             self.interfaces[resource] = one
@@ -230,7 +231,8 @@ class Gnocchi(StandIn):
         return {'id': resource, 'type': 'instance_network_interface',
                 'original_resource_id': one.resource, 'name': one.tap,
                 'instance_id': one.instance_uuid, 'project_id': None,
-                'ended_at': None, 'metrics': self.metrics[resource]}
+                'ended_at': self.ended.get(resource),
+                'metrics': self.metrics[resource]}
 
     def _metrics(self, resource):
         minutes = self.granularity // 60

@@ -110,7 +110,7 @@ Related options: ``min_samples``.
         'modeler_forget_days', default=30, min=0, max=3650,
         help="""
 How long the model of an instance is kept that telemetry does not know any
-more.
+more, or says has ended.
 
 Raise it where telemetry loses instances for a time. Lower it to keep the
 store small. The time is that between the last sample of the instance and the

@@ -38,8 +38,8 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['FLEET_LOAD_SECONDS', 'Outcome', 'Refused', 'Settings',
-           'check_store_clock', 'run']
+__all__ = ['FLEET_LOAD_SECONDS', 'LATE_SECONDS', 'Outcome', 'Refused',
+           'Settings', 'check_store_clock', 'run']
 
 #: New slots are ranked among those of the last 90 days: long enough for weeks
 #: and month ends, short enough for a fleet that changes.
@@ -47,6 +47,10 @@ FLEET_LOAD_SECONDS = 90 * 86400.0
 
 #: So many instances are counted, merged and fitted at once.
 _TOGETHER = 1000
+
+#: Samples may come so much later than those of other instances: an instance
+#: that was deleted before is not asked for any more.
+LATE_SECONDS = 7200.0
 
 #: Steps in which progress is told.
 _STEPS = 1000
@@ -244,7 +248,9 @@ class _Pass:
         instances = list(driver.instances())
         self._names = {one.uuid: one.name for one in instances
                        if share(one.uuid)}
-        self._reads_all = len(self._names) == len(instances)
+        self._asked = self._asked_for(
+            one for one in instances if one.uuid in self._names)
+        self._reads_all = len(self._asked) == len(instances)
         self._pieces = []
         self._samples = 0
         self._refused = []
@@ -254,9 +260,26 @@ class _Pass:
 
     # Reading
 
+    def _asked_for(self, instances):
+        """Return {uuid: name} of the instances that may have new samples.
+
+        That is all, less those that telemetry says have ended, or have no
+        samples, since the newest counted one of all: earlier passes have read
+        them to their end.
+        """
+        newest = max((point.last_time for point in self._points.values()
+                      if point.last_time is not None), default=None)
+        if newest is None:
+            return {one.uuid: one.name for one in instances}
+        since = newest - LATE_SECONDS
+        recent = self._driver.recent(since)
+        return {one.uuid: one.name for one in instances
+                if not one.metadata.get('ended_at', math.inf) < since
+                and (recent is None or one.uuid in recent)}
+
     def read(self):
         """Count what is new, without regimes, and add it to the load."""
-        groups = _groups(self._names, self._points, self._reads_all)
+        groups = _groups(self._asked, self._points, self._reads_all)
         for number, (start, wanted) in enumerate(groups):
             if start is not None and start > self._now:
                 continue
@@ -454,12 +477,16 @@ class _Pass:
             time.monotonic() - began)
 
     def _forgotten(self, last, newest):
-        """Return who is gone for so long that nobody will ask again."""
+        """Return the instances that are gone for so long.
+
+        An instance that telemetry lists and Nova has stays.
+        """
         seconds = self._settings.forget_seconds
         if seconds is None or newest is None:
             return []
         return [uuid for uuid in self._points
-                if uuid not in self._names
+                if uuid not in self._asked
+                and not (uuid in self._names and uuid in self._projects)
                 and last.get(uuid, math.inf) < newest - seconds]
 
     def _changed_load(self):

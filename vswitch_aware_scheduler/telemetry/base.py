@@ -68,7 +68,8 @@ class Instance:
         a trace the VM number in decimal
     :ivar metadata: read-only mapping of what else the source tells. Keys that
         a source has no value for are absent. Common keys: ``cpu_cores``
-        (float) and ``memory_kb`` (float, as the source states it).
+        (float) and ``memory_kb`` (float, as the source states it);
+        ``ended_at`` (float, seconds UTC): it was deleted then.
     :raises InvalidInput: when ``uuid`` is not one
     """
 
@@ -143,6 +144,18 @@ class Driver(abc.ABC):
             which :meth:`series` yields them
         :raises TelemetryError: when the source cannot be read
         """
+
+    def recent(self, since):
+        """Return which instances may have samples since a time.
+
+        So that a reader need not ask for all that were deleted before.
+
+        :param since: seconds UTC
+        :returns: set of uuids; None where the source cannot tell without
+            reading samples
+        :raises TelemetryError: when the source cannot be read
+        """
+        return None
 
     def series(self, start=None, end=None, instances=None, progress=None):
         """Return an iterator over the traffic of one instance after another.

@@ -109,9 +109,8 @@ class GnocchiDriver(service.ServiceDriver):
         """
         with self._opened() as client:
             found = self._resources(client, None)
-        return [base.Instance(
-            uuid, links[0].domain, {'project_id': links[0].project_id}
-            if links[0].project_id else {}) for uuid, links in found]
+        return [base.Instance(uuid, links[0].domain, _metadata(links))
+                for uuid, links in found]
 
     def _opened(self):
         return _GnocchiClient(self._access, self.source, self.SERVICE_TYPE,
@@ -310,6 +309,17 @@ class GnocchiDriver(service.ServiceDriver):
         return interfaces.from_counters([readings], self._period_seconds)
 
 
+def _metadata(links):
+    """Return what Gnocchi has of an instance, from its interfaces."""
+    found = {}
+    if links[0].project_id:
+        found['project_id'] = links[0].project_id
+    ends = [link.ended_at for link in links]
+    if None not in ends:
+        found['ended_at'] = max(ends)
+    return found
+
+
 def _few(wanted):
     return wanted is not None and len(wanted) <= _FEW
 
@@ -317,11 +327,14 @@ def _few(wanted):
 class _Interface:
     """A network interface of an instance, as Gnocchi knows it."""
 
-    def __init__(self, id_, instance_uuid, domain, project_id, metrics):
+    def __init__(self, id_, instance_uuid, domain, project_id, ended_at,
+                 metrics):
         self.id = id_
         self.instance_uuid = instance_uuid
         self.domain = domain
         self.project_id = project_id
+        #: Seconds UTC, None while it is there.
+        self.ended_at = ended_at
         self.metrics = metrics
         self.names = []
         self.aggregation = None
@@ -336,7 +349,7 @@ class _Interface:
         # Ceilometer names an interface <domain>-<instance uuid>-<device>.
         domain = item['original_resource_id'].partition('-' + uuid)[0]
         return cls(_text(item['id']), uuid, domain or uuid,
-                   item.get('project_id'),
+                   item.get('project_id'), _end(item.get('ended_at')),
                    {_text(name): _text(id_)
                     for name, id_ in item['metrics'].items()})
 
@@ -357,6 +370,17 @@ class _Metric:
                    {_granularity(one['granularity']): int(one['points'])
                     for one in policy['definition']},
                    [_text(one) for one in policy['aggregation_methods']])
+
+
+def _end(value):
+    """Return seconds UTC of a time as Gnocchi writes it, None: no time."""
+    try:
+        end = datetime.datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    if end.tzinfo is None:
+        end = end.replace(tzinfo=datetime.timezone.utc)
+    return end.timestamp()
 
 
 def _text(value):

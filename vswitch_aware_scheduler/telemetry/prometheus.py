@@ -230,11 +230,20 @@ class PrometheusDriver(service.ServiceDriver):
                                  self.SERVICE_TYPE, sleep=self._sleep,
                                  on_headers=self._hear)
 
-    def _reading(self, client):
+    def recent(self, since):
+        """Return the instances that have had series since a time.
+
+        :raises TelemetryError: when Prometheus cannot be asked
+        """
+        with self._opened() as client:
+            return {uuid for uuid, _ in self._reading(
+                client, since).known(None)}
+
+    def _reading(self, client, since=-math.inf):
         now = self._clock()
         return _Reading(client, self._names, self._period_seconds,
                         self._samples_per_request,
-                        now - self._max_age_seconds, now)
+                        min(max(since, now - self._max_age_seconds), now), now)
 
     def _settled(self):
         """Return the last period that ended long enough ago."""

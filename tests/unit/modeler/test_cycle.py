@@ -15,6 +15,7 @@ from vswitch_aware_scheduler.evaluate import trace
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.telemetry import base as telemetry_base
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series
@@ -748,3 +749,89 @@ class SettingsTestCase(base.ModelerTestCase):
         found = self.store.model(uuid)
         self.assertEqual(50, found.samples)
         self.assertIsInstance(found.counts, estimate.TransitionCounts)
+
+
+class DeletedTestCase(base.ModelerTestCase):
+    """What a pass costs depends on what lives, and on what is new."""
+
+    DAY = 86400.0
+
+    def setUp(self):
+        super().setUp()
+        self.ended = {}
+        self.recent = None
+        self.enterContext(mock.patch.object(
+            self.driver, 'instances', self._instances))
+        self.enterContext(mock.patch.object(
+            self.driver, 'recent', self._recent))
+
+    def _instances(self):
+        return [telemetry_base.Instance(uuid, self.driver.names[uuid], {
+            'ended_at': self.ended[uuid]} if uuid in self.ended else {})
+            for uuid in self.driver.samples]
+
+    def _recent(self, since):
+        return self.recent and self.recent(since)
+
+    def put(self, number, days, first=0.0):
+        """Give an instance samples of some days; return its uuid."""
+        count = int(days * 288)
+        return self.driver.put(number, grid(count, int(first * 288)),
+                               np.ones(count))
+
+    def asked(self, day, **settings):
+        """Return the uuids that a pass asks for, and its Outcome."""
+        self.driver.asked.clear()
+        outcome = self.run_pass(now=BEGIN + day * self.DAY, **settings)
+        found = set()
+        for _, _, instances in self.driver.asked:
+            found |= set(self.driver.samples if instances is None
+                         else instances)
+        return found, outcome
+
+    def test_instances_that_have_ended_are_read_to_their_end_and_no_more(self):
+        live, gone, other = (self.put(n, days) for n, days in (
+            (1, 40), (2, 10), (3, 5)))
+        self.ended = {gone: BEGIN + 10 * self.DAY}
+        self.assertEqual({live, gone, other}, self.asked(9)[0])
+        # Its last samples may be late.
+        self.assertEqual({live, gone, other}, self.asked(10.02)[0])
+        self.assertEqual(2880, self.store.learned([gone])[
+            gone].counts.total_samples)
+        self.assertEqual({live, gone, other}, self.asked(10.2)[0])
+        self.assertEqual({live, other}, self.asked(10.3)[0])
+        # Ended while no modeler was running.
+        self.ended[other] = BEGIN + 12 * self.DAY
+        self.assertEqual({live, other}, self.asked(20)[0])
+        self.assertEqual({live}, self.asked(20.1)[0])
+        forget = {'forget_seconds': 15 * self.DAY}
+        self.assertEqual((other,), self.asked(24, **forget)[1].removed)
+        self.assertEqual((gone,), self.asked(26, **forget)[1].removed)
+        # Forgotten is gone.
+        asked, outcome = self.asked(27, **forget)
+        self.assertEqual(({live}, ()), (asked, outcome.removed))
+        self.assertEqual({live}, set(self.store.resume_points()))
+
+    def test_instances_without_recent_samples_are_not_asked_for(self):
+        live, gone, paused = (self.put(n, days) for n, days in (
+            (1, 40), (2, 10), (3, 5)))
+        self.recent = lambda since: {
+            uuid for uuid, (times, *_) in self.driver.samples.items()
+            if times[-1] >= since}
+        self.assertEqual({live, gone, paused}, self.asked(10)[0])
+        self.assertEqual({live, gone}, self.asked(11)[0])
+        self.assertEqual({live}, self.asked(11.1)[0])
+        self.store.write(placements=[model_store.Placement(paused, 'h')])
+        forget = {'forget_seconds': 2 * self.DAY}
+        self.assertEqual((gone,), self.asked(13, **forget)[1].removed)
+        self.assertEqual({live}, self.asked(14, **forget)[0])
+        # Nova has it: it is read from where it was when it goes on.
+        self.put(3, 15)
+        self.assertEqual({live, paused}, self.asked(15, **forget)[0])
+        self.assertEqual(15 * 288, self.store.learned([paused])[
+            paused].counts.total_samples)
+
+    def test_the_first_pass_asks_for_all(self):
+        uuid = self.put(1, 10)
+        self.recent = lambda since: set()
+        self.assertEqual({uuid}, self.asked(40)[0])

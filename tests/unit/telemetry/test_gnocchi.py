@@ -53,6 +53,27 @@ class ReadingTest(GnocchiTestCase):
                 series, = driver.series()
                 np.testing.assert_allclose(series.rates[1:, 0], 10 * factor)
 
+    def test_an_instance_has_ended_with_the_last_of_its_interfaces(self):
+        driver = self.make()
+        mine = [resource for resource, one in self.server.interfaces.items()
+                if one.number == telemetry_driver.BUSY]
+        self.assertGreater(len(mine), 1)
+
+        def ended():
+            return {one.uuid: one.metadata['ended_at']
+                    for one in driver.instances()
+                    if 'ended_at' in one.metadata}
+
+        self.assertEqual({}, ended())
+        self.server.ended[mine[0]] = '2013-08-01T12:00:00.5+00:00'
+        self.assertEqual({}, ended())
+        for resource in mine[1:]:
+            self.server.ended[resource] = '2013-08-01T10:00:00'
+        self.assertEqual({BUSY: 1375358400.5}, ended())
+        for value in ('soon', 5, ''):
+            self.server.ended[mine[0]] = value
+            self.assertEqual({}, ended())
+
     def test_packets_count_where_both_directions_are_counted(self):
         for gone in (['network.incoming.packets'],
                      ['network.incoming.packets',

@@ -48,6 +48,21 @@ class PrometheusTestCase(testtools.TestCase):
 
 class ReadingTest(PrometheusTestCase):
 
+    def test_recent_instances_are_those_with_series_since(self):
+        old, new = (dataclasses.replace(
+            INTERFACES[0], number=number,
+            times=T0 + 300. * np.arange(first, first + 10),
+            counters=np.zeros((10, 4))) for number, first in (
+                (telemetry_driver.BUSY, 0), (77, 100)))
+        other = telemetry_counters.instance_uuid(77)
+        driver = self.make(stand_ins.ceilometer_series([old, new]))
+        self.assertEqual({BUSY, other},
+                         {one.uuid for one in driver.instances()})
+        for since, wanted in ((0, {BUSY, other}), (2700, {BUSY, other}),
+                              (2701, {other}), (32700, {other}),
+                              (32701, set()), (1e9, set())):
+            self.assertEqual(wanted, driver.recent(T0 + since))
+
     def test_a_scrape_that_failed_is_a_gap_and_not_silence(self):
         series = self.one([0, 37500, np.nan, 112500, 150000])
         self.assertEqual([0, 900], (series.times - T0).tolist())
