@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the modules of this package get their loggers."""
 
+import logging as python_logging
 import traceback
 
 from oslo_log import log as logging
 
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['get_logger']
+__all__ = ['escape_all', 'get_logger']
 
 
 def get_logger(name):
@@ -19,6 +20,12 @@ def get_logger(name):
     # Adding a filter again changes nothing.
     logger.logger.addFilter(_escape)
     return logger
+
+
+def escape_all():
+    """Escape what the handlers of the root logger print of any library."""
+    for handler in python_logging.getLogger().handlers:
+        handler.addFilter(_escape)
 
 
 def _escape(record):

@@ -1010,7 +1010,7 @@ def main(argv=None):
     def command():
         _parser().parse_args(argv, arguments)
         if arguments.debug:
-            logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+            terminal.log_all()
         else:
             # What a library logs is told by the exception as well.
             logging.getLogger().addHandler(logging.NullHandler())

@@ -15,6 +15,7 @@ from oslo_log import log as logging
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import repair
@@ -123,6 +124,7 @@ def _once(conf):
 
 def _serve(conf, argv):
     logging.setup(conf, PROG)
+    logs.escape_all()
     # The first configuration was read to know where to log to.
     waiting = [conf]
 
@@ -154,8 +156,7 @@ def main(argv=None):
                     '--json is given without --once, wanted both or none')
             return _serve(conf, argv)
         if conf.debug:
-            python_logging.basicConfig(level=python_logging.DEBUG,
-                                       stream=sys.stderr)
+            terminal.log_all()
         else:
             # What a library logs is told by the exception as well.
             python_logging.getLogger().addHandler(

@@ -7,6 +7,7 @@ a terminal would obey: see :mod:`~vswitch_aware_scheduler.plain_text`.
 
 import contextlib
 import json
+import logging
 import os
 import re
 import sys
@@ -15,11 +16,12 @@ import traceback
 import tqdm
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['cell', 'counted', 'print_below', 'print_fields', 'print_json',
-           'print_line', 'print_table', 'print_text', 'progress', 'run', 'say',
-           'sentence']
+__all__ = ['cell', 'counted', 'log_all', 'print_below', 'print_fields',
+           'print_json', 'print_line', 'print_table', 'print_text',
+           'progress', 'run', 'say', 'sentence']
 
 
 # Output
@@ -64,7 +66,8 @@ def print_fields(pairs):
 def print_json(data):
     """Print an answer for a machine; NaN and infinity are refused."""
     # All beyond ASCII is escaped, and so are control characters but DEL.
-    print_text(json.dumps(data, indent=2, allow_nan=False))
+    print_text(json.dumps(data, indent=2, allow_nan=False).replace(
+        '\x7f', r'\u007f'))
 
 
 def say(prog, text):
@@ -106,6 +109,12 @@ def progress(what):
 
 
 # The process
+
+def log_all():
+    """Log everything to standard error, also what libraries log, escaped."""
+    logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+    logs.escape_all()
+
 
 def run(prog, command, debug=lambda: False, failure=1, interrupted=''):
     """Run a command; whatever goes wrong is one line on standard error.

@@ -3,6 +3,8 @@
 import ast
 import errno
 import io
+import json
+import logging
 import os
 import pathlib
 import signal
@@ -51,6 +53,22 @@ class OutputTestCase(unittest.TestCase):
             terminal.print_fields, [('a', HOSTILE)]))
         self.assertEqual('a\n\\x1b\n', self._printed(
             terminal.print_text, 'a\n\x1b\n'))
+
+    def test_json_of_any_character_is_json(self):
+        text = ''.join(map(chr, (*range(0x300), 0x2028, 0x202e, 0x1f600)))
+        output = self._printed(terminal.print_json, {text: text})
+        self.assertEqual({text: text}, json.loads(output))
+        self.assertTrue(output.replace('\n', '').isprintable())
+
+    def test_what_libraries_log_is_escaped(self):
+        stream = io.StringIO()
+        root = logging.getLogger()
+        handler = logging.StreamHandler(stream)
+        with mock.patch.object(root, 'handlers', [handler]), \
+                mock.patch.object(root, 'level', root.level):
+            terminal.log_all()
+            logging.getLogger('some.library').warning('a%s', HOSTILE)
+        self.assertEqual(f'a{ESCAPED}\n', stream.getvalue())
 
     def test_a_value_makes_no_row_of_a_table(self):
         output = self._printed(
