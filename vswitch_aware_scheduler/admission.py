@@ -42,6 +42,9 @@ _TOLERANCE = 1e-9
 #: Probabilities are known up to this, and to that relative tolerance.
 _NOISE = 1e-12
 
+#: Likewise, relatively, where rates are on no grid.
+_SMOOTH_ERROR = 1e-3
+
 _SLACK = 1 + fourier_sum.TOLERANCE
 _NEAR = fourier_sum.NEAR
 
@@ -669,14 +672,14 @@ class LoadTable:
         # Where all peaks together fit there is no overload: no table needed.
         exceeds = peak + peaks[units] > capacity * _SLACK
         probability = np.zeros(exceeds.shape)
-        excess = np.zeros(exceeds.shape)
+        excess, added = np.zeros(exceeds.shape), np.zeros(exceeds.shape)
         where, limit = np.nonzero(exceeds)
         if where.size:
             at = slots[where], limit
             self._build_missing(*at)
             rows, numbers = self._row[at], self._numbers[at]
             weights = self._levels(law)[3]
-            found = np.empty((where.size, 2))
+            found = np.empty((where.size, 3))
             fine = numbers[:, _KIND] == _FINE
             for which in (~fine, fine):
                 if which.any():
@@ -686,6 +689,7 @@ class LoadTable:
             # There is overload where not all peaks fit, however seldom.
             probability[where, limit] = np.maximum(found[:, 0], _LEAST)
             excess[where, limit] = found[:, 1]
+            added[where, limit] = found[:, 2]
         # The union bound: never less than the risk of any limit at once.
         overload = np.minimum(probability.sum(axis=1), 1.0)
         # What is more than a float can hold is lost as good as entirely.
@@ -694,11 +698,18 @@ class LoadTable:
                          where=finite & (excess > 0))
         loss = np.minimum(loss.sum(axis=1), 1.0)
         average = rules[:, _AVERAGE] > 0
+        # A smooth tail is right to less than a thousandth of itself. What
+        # adds next to nothing to a host that is at its limit is not refused
+        # for that error.
+        nothing = (overload <= rules[:, _LIMIT] * (1 + _SMOOTH_ERROR)) & (
+            added.sum(axis=1) <= .1 * _SMOOTH_ERROR * rules[:, _LIMIT]) & (
+                rules[:, _LIMIT] > 0)
         too_much = (mean_with > capacity * _SLACK).any(axis=1)
         reason = np.full(count, ADMITTED)
         # The first that holds is told, so it is written last.
         for which, why in (
-                (~average & (overload > rules[:, _LIMIT]), OVERLOAD),
+                (~average & (overload > rules[:, _LIMIT]) & ~nothing,
+                 OVERLOAD),
                 (average & too_much, MEAN),
                 ((peaks[units] > vm_peak * _SLACK).any(axis=1), PEAK),
                 (full > 0, TOO_MANY),
@@ -1025,9 +1036,12 @@ class _Rows:
         :param numbers: (f, _NUMBERS) of their limits
         :param rates: (f, n) of the source
         :param weights: (g * n,) its probabilities, regime by regime
-        :returns: (f, 2): P(more than the capacity), mean excess
+        :returns: (f, 3): P(more than the capacity), mean excess, and what the
+            source adds to the former; infinite where the former is exact
         """
         step = numbers[:, _STEP, None]
+        # Without the source at first.
+        rates = np.concatenate([np.zeros_like(step), rates], axis=1)
         place = (numbers[:, _CAPACITY, None] - numbers[:, _BASE, None]
                  - rates) / step
         _, regimes, width = self.values.shape
@@ -1039,17 +1053,24 @@ class _Rows:
         lower = flat.take(at)
         rise = flat.take(at + 1)
         rise -= lower
-        # On the grid the tail has steps, else it is a line in between.
-        line = part * (numbers[:, _KIND, None] <= _ROUNDED)
-        tail = lower.real + rise.real * line[:, None]
+        # On the grid the tail has steps. Else it is a parabola between two
+        # cells, of the mean that the excess says, and within their tails.
+        line = (part * (numbers[:, _KIND, None] <= _ROUNDED))[:, None]
+        bend = -6.0 * line * (1.0 - line) * (
+            lower.real + 0.5 * rise.real + rise.imag)
+        tail = lower.real + np.clip(rise.real * line + bend, rise.real, 0.0)
         excess = lower.imag + rise.imag * part[:, None]
         # Below any sum that there is.
         deep = (part < -_NEAR)[:, None]
         tail = np.where(deep, 1.0, tail)
         excess = np.where(deep, lower.imag - part[:, None], excess)
+        shares = model.REGIME_SHARES if regimes > 1 else np.ones(1)
+        without = tail[..., 0] @ shares
+        found = tail[..., 1:].reshape(len(at), -1) @ weights
+        off_grid = numbers[:, _KIND] <= _NARROW
         return np.stack([
-            tail.reshape(len(at), -1) @ weights,
-            excess.reshape(len(at), -1) @ weights * step[:, 0]], axis=1)
+            found, excess[..., 1:].reshape(len(at), -1) @ weights * step[:, 0],
+            np.where(off_grid, found - without, np.inf)], axis=1)
 
 
 class _Sources:
