@@ -43,7 +43,7 @@ _TOLERANCE = 1e-9
 _NOISE = 1e-12
 
 #: Likewise, relatively, where rates are on no grid.
-_SMOOTH_ERROR = 1e-3
+_SMOOTH_ERROR = 3e-4
 
 _SLACK = 1 + fourier_sum.TOLERANCE
 _NEAR = fourier_sum.NEAR
@@ -698,7 +698,7 @@ class LoadTable:
                          where=finite & (excess > 0))
         loss = np.minimum(loss.sum(axis=1), 1.0)
         average = rules[:, _AVERAGE] > 0
-        # A smooth tail is right to less than a thousandth of itself. What
+        # A smooth tail is right to less than that part of itself. What
         # adds next to nothing to a host that is at its limit is not refused
         # for that error.
         nothing = (overload <= rules[:, _LIMIT] * (1 + _SMOOTH_ERROR)) & (
