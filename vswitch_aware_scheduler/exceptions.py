@@ -15,6 +15,7 @@
     │   └── TelemetryNotConfigured  no option says what a driver should ask
     ├── CalibrationError         a measurement could not be made
     ├── CoordinationError        modelers cannot share the instances
+    ├── ClockError               two clocks do not agree
     └── StoreError               the store cannot be read or written
         ├── StoreChanged         another writer came in between
         ├── StoreMissing         there is no store at that URL

@@ -656,9 +656,11 @@ class Service:
         try:
             set_up = self._in_group_of(set_up, self._load())
             self._serve_metrics(set_up)
-        except (exceptions.VSwitchError, cfg.Error, ValueError,
-                OSError) as error:
+        except (cfg.Error, ValueError, OSError) as error:
             reason = ' '.join(str(error).split())
+        except Exception as error:
+            # A driver can raise anything; the old configuration still works.
+            reason = _in_words(error)
         else:
             reason = None
         if reason is not None:

@@ -492,27 +492,34 @@ class ReloadTestCase(ServiceTestCase):
         self.assertGreater(microseconds, 0)
 
     def test_a_bad_one_is_told_and_the_old_one_stays(self):
-        self.end_at(250)
+        errors = [
+            (cfg.ConfigFileValueError('min_samples is many'),
+             'min_samples is many'),
+            (exceptions.TelemetryError('no driver'), 'no driver'),
+            (ValueError('no option'), 'no option'),
+            # Of a constructor of a driver of others.
+            (AttributeError('oh'), 'unexpected AttributeError: oh')]
+        pending = [error for error, _ in errors]
 
-        def reload():
-            def load():
-                raise cfg.ConfigFileValueError('min_samples is many')
+        def load():
+            self.loads += 1
+            if self.loads > 1:
+                raise pending.pop(0)
+            return self.set_up
 
-            self.load = load
-            _tell_myself(signal.SIGHUP)
-
-        self.at[150] = reload
-        one_load = self.load
-        self.load = lambda: one_load()
-        service_load = service.Service(
-            lambda: self.load(), self.heard, clock=lambda: base.END,
+        for number in range(len(errors)):
+            self.at[150 + number] = lambda: _tell_myself(signal.SIGHUP)
+        self.end_at(350)
+        running = service.Service(
+            load, self.heard, clock=lambda: base.END,
             monotonic=lambda: self.time, sleep=self.sleep)
         with self.assertLogs(LOGGER, 'ERROR') as logs:
-            passes = service_load.run()
-        self.assertEqual(1, len(logs.output))
-        self.assertIn('the old one stays: min_samples is many',
-                      logs.output[0])
-        self.assertEqual(3, passes)
+            passes = running.run()
+        for (_, wanted), line in zip(errors, logs.output, strict=True):
+            self.assertTrue(line.endswith('the old one stays: ' + wanted),
+                            line)
+        # At 0, 100 and 150, once for each SIGHUP, and later.
+        self.assertGreaterEqual(passes, 3 + len(errors))
 
 
 class FailureTestCase(ServiceTestCase):
