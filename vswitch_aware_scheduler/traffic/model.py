@@ -15,8 +15,8 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 
 __all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'LAW_COLUMNS', 'LEAST_CAPACITY',
-           'REGIMES', 'REGIME_SHARES', 'RateLaw', 'TrafficModel', 'dimension_weights',
-           'split_laws', 'visits']
+           'REGIMES', 'REGIME_SHARES', 'RateLaw', 'TrafficModel',
+           'dimension_weights', 'split_laws', 'visits']
 
 #: What a capacity can be counted in: weights of (egress_kbps, ingress_kbps,
 #: kpps). 'bandwidth' counts both directions, as a software switch does.
