@@ -6,6 +6,7 @@ server was seen to answer in; ``tests/integration`` runs the same suite
 against the real ones. Faults can be put before the answers.
 """
 
+import collections
 import contextlib
 import datetime
 import http.server
@@ -49,6 +50,8 @@ class StandIn(fixtures.Fixture):
         self._server = http.server.ThreadingHTTPServer(
             ('127.0.0.1', 0), Handler)
         self._server.daemon_threads = True
+        # A client that does not read to the end is no problem here.
+        self._server.handle_error = lambda *_: None
         self.port = self._server.server_address[1]
         self.url = f'http://127.0.0.1:{self.port}'
         thread = threading.Thread(
@@ -184,6 +187,7 @@ class Gnocchi(StandIn):
         self.methods = {}
         self.metrics = {}
         self.ended = {}
+        self.creators = collections.defaultdict(lambda: 'ceilometer:service')
         for one in interfaces:
             resource = str(uuid.uuid5(uuid.NAMESPACE_URL, one.resource))
             self.interfaces[resource] = one
@@ -201,7 +205,9 @@ class Gnocchi(StandIn):
             return 200, self._page(parameters, [
                 metric for resource in self.interfaces
                 for metric in self._metrics(resource)
-                if metric['name'] in parameters['name']])
+                if metric['name'] in parameters['name']
+                and self.creators[resource] in parameters.get(
+                    'creator', [self.creators[resource]])])
         match = re.fullmatch(
             '/v1/resource/instance_network_interface/(.*)/metric', path)
         if match:
@@ -221,10 +227,20 @@ class Gnocchi(StandIn):
 
     def _matches(self, search, resource):
         (operator, condition), = search.items()
+        if operator in ('and', 'or'):
+            return {'and': all, 'or': any}[operator](
+                [self._matches(one, resource) for one in condition])
+        if operator == 'not':
+            return not self._matches(condition, resource)
         (attribute, value), = condition.items()
-        told = {'id': resource, 'instance_id':
-                self.interfaces[resource].instance_uuid}[attribute]
-        return told in value if operator == 'in' else told != value
+        told = {'id': resource, 'creator': self.creators[resource],
+                'instance_id': self.interfaces[resource].instance_uuid}[
+                    attribute]
+        if operator == 'like':
+            return re.fullmatch(re.escape(value).replace('%', '.*'),
+                                told) is not None
+        return {'in': lambda: told in value, '!=': lambda: told != value,
+                '=': lambda: told == value}[operator]()
 
     def _resource(self, resource):
         one = self.interfaces[resource]
@@ -232,6 +248,7 @@ class Gnocchi(StandIn):
                 'original_resource_id': one.resource, 'name': one.tap,
                 'instance_id': one.instance_uuid, 'project_id': None,
                 'ended_at': self.ended.get(resource),
+                'creator': self.creators[resource],
                 'metrics': self.metrics[resource]}
 
     def _metrics(self, resource):

@@ -384,6 +384,8 @@ def _fit(arguments, conf):
     with terminal.progress('fitting') as progress:
         for series in driver.series(arguments.start, arguments.end,
                                     progress=progress):
+            # What it counts with otherwise is not known here.
+            series = series.at_least()
             refused_samples += series.refused
             reason = _refusal(series, conf.min_samples)
             try:

@@ -88,6 +88,7 @@ def _once(conf):
                 'reason': one.reason, 'detail': one.detail}
                 for one in outcome.refused],
             'refused_samples': outcome.refused_samples.to_dict(),
+            'ignored': outcome.ignored,
             'last_time': outcome.last_time, 'ahead': outcome.ahead,
             'seconds': round(outcome.seconds, 3)})
         return 0
@@ -109,6 +110,10 @@ def _once(conf):
             ('Samples refused',
              f'{outcome.refused_samples.total}' + terminal.counted(refused))):
         terminal.print_line(f'{name + ":":18}{value}')
+    for why, count in outcome.ignored.items():
+        _say(f'{count} resources of telemetry are ignored ({why})')
+    if set_up.unprotected:
+        _say(set_up.unprotected)
     for reason in outcome.reasons:
         some = [one for one in outcome.refused if one.reason == reason]
         _say(f'{reason}: ' + ', '.join(

@@ -357,11 +357,25 @@ class Checks(upgradecheck.UpgradeCommands):
             f'{_some(list(damaged.values()))}; vswitch-modeler learns models '
             f'and priors again, profiles of hosts have to be set again')
 
+    def _check_telemetry(self):
+        """Return whether instances count that Nova does not have."""
+        problem = service.unprotected(self._all_options)
+        if problem:
+            return _result(upgradecheck.Code.WARNING, problem)
+        if options.inventory_options(self._all_options) is None:
+            return _result(upgradecheck.Code.SUCCESS,
+                           'no service is asked for telemetry')
+        return _result(
+            upgradecheck.Code.SUCCESS,
+            'only instances of the inventory count; "Modelers" shows how '
+            'many others telemetry has')
+
     _upgrade_checks = (('Store Schema', _check_schema),
                        ('Store Access', _check_access),
                        ('Stored Rows', _check_rows),
                        ('Last Generation', _check_generation),
                        ('Modelers', _check_modelers),
+                       ('Telemetry', _check_telemetry),
                        ('Switch Profiles', _check_profiles),
                        ('Host Aggregates', _check_aggregates),
                        ('Strict Mode', _check_strict),

@@ -269,6 +269,27 @@ than ``period_seconds``, it is refused.
 
 Related options: ``aggregation``, ``period_seconds``.
 """),
+    cfg.ListOpt(
+        'trusted_creators', default=[],
+        help="""
+Whose resources count.
+
+By the default policy of Gnocchi every user of the cloud may create resources,
+of instances of others as well. Resources of other creators are ignored before
+a sample is read; the log names each such creator once.
+
+Without it those count that were made in the project that this driver
+authenticates for, which is that of Ceilometer where both use the project of
+services; with basic authentication, those of this user. Without ``auth_type``
+everybody's count.
+
+Format: a list of ids of projects, ids of users or ``user:project``, separated
+by commas; with basic authentication the names of users.
+
+When it is wrong, no instance is found.
+
+Related options: ``auth_type``.
+"""),
     cfg.IntOpt(
         'points_per_request', default=200000, min=1, max=10000000,
         help="""

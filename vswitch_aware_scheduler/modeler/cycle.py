@@ -35,11 +35,12 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['FLEET_LOAD_SECONDS', 'LATE_SECONDS', 'Outcome', 'Refused',
-           'Settings', 'check_store_clock', 'run']
+__all__ = ['FLEET_LOAD_SECONDS', 'LATE_SECONDS', 'NOT_IN_INVENTORY',
+           'Outcome', 'Refused', 'Settings', 'check_store_clock', 'run']
 
 #: New slots are ranked among those of the last 90 days: long enough for weeks
 #: and month ends, short enough for a fleet that changes.
@@ -51,6 +52,9 @@ _TOGETHER = 1000
 #: Samples may come so much later than those of other instances: an instance
 #: that was deleted before is not asked for any more.
 LATE_SECONDS = 7200.0
+
+#: Why an instance of telemetry is ignored.
+NOT_IN_INVENTORY = 'not in Nova'
 
 #: Steps in which progress is told.
 _STEPS = 1000
@@ -69,6 +73,10 @@ class Settings:
         all; None: never
     :ivar clock_seconds: how far the clock may be from that of the database
         and that of telemetry; None: neither is looked at
+    :ivar only_of_inventory: whether instances that the inventory does not
+        have are ignored, where there is an inventory
+    :ivar default_kbps: mean bandwidth of an instance of which nothing is
+        known
     :raises InvalidInput: naming the setting, the value and what was wanted
     """
 
@@ -77,6 +85,8 @@ class Settings:
     half_life_seconds: float | None = None
     forget_seconds: float | None = None
     clock_seconds: float | None = None
+    only_of_inventory: bool = False
+    default_kbps: float = 0.0
 
     def __post_init__(self):
         if not (isinstance(self.source, str) and 0 < len(self.source) <= 255):
@@ -128,6 +138,7 @@ class Outcome:
         None
     :ivar ahead: number of instances whose last sample is later than the clock
     :ivar seconds: how long it took
+    :ivar ignored: {why: number} of what telemetry has and does not count
     """
 
     generation: model_store.Generation
@@ -142,6 +153,16 @@ class Outcome:
     last_time: float | None
     ahead: int
     seconds: float
+    ignored: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def ignored_kinds(self):
+        """{kind: number} of ``ignored``, without names of who made what."""
+        found = {}
+        for why, count in self.ignored.items():
+            kind = why.partition(':')[0]
+            found[kind] = found.get(kind, 0) + count
+        return found
 
     @property
     def reasons(self):
@@ -246,7 +267,8 @@ class _Pass:
                         for uuid, point in self._basis.points.items()
                         if share(uuid)}
         instances = list(driver.instances())
-        self._names = {one.uuid: one.name for one in instances
+        self._ignored = dict(driver.ignored)
+        self._names = {one.uuid: one.name for one in self._known(instances)
                        if share(one.uuid)}
         self._asked = self._asked_for(
             one for one in instances if one.uuid in self._names)
@@ -257,6 +279,22 @@ class _Pass:
         self._refused_samples = rate_series.Refused()
         self._models = []
         self._unmodelled = []
+        self._priors = None
+
+    def _known(self, instances):
+        """Return those of some instances that may be learned of.
+
+        Telemetry takes the word of others for which instances there are.
+        """
+        if not self._settings.only_of_inventory \
+                or self._store.inventory() is None:
+            return instances
+        placements = self._store.placements(
+            [one.uuid for one in instances])
+        known = [one for one in instances if one.uuid in placements]
+        if len(known) < len(instances):
+            self._ignored[NOT_IN_INVENTORY] = len(instances) - len(known)
+        return known
 
     # Reading
 
@@ -315,13 +353,11 @@ class _Pass:
         last = self._last_time(series.instance_uuid)
         if last is None or not len(series):
             return series
-        new = series.times > last
         refused = series.refused
         if start is None or last - start > 1.5 * series.period_seconds:
             # Some of these were counted when the samples were.
             refused = rate_series.Refused()
-        return dataclasses.replace(series, times=series.times[new],
-                                   rates=series.rates[new], refused=refused)
+        return series.since(last, refused)
 
     def _last_time(self, instance_uuid):
         point = self._points.get(instance_uuid)
@@ -329,6 +365,7 @@ class _Pass:
 
     def _count(self, together):
         """Take over the new parts of some series."""
+        together = self._without_low_bounds(together)
         pieces = [one for one in together if len(one)]
         for one in together:
             self._refused_samples += one.refused
@@ -356,6 +393,25 @@ class _Pass:
             self._pieces.append(_Piece(
                 one.instance_uuid, counts, estimate.SampleTrail.of(one),
                 one.refused, lack is None))
+
+    def _without_low_bounds(self, together):
+        """Return series without lower bounds that say too little.
+
+        Too little is less than what the instance counts with otherwise: its
+        model or its prior, whichever is more, or the default demand.
+        """
+        bounded = [one.instance_uuid for one in together
+                   if one.partial is not None]
+        if not bounded:
+            return together
+        if self._priors is None:
+            self._priors = self._store.priors()
+        learned = self._store.learned(bounded)
+        placements = self._store.placements(bounded)
+        return [one.at_least(_floor_kbps(
+            learned.get(one.instance_uuid), self._priors,
+            placements.get(one.instance_uuid),
+            self._settings.default_kbps)) for one in together]
 
     def _learned(self, pieces):
         """Return {uuid: Learned}, all of which the pieces go on from.
@@ -474,7 +530,7 @@ class _Pass:
             generation, changed, len(self._names), self._samples,
             len(self._models), len(waiting), tuple(removed),
             tuple(self._refused), self._refused_samples, newest, ahead,
-            time.monotonic() - began)
+            time.monotonic() - began, self._ignored)
 
     def _forgotten(self, last, newest):
         """Return the instances that are gone for so long.
@@ -503,6 +559,27 @@ def _continues(learned, later):
     """Whether counts go on with later ones, rather than begin with them."""
     return (learned is not None and learned.counts is not None
             and learned.counts.period_seconds == later.period_seconds)
+
+
+def _floor_kbps(learned, priors, placement, default_kbps):
+    """Return the bandwidth that an instance counts with when not measured.
+
+    :param learned: Learned of the instance, or None
+    :param priors: {key: Prior}
+    :param placement: Placement of the instance, or None
+    """
+    floor_kbps = None
+    for key in prior.levels_of(*(
+            (placement.flavor, placement.project) if placement
+            else (None, None))):
+        if key in priors:
+            floor_kbps = float(priors[key].law.mean[:2].sum())
+            break
+    if learned is not None and learned.counts is not None:
+        counts = learned.counts
+        floor_kbps = max(floor_kbps or 0.0, float(
+            counts.totals[:, :2].sum() / counts.samples.sum()))
+    return default_kbps if floor_kbps is None else floor_kbps
 
 
 def _usual_load(counts):

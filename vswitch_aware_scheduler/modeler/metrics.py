@@ -157,6 +157,9 @@ class Metrics:
         self._waiting = make(
             gauge, 'instances_waiting',
             'Instances that are counted and have no model yet.')
+        self._ignored = make(
+            gauge, 'ignored',
+            'Resources of telemetry that do not count, by reason.', 'reason')
         self._generation = make(
             gauge, 'generation', 'Last generation of the store.')
         self._members = make(
@@ -212,6 +215,9 @@ class Metrics:
         self._waiting.set(outcome.waiting)
         self._generation.set(outcome.generation.number)
         self._members.set(members)
+        self._ignored.clear()
+        for kind, count in outcome.ignored_kinds.items():
+            self._ignored.labels(kind).set(count)
 
     def waits(self, kind):
         """Report what the modeler waits for.

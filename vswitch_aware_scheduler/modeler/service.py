@@ -64,13 +64,17 @@ _DAY_SECONDS = 86400.0
 
 #: States that a pass which fails, or succeeds, does not end.
 _LASTING = frozenset({'ahead', 'bounds', 'inventory', 'metrics', 'placement',
-                      'quiet', 'sharing', 'slow', 'trials', 'waiting'})
+                      'quiet', 'sharing', 'slow', 'trials', 'unprotected',
+                      'waiting'})
 
 #: Stands for the inventory and the priors where instances are shared.
 _COMMON = 'inventory'
 
 #: Signals are looked at so often while there is nothing to do.
 _TICK_SECONDS = 1.0
+
+#: Makers of ignored resources that are logged.
+_MOST_MAKERS = 100
 
 #: Hosts that are told of when something is wrong with many.
 _SHOWN = 5
@@ -97,6 +101,7 @@ class SetUp:
         their instances, or None
     :ivar corrections: :class:`.feedback.Corrections` that come of that
     :ivar missing: what is not configured, in words, where driver is None
+    :ivar unprotected: why every instance of telemetry counts, or None
     :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
     """
 
@@ -114,6 +119,7 @@ class SetUp:
     hosts: trials.HostKinds | None = None
     corrections: feedback.Corrections | None = None
     missing: str | None = None
+    unprotected: str | None = None
     store_url: str | None = dataclasses.field(default=None, repr=False)
 
     @property
@@ -150,6 +156,7 @@ def set_up(conf, patience_seconds=None):
         driver, missing = None, _in_words(error)
     store = model_store.Store(group.store_url, group.store_timeout_seconds,
                               patience_seconds)
+    source = _inventory_source(conf)
     return SetUp(
         store, driver,
         cycle.Settings(
@@ -157,20 +164,50 @@ def set_up(conf, patience_seconds=None):
             half_life_seconds=group.modeler_half_life_days
             * _DAY_SECONDS or None,
             forget_seconds=group.modeler_forget_days * _DAY_SECONDS or None,
-            clock_seconds=group.modeler_clock_seconds or None),
+            clock_seconds=group.modeler_clock_seconds or None,
+            only_of_inventory=source is not None
+            and group.telemetry_driver != 'file',
+            default_kbps=_default_kbps(group)),
         group.modeler_interval_seconds,
         coordination.Group(group.modeler_coordination_url)
         if group.modeler_coordination_url else None,
         (group.modeler_metrics_address, group.modeler_metrics_port)
         if group.modeler_metrics_port else None,
-        inventory=_inventory_source(conf), complete_seconds=conf[
+        inventory=source, complete_seconds=conf[
             options.INVENTORY_GROUP].complete_interval_seconds,
         keeper=make_keeper(conf) if group.strict else None,
         member_seconds=group.prior_min_hours * 3600.0,
         kinds=host_kinds(conf) if group.feedback else None,
         hosts=host_kinds(conf),
         corrections=make_corrections(group), missing=missing,
+        unprotected=unprotected(conf),
         store_url=group.store_url)
+
+
+def _default_kbps(group):
+    """Return the mean bandwidth of an instance of which nothing is known."""
+    if group.unknown_instance_policy != 'default':
+        return 0.0
+    return float(model.TrafficModel.on_off(
+        **options.default_demand(group)).mean[:2].sum())
+
+
+def unprotected(conf):
+    """Return why every instance of telemetry counts, None: not every one does.
+
+    :param conf: an oslo.config ConfigOpts with our options registered
+    """
+    name = conf[options.GROUP].telemetry_driver
+    if name == 'file' or options.inventory_options(conf) is not None:
+        return None
+    if name in options.TELEMETRY_GROUPS:
+        access = options.telemetry_options(conf, name)['access']
+        if access['url'] is None and access['auth'] is None:
+            return None
+    return (f'every instance that telemetry reports counts, in priors as '
+            f'well, as there is no inventory of Nova to compare it with; set '
+            f'auth_type and its options in the group '
+            f'[{options.INVENTORY_GROUP}]')
 
 
 def _driver(conf):
@@ -443,11 +480,15 @@ def words_of(outcome):
 
     :param outcome: :class:`.cycle.Outcome`
     """
+    ignored = ''.join(
+        f', {count} ignored ({kind})'
+        for kind, count in outcome.ignored_kinds.items())
     return (f'generation {outcome.generation.number}: '
             f'{outcome.samples} new samples, {outcome.fitted} models fitted, '
             f'{len(outcome.refused)} instances refused, {outcome.waiting} '
             f'wait for a model, {len(outcome.removed)} forgotten, of '
-            f'{outcome.instances} instances in {outcome.seconds:.1f} s')
+            f'{outcome.instances} instances{ignored} in '
+            f'{outcome.seconds:.1f} s')
 
 
 class Notifier:
@@ -528,6 +569,8 @@ class Service:
         self._priors_of = None
         # Day of the last trials.
         self._trials_of = None
+        # What was logged as ignored.
+        self._ignored = set()
         self._heartbeat = heartbeat.Heartbeat(clock, monotonic)
         # Set-up whose store was made, if it had to be.
         self._made_store_of = None
@@ -878,6 +921,7 @@ class Service:
             f'{outcome.ahead} instances have samples later than the clock '
             f'of this machine: nothing is read of them until it has passed '
             f'those'))
+        self._report_ignored(set_up, outcome.ignored)
         words = words_of(outcome)
         # The first one shows that it works; the rest is for who looks.
         LOG.log(logging.DEBUG if self._passed else logging.INFO,
@@ -885,6 +929,16 @@ class Service:
         self._passed = True
         self._notifier.tell(STATUS=words, WATCHDOG=1)
         self._heartbeat.passed(words)
+
+    def _report_ignored(self, set_up, ignored):
+        """Log what telemetry has and does not count, once for each maker."""
+        self._state('unprotected', set_up.unprotected)
+        for why, count in ignored.items():
+            if why in self._ignored or len(self._ignored) >= _MOST_MAKERS:
+                continue
+            self._ignored.add(why)
+            LOG.warning('vswitch-modeler: %d resources of telemetry are '
+                        'ignored (%s)', count, why)
 
     def _state(self, kind, words):
         """Log when something begins to be wrong, and when it ends."""

@@ -374,10 +374,11 @@ class _Traffic:
         wanted = {uuid for trial, _ in followed for uuid in trial.instances}
         self._series = {}
         if followed:
-            self._series = {one.instance_uuid: one for one in driver.series(
+            found = (one.at_least() for one in driver.series(
                 min(trial.until for trial, _ in followed),
-                max(end for _, end in followed), wanted, progress)
-                if len(one)}
+                max(end for _, end in followed), wanted, progress))
+            self._series = {one.instance_uuid: one for one in found
+                            if len(one)}
         # One slot for all, so long that each has a sample in it.
         self._seconds = max((one.period_seconds
                              for one in self._series.values()), default=1.0)

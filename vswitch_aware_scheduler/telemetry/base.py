@@ -136,6 +136,15 @@ class Driver(abc.ABC):
         """
         return None
 
+    @property
+    def ignored(self):
+        """{why: number} of what the last :meth:`instances` left out.
+
+        Interfaces and series that the source has and that somebody made whose
+        word does not count. ``why`` is for a reader, and has names in it.
+        """
+        return {}
+
     @abc.abstractmethod
     def instances(self):
         """Return what instances the source knows.

@@ -60,7 +60,7 @@ class GnocchiDriver(service.ServiceDriver):
                  aggregation='auto', settle_seconds=120,
                  max_age_seconds=None, points_per_request=200000,
                  resource_type='instance_network_interface',
-                 clock=time.time, sleep=time.sleep):
+                 trusted_creators=None, clock=time.time, sleep=time.sleep):
         """Remember the options; open nothing.
 
         :param access: :class:`.service.Access`, or a mapping of its
@@ -77,6 +77,10 @@ class GnocchiDriver(service.ServiceDriver):
             none are
         :param points_per_request: about how many points to ask for at once
         :param resource_type: of interfaces
+        :param trusted_creators: whose resources count: ids of projects or of
+            users, ``user:project``, or user names of basic authentication.
+            None: those of the project that the driver authenticates for, in
+            basic mode those of its user
         :raises InvalidInput: when an option has no usable value
         """
         super().__init__(access, period_seconds, settle_seconds,
@@ -101,6 +105,17 @@ class GnocchiDriver(service.ServiceDriver):
         self._aggregation = aggregation
         self._points_per_request = points_per_request
         self._resource_type = resource_type
+        if isinstance(trusted_creators, str):
+            raise exceptions.InvalidInput(
+                f'trusted_creators of telemetry driver gnocchi is '
+                f'{trusted_creators!r}; expected a list')
+        self._trusted_creators = frozenset(trusted_creators or ())
+        self._ignored = {}
+
+    @property
+    def ignored(self):
+        """{why: number} of resources that somebody else made."""
+        return dict(self._ignored)
 
     def instances(self):
         """Return the instances that have interfaces in Gnocchi.
@@ -108,7 +123,9 @@ class GnocchiDriver(service.ServiceDriver):
         :raises TelemetryError: when Gnocchi cannot be asked
         """
         with self._opened() as client:
-            found = self._resources(client, None)
+            trusted = self._trusted(client)
+            found = self._resources(client, None, trusted)
+            self._ignored = self._others(client, trusted)
         return [base.Instance(uuid, links[0].domain, _metadata(links))
                 for uuid, links in found]
 
@@ -119,9 +136,11 @@ class GnocchiDriver(service.ServiceDriver):
 
     def _series(self, start, end, instances, progress):
         with self._opened() as client:
-            found = self._resources(client, instances)
+            trusted = self._trusted(client)
+            found = self._resources(client, instances, trusted)
             progress(0, len(found))
-            self._learn_policies(client, found, _few(instances))
+            self._learn_policies(client, found, _few(instances),
+                                 trusted is not None)
             _, last, oldest = self._bounds(start, end)
             first = self._first(found, start)
             done = 0
@@ -141,28 +160,76 @@ class GnocchiDriver(service.ServiceDriver):
 
     # What there is
 
-    def _resources(self, client, wanted):
+    def _trusted(self, client):
+        """Return whose resources count, None: everybody's.
+
+        By the default policy of Gnocchi every user of the cloud may create
+        resources of any instance.
+        """
+        if self._trusted_creators:
+            return self._trusted_creators
+        auth = self._access.auth or {}
+        creator = {'gnocchi-basic': auth.get('user'),
+                   'gnocchi-noauth': auth.get('project_id'),
+                   'none': None}.get(auth.get('auth_type'), '')
+        if creator == '' and auth:
+            creator = client.attempt(
+                'project of auth_type', 'a project',
+                client.session.get_project_id)
+        return frozenset([creator]) if creator else None
+
+    def _resources(self, client, wanted, trusted):
         """Return [(instance uuid, [_Interface])] in the order of uuids."""
         if wanted is not None and not wanted:
             return []
         # A list of one type: Gnocchi takes no bare "true" as a search.
         search = {'in': {'instance_id': sorted(wanted)}} if _few(wanted) \
             else {'!=': {'instance_id': None}}
+        if trusted is not None:
+            search = {'and': [search, _made_by(trusted)]}
         found = {}
         for item in client.pages(
                 'list of interfaces',
                 f'v1/search/resource/{self._resource_type}', search,
                 _Interface.from_answer):
+            if item.instance_uuid is None or not item.is_made_by(trusted):
+                continue
             if wanted is None or item.instance_uuid in wanted:
                 found.setdefault(item.instance_uuid, []).append(item)
         for links in found.values():
             links.sort(key=lambda link: link.id)
         return sorted(found.items())
 
-    def _learn_policies(self, client, found, few):
+    def _others(self, client, trusted):
+        """Return {why: number} of resources that are not counted.
+
+        Of the first page: more of them cost no more.
+        """
+        if trusted is None:
+            return {}
+        try:
+            others = client.page(
+                'list of interfaces of others',
+                f'v1/search/resource/{self._resource_type}',
+                {'and': [{'!=': {'instance_id': None}},
+                         {'not': _made_by(trusted)}]},
+                _Interface.from_answer, {'limit': _PAGE, 'sort': 'id:asc'})
+        except exceptions.TelemetryError as error:
+            LOG.debug('Telemetry %s: resources of others cannot be counted: '
+                      '%s', self.source, error)
+            return {}
+        found = {}
+        for item in others:
+            if not item.is_made_by(trusted):
+                why = f'creator: {base.printable(item.creator)[:100]}'
+                found[why] = found.get(why, 0) + 1
+        return found
+
+    def _learn_policies(self, client, found, few, by_creator):
         """Set what can be read of each interface.
 
         :param few: whether they may be few of very many
+        :param by_creator: whether metrics of others are left out
         """
         links = [link for _, links in found for link in links
                  if set(_BYTES) & set(link.metrics)]
@@ -171,19 +238,24 @@ class GnocchiDriver(service.ServiceDriver):
                 f'metrics of interface {link.id}',
                 f'v1/resource/{self._resource_type}/{link.id}/metric'))
         else:
-            metrics = (metric for name in (*_BYTES, *_PACKETS)
-                       for metric in client.pages(
-                           f'list of metrics {name}', 'v1/metric', None,
-                           _Metric.from_answer, {'name': name}))
+            asked = [{'name': name, **creator}
+                     for name in (*_BYTES, *_PACKETS)
+                     for creator in ([{'creator': one} for one in sorted(
+                         {link.creator for link in links})]
+                         if by_creator else [{}])]
+            metrics = (metric for one in asked for metric in client.pages(
+                f'list of metrics {one["name"]}', 'v1/metric', None,
+                _Metric.from_answer, one))
         policies = {metric.id: metric for metric in metrics}
         coarse, methods, usable = {}, set(), 0
         for link in links:
             names = [name for name in (*_BYTES, *_PACKETS)
                      if link.metrics.get(name) in policies]
-            if not set(_BYTES) <= set(names):
-                continue
             # Packets count where both directions are counted.
-            link.names = names if len(names) == 4 else list(_BYTES)
+            link.names = names if len(names) == 4 \
+                else [name for name in names if name in _BYTES]
+            if not link.names:
+                continue
             mine = [policies[link.metrics[name]] for name in link.names]
             if not all(self._period_seconds in metric.granularities
                        for metric in mine):
@@ -281,9 +353,8 @@ class GnocchiDriver(service.ServiceDriver):
         found = {}
         for (aggregation, names), ids in sorted(groups.items()):
             for low, high in zip(cuts, [*cuts[1:], end]):
-                answer = client.measures(
-                    self._resource_type, ids, names, aggregation,
-                    self._period_seconds, low, high)
+                answer = self._measures(client, ids, names, aggregation, low,
+                                        high)
                 for link, metrics in answer.items():
                     pieces = found.setdefault(link, {})
                     for name, piece in metrics.items():
@@ -296,17 +367,55 @@ class GnocchiDriver(service.ServiceDriver):
                 if all(len(pieces) == len(cuts)
                        for pieces in metrics.values())}
 
+    def _measures(self, client, ids, names, aggregation, low, high):
+        """Return the measures of some interfaces, as many as can be read.
+
+        An answer that is too large is asked for in halves, down to the
+        interface that is the reason.
+        """
+        try:
+            return client.measures(self._resource_type, ids, names,
+                                   aggregation, self._period_seconds, low,
+                                   high)
+        except service.TooLarge as error:
+            if len(ids) > 1:
+                middle = len(ids) // 2
+                found = self._measures(client, ids[:middle], names,
+                                       aggregation, low, high)
+                found.update(self._measures(client, ids[middle:], names,
+                                            aggregation, low, high))
+                return found
+            LOG.warning('%s; interface %s has no samples', error, ids[0])
+            return {}
+
     def _part(self, link, answer):
         """Return the :class:`.interfaces.Part` of an interface."""
-        readings = interfaces.together(
-            [(periods * self._period_seconds, values)
-             for periods, values in (answer[name] for name in link.names)],
-            self._period_seconds)
+        columns = [(periods * self._period_seconds, values)
+                   for periods, values in (answer[name]
+                                           for name in link.names)]
+        if len(columns) == 1:
+            # Of the other direction nothing is known.
+            columns *= 2
+        readings = interfaces.together(columns, self._period_seconds)
         if link.aggregation == 'rate:mean':
-            return interfaces.from_increments(
+            part = interfaces.from_increments(
                 np.round(readings.times[:, 0] / self._period_seconds).astype(
                     np.int64), readings.counters, self._interval_seconds)
-        return interfaces.from_counters([readings], self._period_seconds)
+        else:
+            part = interfaces.from_counters([readings], self._period_seconds)
+        if len(link.names) == 1:
+            part.rates[:, 1 - _BYTES.index(link.names[0])] = math.nan
+        return part
+
+
+def _made_by(trusted):
+    """Return the search for resources of trusted creators.
+
+    A creator is ``user:project`` with keystone, else the name of a user.
+    """
+    return {'or': [condition for one in sorted(trusted) for condition in (
+        {'=': {'creator': one}}, {'like': {'creator': f'%:{one}'}},
+        {'like': {'creator': f'{one}:%'}})]}
 
 
 def _metadata(links):
@@ -328,8 +437,9 @@ class _Interface:
     """A network interface of an instance, as Gnocchi knows it."""
 
     def __init__(self, id_, instance_uuid, domain, project_id, ended_at,
-                 metrics):
+                 creator, metrics):
         self.id = id_
+        self.creator = creator
         self.instance_uuid = instance_uuid
         self.domain = domain
         self.project_id = project_id
@@ -344,14 +454,21 @@ class _Interface:
     @classmethod
     def from_answer(cls, item):
         uuid = base.normalised_uuid(item['instance_id'])
-        if uuid is None:
-            raise ValueError(f'instance_id is {item["instance_id"]!r}')
         # Ceilometer names an interface <domain>-<instance uuid>-<device>.
-        domain = item['original_resource_id'].partition('-' + uuid)[0]
+        domain = str(item['original_resource_id']).partition(f'-{uuid}')[0]
+        # Of very many metrics of a resource four are of interest.
         return cls(_text(item['id']), uuid, domain or uuid,
                    item.get('project_id'), _end(item.get('ended_at')),
-                   {_text(name): _text(id_)
-                    for name, id_ in item['metrics'].items()})
+                   item.get('creator') or '',
+                   {name: _text(item['metrics'][name])
+                    for name in (*_BYTES, *_PACKETS)
+                    if name in item['metrics']})
+
+    def is_made_by(self, trusted):
+        """Whether the creator is a trusted one, None: whoever it is."""
+        user, _, project = self.creator.partition(':')
+        return trusted is None or bool(
+            trusted & {self.creator, user, project} - {''})
 
 
 class _Metric:
@@ -423,29 +540,42 @@ class _GnocchiClient(service.Client):
                                client_exceptions.UnknownConnectionError)
         return self
 
+    def page(self, what, path, search, read, parameters):
+        """Return what ``read`` makes of the items of one page.
+
+        :param search: of a POST, or None for a GET
+        :raises TooLarge: when they are too much for one answer
+        """
+        def check(answer):
+            if not isinstance(answer, list):
+                raise TypeError(f'{type(answer).__name__} for a list')
+            return answer
+
+        arguments = {'params': parameters}
+        if search is not None:
+            arguments['json'] = search
+        return self.json(
+            what, 'GET' if search is None else 'POST', path,
+            'a list of Gnocchi', check, ((), read), **arguments)[0]
+
     def pages(self, what, path, search, read, parameters=None):
         """Yield what all pages of a listing hold.
 
         :param search: of a POST, or None for a GET
         :param read: makes a value of one item of the answer
         """
-        marker, seen = None, set()
+        marker, seen, limit = None, set(), _PAGE
         for _ in range(_MAX_PAGES):
-            asked = {**(parameters or {}), 'limit': _PAGE, 'sort': 'id:asc'}
+            asked = {**(parameters or {}), 'limit': limit, 'sort': 'id:asc'}
             if marker is not None:
                 asked['marker'] = marker
-
-            def check(answer):
-                if not isinstance(answer, list):
-                    raise TypeError(f'{type(answer).__name__} for a list')
-                return answer
-
-            arguments = {'params': asked}
-            if search is not None:
-                arguments['json'] = search
-            items, _ = self.json(
-                what, 'GET' if search is None else 'POST', path,
-                'a list of Gnocchi', check, ((), read), **arguments)
+            try:
+                items = self.page(what, path, search, read, asked)
+            except service.TooLarge:
+                if limit == 1:
+                    raise
+                limit = max(1, limit // 4)
+                continue
             new = [item for item in items if item.id not in seen]
             yield from new
             # The server may give fewer than asked for: only an empty page

@@ -22,7 +22,12 @@ The rules, which configuration/telemetry_services.rst explains:
   whose counter began later has the interface now;
 * an interface that had an answer at most :data:`GRACE_PERIODS` periods ago
   is expected to have one: without it the sum is not known. After that it
-  counts as detached.
+  counts as detached;
+* where the sum is not known, the sum over the other interfaces is a *lower
+  bound* of it. It is delivered as such, unless it is lower than the sum of at
+  most :data:`GRACE_PERIODS` periods ago with what is missing now. A broken
+  interface thus neither hides what the others carry, nor makes their sum look
+  like all there is.
 
 Derivation: reference/counters.rst.
 """
@@ -44,8 +49,14 @@ __all__ = ['GRACE_PERIODS', 'Part', 'Readings', 'finite', 'from_counters',
 GRACE_PERIODS = 2
 
 # Why a period has no rate. If several reasons hold, the last one counts.
-_REASONS = ('missing', 'negative', 'gap', 'reset', 'migration')
-_MISSING, _NEGATIVE, _GAP, _RESET, _MIGRATION = range(1, 6)
+_REASONS = ('missing', 'negative', 'absurd', 'gap', 'reset', 'migration')
+_MISSING, _NEGATIVE, _ABSURD, _GAP, _RESET, _MIGRATION = range(1, 7)
+
+_LIMITS = np.array([rate_series.MAX_RATE_KBPS, rate_series.MAX_RATE_KBPS,
+                    rate_series.MAX_RATE_KPPS])
+
+#: Periods of a longer gap are not counted one by one.
+_LONGEST_GAP = 10000
 
 #: kbit/s in 1 byte/s, and kilo-packets/s in 1 packet/s.
 KBPS_PER_BYTE = 0.008
@@ -124,7 +135,8 @@ class Part:
     """What one interface says of its instance.
 
     :ivar periods: (n,) int64, increasing, each once
-    :ivar rates: (n, 3) egress_kbps, ingress_kbps, kpps
+    :ivar rates: (n, 3) egress_kbps, ingress_kbps, kpps; NaN where a source
+        has no answer for a column
     :ivar lost: {period: index + 1 into the reasons} of periods of which the
         interface should have a rate and has none
     """
@@ -632,7 +644,9 @@ def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
                 reason = _MIGRATION
                 first = min(before.last, run.first - 1)
                 before.rates = before.rates[:max(0, first - before.first)]
-            lost.update(dict.fromkeys(range(first, run.first), reason))
+            lost.update(dict.fromkeys(
+                range(max(first, run.first - _LONGEST_GAP), run.first),
+                reason))
         kept.append(run)
     periods = [np.arange(run.first, run.first + len(run.rates))
                for run in kept]
@@ -645,17 +659,9 @@ def from_rates(periods, rates):
     """Return the :class:`Part` of an interface whose source reports rates.
 
     :param periods: (n,) int64, increasing
-    :param rates: (n, 3); a sample with NaN is missing, and one with a rate
-        below zero is no sample
+    :param rates: (n, 3); NaN where the source has no answer
     """
-    rates = np.asarray(rates, float)
-    usable = ~np.isnan(rates).any(axis=1)
-    with np.errstate(invalid='ignore'):
-        negative = (rates < 0).any(axis=1)
-    lost = dict.fromkeys(periods[~usable].tolist(), _MISSING)
-    lost.update(dict.fromkeys(periods[negative].tolist(), _NEGATIVE))
-    usable &= ~negative
-    return Part(periods[usable], rates[usable], lost)
+    return Part(periods, np.asarray(rates, float), {})
 
 
 def from_increments(periods, increments, seconds):
@@ -683,7 +689,8 @@ def from_increments(periods, increments, seconds):
     for at in np.flatnonzero(~keep[1:]).tolist():
         first, closing = int(periods[at]), int(periods[at + 1])
         reason = _RESET if follows[at + 1] else _GAP
-        lost.update(dict.fromkeys(range(first, closing), reason))
+        lost.update(dict.fromkeys(
+            range(max(first, closing - _LONGEST_GAP), closing), reason))
     return Part(periods[keep] - 1, rates[keep], lost)
 
 
@@ -698,62 +705,88 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
         source does.
     :param oldest: what is from before that time is refused as too old
     :param complete: False if the source did not answer for some interface:
-        the sum is then not known, and every sample is refused as missing
-    :returns: :class:`.series.RateSeries`; a time is the start of a period
+        the sum is then not known
+    :returns: :class:`.series.RateSeries`; a time is the start of a period.
+        What is a lower bound is marked ``partial``.
     """
-    known = [np.concatenate([part.periods,
-                             np.fromiter(part.lost, np.int64, len(part.lost))])
-             for part in parts]
-    known = [periods for periods in known if periods.size]
-    if not known:
-        nothing = np.empty(0)
-        return rate_series.RateSeries.from_samples(
-            instance_uuid, period_seconds, nothing, nothing, nothing)
-    low = int(min(periods.min() for periods in known))
-    count = int(max(periods.max() for periods in known)) - low + 1
-    total = np.zeros((count, 3))
-    answered = np.zeros(count, dtype=bool)
-    trouble = np.full(count, 0 if complete else _MISSING, dtype=np.int8)
-    negative = np.zeros(count, dtype=bool)
-    for part in parts:
-        told = np.zeros(count, dtype=bool)
-        told[part.periods - low] = True
-        total[part.periods - low] += part.rates
-        reason = np.zeros(count, dtype=np.int8)
-        for period, why in part.lost.items():
-            reason[period - low] = why
-        # An interface that has only rates below zero has no samples at all,
-        # and changes nothing for the others.
-        ignored = (reason == _NEGATIVE) & ~_lately(told)
-        negative |= ignored
-        reason[ignored] = 0
-        alive = told | (reason > 0)
-        answered |= told
-        trouble = np.maximum(trouble, reason)
-        trouble = np.maximum(
-            trouble, (_lately(alive) & ~alive) * np.int8(_MISSING))
-    trouble[negative & ~answered & (trouble == 0)] = _NEGATIVE
-    # After the end of all interfaces nothing is known, and nothing refused.
-    alive_somewhere = np.zeros(count, dtype=bool)
-    for periods in known:
-        alive_somewhere[periods - low] = True
-    times = (low + np.arange(count)) * float(period_seconds)
-    wanted = (times >= start) & (times < end) & alive_somewhere
+    known = [periods for part in parts for periods in (
+        part.periods, np.fromiter(part.lost, np.int64, len(part.lost)))]
+    periods = np.unique(np.concatenate([np.empty(0, np.int64), *known]))
+    total = np.zeros((periods.size, 3))
+    answered = np.zeros(periods.size, dtype=bool)
+    trouble = np.full(periods.size, 0 if complete else _MISSING,
+                      dtype=np.int8)
+    reports = [_usable(part, periods) for part in parts]
+    for rates, reason in reports:
+        total += rates
+        answered |= (reason == 0) | (rates > 0).any(axis=1)
+    recent = np.zeros(periods.size)
+    for _, reason in reports:
+        expected = _lately(periods, periods[reason >= 0])
+        why = np.where(expected & (reason < 0), _MISSING,
+                       np.maximum(reason, 0))
+        trouble = np.maximum(trouble, why)
+        recent = np.maximum(recent, np.where(
+            why, _recent_bandwidth(periods, total, reason == 0), 0))
+    times = periods * float(period_seconds)
+    wanted = (times >= start) & (times < end)
     old = wanted & (times < oldest)
     wanted &= ~old
-    good = wanted & answered & (trouble == 0)
+    whole = answered & (trouble == 0)
+    partial = answered & (trouble > 0) \
+        & (total[:, :2].sum(axis=1) >= recent)
+    good = wanted & (whole | partial)
     series = rate_series.RateSeries.from_samples(
         instance_uuid, period_seconds, times[good], *total[good].T)
-    counts = {name: int((wanted & (trouble == code)).sum())
+    counts = {name: int((wanted & ~good & (trouble == code)).sum())
               for code, name in enumerate(_REASONS, 1)}
-    return dataclasses.replace(series, refused=series.refused
-                               + rate_series.Refused(too_old=int(old.sum()),
-                                                     **counts))
+    return dataclasses.replace(
+        series, partial=np.isin(series.times, times[partial]),
+        refused=series.refused + rate_series.Refused(
+            too_old=int(old.sum()), **counts))
 
 
-def _lately(told):
-    """Return where there is an answer at most :data:`GRACE_PERIODS` before."""
-    lately = told.copy()
+def _usable(part, periods):
+    """Return what can be used of a part, and why the rest cannot.
+
+    :param periods: (n,) increasing, with all those of the part
+    :returns: rates (n, 3), 0 where there is none, and (n,) reasons: 0 where
+        the rates are whole, -1 where the part says nothing
+    """
+    rates = np.zeros((periods.size, 3))
+    reason = np.full(periods.size, -1, dtype=np.int8)
+    for period, why in part.lost.items():
+        reason[np.searchsorted(periods, period)] = why
+    at = np.searchsorted(periods, part.periods)
+    with np.errstate(invalid='ignore'):
+        negative, absurd = part.rates < 0, part.rates > _LIMITS
+    unusable = negative | absurd | np.isnan(part.rates)
+    rates[at] = np.where(unusable, 0, part.rates)
+    reason[at] = np.select(
+        [absurd.any(axis=1), negative.any(axis=1), unusable.any(axis=1)],
+        [_ABSURD, _NEGATIVE, _MISSING], 0)
+    return rates, reason
+
+
+def _lately(periods, alive):
+    """Return which periods are at most so many after one that was alive."""
+    if not alive.size:
+        return np.zeros(periods.size, dtype=bool)
+    before = np.searchsorted(alive, periods, side='right') - 1
+    return (before >= 0) & (
+        periods - alive[np.maximum(before, 0)] <= GRACE_PERIODS)
+
+
+def _recent_bandwidth(periods, total, told):
+    """Return the largest sum shortly before each period.
+
+    :param told: (n,) bool, the periods that count
+    """
+    largest = np.zeros(periods.size)
+    bandwidth = np.where(told, total[:, :2].sum(axis=1), 0)
     for ago in range(1, GRACE_PERIODS + 1):
-        lately[ago:] |= told[:-ago]
-    return lately
+        at = np.minimum(np.searchsorted(periods, periods - ago),
+                        max(periods.size - 1, 0))
+        largest = np.maximum(largest, np.where(
+            periods[at] == periods - ago, bandwidth[at], 0))
+    return largest

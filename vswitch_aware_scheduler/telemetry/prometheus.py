@@ -334,18 +334,24 @@ def _parts(links, count, period_seconds, update, until):
     """
     parts, complete = [], True
     for _, hosts in sorted(links.items()):
-        readings = []
-        for _, columns in sorted(hosts.items()):
-            if len(columns) == count:
-                readings.append(interfaces.together(
-                    [columns[number] for number in range(count)],
-                    period_seconds))
-        if readings:
-            parts.append(interfaces.from_counters(
-                readings, period_seconds, update, until))
-        else:
-            # Some counter of it was read, and another one was not.
+        # Where a counter is missing, the others are a lower bound.
+        told = {number for columns in hosts.values() for number in columns}
+        numbers = list(range(count)) if len(told) == count \
+            else sorted(told & {0, 1})
+        readings = [
+            interfaces.together([columns[number] for number in (
+                numbers if len(numbers) > 1 else numbers * 2)],
+                period_seconds)
+            for _, columns in sorted(hosts.items())
+            if numbers and columns.keys() >= set(numbers)]
+        if not readings:
             complete = False
+            continue
+        part = interfaces.from_counters(readings, period_seconds, update,
+                                        until)
+        for column in set(range(count)) - set(numbers):
+            part.rates[:, min(column, 2)] = math.nan
+        parts.append(part)
     return parts, complete
 
 

@@ -71,6 +71,9 @@ class RateSeries:
     :ivar rates: (n, 3) float64, finite and >= 0: egress_kbps, ingress_kbps,
         kpps. kpps is 0 throughout when the source counts no packets.
     :ivar refused: :class:`Refused`
+    :ivar partial: (n,) bool, or None where all is False. The sample is a
+        lower bound: something of the instance could not be measured then. A
+        reader has to decide with :meth:`at_least` which of those it uses.
     :raises InvalidSeries: when any of that does not hold
     """
 
@@ -79,6 +82,7 @@ class RateSeries:
     times: np.ndarray
     rates: np.ndarray
     refused: Refused = Refused()
+    partial: np.ndarray | None = None
 
     def __post_init__(self):
         times = np.array(self.times, dtype=float)
@@ -96,9 +100,17 @@ class RateSeries:
                        'finite and strictly increasing')
         if not (np.isfinite(rates).all() and (rates >= 0).all()):
             self._fail('rates', 'negative or not finite', 'finite and >= 0')
+        partial = None
+        if self.partial is not None and np.any(self.partial):
+            partial = np.array(self.partial, dtype=bool)
+            if partial.shape != times.shape:
+                self._fail('the shape of partial', partial.shape,
+                           f'({times.size},)')
+            partial.flags.writeable = False
         times.flags.writeable = rates.flags.writeable = False
         object.__setattr__(self, 'times', times)
         object.__setattr__(self, 'rates', rates)
+        object.__setattr__(self, 'partial', partial)
 
     def _fail(self, what, seen, wanted):
         raise exceptions.InvalidSeries(
@@ -130,7 +142,48 @@ class RateSeries:
             return self
         return dataclasses.replace(
             self, times=self.times[keep], rates=self.rates[keep],
+            partial=~self.whole[keep],
             refused=self.refused + Refused(absurd=int((~keep).sum())))
+
+    @property
+    def whole(self):
+        """(n,) bool: the sample is no lower bound."""
+        return np.ones(self.times.size, dtype=bool) \
+            if self.partial is None else ~self.partial
+
+    def since(self, start, refused):
+        """Return the samples after a time.
+
+        :param start: seconds UTC
+        :param refused: :class:`Refused` of the new series
+        """
+        new = self.times > start
+        return dataclasses.replace(
+            self, times=self.times[new], rates=self.rates[new],
+            partial=~self.whole[new], refused=refused)
+
+    def at_least(self, floor_kbps=None):
+        """Return the series without lower bounds that say too little.
+
+        A lower bound above the load that the instance counts with otherwise
+        is worth counting; one below says nothing, and is refused as missing.
+
+        :param floor_kbps: bandwidth in both directions together that lower
+            bounds have to reach; None: the mean of the other samples, and
+            without such samples no lower bound is used
+        :returns: RateSeries without ``partial`` samples
+        """
+        if self.partial is None:
+            return self
+        bandwidth = self.rates[:, :2].sum(axis=1)
+        if floor_kbps is None:
+            others = bandwidth[self.whole]
+            floor_kbps = others.mean() if others.size else np.inf
+        kept = self.whole | (bandwidth >= floor_kbps)
+        return dataclasses.replace(
+            self, times=self.times[kept], rates=self.rates[kept],
+            partial=None,
+            refused=self.refused + Refused(missing=int((~kept).sum())))
 
     @classmethod
     def from_samples(cls, instance_uuid, period_seconds, times, egress_kbps,

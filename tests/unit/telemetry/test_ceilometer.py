@@ -35,13 +35,15 @@ class CeilometerTest(testtools.TestCase):
         np.testing.assert_allclose(
             egress.reshape(-1, 2).mean(axis=1), series.rates[:, 0])
 
-    def test_without_one_direction_nothing_is_known(self):
+    def test_without_one_direction_the_other_is_a_lower_bound(self):
         one = INTERFACES[0]
         rates = one.rates.copy()
         rates[:, 1] = np.nan
         series, = self.make([dataclasses.replace(one, rates=rates)]).series()
-        self.assertEqual(0, len(series))
-        self.assertEqual(rate_series.Refused(missing=576), series.refused)
+        self.assertEqual((576, True), (len(series), series.partial.all()))
+        self.assertFalse(series.rates[:, 1].any())
+        self.assertEqual(rate_series.Refused(missing=576),
+                         series.at_least().refused)
 
     def test_an_interface_of_negative_rates_takes_nothing_from_others(self):
         first, second = INTERFACES[:2]
@@ -83,8 +85,10 @@ class CeilometerTest(testtools.TestCase):
             for one in found[:-1]:
                 np.testing.assert_array_equal(
                     good[one.instance_uuid].rates, one.rates)
+            whole = found[-1].whole
             np.testing.assert_array_equal(
-                good[found[-1].instance_uuid].rates[1:], found[-1].rates)
+                good[found[-1].instance_uuid].rates[1:],
+                found[-1].rates[whole])
 
     def test_unusable_options_are_refused(self):
         for wrong in ({'period_seconds': 1.5}, {'max_age_seconds': None}):

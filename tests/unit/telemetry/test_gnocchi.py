@@ -87,7 +87,7 @@ class ReadingTest(GnocchiTestCase):
             self.assertFalse(series.rates[:, 2].any())
             self.assertTrue(series.rates[:, 1].any())
 
-    def test_an_interface_without_one_direction_spoils_the_sum(self):
+    def test_an_interface_without_one_direction_gives_a_lower_bound(self):
         driver = self.make(methods=('last',))
         resource = next(resource for resource, one
                         in self.server.interfaces.items()
@@ -95,8 +95,11 @@ class ReadingTest(GnocchiTestCase):
                             telemetry_driver.BUSY, 1))
         del self.server.metrics[resource]['network.incoming.bytes']
         series, = driver.series(instances=[BUSY])
-        self.assertEqual(0, len(series))
-        self.assertEqual(rate_series.Refused(missing=576), series.refused)
+        self.assertEqual((576, True), (len(series), series.partial.all()))
+        times, rates = TRAFFIC.expected(telemetry_driver.BUSY, True)
+        np.testing.assert_allclose(series.rates, rates * [1, .5, .5])
+        self.assertEqual(rate_series.Refused(missing=576),
+                         series.at_least().refused)
 
     def test_an_interface_that_was_never_measured_changes_nothing(self):
         driver = self.make(methods=('last',))
@@ -140,7 +143,7 @@ class ReadingTest(GnocchiTestCase):
         self.assertEqual(5, len(found))
         self.assertIn('1 of 6 interfaces', log.output)
 
-    def test_an_interface_without_an_answer_spoils_the_sum(self):
+    def test_without_an_answer_for_an_interface_there_is_a_lower_bound(self):
         driver = self.make(methods=('last',))
         resource = next(resource for resource, one
                         in self.server.interfaces.items()
@@ -156,8 +159,9 @@ class ReadingTest(GnocchiTestCase):
         last = len(self.server.requests) - 1
         self.server.faults[:] = [None] * last + [stand_ins.changed(without)]
         series, = driver.series(instances=[BUSY])
-        self.assertEqual(0, len(series))
-        self.assertEqual(rate_series.Refused(missing=576), series.refused)
+        self.assertEqual((576, True), (len(series), series.partial.all()))
+        self.assertEqual(rate_series.Refused(missing=576),
+                         series.at_least().refused)
 
     def test_points_that_make_no_sense_cost_themselves(self):
         driver = self.make()
@@ -252,6 +256,84 @@ class ReadingTest(GnocchiTestCase):
         self.assertTrue((series.rates >= 0).all())
 
 
+class CreatorsTest(GnocchiTestCase):
+    """Every user of a cloud may create resources by Gnocchi's defaults."""
+
+    def setUp(self):
+        super().setUp()
+        fake = dataclasses.replace(INTERFACES[0], device=8)
+        invented = [dataclasses.replace(INTERFACES[2], number=number)
+                    for number in range(100, 125)]
+        self.driver = self.make([*INTERFACES, fake, *invented],
+                                methods=('last',))
+        for resource, one in self.server.interfaces.items():
+            if one.number >= 100 or one.device == 8:
+                self.server.creators[resource] = 'mallory:tenant'
+        self.access = self.driver._access
+
+    def trusting(self, auth=None, **options):
+        return gnocchi.GnocchiDriver(
+            dataclasses.replace(self.access, auth=auth),
+            clock=self.driver._clock, **options)
+
+    def assert_protected(self, driver):
+        found = {one.uuid for one in driver.instances()}
+        self.assertEqual({one.instance_uuid for one in INTERFACES}, found)
+        self.assertEqual({'creator: mallory:tenant': 26}, driver.ignored)
+        good = {one.instance_uuid: one.rates.tolist()
+                for one in self.make(methods=('last',)).series()}
+        for wanted in (None, found | {telemetry_counters.instance_uuid(110)}):
+            self.assertEqual(good, {
+                one.instance_uuid: one.rates.tolist()
+                for one in driver.series(instances=wanted)})
+
+    def test_resources_of_others_are_ignored_and_counted(self):
+        for trusted in ('service', 'ceilometer', 'ceilometer:service'):
+            self.assert_protected(self.trusting(trusted_creators=[trusted]))
+
+    def test_of_others_no_sample_is_asked_for(self):
+        list(self.trusting(trusted_creators=['service']).series())
+        fakes = {resource for resource, creator
+                 in self.server.creators.items() if creator != 'ceilometer'
+                 ':service'}
+        for _, path, _, body in self.server.requests:
+            if path == '/v1/aggregates':
+                self.assertFalse(fakes & set(
+                    json.loads(body)['search']['in']['id']))
+
+    def test_the_default_is_the_user_of_basic_authentication(self):
+        for resource, creator in self.server.creators.items():
+            if creator == 'ceilometer:service':
+                self.server.creators[resource] = 'admin'
+        self.server.creators.default_factory = lambda: 'admin'
+        self.assert_protected(self.trusting(auth={
+            'auth_type': 'gnocchi-basic', 'user': 'admin',
+            'endpoint': self.access.url}))
+
+    def test_the_default_is_the_project_of_keystone(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'keystoneauth1.token_endpoint.Token.get_project_id',
+            lambda *_, **__: 'service'))
+        self.assert_protected(self.trusting(auth={
+            'auth_type': 'admin_token', 'token': 'abc',
+            'endpoint': self.access.url}))
+
+    def test_without_authentication_everybody_counts(self):
+        self.assertEqual(30, len(self.driver.instances()))
+        self.assertEqual({}, self.driver.ignored)
+
+    def test_many_metrics_of_a_resource_cost_no_other_one(self):
+        good = [one.rates.tolist() for one in self.driver.series()]
+        for metrics in list(self.server.metrics.values())[:4]:
+            metrics.update({f'metric {number}': '0' * 36
+                            for number in range(3000)})
+        driver = self.trusting()
+        driver._access = dataclasses.replace(self.access,
+                                             max_answer_mib=.3)
+        self.assertEqual(good, [one.rates.tolist()
+                                for one in driver.series()])
+
+
 class RequestsTest(GnocchiTestCase):
 
     def test_many_interfaces_are_asked_for_in_one_request(self):
@@ -307,11 +389,12 @@ class OptionsTest(testtools.TestCase):
     def test_unusable_options_are_refused(self):
         for wrong in ({'interval_seconds': 0}, {'interval_seconds': 301},
                       {'aggregation': 'sum'}, {'points_per_request': 0},
-                      {'points_per_request': 1.5}):
+                      {'points_per_request': 1.5},
+                      {'trusted_creators': 'admin'}):
             error = self.assertRaises(
                 exceptions.InvalidInput, gnocchi.GnocchiDriver,
                 {'url': 'http://a'}, **wrong)
-            self.assertIn('wanted', str(error))
+            self.assertRegex(str(error), 'wanted|expected')
 
     def test_a_missing_client_library_names_the_extra(self):
         driver = gnocchi.GnocchiDriver({'url': 'http://a'})

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import tracemalloc
 import unittest
 
 import numpy as np
@@ -211,10 +212,13 @@ class SumTest(unittest.TestCase):
         parts = [from_counters([readings(np.arange(3) * 10.)])] * 2
         self.assertEqual(0, told(parts).refused.total)
 
-    def test_no_answer_for_an_interface_leaves_no_sample(self):
+    def test_without_an_answer_for_an_interface_the_sum_is_a_lower_bound(
+            self):
         parts = [from_counters([readings(np.arange(6) * 10.)])]
         one = told(parts, complete=False)
-        self.assertEqual((0, 5), (len(one), one.refused.missing))
+        self.assertEqual((5, True), (len(one), one.partial.all()))
+        self.assertEqual((0, 5), (len(one.at_least()),
+                                  one.at_least().refused.missing))
         self.assertEqual(0, len(told([], complete=False)))
 
     def test_what_is_too_old_is_refused_as_such(self):
@@ -249,6 +253,72 @@ class SumTest(unittest.TestCase):
             np.array([0, 1]), [[1, 1, 0], [1, NAN, 0]])])
         self.assertEqual([0], one.times.tolist())
         self.assertEqual(rate_series.Refused(missing=1), one.refused)
+
+
+class BrokenInterfaceTest(unittest.TestCase):
+    """What an interface that cannot be used does to the others."""
+
+    BUSY = 2e6
+
+    def setUp(self):
+        super().setUp()
+        self.busy = interfaces.from_rates(
+            np.arange(40), np.full((40, 3), self.BUSY))
+
+    def assert_busy(self, broken, count=40):
+        one = told([self.busy, broken])
+        self.assertGreaterEqual(len(one), count)
+        self.assertTrue((one.rates[:, 0] >= self.BUSY).all())
+        self.assertLessEqual(one.rates[:, 0].max(), 1.1 * self.BUSY)
+        return one
+
+    def test_one_that_counts_down_hides_nothing(self):
+        one = self.assert_busy(from_counters(
+            [readings(1e9 - np.arange(41) * 10.)]))
+        self.assertTrue(one.partial[:39].all())
+
+    def test_one_of_negative_rates_lowers_nothing(self):
+        self.assert_busy(interfaces.from_rates(
+            np.arange(40), np.full((40, 3), -.9999 * self.BUSY)))
+
+    def test_one_of_absurd_rates_hides_and_raises_nothing(self):
+        for rate in (1e308, np.inf, 9e9):
+            self.assert_busy(interfaces.from_rates(
+                np.arange(40), np.full((40, 3), rate)))
+
+    def test_one_that_comes_and_goes_hides_nothing(self):
+        for every in (2, 3, 4, 7):
+            self.assert_busy(from_counters([readings(
+                [NAN if at % every else 10. * at for at in range(41)])]))
+
+    def test_one_without_a_direction_counts_with_the_other(self):
+        rates = np.full((40, 3), self.BUSY / 20)
+        rates[:, 1:] = np.nan
+        one = self.assert_busy(interfaces.from_rates(np.arange(40), rates))
+        np.testing.assert_allclose(one.rates[:, 0], 1.05 * self.BUSY)
+        np.testing.assert_allclose(one.rates[:, 1], self.BUSY)
+        self.assertTrue(one.partial.all())
+
+    def test_a_busy_one_that_is_silent_is_never_taken_as_nothing(self):
+        silent = np.array([4, 5, 11, 20, 30])
+        low = interfaces.from_rates(np.arange(40), np.ones((40, 3)))
+        broken = interfaces.from_rates(np.setdiff1d(np.arange(40), silent),
+                                       np.full((35, 3), self.BUSY))
+        one = told([low, broken])
+        self.assertFalse(np.isin(one.times, 10. * silent).any())
+        self.assertEqual((35, 5), (len(one), one.refused.missing))
+
+    def test_its_cost_is_that_of_its_samples(self):
+        odd = from_counters([interfaces.Readings(
+            np.array([0, 1, 5_900_000, 5_900_001.])[:, None] * [10., 10.],
+            np.array([0, 1, 2, 3.])[:, None] * [1., 1.])])
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        for _ in range(3):
+            told([self.busy, odd])
+        _, peak = tracemalloc.get_traced_memory()
+        # An array of all periods in between takes 47 MB.
+        self.assertLess(peak, 5e6)
 
 
 class PiecesTest(unittest.TestCase):
