@@ -3,8 +3,10 @@
 """What one pass of our filter and weigher costs beside nova's own filters.
 
 All run in one process on the same hosts, in turn, warm; the HostStates are
-made anew for each pass, as Nova makes them for each request. Prints medians,
-spread and ratios; --json for a machine.
+made anew for each pass, as Nova makes them for each request, and each request
+has another demand. "Reordered" is a pass with the hosts in another order and
+other dictionaries of instances. "Kernel" is the part of a pass that computes:
+LoadTable.assess. Prints medians, spread and ratios; --json for a machine.
 """
 
 import argparse
@@ -131,6 +133,29 @@ def fresh(states):
 _kept = []
 
 
+def reordered(states, generator):
+    """Return HostStates in another order, with dictionaries made anew."""
+    made = fresh([states[i]
+                  for i in generator.permutation(len(states)).tolist()])
+    for state in made:
+        state.instances = dict(state.instances)
+    return made
+
+
+def demand_again(spec, generator):
+    """Let a request ask for another demand than the ones before."""
+    spec.flavor.extra_specs = {
+        **spec.flavor.extra_specs,
+        'vswitch:egress_kbps': str(int(generator.integers(500, 5000)))}
+
+
+def kernel(ours, slots, law):
+    """Return milliseconds of the part of a pass that computes."""
+    start = time.perf_counter()
+    ours._state._table.assess(slots, law)
+    return (time.perf_counter() - start) * 1e3
+
+
 def filtered(chosen, states, spec):
     """Return (milliseconds of a pass of a filter, those that pass)."""
     states = fresh(states)
@@ -164,11 +189,12 @@ def measure(hosts, instances, rounds, seed, behind=0):
         number = num_instances_filter.NumInstancesFilter()
         first, _ = filtered(ours, states, spec)
         found = {name: [] for name in (
-            'filter_ms', 'filter_added_ms', 'filter_changed_ms',
-            'weigher_ms', 'both_ms',
+            'filter_ms', 'kernel_ms', 'filter_reordered_ms',
+            'filter_added_ms', 'filter_changed_ms', 'weigher_ms', 'both_ms',
             'compute_capabilities_ms', 'num_instances_ms')}
         filtered(ours, states, spec)
-        for _ in range(rounds):
+        for turn in range(rounds):
+            demand_again(spec, generator)
             milliseconds, passed = filtered(ours, states, spec)
             found['filter_ms'].append(milliseconds)
             found['weigher_ms'].append(weighed(weigher, passed, spec))
@@ -176,6 +202,16 @@ def measure(hosts, instances, rounds, seed, behind=0):
                 filtered(capabilities, states, spec)[0])
             found['num_instances_ms'].append(
                 filtered(number, states, spec)[0])
+            table = ours._state._table
+            found['kernel_ms'].append(kernel(
+                ours, table.slots_of(state.host for state in states),
+                model.TrafficModel.on_off(
+                    2001.0 + turn, on_seconds=30, off_seconds=300).law))
+            demand_again(spec, generator)
+            found['filter_reordered_ms'].append(filtered(
+                ours, reordered(states, generator), spec)[0])
+            # Back in the order of the other passes.
+            filtered(ours, states, spec)
             add(states, .05, generator)
             found['filter_added_ms'].append(filtered(ours, states, spec)[0])
             change(states, .05, generator)
