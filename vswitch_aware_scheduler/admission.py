@@ -42,8 +42,8 @@ _TOLERANCE = 1e-9
 #: Probabilities are known up to this, and to that relative tolerance.
 _NOISE = 1e-12
 
-#: Likewise, relatively, where rates are on no grid.
-_SMOOTH_ERROR = 3e-4
+#: Likewise, relatively, where the tail is smooth.
+_ERROR = 1e-3
 
 _SLACK = 1 + fourier_sum.TOLERANCE
 _NEAR = fourier_sum.NEAR
@@ -567,11 +567,15 @@ class LoadTable:
             of, counts * _off_grid(levels), which.size)
         self._numbers[(*at, _OFF)] = off
         kept, grid = self._kept[at], self._grids[_SMOOTH]
+        if kept.size == 1:
+            # A view, where one row is worth it.
+            kept = slice(kept[0], kept[0] + 1)
         spectra, means = grid.products(levels, masses, counts, of, which.size)
-        spectra *= self._spectra.values[kept, :, :-1]
-        means += self._spectra.values[kept, :, -1].real
-        self._spectra.values[kept, :, :-1] = spectra
-        self._spectra.values[kept, :, -1] = means
+        row = self._spectra.values[kept]
+        spectra *= row[..., :-1]
+        means += row[..., -1].real
+        row[..., :-1], row[..., -1] = spectra, means
+        self._spectra.values[kept] = row
         self._tables[False].values[self._row[at]] = grid.tables(spectra, means)
         # NaN as well.
         outdated[which] |= (off <= 0) | ~(np.abs(spectra) > _LEAST).all(
@@ -672,14 +676,14 @@ class LoadTable:
         # Where all peaks together fit there is no overload: no table needed.
         exceeds = peak + peaks[units] > capacity * _SLACK
         probability = np.zeros(exceeds.shape)
-        excess, added = np.zeros(exceeds.shape), np.zeros(exceeds.shape)
+        excess = np.zeros(exceeds.shape)
         where, limit = np.nonzero(exceeds)
         if where.size:
             at = slots[where], limit
             self._build_missing(*at)
             rows, numbers = self._row[at], self._numbers[at]
             weights = self._levels(law)[3]
-            found = np.empty((where.size, 3))
+            found = np.empty((where.size, 2))
             fine = numbers[:, _KIND] == _FINE
             for which in (~fine, fine):
                 if which.any():
@@ -689,7 +693,6 @@ class LoadTable:
             # There is overload where not all peaks fit, however seldom.
             probability[where, limit] = np.maximum(found[:, 0], _LEAST)
             excess[where, limit] = found[:, 1]
-            added[where, limit] = found[:, 2]
         # The union bound: never less than the risk of any limit at once.
         overload = np.minimum(probability.sum(axis=1), 1.0)
         # What is more than a float can hold is lost as good as entirely.
@@ -698,18 +701,11 @@ class LoadTable:
                          where=finite & (excess > 0))
         loss = np.minimum(loss.sum(axis=1), 1.0)
         average = rules[:, _AVERAGE] > 0
-        # A smooth tail is right to less than that part of itself. What
-        # adds next to nothing to a host that is at its limit is not refused
-        # for that error.
-        nothing = (overload <= rules[:, _LIMIT] * (1 + _SMOOTH_ERROR)) & (
-            added.sum(axis=1) <= .1 * _SMOOTH_ERROR * rules[:, _LIMIT]) & (
-                rules[:, _LIMIT] > 0)
         too_much = (mean_with > capacity * _SLACK).any(axis=1)
         reason = np.full(count, ADMITTED)
         # The first that holds is told, so it is written last.
         for which, why in (
-                (~average & (overload > rules[:, _LIMIT]) & ~nothing,
-                 OVERLOAD),
+                (~average & self._exceeds(slots, law, overload), OVERLOAD),
                 (average & too_much, MEAN),
                 ((peaks[units] > vm_peak * _SLACK).any(axis=1), PEAK),
                 (full > 0, TOO_MANY),
@@ -721,6 +717,23 @@ class LoadTable:
             self, slots, reason, overload, loss,
             used.max(axis=1) if used.size else np.zeros(count),
             rules[:, _KNOWN] > 0, mean_with, peaks[units], full.copy())
+
+    def _exceeds(self, slots, law, overload):
+        """Return which hosts have too much overload with one more instance.
+
+        A smooth tail is right to less than a thousandth of itself. Where that
+        decides, an instance that adds as little is not refused: else the
+        error would close full hosts to silent instances.
+        """
+        limit = self._rules[slots, _LIMIT]
+        found = overload > limit
+        near = np.flatnonzero(found & (overload <= limit * (1 + _ERROR)))
+        if near.size and law != _NO_LAW:
+            near = near[(self._kept[slots[near]] >= 0).any(axis=1)]
+            without = self._assess(slots[near], _NO_LAW, np.zeros_like(near))
+            found[near] = overload[near] - without.overload_probability \
+                > _ERROR * limit[near]
+        return found
 
     def _build_missing(self, slots, limits):
         """Make the look-up tables that these limits of these hosts lack."""
@@ -1036,12 +1049,9 @@ class _Rows:
         :param numbers: (f, _NUMBERS) of their limits
         :param rates: (f, n) of the source
         :param weights: (g * n,) its probabilities, regime by regime
-        :returns: (f, 3): P(more than the capacity), mean excess, and what the
-            source adds to the former; infinite where the former is exact
+        :returns: (f, 2): P(more than the capacity), mean excess
         """
         step = numbers[:, _STEP, None]
-        # Without the source at first.
-        rates = np.concatenate([np.zeros_like(step), rates], axis=1)
         place = (numbers[:, _CAPACITY, None] - numbers[:, _BASE, None]
                  - rates) / step
         _, regimes, width = self.values.shape
@@ -1064,13 +1074,9 @@ class _Rows:
         deep = (part < -_NEAR)[:, None]
         tail = np.where(deep, 1.0, tail)
         excess = np.where(deep, lower.imag - part[:, None], excess)
-        shares = model.REGIME_SHARES if regimes > 1 else np.ones(1)
-        without = tail[..., 0] @ shares
-        found = tail[..., 1:].reshape(len(at), -1) @ weights
-        off_grid = numbers[:, _KIND] <= _NARROW
         return np.stack([
-            found, excess[..., 1:].reshape(len(at), -1) @ weights * step[:, 0],
-            np.where(off_grid, found - without, np.inf)], axis=1)
+            tail.reshape(len(at), -1) @ weights,
+            excess.reshape(len(at), -1) @ weights * step[:, 0]], axis=1)
 
 
 class _Sources:

@@ -119,12 +119,19 @@ class Grid:
         levels = levels * self._finer
         if self._on_grid:
             levels = np.rint(levels)
-        ends = np.searchsorted(of, np.arange(sums + 1)).tolist()
+        ends = None if of.size == 1 else np.searchsorted(
+            of, np.arange(sums + 1)).tolist()
         found = np.ones((sums, masses.shape[1], self.frequencies), complex)
         means = np.zeros(found.shape[:2])
         each = (masses * levels[:, None]).sum(axis=2) * counts[:, None]
         # Of what is above the capacity alone, no more counts than that it is.
         levels[levels > self._last] = self._size
+        if ends is None:
+            found[of] = self.spectra(levels, masses)
+            if counts[0] != 1:
+                found[of] = _power(found[of], counts[0])
+            means[of] = each / self._finer
+            return found, np.minimum(means, _MOST)
         size, shared = _TOGETHER, None
         if same is not None:
             _, first, same = np.unique(same, return_index=True,
@@ -161,8 +168,7 @@ class Grid:
         """
         period = np.fft.irfft(
             spectra[..., None, :] * self._inverse, self._size)
-        period = period[..., self._read]
-        period *= self._untilt
+        period = period[..., :self._read[-1] + 1:self._finer] * self._untilt
         below = period[..., 0, :]
         np.subtract(self._ones, below, out=below)
         np.maximum(below, 0.0, out=below)
@@ -179,8 +185,9 @@ class Grid:
 def _power(spectrum, count):
     if count > 0:
         return spectrum ** count
-    return 1 / spectrum if np.abs(spectrum).min() > _LEAST_DIVISOR \
-        else np.nan
+    if np.abs(spectrum).min() > _LEAST_DIVISOR:
+        return 1 / spectrum
+    return np.nan
 
 
 def _powers(numbers, count):
