@@ -169,7 +169,10 @@ class ProcessTestCase(unittest.TestCase):
 
     def test_an_interrupt_during_imports_is_no_traceback(self):
         # The interrupt comes while the command's own modules are imported.
+        # A process in the background of a shell is started with the signal
+        # ignored.
         code = ('import os, signal, sys\n'
+                'signal.signal(signal.SIGINT, signal.default_int_handler)\n'
                 'class Finder:\n'
                 '    def find_spec(self, name, path=None, target=None):\n'
                 '        if name == "oslo_config":\n'
