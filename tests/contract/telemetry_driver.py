@@ -268,3 +268,30 @@ class DriverContract:
     def test_a_driver_can_be_pickled(self):
         driver = pickle.loads(pickle.dumps(self.driver(self.traffic)))
         self.assertEqual(5, len(list(driver.series())))
+
+    # What a hostile or broken source does to others
+
+    def test_absurd_values_of_an_instance_change_no_other_one(self):
+        for value in (1e300, -1e300):
+            traffic = sample_traffic()
+            traffic.egress_kbps[WITH_NONSENSE - 1, 20:40:2] = value
+            traffic.ingress_kbps[WITH_NONSENSE - 1, 30:50:3] = -value
+            delivered = {series.instance_uuid: series
+                         for series in self.driver(traffic).series()}
+            for number in (BUSY, SILENT, WITH_GAP):
+                times, rates = traffic.expected(number, self.counts_packets)
+                series = delivered[self.uuid(number)]
+                np.testing.assert_array_equal(times, series.times)
+                np.testing.assert_allclose(series.rates, rates, rtol=1e-12)
+            rates = delivered[self.uuid(WITH_NONSENSE)].rates
+            self.assertLessEqual(rates.max(initial=0),
+                                 rate_series.MAX_RATE_KBPS)
+
+    def test_names_have_no_control_characters(self):
+        for instance in self.driver(self.traffic).instances():
+            self.assertTrue(instance.name.isprintable())
+
+    def test_what_is_ignored_is_told_by_numbers(self):
+        driver = self.driver(self.traffic)
+        driver.instances()
+        self.assertEqual({}, dict(driver.ignored))

@@ -361,6 +361,24 @@ long, short peaks are averaged, and samples are delivered later.
 
 Related options: ``period_seconds``.
 """),
+    cfg.DictOpt(
+        'host_names', default={},
+        help="""
+Names of hosts in Nova, by what the last one of ``host_labels`` says.
+
+With an inventory, what a host reports of an instance counts while Nova has the
+instance on that host. The label is compared without its port with the names of
+Nova's hosts, and with their part before the first dot. Name here the hosts for
+which that does not do, such as those that are scraped by their address. A
+value that is no host of Nova counts as long as no series names the host of the
+instance.
+
+Format: value:host, separated by commas, the value without a port.
+
+When it is wrong, instances on that host have no samples.
+
+Related options: ``host_labels``.
+"""),
 ] + [
     cfg.StrOpt(
         name,

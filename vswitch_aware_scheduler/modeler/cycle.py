@@ -291,6 +291,8 @@ class _Pass:
             return instances
         placements = self._store.placements(
             [one.uuid for one in instances])
+        self._driver.hosts = {uuid: one.host
+                              for uuid, one in placements.items() if one.host}
         known = [one for one in instances if one.uuid in placements]
         if len(known) < len(instances):
             self._ignored[NOT_IN_INVENTORY] = len(instances) - len(known)
@@ -530,7 +532,8 @@ class _Pass:
             generation, changed, len(self._names), self._samples,
             len(self._models), len(waiting), tuple(removed),
             tuple(self._refused), self._refused_samples, newest, ahead,
-            time.monotonic() - began, self._ignored)
+            time.monotonic() - began,
+            {**self._ignored, **self._driver.ignored})
 
     def _forgotten(self, last, newest):
         """Return the instances that are gone for so long.

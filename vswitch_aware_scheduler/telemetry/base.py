@@ -114,6 +114,11 @@ class Driver(abc.ABC):
                     f'above 0')
         self._period_seconds = period_seconds
 
+    #: {instance uuid: host that Nova has the instance on}. A reader that has
+    #: an inventory sets it before a reading; drivers whose series name their
+    #: hosts then leave out what other hosts report of an instance.
+    hosts = types.MappingProxyType({})
+
     @property
     def period_seconds(self):
         """Sampling period that was asked for, in seconds, or None.

@@ -11,6 +11,7 @@ step with the last sample of up to five minutes before: a scrape that failed
 would look like a counter that stood still, and no answer like no traffic.
 """
 
+import collections
 import dataclasses
 import math
 import re
@@ -164,8 +165,8 @@ class PrometheusDriver(service.ServiceDriver):
     def __init__(self, access, period_seconds=300, names=None,
                  exporter='ceilometer', settle_seconds=60,
                  max_age_seconds=2592000, samples_per_request=100000,
-                 update_interval_seconds=None, clock=time.time,
-                 sleep=time.sleep):
+                 update_interval_seconds=None, host_names=None,
+                 clock=time.time, sleep=time.sleep):
         """Remember the options; open nothing.
 
         :param access: :class:`.service.Access`, or a mapping of its
@@ -182,6 +183,8 @@ class PrometheusDriver(service.ServiceDriver):
         :param update_interval_seconds: interval in which what is scraped
             updates its counters; 0: at each scrape; None: found from the
             counters
+        :param host_names: {value of the last of the host labels, without a
+            port: name of the host in Nova}, where the two differ
         :raises InvalidInput: when an option has no usable value
         """
         super().__init__(access, period_seconds, settle_seconds,
@@ -214,12 +217,21 @@ class PrometheusDriver(service.ServiceDriver):
                 f'0, or None')
         self._samples_per_request = samples_per_request
         self._update_seconds = update_interval_seconds
+        self._host_names = dict(host_names or {})
+        self._names_of, self._by_name = None, {}
+        self._ignored = {}
+
+    @property
+    def ignored(self):
+        """{why: number} of series of instances that are on another host."""
+        return dict(self._ignored)
 
     def instances(self):
         """Return the instances that have had series since the oldest time.
 
         :raises TelemetryError: when Prometheus cannot be asked
         """
+        self._ignored = {}
         with self._opened() as client:
             found = self._reading(client).known(None)
         return [base.Instance(uuid, sorted(values)[0])
@@ -312,8 +324,11 @@ class PrometheusDriver(service.ServiceDriver):
                 counters = reading.counters(shard, begin, finish) \
                     if first < last else {}
                 for uuid, _ in shard:
+                    links = counters.get(uuid, {})
+                    if uuid in self.hosts:
+                        self._leave_out_others(links, self.hosts[uuid])
                     parts, complete = _parts(
-                        counters.get(uuid, {}), len(self._names.queries),
+                        links, len(self._names.queries),
                         self._period_seconds, update,
                         finish * self._period_seconds)
                     yield interfaces.instance_series(
@@ -322,6 +337,61 @@ class PrometheusDriver(service.ServiceDriver):
                         complete)
                     done += 1
                     progress(done, len(found))
+
+    def _leave_out_others(self, links, home):
+        """Remove what other hosts report while the instance is on its own.
+
+        Before the first reading on its own host it was on others. A host
+        that Nova does not know by this name may be its own.
+
+        :param links: as :func:`_parts` takes them
+        :param home: host that Nova has the instance on
+        """
+        named = {key: self._host_of(key[-1])
+                 for hosts in links.values() for key in hosts}
+        begin = min((times[0] for hosts in links.values()
+                     for key, columns in hosts.items() if named[key] == home
+                     for times, _ in columns.values() if times.size),
+                    default=-math.inf)
+        at_home = home in named.values()
+        for link, hosts in list(links.items()):
+            for key, columns in list(hosts.items()):
+                if named[key] == home or not (at_home or named[key]):
+                    continue
+                for number, (times, values) in list(columns.items()):
+                    early = times < begin
+                    columns[number] = times[early], values[early]
+                    if not early.any():
+                        del columns[number]
+                        why = f'host: {base.printable(key[-1])[:100]}'
+                        self._ignored[why] = self._ignored.get(why, 0) + 1
+                if not columns:
+                    del hosts[key]
+            if not hosts:
+                del links[link]
+
+    def _host_of(self, value):
+        """Return the host of Nova that a label names, or None."""
+        name = re.sub(r':\d+$', '', value)
+        for one in (value, name):
+            if one in self._host_names:
+                return self._host_names[one]
+        if name in self._known_hosts:
+            return self._known_hosts[name]
+        return self._known_hosts.get(name.partition('.')[0])
+
+    @property
+    def _known_hosts(self):
+        """{name, or its first part where that is unique: host of Nova}."""
+        if self._names_of is not self.hosts:
+            hosts = set(filter(None, self.hosts.values()))
+            short = collections.Counter(
+                host.partition('.')[0] for host in hosts)
+            self._by_name = {host.partition('.')[0]: host for host in hosts
+                             if short[host.partition('.')[0]] == 1}
+            self._by_name.update({host: host for host in hosts})
+            self._names_of = self.hosts
+        return self._by_name
 
 
 def _parts(links, count, period_seconds, update, until):

@@ -265,6 +265,70 @@ def _without_notes(real):
     return answer
 
 
+class HostsTest(PrometheusTestCase):
+    """A host speaks for the instances that Nova has on it."""
+
+    def _with_attack(self, host='compute-2:9101', step=-5):
+        """Return series of a host that tells of instances of compute-1."""
+        lies = [dataclasses.replace(one, counters=1e12 + step * np.arange(
+            one.counters.size, dtype=float).reshape(one.counters.shape))
+            for one in INTERFACES]
+        return stand_ins.ceilometer_series(INTERFACES) + [
+            (name, {**labels, 'instance': host, 'vm_instance': 'host-1'},
+             *data) for name, labels, *data
+            in stand_ins.ceilometer_series(lies)]
+
+    def _read(self, driver, hosts):
+        driver.hosts = {one.instance_uuid: hosts for one in INTERFACES}
+        driver.hosts['other'] = 'compute-2.cloud.example'
+        return [one.rates.tolist() for one in driver.series(start=T0)]
+
+    def test_what_another_host_reports_changes_nothing(self):
+        good = self._read(self.make(), 'compute-1')
+        for home in ('compute-1', 'compute-1.cloud.example'):
+            for step in (-5, 0, 1e9):
+                driver = self.make(self._with_attack(step=step))
+                self.assertEqual(good, self._read(driver, home))
+                self.assertEqual(['host: compute-2:9101'],
+                                 list(driver.ignored))
+
+    def test_hosts_that_are_scraped_by_address_can_be_named(self):
+        good = self._read(self.make(), 'compute-1')
+        series = [(name, {**labels, 'instance': labels['instance'].replace(
+            'compute-1', '10.0.0.1').replace('compute-2', '10.0.0.2')}, *data)
+            for name, labels, *data in self._with_attack()]
+        self.assertEqual(good, self._read(self.make(series, host_names={
+            '10.0.0.1': 'compute-1'}), 'compute-1'))
+        # Nobody knows: as without an inventory.
+        self.assertNotEqual(good, self._read(self.make(series), 'compute-1'))
+
+    def test_a_host_alone_does_not_speak_for_an_instance_of_another(self):
+        driver = self.make(stand_ins.ceilometer_series(INTERFACES))
+        driver.hosts = {BUSY: 'compute-2', 'other': 'compute-1'}
+        found = {one.instance_uuid: len(one)
+                 for one in driver.series(start=T0)}
+        self.assertEqual(0, found.pop(BUSY))
+        self.assertTrue(all(found[one.instance_uuid] for one in INTERFACES[5:]
+                            ))
+
+    def test_the_time_before_it_moved_counts(self):
+        counts = 37500. * np.arange(10)
+        old, new = (dataclasses.replace(
+            INTERFACES[0], times=T0 + 300. * np.arange(first, first + 10),
+            counters=np.tile((begin + counts)[:, None], (1, 4)))
+            for first, begin in ((0, 0), (10, 5e9)))
+        series = stand_ins.ceilometer_series([old])
+        series += [(name, {**labels, 'instance': 'compute-2:9101'}, *data)
+                   for name, labels, *data
+                   in stand_ins.ceilometer_series([new])]
+        wanted, = self.make(series).series()
+        driver = self.make(series)
+        driver.hosts = {BUSY: 'compute-2', 'other': 'compute-1'}
+        found, = driver.series()
+        self.assertEqual(wanted.rates.tolist(), found.rates.tolist())
+        self.assertEqual({}, driver.ignored)
+
+
 class RequestsTest(PrometheusTestCase):
 
     def test_a_query_too_large_for_the_server_is_asked_in_halves(self):
