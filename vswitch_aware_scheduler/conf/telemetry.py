@@ -270,7 +270,7 @@ than ``period_seconds``, it is refused.
 Related options: ``aggregation``, ``period_seconds``.
 """),
     cfg.ListOpt(
-        'trusted_creators', default=[],
+        'trusted_creators',
         help="""
 Whose resources count.
 
@@ -362,7 +362,7 @@ long, short peaks are averaged, and samples are delivered later.
 Related options: ``period_seconds``.
 """),
     cfg.DictOpt(
-        'host_names', default={},
+        'host_names',
         help="""
 Names of hosts in Nova, by what the last one of ``host_labels`` says.
 
