@@ -240,9 +240,12 @@ function _vswitch_telemetry {
 # nova-api needs the package as well, to validate extra specs.
 function install_vswitch {
     local extras=""
-    if is_service_enabled n-sch &&
-        [[ $(_vswitch_telemetry) == "gnocchi" ]]; then
-        extras="gnocchi"
+    if is_service_enabled n-sch; then
+        # The modeler asks Nova which instances there are.
+        extras="nova"
+        if [[ $(_vswitch_telemetry) == "gnocchi" ]]; then
+            extras="gnocchi,nova"
+        fi
     fi
     if is_service_enabled n-sch n-api; then
         # shellcheck disable=SC2086 # no argument where there are no extras
@@ -286,7 +289,26 @@ function _vswitch_configure_commands {
         iniset "$VSWITCH_CONF" vswitch_scheduler default_switch_profile \
             "$VSWITCH_DEFAULT_SWITCH_PROFILE"
     fi
+    # Telemetry is believed only about instances that Nova has.
+    _vswitch_set_user "$VSWITCH_CONF" vswitch_inventory
     _vswitch_configure_telemetry "$VSWITCH_CONF" "$(_vswitch_telemetry)"
+}
+
+# _vswitch_set_user FILE SECTION: ask a service as the user nova, who is an
+# administrator and sees all instances.
+function _vswitch_set_user {
+    local file=$1 section=$2
+    iniset "$file" "$section" auth_type password
+    iniset "$file" "$section" auth_url "$KEYSTONE_SERVICE_URI"
+    iniset "$file" "$section" username nova
+    iniset "$file" "$section" password "$SERVICE_PASSWORD"
+    iniset "$file" "$section" project_name "$SERVICE_PROJECT_NAME"
+    iniset "$file" "$section" user_domain_name "$SERVICE_DOMAIN_NAME"
+    iniset "$file" "$section" project_domain_name "$SERVICE_DOMAIN_NAME"
+    iniset "$file" "$section" region_name "$REGION_NAME"
+    if is_service_enabled tls-proxy; then
+        iniset "$file" "$section" cafile "$SSL_BUNDLE_FILE"
+    fi
 }
 
 # _vswitch_configure_telemetry FILE TELEMETRY
@@ -296,20 +318,7 @@ function _vswitch_configure_telemetry {
         # The default of the option, without a URL: the modeler waits.
         none) return 0 ;;
         gnocchi)
-            # The user nova is an administrator, who sees all instances.
-            iniset "$file" vswitch_gnocchi auth_type password
-            iniset "$file" vswitch_gnocchi auth_url "$KEYSTONE_SERVICE_URI"
-            iniset "$file" vswitch_gnocchi username nova
-            iniset "$file" vswitch_gnocchi password "$SERVICE_PASSWORD"
-            iniset "$file" vswitch_gnocchi project_name "$SERVICE_PROJECT_NAME"
-            iniset "$file" vswitch_gnocchi user_domain_name \
-                "$SERVICE_DOMAIN_NAME"
-            iniset "$file" vswitch_gnocchi project_domain_name \
-                "$SERVICE_DOMAIN_NAME"
-            iniset "$file" vswitch_gnocchi region_name "$REGION_NAME"
-            if is_service_enabled tls-proxy; then
-                iniset "$file" vswitch_gnocchi cafile "$SSL_BUNDLE_FILE"
-            fi
+            _vswitch_set_user "$file" vswitch_gnocchi
             ;;
         prometheus)
             iniset "$file" vswitch_prometheus url \

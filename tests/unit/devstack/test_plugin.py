@@ -186,7 +186,7 @@ class InstallTest(PhasesTestCase):
         self.run_phases('stack,pre-install', 'stack,install')
         line, = self.lines('pip.log')
         self.assertEqual('install', line.split()[0])
-        self.assertTrue(line.endswith(f'-e {PROJECT}'), line)
+        self.assertTrue(line.endswith(f'-e {PROJECT}[nova]'), line)
 
     def test_a_node_with_computes_only_gets_nothing(self):
         # As DevStack's guide to several nodes enables services there.
@@ -226,7 +226,7 @@ class InstallTest(PhasesTestCase):
         self.run_phases('stack,install',
                         ENABLED_SERVICES='n-api,n-sch,gnocchi-api')
         line, = self.lines('pip.log')
-        self.assertTrue(line.endswith(f'-e {PROJECT}[gnocchi]'), line)
+        self.assertTrue(line.endswith(f'-e {PROJECT}[gnocchi,nova]'), line)
 
     def test_an_older_python_is_refused_at_once(self):
         self._command('bin/old-python', '#!/bin/bash\n'
@@ -507,6 +507,16 @@ class ModelerTest(PhasesTestCase):
         _, conf = self.stack(ENABLED_SERVICES=services + ',tls-proxy',
                              SSL_BUNDLE_FILE='/data/ca-bundle.pem')
         self.assertEqual('/data/ca-bundle.pem', conf.vswitch_gnocchi.cafile)
+
+    def test_nova_says_which_instances_there_are(self):
+        # Telemetry is believed only about these.
+        for path in (self.root / 'traffic.csv', 'none'):
+            _, conf = self.stack(VSWITCH_TELEMETRY=str(path))
+            given = options.inventory_options(conf)['access']
+            self.assertEqual(
+                ('password', 'nova', 'pass word', 'RegionOne'),
+                (given['auth']['auth_type'], given['auth']['username'],
+                 given['auth']['password'], given['region_name']))
 
     def test_prometheus_is_read_where_it_is_enabled_and_waited_for(self):
         services = 'n-api,n-sch,prometheus'
