@@ -31,6 +31,10 @@ _BRIEF.maxstring = 80
 #: Names the instance whose learned model stands for all of this flavor.
 MODEL_EXTRA_SPEC = 'vswitch:model'
 
+#: Laws of flavors that are kept. Residents are described by theirs again and
+#: again, so fewer than a cloud has flavors would make each of them anew.
+MOST_LAWS = 65_536
+
 #: What a rate is made of, in the order of its columns.
 RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
 
@@ -89,13 +93,13 @@ def law_of_extra_specs(extra_specs):
 
 
 # The same for every request of a flavor.
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=MOST_LAWS)
 def constant_law(**rates):
     """Return the RateLaw of constant rates."""
     return model.TrafficModel.constant(**rates).law
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=MOST_LAWS)
 def _on_off_law(**numbers):
     return model.TrafficModel.on_off(**numbers).law
 

@@ -79,18 +79,6 @@ class Auditor:
                 for uuid, (host, _) in instances.items()
                 if hosts[uuid] != {host}]
 
-    def leaked_claims(self):
-        """Return the open claims that are of no instance, as sentences."""
-        truth = self.instances()
-        rows = self._store.rows('vswitch', """
-            SELECT instance_uuid, state, host, claimed_by FROM claim
-            WHERE state IN ('assumed', 'moved')""")
-        return [f'claim of {row["instance_uuid"]} on {row["host"]} is '
-                f'{row["state"]}, by {row["claimed_by"]}, and it is on '
-                f'{truth.get(row["instance_uuid"], ["no host"])[0]}'
-                for row in rows if truth.get(
-                    row['instance_uuid'], [None])[0] != row['host']]
-
     def overload(self, laws):
         """Return a lower bound of P(sum > capacity) of independent laws."""
         step = self._capacity / _CELLS

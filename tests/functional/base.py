@@ -16,12 +16,13 @@ import nova.tests.functional  # noqa: F401
 
 import fixtures
 from nova import context as nova_context
+from nova import exception
 from nova.scheduler import host_manager
 from nova.tests.functional.api import client
 from nova.tests.functional import integrated_helpers
 
 from vswitch_aware_scheduler.demo import cell_lock
-from vswitch_aware_scheduler.scheduler import watch
+from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
@@ -39,8 +40,8 @@ TIMEOUT_SECONDS = 120.0
 
 #: Parts of the warnings that tell of a bug of ours. Requests go on without
 #: us, so a test would not notice.
-_BUGS = ('VSwitchFilter: ', 'VSwitchWeigher: ', 'what is placed: ',
-         'what is finished: ', 'what is chosen: ', 'database: ')
+_BUGS = ('VSwitchFilter: ', 'VSwitchWeigher: ', 'hook ', "Nova's record: ",
+         'record of cell ')
 
 
 def overload_probability(count, share_on, fit):
@@ -69,6 +70,9 @@ class Clock:
 
     def __call__(self):
         return time.time() + self.ahead
+
+    def monotonic(self):
+        return time.monotonic() + self.ahead
 
 
 class LogRecords(logging.Handler):
@@ -115,6 +119,10 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     WITH_STORE = True
 
     def setUp(self):
+        # One that is left over would read the databases of this test.
+        self.assertEqual([], [
+            thread.name for thread in threading.enumerate()
+            if thread.name.startswith('vswitch')])
         self.store_path = os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'vswitch.sqlite')
         self.store_url = f'sqlite:///{self.store_path}'
@@ -135,7 +143,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             group='filter_scheduler')
         # The store is looked at when a test says so.
         self.flags(store_url=self.store_url, snapshot_refresh_seconds=3600,
-                   group='vswitch_scheduler')
+                   record_refresh_seconds=0.5, group='vswitch_scheduler')
         self.flags(group='vswitch_scheduler', **self.OPTIONS)
         self.flags(allow_resize_to_same_host=True)
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
@@ -152,8 +160,9 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.log.clear()
 
     def _find_plugin(self):
-        self.plugin = watch.current()
+        self.plugin = nova_hooks.current()
         self.plugin._clock = self.clock
+        self.plugin._monotonic = self.clock.monotonic
         self.addCleanup(self.plugin.stop)
 
     def _check_for_bugs(self):
@@ -407,13 +416,17 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         """Confirm a resize or cold migration."""
         self.action(server, 'confirmResize')
         self._wait_for_migration_status(server, ['confirmed'])
-        return self._wait_for_state_change(server, 'ACTIVE')
+        server = self._wait_for_state_change(server, 'ACTIVE')
+        self.read_record()
+        return server
 
     def revert(self, server):
         """Revert a resize or cold migration."""
         self.action(server, 'revertResize')
         self._wait_for_migration_status(server, ['reverted'])
-        return self._wait_for_state_change(server, 'ACTIVE')
+        server = self._wait_for_state_change(server, 'ACTIVE')
+        self.read_record()
+        return server
 
     def migrate(self, server, host=None):
         """Cold migrate a server, wait until it is to be confirmed."""
@@ -429,7 +442,9 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self._wait_for_migration_status(server, ['completed'])
         self.wait_for(lambda: self.host_of(server) != before,
                       f'server {server["id"]} to have left {before}')
-        return self._wait_for_state_change(server, 'ACTIVE')
+        server = self._wait_for_state_change(server, 'ACTIVE')
+        self.read_record()
+        return server
 
     def delete(self, *servers):
         """Delete servers and wait until their hosts have said so."""
@@ -440,6 +455,12 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             self.wait_for(
                 lambda uuid=server['id']: not self._lists(uuid),
                 f'no host to list server {server["id"]}')
+        self.read_record()
+
+    def delete_without_reading(self, server):
+        """Delete a server; the record is read when that is due."""
+        self.admin_api.delete_server(server['id'])
+        self._wait_until_deleted(server)
 
     # Who is where.
 
@@ -473,8 +494,18 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                    for name, info in list(self._nova_view.items())
                    if host in (None, name))
 
+    def read_record(self):
+        """Let the scheduler read Nova's record, as it does all the time.
+
+        What goes wrong with that is for the thread to tell.
+        """
+        self.plugin._ensure_ready()
+        with contextlib.suppress(exception.CellTimeout):
+            self.plugin._record.refresh()
+
     def reported(self, server):
         """Wait until the scheduler lists a server where it is; return it."""
+        self.read_record()
         if self.TRACK_INSTANCE_CHANGES and not self._unheard:
             host = self.host_of(server)
             self.wait_for(lambda: self._lists(server['id'], host),

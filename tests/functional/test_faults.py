@@ -46,7 +46,8 @@ class FaultsTestCase(base.VSwitchTestCase):
                             for line in self.log.messages()))
 
     def test_an_error_in_what_is_placed_fails_no_request(self):
-        with mock.patch.object(scheduler_state.SchedulerState, 'placed',
+        with mock.patch.object(scheduler_state.SchedulerState,
+                               'host_consumed',
                                autospec=True,
                                side_effect=KeyError('bug')):
             server = self.boot(self.whole, 'host1')

@@ -15,6 +15,7 @@ class ShelveTestCase(base.VSwitchTestCase):
         self._shelve_server(server)
         self.wait_for(lambda: not self._lists(server['id']),
                       'no host to list the server')
+        self.read_record()
         other = self.boot(whole, 'host1')
         # By its flavor it fits nowhere.
         self.action(server, 'unshelve')

@@ -17,7 +17,7 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler.scheduler import filters
-from vswitch_aware_scheduler.scheduler import turn
+from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.telemetry import service
@@ -83,8 +83,10 @@ class ConcurrencyTestCase(StrictTestCase):
             return found
 
         # As schedulers that know nothing of each other.
-        with mock.patch.object(turn.Turn, 'take'), mock.patch.object(
-                filters.VSwitchFilter, 'filter_all', filter_all):
+        with mock.patch.object(
+                scheduler_state.SchedulerState, 'hosts_sorted',
+                lambda state, hosts, spec: hosts), mock.patch.object(
+                    filters.VSwitchFilter, 'filter_all', filter_all):
             servers = self.in_parallel([lambda: self.post(flavor)] * 2)
             found = [self.wait_for(lambda uuid=server['id']: (
                 lambda one: one['status'] != 'BUILD' and one)(

@@ -171,9 +171,9 @@ class NetworkTestCase(base.VSwitchTestCase):
         server = self.boot(self.small, 'host1', host='host1',
                            networks=self.on(self.red))
         self.plugin._residency._attached.clear()
-        for host in self.plugin._hosts.values():
-            for instance in host.instances or ():
-                host.instances[instance] = None
+        for listed in self.plugin._listings.values():
+            for instance in listed:
+                listed[instance] = None
         self.store.write(placements=[store.Placement(
             server['id'], 'host1', attachments=tunnels.Attachments(
                 (self.blue,)))])

@@ -18,14 +18,10 @@ class FakeCloud:
     :param instances: [(uuid, host, extra specs)]
     :param allocations: [(uuid, host)], those of the instances by default
     :param models: {uuid: TrafficModel}
-    :param claims: [(uuid, host)], open ones
     """
 
-    def __init__(self, instances, allocations=None, models=None, claims=()):
+    def __init__(self, instances, allocations=None, models=None):
         self.database = self.store = self
-        self._claims = [{'instance_uuid': uuid, 'host': host,
-                         'state': 'assumed', 'claimed_by': 'here:1'}
-                        for uuid, host in claims]
         self._rows = {
             'nova': [{'uuid': uuid, 'host': host, 'flavor': json.dumps({
                 'cur': {'nova_object.data': {'extra_specs': specs}}})}
@@ -39,8 +35,7 @@ class FakeCloud:
                         for uuid, one in (models or {}).items()]}
 
     def rows(self, name, statement):
-        return self._claims if 'FROM claim' in statement \
-            else self._rows[name]
+        return self._rows[name]
 
 
 class AuditorTest(unittest.TestCase):
@@ -65,14 +60,6 @@ class AuditorTest(unittest.TestCase):
         found, = self.auditor(self.many(6)).overloads()
         self.assertIn('a with 6 instances', found)
         self.assertIn('0.0159', found)
-
-    def test_claims_that_are_of_no_instance_are_found(self):
-        claims = [('vm-0', 'a'), ('vm-1', 'b'), ('gone', 'a')]
-        found = self.auditor(self.many(3), claims=claims).leaked_claims()
-        self.assertEqual(2, len(found))
-        self.assertIn('vm-1 on b is assumed', found[0])
-        self.assertIn('and it is on a', found[0])
-        self.assertIn('no host', found[1])
 
     def test_a_learned_model_counts_in_place_of_the_flavor(self):
         quiet = model.TrafficModel.constant()

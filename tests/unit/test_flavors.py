@@ -56,3 +56,18 @@ class TestExtraSpecs(unittest.TestCase):
                 specs['vswitch:off_seconds'] = off
             self.assertInvalid(('vswitch:on_seconds', 'vswitch:off_seconds',
                                 'both above 0'), specs)
+
+
+class TestManyFlavors(unittest.TestCase):
+
+    def test_the_laws_of_more_flavors_than_a_cloud_has_are_kept(self):
+        # A cache that is too small makes each of them anew, each time.
+        def laws():
+            return [flavors.law_of_extra_specs({
+                'vswitch:egress_kbps': str(kbps), **more})
+                for kbps in range(1, 3001) for more in (
+                    {}, {'vswitch:on_seconds': '1',
+                         'vswitch:off_seconds': '2'})]
+
+        for one, other in zip(laws(), laws()):
+            self.assertIs(one, other)

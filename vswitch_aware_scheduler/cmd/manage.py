@@ -193,7 +193,7 @@ def _parser():
 
     claim = group('claim', 'tell what schedulers have just placed')
     add(claim, 'list', _claim_list,
-        'print the claims that schedulers tell each other of')
+        'print what schedulers have placed and withdrawn lately')
 
     corrections = group('feedback', 'tell how limits are corrected')
     add(corrections, 'show', _feedback_show,
@@ -833,7 +833,7 @@ def _claim_list(arguments, conf):
         [[one.instance_uuid, one.state, one.host or '-', one.source or '-',
           one.claimed_by, _time(one.claimed_at), f'{one.seconds:.0f}']
          for one in found])
-    terminal.print_below(f'{len(found)} claims; seconds that are left')
+    terminal.print_below(f'{len(found)} claims; seconds that they stay listed')
     return 0
 
 

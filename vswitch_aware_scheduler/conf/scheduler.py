@@ -5,6 +5,9 @@ from oslo_config import cfg
 
 __all__ = ['OPTS']
 
+_BY_RECORD = ("Nova's record decides which instance is where; claims only "
+              'bridge the seconds until it shows a placement.')
+
 OPTS = [
     # What a host can carry
     cfg.StrOpt(
@@ -264,18 +267,22 @@ Related options: ``store_url``, ``max_generation_age_seconds``.
     cfg.FloatOpt(
         'snapshot_first_wait_seconds', default=5, min=0, max=60,
         help="""
-Longest time that the first request after a start waits for the snapshot.
+Longest time that the first request after a start waits for the snapshot and
+for the first reading of Nova's record.
 
-Raise it where the store is large (a million models take some seconds) and
-the first decisions matter. With 0 no request ever waits: those that come
-before the first snapshot are decided without models.
+Raise it where the store is large (a million models take some seconds) or
+Nova has very many instances, and the first decisions matter. With 0 no request
+ever waits: those that come before the first snapshot are decided without
+models, and those that come before the first reading of a cell go by what
+Nova lists for its hosts.
 
 Unit: seconds, 0 to 60.
 
 When it is longer than ``rpc_response_timeout``, the first requests can fail
 while the store does not answer.
 
-Related options: ``store_timeout_seconds``, ``degraded_policy``.
+Related options: ``store_timeout_seconds``, ``degraded_policy``,
+``record_refresh_seconds``.
 """),
     cfg.IntOpt(
         'max_generation_age_seconds', default=86400, min=0, max=31536000,
@@ -310,26 +317,61 @@ Any other value is refused when the scheduler starts.
 
 Related options: ``max_generation_age_seconds``, ``store_url``.
 """),
-    cfg.IntOpt(
-        'claim_expiry_seconds', default=600, min=1, max=86400,
+    # Who is where
+    cfg.FloatOpt(
+        'record_refresh_seconds', default=2, min=0.1, max=3600,
         help="""
-How long an instance just placed counts on its host unless the host reports
-it.
+How often a scheduler worker reads from Nova's database which instances and
+migrations have changed.
 
-Raise it where building an instance takes long: its traffic counts on the host
-chosen until the host reports it. Lower it so that instances whose build failed
-give their room back sooner.
+The record of Nova decides which instance counts on which host. Lower it so
+that a deleted or failed instance makes room sooner; raise it to spare the
+databases of the cells, which each worker asks some small questions each time.
+It happens in the background, for each enabled cell on its own, and besides
+when a request begins, at most four times a second.
+
+Unit: seconds, 0.1 to 3600.
+
+When it is too high, hosts are refused for longer than they are full; an
+instance that was just placed counts at once in any case.
+
+Related options: ``record_full_seconds``, ``record_timeout_seconds``,
+``snapshot_first_wait_seconds``.
+"""),
+    cfg.FloatOpt(
+        'record_full_seconds', default=300, min=1, max=86400,
+        help="""
+How often a scheduler worker reads all instances of a cell.
+
+Changes are found by the time of their last update and by the number of
+instances on each host. A full reading finds the rest: what was written with a
+wrong time and is on the same host as before. It happens in small pieces, so
+that requests are not delayed. Lower it to find such changes sooner; raise it
+to spare the databases of large cells.
 
 Unit: seconds, 1 to 86400.
 
-When it is shorter than a build takes, other instances are admitted in the
-place of one that is still coming; when it is too long, failed builds keep
-hosts from being used.
+When it is too high, a change that was written with a wrong time counts late.
 
-Related options: ``claims_refresh_seconds``.
+Related options: ``record_refresh_seconds``.
 """),
     cfg.FloatOpt(
-        'claims_refresh_seconds', default=0.25, min=0, max=60,
+        'record_timeout_seconds', default=10, min=0.1, max=3600,
+        help="""
+Time after which a cell that does not answer is reported.
+
+The hosts of that cell go by what was read before, and one line of the log
+says so. No request waits for a reading, and other cells are read as ever.
+
+Unit: seconds, 0.1 to 3600.
+
+When it is shorter than the database takes to answer about a hundred
+instances, the log reports cells that are well.
+
+Related options: ``record_refresh_seconds``.
+"""),
+    cfg.FloatOpt(
+        'claims_broadcast_seconds', default=0.25, min=0, max=60,
         help="""
 How often a scheduler worker reads what other workers have just placed.
 
@@ -337,31 +379,58 @@ Placements are written to the store at once, and read by the others in the
 background. Lower it so that fewer requests at the same moment choose the same
 room; raise it to spare the database, of which each worker asks one small
 question each time. With 0 placements are not shared: a worker learns of
-others' when a host reports them.
+others' when Nova's record shows them.
 
 Unit: seconds, 0 to 60; 0 or at least 0.05 is sensible.
 
 When the scheduler may read the store and not write to it, others do not learn
 of its placements, and the log says so.
 
-Related options: ``claims_wait_seconds``, ``claim_expiry_seconds``,
-``store_url``.
+Related options: ``record_refresh_seconds``, ``store_url``, ``strict``.
+"""),
+    # Of the release before
+    cfg.IntOpt(
+        'claim_expiry_seconds', default=600, min=1, max=86400,
+        deprecated_for_removal=True, deprecated_reason=_BY_RECORD,
+        help="""
+Has no effect any more.
+
+A claim ends when Nova's record shows what came of the placement, however long
+that takes.
+
+When it is set, the log says that it is deprecated.
+
+Unit: seconds, 1 to 86400.
+
+Related options: ``record_refresh_seconds``.
+"""),
+    cfg.FloatOpt(
+        'claims_refresh_seconds', default=0.25, min=0, max=60,
+        deprecated_for_removal=True, deprecated_reason=_BY_RECORD,
+        help="""
+Has no effect any more.
+
+``claims_broadcast_seconds`` takes its place.
+
+When it is set, the log says that it is deprecated.
+
+Unit: seconds, 0 to 60.
+
+Related options: ``claims_broadcast_seconds``.
 """),
     cfg.FloatOpt(
         'claims_wait_seconds', default=0, min=0, max=10,
+        deprecated_for_removal=True, deprecated_reason=_BY_RECORD,
         help="""
-Longest time that a request waits for the latest placements of other workers.
+Has no effect any more.
 
-With 0 a request goes by those that the background thread has read. Above 0
-each request waits, before it judges the hosts, until the thread has read the
-store once more: some milliseconds while the database answers, this long when
-it does not. Then two requests choose the same room more rarely still.
+No request waits for other workers. Where two requests must never take the
+same room, set ``strict``.
+
+When it is set, the log says that it is deprecated.
 
 Unit: seconds, 0 to 10.
 
-When it is above 0 and the store does not answer, each request takes this much
-longer.
-
-Related options: ``claims_refresh_seconds``.
+Related options: ``strict``.
 """),
 ]

@@ -146,6 +146,12 @@ class Aggregates:
         """Take a host, absent ever since, to be where aggregates list it."""
         self._belongs_to(host, self._members.get(host, []))
 
+    def forget(self, host):
+        """Drop what is known of a host that is gone."""
+        for kept in (self._of, self._found, self._seen):
+            kept.pop(host, None)
+        self._asked = None
+
     def _note(self, hosts, now):
         self._seen.update(dict.fromkeys(hosts, now))
         self._next_note = now + _NOTE_SECONDS

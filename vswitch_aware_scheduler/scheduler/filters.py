@@ -8,8 +8,8 @@ from nova.scheduler import utils as scheduler_utils
 from oslo_log import log as logging
 
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import request
-from vswitch_aware_scheduler.scheduler import watch
 
 LOG = logs.get_logger(__name__)
 
@@ -29,7 +29,7 @@ class VSwitchFilter(filters.BaseHostFilter):
 
     def __init__(self):
         super().__init__()
-        self._state = watch.join('filter')
+        self._state = nova_hooks.join('filter')
 
     def filter_all(self, filter_obj_list, spec_obj):
         """Return the hosts that pass, all judged at once."""

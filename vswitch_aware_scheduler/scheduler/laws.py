@@ -2,24 +2,21 @@
 """What the instances on a host are taken to carry.
 
 The first of these that exists: the learned model; a prior of that instance
-alone; what it was placed with; what its flavor says; the prior of its peers;
-the default. Opens nothing and asks no database: of whose flavor nobody has
-told is kept for whoever can ask.
+alone; what its flavor, its open claim and the guarantee of its ports say; the
+prior of its peers; the default. While a resize is not confirmed there may be
+several flavors, of which the larger one counts. Opens nothing.
 """
 
-import itertools
+import functools
 
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.scheduler import request
+from vswitch_aware_scheduler import flavors
 from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Laws']
 
 #: Priors that are kept as they are cut for policies.
-_MOST_FITTED = 4096
-
-#: Of how many instances it is remembered that their flavors were asked for.
-_MOST_ASKED = 1_000_000
+_MOST_FITTED = 65_536
 
 _NOTHING = model.TrafficModel.constant().law
 
@@ -27,24 +24,18 @@ _NOTHING = model.TrafficModel.constant().law
 class Laws:
     """Finds the laws of residents.
 
-    Whoever has one calls it under its own lock. Of the hosts it reads the
-    ``instances`` that Nova lists, {uuid: Instance} or None, and the
-    HostPolicy ``policy``, or None.
+    Callers serialise access.
 
     :param residency: Residency
-    :param hosts: {host: what was last seen of it}, kept by others
+    :param policies: {host: HostPolicy or None}, kept by others
     :param default: RateLaw of instances of which nothing is known, None: they
         count for nothing
     """
 
-    def __init__(self, residency, hosts, default):
+    def __init__(self, residency, policies, default):
         self._residency = residency
-        self._hosts = hosts
+        self._policies = policies
         self._default = default
-        # Residents of which neither a model nor a flavor is known: {uuid:
-        # host}, and those of which the database was asked.
-        self._strangers = {}
-        self._asked = set()
         # (prior, that of its group, id of policy) -> (policy, law)
         self._fitted = {}
 
@@ -65,16 +56,6 @@ class Laws:
             return _NOTHING
         return self._default
 
-    def of_flavor(self, flavor, snapshot):
-        """Return the law that a nova Flavor states, or None.
-
-        :param flavor: nova Flavor, or None
-        """
-        try:
-            return flavor and request.law_of_flavor(flavor, snapshot.law)
-        except exceptions.InvalidInput:
-            return None
-
     def fitting(self, law, host, group=None):
         """Return a prior as an instance can have it that is on a host.
 
@@ -84,8 +65,7 @@ class Laws:
         :param host: name of the host
         :param group: as of :func:`.prior.cut`
         """
-        view = self._hosts.get(host)
-        policy = view and view.policy
+        policy = self._policies.get(host)
         if not policy or not policy.limits_on_one:
             return law
         key = law, group, id(policy)
@@ -96,41 +76,20 @@ class Laws:
             found = self._fitted[key] = (policy, policy.fitting(law, group))
         return found[1]
 
-    @property
-    def has_strangers(self):
-        """Whether there are residents whose flavor nobody has told."""
-        return bool(self._strangers)
-
-    def strangers(self, most):
-        """Return {uuid: host} of so many residents at most."""
-        return dict(itertools.islice(self._strangers.items(), most))
-
-    def acquaint(self, strangers, flavors, snapshot):
-        """Take in the flavors of strangers; return whether any says more.
-
-        :param strangers: {uuid: host}
-        :param flavors: {uuid: nova Flavor} of those that have one
-        """
-        told = False
-        if len(self._asked) > _MOST_ASKED:
-            self._asked.clear()
-        for uuid, host in strangers.items():
-            self._strangers.pop(uuid, None)
-            self._asked.add(uuid)
-            law = self.of_flavor(flavors.get(uuid), snapshot)
-            if law is not None:
-                self._residency.state(uuid, host, law)
-                told = True
-        return told
-
     def _without_model(self, snapshot, host, uuid):
-        law, of = snapshot.prior(uuid) or (None, None)
+        of_flavor, project = self._residency.flavors(uuid, host)
+        law, of = snapshot.prior(
+            uuid, of_flavor[-1][0] if of_flavor else None, project) \
+            or (None, None)
         # What it has shown itself, then what it was placed with.
         if of != 'instance':
-            assumed = self._residency.assumed_law(uuid, host) \
-                or self._stated(snapshot, host, uuid)
-            if assumed is not None:
-                return assumed
+            stated = [one for one in (
+                self._residency.stated_law(uuid),
+                self._residency.claimed_law(uuid, host),
+                *(self._of_flavor(specs, snapshot) for _, specs in of_flavor))
+                if one is not None]
+            if stated:
+                return max(stated, key=_size)
         unknown = self.unknown(snapshot)
         if law is None or unknown is _NOTHING:
             return unknown
@@ -146,13 +105,18 @@ class Laws:
         found = snapshot.group_prior(uuid) if of == 'instance' else None
         return found and found[0]
 
-    def _stated(self, snapshot, host, uuid):
-        """Return what the flavor of a listed resident says, or None."""
-        view = self._hosts.get(host)
-        instance = view and view.instances and view.instances.get(uuid)
-        flavor = instance and request.flavor_of(instance)
-        if flavor is None:
-            if uuid not in self._asked:
-                self._strangers[uuid] = host
+    def _of_flavor(self, extra_specs, snapshot):
+        """Return the law that a flavor's extra specs state, or None."""
+        try:
+            found = flavors.law_of(extra_specs, snapshot.law)
+        except exceptions.InvalidInput:
             return None
-        return self.of_flavor(flavor, snapshot)
+        return found and found[0]
+
+
+@functools.lru_cache(maxsize=flavors.MOST_LAWS)
+def _size(law):
+    """Return what tells the larger of two laws: (mean + peak, peak)."""
+    mean, peak = law.mean, law.peak
+    return tuple(float(one[:2].sum() + one[2])
+                 for one in (mean + peak, peak))

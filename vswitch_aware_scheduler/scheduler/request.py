@@ -163,7 +163,7 @@ def _law_and_rule(spec_obj, uuid, laws, priors, default_law, report):
     return default_law, 'default'
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=flavors.MOST_LAWS)
 def raised(law, guaranteed, packet_bytes):
     """Return a law of which no rate is below what is guaranteed.
 

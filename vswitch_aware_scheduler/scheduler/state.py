@@ -9,7 +9,6 @@ import functools
 import itertools
 import operator
 import os
-import secrets
 import socket
 import threading
 import time
@@ -23,13 +22,12 @@ from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import policies as host_policies
 from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import candidates
-from vswitch_aware_scheduler.scheduler import claims
-from vswitch_aware_scheduler.scheduler import exchange
+from vswitch_aware_scheduler.scheduler import claims_broadcast
 from vswitch_aware_scheduler.scheduler import health
-from vswitch_aware_scheduler.scheduler import inquiry
 from vswitch_aware_scheduler.scheduler import laws
+from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import request
-from vswitch_aware_scheduler.scheduler import turn
+from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler import strict
@@ -39,63 +37,65 @@ from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 LOG = logs.get_logger(__name__)
 
-#: How often the list of a host's instances is compared key by key. In
-#: between, a change of the same dictionary shows in its length or its last
-#: key, unless that key went and came back meanwhile.
-_COMPARE_SECONDS = 1.0
-
-#: Type of the hypervisor of bare metal, as Nova's Ironic driver reports it.
-_IRONIC = 'ironic'
-
-#: Longest time for which one request keeps others from judging hosts.
-_TURN_SECONDS = 5.0
-
-#: A request that begins has claims of others read anew unless that was done
-#: so lately; by when it judges hosts they are there.
+#: A request that begins has claims of others read unless that was done so
+#: lately; by when it judges hosts they are there.
 _FRESH_SECONDS = 0.02
 
 #: Claims have to come soon: what takes longer is tried again.
-_EXCHANGE_TIMEOUT_SECONDS = 2.0
+_BROADCAST_TIMEOUT_SECONDS = 2.0
+
+#: A host that no request has had for so long, and that nobody is on, is
+#: dropped; how often that is looked for, and noted which hosts requests have.
+_DROP_SECONDS = 120.0
+_NOTE_SECONDS = 1.0
+
+#: Hosts that are described at a time while others wait.
+_FEW_HOSTS = 16
 
 #: Hosts of a new snapshot that are computed at once.
 _TOGETHER = 16
-
-#: Why a host is refused that could pass without some of its instances.
-_FULL = (admission.TOO_MANY, admission.MEAN, admission.OVERLOAD,
-         admission.UPLINK)
 
 #: What happens to hosts without a profile, by unknown_host_policy.
 _UNKNOWN_HOSTS = {'pass': 'checks nothing and lets every instance pass',
                   'reject': 'refuses every host'}
 
-_HOST, _INSTANCES, _AGGREGATES = map(
-    operator.attrgetter, ('host', 'instances', 'aggregates'))
+#: Policy of a host that cannot be judged.
+_UNJUDGED = admission.HostPolicy(None, judged=False)
+
+#: Type of the hypervisor of bare metal, as Nova's Ironic driver reports it.
+_IRONIC = 'ironic'
+
+_HOST, _CELL, _INSTANCES, _AGGREGATES = map(
+    operator.attrgetter, ('host', 'cell_uuid', 'instances', 'aggregates'))
 
 
 class SchedulerState:
     """The loads of all hosts as one process knows them.
 
-    Thread-safe. Methods may raise; the plugins catch.
+    Thread-safe. Methods may raise; the plugins catch. No method waits for a
+    database or another request, but for the first reading in a process.
 
     :param conf: ConfigOpts with the [vswitch_scheduler] group registered
     :param clock: callable, seconds UTC
+    :param monotonic: callable, seconds, of every interval
     """
 
-    def __init__(self, conf, clock=time.time):
+    def __init__(self, conf, clock=time.time, monotonic=time.monotonic):
         self._conf = conf.vswitch_scheduler
         self._clock = clock
+        self._monotonic = monotonic
         self.report = health.HealthLog()
         self._candidates = candidates.Candidates(self.report)
         self._lock = threading.RLock()
         self._ready = False
         self._recent = threading.local()
-        # From judging the hosts to placing the instance: two requests that
-        # judge at once would both take the last room of a host.
-        self._turn = turn.Turn(_TURN_SECONDS)
 
     def _prepare(self):
         """Read the configuration, once, at the first request."""
         conf = self._conf
+        for ignored in ('claim_expiry_seconds', 'claims_refresh_seconds',
+                        'claims_wait_seconds'):
+            conf[ignored]        # oslo.config warns of one that is set
         try:
             profiles = vswitch_profile.profiles(conf.switch_profiles_file)
             self.report('switch profiles', None)
@@ -120,29 +120,32 @@ class SchedulerState:
                 self.report), conf.strict, self.report)
         self._default_law = model.TrafficModel.on_off(
             **opts.default_demand(conf)).law
-        shared = conf.claims_refresh_seconds > 0
-        self._residency = claims.Residency(
-            secrets.token_hex(8) if shared else None,
-            f'{socket.gethostname()}:{os.getpid()}'[:255])
-        self._exchange = exchange.ClaimExchange(
-            self._make_store(_EXCHANGE_TIMEOUT_SECONDS),
-            conf.claims_refresh_seconds, conf.snapshot_first_wait_seconds,
-            self._words_to_tell, self._take_words,
-            self.report) if shared else None
+        self._residency = residency.Residency()
+        self._record = nova_record.NovaRecord(
+            self._take_reading, self._take_build_requests, self._residency,
+            self._lock, conf.record_refresh_seconds,
+            conf.record_full_seconds, conf.record_timeout_seconds,
+            conf.snapshot_first_wait_seconds, self.report,
+            lambda: self._monotonic())
+        self._broadcast = claims_broadcast.ClaimsBroadcast(
+            self._make_store(_BROADCAST_TIMEOUT_SECONDS),
+            conf.claims_broadcast_seconds, self._hear,
+            f'{socket.gethostname()}:{os.getpid()}'[:255],
+            self.report) if conf.claims_broadcast_seconds > 0 else None
         self._snapshot = snapshots.Snapshot()
         self._table = self._new_table(self._snapshot)
-        self._hosts = {}         # host -> _HostView
+        self._policies = {}      # host -> HostPolicy, None: to be found
+        self._listings = {}      # host -> what Nova lists for it
+        self._bare_metal = set()
+        self._had_at = {}        # host -> when a request had it last
         self._last_asked = None  # _Asked
-        self._outdated = set()   # hosts to describe anew
+        self._outdated = set()   # hosts to describe
         self._described = set()  # hosts described since the last adoption
-        self._next_expiry = self._next_comparison = 0.0
+        self._next_note = float('-inf')
         self._laws = laws.Laws(
-            self._residency, self._hosts,
+            self._residency, self._policies,
             None if conf.unknown_instance_policy == 'ignore'
             else self._default_law)
-        self._inquiry = inquiry.Inquiry(
-            self._lock, self._residency, self._laws,
-            conf.claim_expiry_seconds, self._clock, self.report)
         self._limits = strict.EffectiveLimits(conf.strict_headroom)
         self._corrections = feedback.Corrections(
             conf.feedback_max if conf.feedback else 0.0, self._clock,
@@ -171,6 +174,12 @@ class SchedulerState:
         except Exception as error:
             return _NoStore(error)
 
+    def _ensure_ready(self):
+        if not self._ready:
+            with self._lock:
+                if not self._ready:
+                    self._prepare()
+
     # What the plugins ask.
 
     def assess(self, host_states, spec_obj):
@@ -183,8 +192,7 @@ class SchedulerState:
             store is in
         """
         self._ensure_ready()
-        if self._exchange is not None:
-            self._exchange.begin()
+        self._start()
         problem = self._source.current()[1]
         self.report('store', problem and (
             f'{problem}; ' + ('every host passes'
@@ -192,47 +200,35 @@ class SchedulerState:
                               'deciding on what is known')))
         if problem and self._conf.degraded_policy == 'pass':
             return None
-        if getattr(self._recent, 'requesting', False):
-            self._turn.take()
-            if self._exchange is not None and self._conf.claims_wait_seconds:
-                self._exchange.freshen(self._conf.claims_wait_seconds)
-        heard = self._residency.heard
-        found = self._judge(host_states, spec_obj)
-        if self._inquiry.verify(self._snapshot) | self._attend():
-            found = self._judge(host_states, spec_obj)
-        if self._inquiry.acquaint(self._snapshot):
-            found = self._judge(host_states, spec_obj)
-        # Asking takes its time, in which others go on placing.
-        if self._settle(host_states, spec_obj, found[0]) \
-                or heard != self._residency.heard:
-            found = self._judge(host_states, spec_obj)
-        if self._review(host_states, found[0]):
-            found = self._judge(host_states, spec_obj)
+        self._record.wait()
+        with self._lock:
+            asked = self._observe(host_states)
+            demand = self._demand(spec_obj)
+            assessment = self._judge(
+                asked.hosts, asked.slots(self._table), demand, spec_obj)
+            version = self._table, self._table.version
+            self._recent.version = version
+            self._recent.value = (spec_obj, demand.instance_uuid, version,
+                                  host_states, assessment)
         self.report('switch profiles of hosts',
                     self._unlimited if self._switch_seen
                     and not self._limit_seen else None)
-        return found
-
-    def _judge(self, host_states, spec_obj):
-        with self._lock:
-            self._expire_claims()
-            hosts = self._observe(host_states)
-            demand = self._demand(spec_obj)
-            uuid = demand.instance_uuid
-            exclude = None if self._residency.host_of(uuid) is None else uuid
-            slots = self._last_asked.slots(self._table)
-            attachments = self._wanted(spec_obj, uuid)
-            if demand.same_on_all_hosts:
-                assessment = self._table.assess(slots, demand.law, exclude,
-                                                attachments)
-            else:
-                assessment = self._table.assess_each(
-                    slots, [self._law_on(host, demand) for host in hosts],
-                    exclude, attachments)
-            self._recent.value = (spec_obj, demand.instance_uuid,
-                                  self._table, self._table.version,
-                                  host_states, assessment)
         return assessment, demand
+
+    def _start(self):
+        self._record.start()
+        if self._broadcast is not None:
+            self._broadcast.start()
+
+    def _judge(self, hosts, slots, demand, spec_obj):
+        uuid = demand.instance_uuid
+        exclude = uuid if self._residency.hosts_of(uuid) else None
+        attachments = self._wanted(spec_obj, uuid)
+        if demand.same_on_all_hosts:
+            return self._table.assess(slots, demand.law, exclude, attachments)
+        return self._table.assess_each(
+            slots, [self._law_on(host, demand) for host in hosts], exclude,
+            attachments)
 
     def book(self, host_states, demand):
         """Let placement refuse hosts, where the operator wants that.
@@ -242,12 +238,13 @@ class SchedulerState:
         :returns: list of those that placement has room on, their candidates
             with what the instance takes
         """
+        self._recent.filtered = demand.instance_uuid
         if not self._conf.strict:
             return host_states
         amounts, of_policy = [], {}
         with self._lock:
             for host in map(_HOST, host_states):
-                policy = self._hosts[host].policy
+                policy = self._policies[host]
                 if policy not in of_policy:
                     of_policy[policy] = self._amount(host, policy, demand)
                 amounts.append(of_policy[policy])
@@ -264,17 +261,7 @@ class SchedulerState:
         if demand.is_prior:
             law = self._laws.fitting(law, host, self._laws.group(
                 self._snapshot, demand.instance_uuid, demand.prior_of))
-        view = self._hosts.get(host)
-        return demand.law_on(law, view and view.policy)
-
-    def offered(self, answer):
-        """Take in the answer of placement to a request of this thread.
-
-        :param answer: candidates, summaries of providers and a version, or
-            None for no answer
-        """
-        if self._conf.strict and answer is not None and answer[1]:
-            self._candidates.offered(answer[1])
+        return demand.law_on(law, self._policies.get(host))
 
     def is_rebuild(self, host_state, spec_obj):
         """Return whether a request rebuilds an instance on its own host.
@@ -283,8 +270,8 @@ class SchedulerState:
         """
         self._ensure_ready()
         with self._lock:
-            counted_on = {self._residency.host_of(
-                request.instance_uuid_of(spec_obj))}
+            counted_on = self._residency.hosts_of(
+                request.instance_uuid_of(spec_obj))
         return request.is_rebuild_on(spec_obj, host_state, counted_on)
 
     def recall(self, host_states, spec_obj):
@@ -296,9 +283,9 @@ class SchedulerState:
         recent = getattr(self._recent, 'value', None)
         self._recent.value = None
         if recent is not None:
-            spec, uuid, table, version, known, assessment = recent
+            spec, uuid, version, known, assessment = recent
             if (spec is spec_obj and uuid == request.instance_uuid_of(spec_obj)
-                    and table is self._table and version == table.version):
+                    and version == (self._table, self._table.version)):
                 at = {id(one): i for i, one in enumerate(known)}
                 where = [at.get(id(one)) for one in host_states]
                 if None not in where:
@@ -306,110 +293,163 @@ class SchedulerState:
         found = self.assess(host_states, spec_obj)
         return found and (found[0], range(len(host_states)))
 
-    def chosen(self, host_states, spec_obj):
-        """Count an instance on the first of the hosts, which Nova will take.
+    # What Nova does with a request, told by its thread.
 
-        What is left to do is to ask placement for its resources, and others
-        need not wait for that. Should placement refuse, Nova goes on with the
-        next host, or fails the request. Of several instances Nova sorts the
-        hosts once more, for alternates to the last one: those are not taken.
+    def request_started(self):
+        """Forget the request before, and read what has changed."""
+        self._end_request(True)
+        self._candidates.began()
+        if self._ready:
+            self._start()
+            self._record.wake()
+            if self._broadcast is not None:
+                self._broadcast.wake(_FRESH_SECONDS)
+
+    def _end_request(self, requesting):
+        self._recent.requesting = requesting
+        self._recent.value = self._recent.filtered = None
+        self._recent.placed = None
+
+    def candidates_received(self, answer):
+        """Take in the answer of placement.
+
+        :param answer: candidates, summaries of providers and a version, or
+            None for no answer
         """
-        if host_states and getattr(self._recent, 'requesting', False):
-            self._place(host_states[0], spec_obj, sure=False)
+        if self._conf.strict and answer is not None and answer[1]:
+            self._candidates.offered(answer[1])
 
-    def placed(self, host_state, spec_obj):
-        """Count an instance on the host that Nova has just chosen for it."""
+    def hosts_sorted(self, host_states, spec_obj):
+        """Claim the first host that still fits, which Nova will take.
+
+        Others have placed instances since the hosts were judged. Of several
+        instances Nova sorts the hosts once more, for alternates to the last
+        one: these claim nothing.
+
+        :param host_states: list of nova HostState, the best first
+        :returns: list of those that fit, in the same order
+        """
+        if not host_states or not getattr(self._recent, 'requesting', False) \
+                or self.is_rebuild(host_states[0], spec_obj):
+            return host_states
+        with self._lock:
+            demand = self._demand(spec_obj)
+            uuid = demand.instance_uuid
+            if uuid is None or self._placed(spec_obj).get(
+                    uuid, _NOT_PLACED).sure:
+                return host_states
+            if getattr(self._recent, 'filtered', None) == uuid:
+                host_states = self._fitting(host_states, demand, spec_obj)
+            if host_states:
+                self._place(host_states[0].host, demand, spec_obj, False)
+        return host_states
+
+    def _fitting(self, host_states, demand, spec_obj):
+        """Return the hosts that fit, from the first one that does."""
+        self._describe_due()
+        if getattr(self._recent, 'version', None) == (
+                self._table, self._table.version):
+            return host_states
+        for some in (host_states[:1], host_states[1:]):
+            hosts = list(map(_HOST, some))
+            admitted = self._judge(
+                hosts, np.array(self._table.slots_of(hosts), dtype=np.int64),
+                demand, spec_obj).admitted.tolist() if hosts else []
+            if admitted and admitted[0] and some[0] is host_states[0]:
+                return host_states
+        LOG.debug('vswitch: %s has no room any more for instance %s',
+                  host_states[0], demand.instance_uuid)
+        return list(itertools.compress(some, admitted))
+
+    def host_consumed(self, host_state, spec_obj):
+        """Count an instance on the host that Nova has taken for it."""
         self._candidates.placed(host_state)
-        self._place(host_state, spec_obj, sure=True)
-
-    def _place(self, host_state, spec_obj, sure):
         self._ensure_ready()
         if self.is_rebuild(host_state, spec_obj):
             return
-        host = host_state.host
         with self._lock:
-            now = self._clock()
-            demand = self._demand(spec_obj)
-            uuid = demand.instance_uuid
-            placed = self._placed_for(spec_obj)
-            known, before, was_sure = placed.get(uuid, (None, None, False))
-            if uuid is not None and known == host:
-                placed[uuid] = host, before, sure or was_sure
-            elif uuid is not None and not was_sure:
-                if known is not None:
-                    self._residency.withdraw(uuid, now)
-                else:
-                    before = self._residency.host_of(uuid)
-                self._residency.claim(
-                    uuid, host, self._law_on(host, demand),
-                    now + self._conf.claim_expiry_seconds, now,
-                    known=demand.rule not in ('default', 'unknown'),
-                    attachments=self._wanted(spec_obj, uuid))
-                placed[uuid] = host, before, sure
-        self._tell_others()
-        self._turn.give()
+            self._place(host_state.host, self._demand(spec_obj), spec_obj,
+                        True)
 
-    def began(self):
-        """Tell that a request begins in this thread, which will end.
+    def _place(self, host, demand, spec_obj, sure):
+        uuid, placed = demand.instance_uuid, self._placed(spec_obj)
+        known = placed.get(uuid, _NOT_PLACED)
+        if uuid is None or known.sure:
+            return
+        if known.host == host:
+            known.sure = sure
+            return
+        if known is not _NOT_PLACED:
+            self._withdraw(uuid, known)
+        law, wanted = self._law_on(host, demand), self._wanted(spec_obj, uuid)
+        source = min(self._residency.hosts_of(uuid), default=None)
+        token = None
+        if self._broadcast is not None:
+            token = self._broadcast.placed(
+                uuid, host, source, law,
+                demand.rule not in ('default', 'unknown'), wanted)
+        self._residency.claim(uuid, host, law, self._monotonic(), token=token)
+        # Nova's record has the flavor, and no more.
+        self._residency.remember(uuid, law if demand.is_prior or any(
+            demand.guaranteed) else None, wanted)
+        placed[uuid] = _Placed(host, token, sure)
 
-        Only such a request takes its turn: nobody would give back that of a
-        caller who merely asks.
-        """
-        self._recent.requesting = True
-        self._candidates.began()
-        self._tell_others(_FRESH_SECONDS)
+    def _withdraw(self, uuid, placed):
+        self._residency.withdraw(uuid, placed.host)
+        if placed.token is not None:
+            self._broadcast.withdrawn(placed.token)
 
-    def finished(self, failed):
-        """Tell that a request of this thread has ended.
+    def _placed(self, spec_obj):
+        """Return {uuid: _Placed} of what a request has placed so far."""
+        placed = getattr(self._recent, 'placed', None)
+        if placed is None or placed[0] is not spec_obj:
+            placed = self._recent.placed = (spec_obj, {})
+        return placed[1]
+
+    def request_finished(self, failed):
+        """End the request of this thread.
 
         :param failed: whether what it has placed does not stay
         """
-        self._recent.requesting = False
-        # Of a request that ended before the weigher asked.
-        self._recent.value = None
-        self._turn.give()
-        placed = self._placed_for(None)
-        if failed and self._ready:
-            with self._lock:
-                now = self._clock()
-                for instance_uuid, (_, before, _) in placed.items():
-                    if before is None:
-                        self._residency.forget(instance_uuid, now)
-                    else:
-                        # It was to move, and has not.
-                        self._residency.withdraw(instance_uuid, now)
-            self._tell_others()
-        self._recent.placed = None
-
-    def _tell_others(self, older_than_seconds=0.0):
-        if self._ready and self._exchange is not None:
-            self._exchange.wake(older_than_seconds)
-
-    def _words_to_tell(self):
-        with self._lock:
-            return self._residency.take_words()
-
-    def _take_words(self, told, late, changes):
-        now = self._clock()
-        with self._lock:
-            # Where no request comes as well.
-            self._expire_claims()
-            self._residency.sent(told)
-            for word in late.values():
-                self._residency.take(word, now)
-            if changes is not None:
-                self._residency.take_in(changes, now)
-
-    def _placed_for(self, spec_obj):
-        """Return what a request has placed so far.
-
-        :returns: {uuid: (host, the one that it counted on before, or None,
-            whether Nova has taken that host)}
-        """
         placed = getattr(self._recent, 'placed', None)
-        if placed is None or spec_obj not in (None, placed[0]):
-            placed = self._recent.placed = (spec_obj, {})
-        return placed[1]
+        self._end_request(False)
+        if failed and placed is not None:
+            with self._lock:
+                for uuid, one in placed[1].items():
+                    self._withdraw(uuid, one)
+
+    # What the threads bring.
+
+    def _take_reading(self, reading):
+        with self._lock:
+            ended = self._residency.take(reading)
+        self._tell_ended(ended)
+        self._describe_in_turn()
+
+    def _take_build_requests(self, began, uuids):
+        with self._lock:
+            ended = self._residency.take_build_requests(began, uuids)
+        self._tell_ended(ended)
+
+    def _tell_ended(self, claims):
+        for claim in claims:
+            LOG.debug('vswitch: claim of instance %s on host %s ended',
+                      claim.instance_uuid, claim.host)
+
+    def _hear(self, words):
+        with self._lock:
+            now = self._monotonic()
+            for word, age in words:
+                uuid = word.instance_uuid
+                if word.state == store.ASSUMED and word.host is not None:
+                    self._residency.claim(
+                        uuid, word.host, word.law, now, age, word.source,
+                        word.token, foreign=True)
+                    self._residency.remember(uuid, None, word.attachments)
+                elif word.state == store.FORGOTTEN:
+                    self._residency.withdraw(uuid, token=word.token)
+
+    # What is shown.
 
     @property
     def generation(self):
@@ -423,188 +463,126 @@ class SchedulerState:
         :returns: {host: {'profile': name or None, 'instances': [uuid],
             'claimed': [uuid], 'claimed_by_others': [uuid]}} of the hosts
             known so far; those claimed are among the instances and not yet
-            reported by their host
+            in Nova's record
         """
         if not self._ready:
             return {}
         with self._lock:
             claimed, foreign = {}, {}
             for claim in self._residency.claims:
-                (foreign if self._residency.is_foreign(claim) else claimed
-                 ).setdefault(claim.host, []).append(claim.instance_uuid)
+                (foreign if claim.foreign else claimed).setdefault(
+                    claim.host, []).append(claim.instance_uuid)
             return {host: {
-                'profile': view.policy and view.policy.profile
-                and view.policy.profile.name,
+                'profile': policy and policy.profile and policy.profile.name,
                 'instances': self._residency.residents(host),
                 'claimed': claimed.get(host, []),
                 'claimed_by_others': foreign.get(host, [])}
-                for host, view in self._hosts.items()}
+                for host, policy in self._policies.items()}
 
     def refresh(self):
-        """Look at the store now, and not when it is due."""
+        """Look at the store and at Nova's record now."""
         self._ensure_ready()
         self._source.refresh()
+        self._record.refresh()
 
     def stop(self):
         """End the background threads, if there are any."""
         if self._ready:
             self._source.stop()
-            if self._exchange is not None:
-                self._exchange.stop()
+            self._record.stop()
+            if self._broadcast is not None:
+                self._broadcast.stop()
 
-    # How it knows.
-
-    def _settle(self, host_states, spec_obj, assessment):
-        """Ask the database where doubtful instances are.
-
-        :returns: whether any of them is not what it seemed
-        """
-        if self._residency.certain:
-            return False
-        refused = {host_states[i].host for i in
-                   np.flatnonzero(~assessment.admitted).tolist()}
-        return self._inquiry.settle(
-            self._snapshot, self._aggregates.sharing(refused),
-            {*self._placed_for(spec_obj),
-             request.instance_uuid_of(spec_obj)})
-
-    def _review(self, host_states, assessment):
-        """Ask the database who is on full hosts, before none passes.
-
-        :returns: whether anybody is not where it seemed
-        """
-        if assessment.admitted.any():
-            return False
-        full = np.flatnonzero(np.isin(assessment.reason, _FULL))
-        # Those that lack least are the likeliest to have room.
-        full = full[np.argsort(assessment.overload_probability[full],
-                               kind='stable')]
-        return self._inquiry.review(self._snapshot, [
-            host_states[i].host for i in full.tolist()])
-
-    def _ensure_ready(self):
-        if not self._ready:
-            with self._lock:
-                if not self._ready:
-                    self._prepare()
-
-    def _expire_claims(self):
-        now = self._clock()
-        if now >= self._next_expiry:
-            for claim in self._residency.expire(now):
-                LOG.debug('vswitch: host %s never reported instance %s: no '
-                          'longer counted there', claim.host,
-                          claim.instance_uuid)
-            self._next_expiry = now + 1.0
+    # The hosts.
 
     def _observe(self, host_states):
-        """Take in what Nova says of some hosts; return their names.
-
-        Most requests change nothing: that has to be found out fast.
-        """
-        now = self._clock()
-        changed = self._outdated
-        # The same hosts mostly are asked about again, in the same order; their
-        # HostStates are others each time.
-        last, hosts = self._last_asked, list(map(_HOST, host_states))
-        if last is None or last.hosts != hosts:
-            last = self._last_asked = self._ask_about(hosts, host_states)
-        hosts, views = last.hosts, last.views
+        """Take in what Nova says of some hosts; return _Asked."""
+        now = self._monotonic()
+        asked, hosts = self._last_asked, list(map(_HOST, host_states))
         listings = list(map(_INSTANCES, host_states))
         counts = list(map(len, listings))
-        lasts = list(map(next, map(reversed, listings),
-                         itertools.repeat(None)))
-        if now >= self._next_comparison:
-            self._next_comparison = now + _COMPARE_SECONDS
-            new = range(len(hosts))
-        else:
-            new = last.changed(listings, counts, lasts)
-        for i in new:
-            listed = list(listings[i])
-            self._residency.observe(hosts[i], listed, now)
-            view = views[i]
-            view.instances = listings[i]
-            view.count = len(listed)
-            view.last = listed[-1] if listed else None
-        last.listings, last.counts, last.lasts = listings, counts, lasts
+        if asked is None or asked.hosts != hosts:
+            # Mostly the same hosts are asked about, in the same order.
+            asked = self._last_asked = _Asked(hosts)
+            self._next_note = now
+        hosts = asked.hosts
+        self._listings.update(zip(hosts, listings))
+        changed = self._outdated
+        if asked.counts != counts:
+            # With an instance comes what it is attached to.
+            changed.update(itertools.compress(hosts, map(
+                operator.ne, counts, asked.counts or itertools.repeat(-1))))
+            asked.counts = counts
+        unread = {cell for cell in set(map(_CELL, host_states))
+                  if not self._residency.is_read(cell)}
+        self.report('hosts of unread cells', (
+            f'{len(unread)} cells could not be read yet, '
+            f"{min(map(str, unread))} among them: going by Nova's lists of "
+            f'instances') if unread else None)
+        if now >= self._next_note:
+            self._next_note = now + _NOTE_SECONDS
+            self._had_at.update(dict.fromkeys(hosts, now))
+            for host, host_state in zip(hosts, host_states):
+                if host not in self._policies:
+                    self._policies[host] = None
+                    changed.add(host)
+                    if getattr(host_state, 'hypervisor_type', 0) == _IRONIC:
+                        self._bare_metal.add(host)
+        if unread or asked.cells != (cells := list(map(_CELL, host_states))):
+            asked.cells = None if unread else cells
+            for host, cell, listed in zip(hosts, map(_CELL, host_states),
+                                          listings):
+                self._residency.observe(host, cell, list(listed))
         for host in self._aggregates.observe(
                 hosts, list(map(_AGGREGATES, host_states)), now):
-            self._hosts[host].policy = None
+            self._policies[host] = None
             changed.add(host)
-        self._follow(self._residency.take_steps(), changed)
-        changed |= self._residency.take_changed()
-        if changed:
-            # In the order of the hosts, in which they are read each time:
-            # neighbours in memory are read faster.
-            due = [host for host in hosts if host in changed]
-            # What is on the others counts on the uplinks they share.
-            due.extend(
-                changed.intersection(self._aggregates.behind).difference(due))
-            for host in due:
-                self._describe(self._table, self._snapshot, host)
-            self._described.update(due)
-            changed.difference_update(due)
-        self._outdated = changed
-        return hosts
-
-    def _ask_about(self, hosts, host_states):
-        """Return _Asked for hosts, of which some may be new."""
-        for host, host_state in zip(hosts, host_states):
-            if host not in self._hosts:
-                view = self._hosts[host] = _HostView()
-                view.bare_metal = _IRONIC == getattr(
-                    host_state, 'hypervisor_type', None)
-                self._inquiry.begins(host)
-                self._outdated.add(host)
-        return _Asked(hosts, list(map(self._hosts.get, hosts)))
-
-    def _attend(self):
-        """Ask the database who is on hosts that no request has had lately.
-
-        Of those behind an uplink, for what they send takes it as well.
-
-        :returns: whether anybody is not where it seemed
-        """
-        now = self._clock()
-        hosts = self._aggregates.absent(now)
-        found = hosts and self._inquiry.who_is_on(hosts)
-        if not found:
-            return False
-        with self._lock:
-            for host, uuids in found.items():
-                view = self._hosts.get(host)
-                if view is None:
-                    view = self._hosts[host] = _HostView()
-                    self._aggregates.admit(host)
-                self._residency.observe(host, sorted(uuids), now)
-                # What Nova lists for it is to be read anew.
-                view.instances = self._last_asked = None
-        return True
-
-    def _follow(self, steps, changed):
-        """Follow who came and went; add the hosts with more to ``changed``."""
-        changes = {}
-        for host, found in steps.items():
-            if host in changed or len(found) > 1:
+        for host in self._aggregates.absent(now):
+            if host not in self._policies:
+                self._policies[host] = None
+                self._aggregates.admit(host)
                 changed.add(host)
-                continue
-            came, went = found[0]
-            changes[host] = dict(zip(came, self._laws.of(
-                self._snapshot, host, came))), went
-        self._described.update(changes)
-        changed.update(self._table.change(changes))
+        self._describe_due()
+        return asked
+
+    def _describe_due(self, most=None):
+        """Describe the hosts that have changed; return how many."""
+        due = self._outdated
+        due |= self._residency.take_changed()
+        due.intersection_update(self._policies)
+        some = list(itertools.islice(due, most))
+        for host in some:
+            self._describe(self._table, self._snapshot, host)
+        self._described.update(some)
+        due.difference_update(some)
+        return len(some)
+
+    def _describe_in_turn(self):
+        """Describe what has changed, so that no request has to."""
+        while True:
+            with self._lock:
+                if not self._describe_due(_FEW_HOSTS):
+                    return
 
     def _describe(self, table, snapshot, host):
-        view = self._hosts[host]
-        view.policy = self._corrections.of(
-            self._aggregates.policy(host, snapshot.host_profile(host),
-                                    view.bare_metal), snapshot.outcomes)
-        # Requests only read these.
-        self._switch_seen |= not view.bare_metal
-        self._limit_seen = self._limit_seen or _is_limited(view)
         uuids = self._residency.residents(host)
-        table.describe(host, view.policy, dict(zip(
-            uuids, self._laws.of(snapshot, host, uuids))))
+        try:
+            policy = self._policies[host] = self._corrections.of(
+                self._aggregates.policy(host, snapshot.host_profile(host),
+                                        host in self._bare_metal),
+                snapshot.outcomes)
+            # Requests only read these.
+            self._switch_seen |= host not in self._bare_metal
+            self._limit_seen = self._limit_seen or _is_limited(policy)
+            table.describe(host, policy, dict(zip(
+                uuids, self._laws.of(snapshot, host, uuids))))
+            self.report(f'host {host}', None)
+        except Exception as error:
+            # One host that cannot be judged keeps no other from it.
+            table.describe(host, _UNJUDGED, {})
+            self._policies[host] = _UNJUDGED
+            self.report(f'host {host}', (
+                f'{type(error).__name__}: {error}; it passes unjudged'))
 
     def _new_table(self, snapshot):
         return admission.LoadTable(attachments=functools.partial(
@@ -613,14 +591,16 @@ class SchedulerState:
     def _attachments(self, snapshot, uuid):
         """Return what an instance is attached to, None when nobody knows.
 
-        By the inventory, by what its host tells with it, or as this worker
-        or another one has placed it.
+        By the inventory, by what a host tells with it, or as this worker or
+        another one has placed it.
         """
         found = snapshot.attachments(uuid)
-        if found is None:
-            view = self._hosts.get(self._residency.host_of(uuid))
+        for host in () if found is not None \
+                else self._residency.hosts_of(uuid):
             found = request.attachments_of_instance(
-                view and view.instances and view.instances.get(uuid))
+                (self._listings.get(host) or {}).get(uuid))
+            if found is not None:
+                break
         return self._residency.attached(uuid) if found is None else found
 
     def _wanted(self, spec_obj, uuid):
@@ -637,7 +617,7 @@ class SchedulerState:
     def _adopt(self, snapshot):
         """Get ready for a new snapshot, in the background, and switch."""
         with self._lock:
-            hosts = list(self._hosts)
+            hosts = list(self._policies)
             self._described.clear()
         table = self._new_table(snapshot)
         for first in range(0, len(hosts), _TOGETHER):
@@ -661,66 +641,56 @@ class SchedulerState:
             multiples = self._corrections.multiples(self._snapshot.outcomes)
             if multiples != self._multiples:
                 self._multiples = multiples
-                self._outdated.update(self._hosts)
+                self._outdated.update(self._policies)
+            dropped = self._drop_hosts()
             # The last host with a limit may have lost it.
-            self._limit_seen = any(map(_is_limited, self._hosts.values()))
+            self._limit_seen = any(map(_is_limited, self._policies.values()))
+        if dropped:
+            # A LoadTable keeps what it was told of.
+            self._adopt(self._snapshot)
+
+    def _drop_hosts(self):
+        """Drop the hosts that no request has any more; return how many."""
+        # While there is no request nobody knows which hosts are gone.
+        until = max(self._had_at.values(), default=0.0) - _DROP_SECONDS
+        gone = [host for host, had_at in self._had_at.items()
+                if had_at < until and not self._residency.residents(host)]
+        for host in gone:
+            for kept in (self._had_at, self._policies, self._listings):
+                kept.pop(host, None)
+            self._bare_metal.discard(host)
+            self._residency.forget_host(host)
+            self._aggregates.forget(host)
+        return len(gone)
 
 
-def _is_limited(view):
+def _is_limited(policy):
     """Return whether anything is checked for a host, or is not known yet."""
-    policy = view.policy
     return policy is None or policy.profile is not None \
         or bool(policy.uplinks)
 
 
-class _HostView:
-    """What was last seen of a host."""
+class _Placed:
+    """What a request has placed: (host, token of the claim, is it sure)."""
 
-    __slots__ = ('instances', 'count', 'last', 'policy', 'bare_metal')
+    __slots__ = ('host', 'token', 'sure')
 
-    def __init__(self):
-        self.bare_metal = False  # whether its instances have no switch
-        self.instances = None
-        self.count = 0
-        self.last = None
-        self.policy = None       # HostPolicy to decide with, if one is known
+    def __init__(self, host=None, token=None, sure=False):
+        self.host, self.token, self.sure = host, token, sure
+
+
+_NOT_PLACED = _Placed()
 
 
 class _Asked:
-    """Hosts that were asked about together, and what Nova listed for them.
+    """Hosts that were asked about together."""
 
-    :ivar hosts: list of their names
-    :ivar views: their _HostView
-    """
+    __slots__ = ('hosts', 'counts', 'cells', '_slots')
 
-    __slots__ = ('hosts', 'views', 'listings', 'counts', 'lasts', '_slots')
-
-    def __init__(self, hosts, views):
+    def __init__(self, hosts):
         self.hosts = hosts
-        self.views = views
-        self.listings = [view.instances for view in views]
-        self.counts = [view.count for view in views]
-        self.lasts = [view.last for view in views]
+        self.counts = self.cells = None
         self._slots = None, None
-
-    def changed(self, listings, counts, lasts):
-        """Return the places of lists of instances that are not as they were.
-
-        :param listings: what Nova lists for each of the hosts
-        :param counts: how many these are
-        :param lasts: the last one of each
-        """
-        if counts == self.counts and lasts == self.lasts and all(
-                map(operator.is_, listings, self.listings)):
-            return ()
-        places = range(len(listings))
-        return sorted({
-            *itertools.compress(places, map(operator.is_not, listings,
-                                            self.listings)),
-            *itertools.compress(places, map(operator.ne, counts,
-                                            self.counts)),
-            *itertools.compress(places, map(operator.is_not, lasts,
-                                            self.lasts))})
 
     def slots(self, table):
         """Return the (h,) slots in a LoadTable that has all of them."""

@@ -7,7 +7,7 @@ from nova.scheduler import weights
 import numpy as np
 
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler.scheduler import watch
+from vswitch_aware_scheduler.scheduler import nova_hooks
 
 CONF = nova.conf.CONF
 LOG = logs.get_logger(__name__)
@@ -34,7 +34,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
 
     def __init__(self):
         super().__init__()
-        self._state = watch.join('weigher')
+        self._state = nova_hooks.join('weigher')
 
     def weight_multiplier(self, host_state):
         """Return the multiplier of a host, from its aggregates or options."""

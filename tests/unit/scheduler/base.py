@@ -2,7 +2,6 @@
 """A cloud without services: hosts, aggregates, requests and a store."""
 
 import logging
-import types
 import unittest
 from unittest import mock
 
@@ -12,7 +11,8 @@ from oslo_config import cfg
 
 from tests.unit import test_snapshot as snapshots
 from vswitch_aware_scheduler.conf import opts
-from vswitch_aware_scheduler.scheduler import lookup
+from vswitch_aware_scheduler.scheduler import nova_record
+from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
@@ -94,13 +94,36 @@ class LogRecords(logging.Handler):
         return [text for levelno, text in self.records if levelno == level]
 
 
+#: The cell that all hosts are in.
+CELL = instance_uuid(0)
+
+
+class FakeRecord:
+    """Stands in for the threads that read Nova's databases.
+
+    When it starts it has read all of CELL, where nothing is.
+    """
+
+    def __init__(self, take, *args, **kwargs):
+        self.calls = []
+        self._take = take
+
+    def __getattr__(self, name):
+        if name not in ('start', 'wait', 'wake', 'refresh', 'stop'):
+            raise AttributeError(name)
+        if name == 'start' and name not in self.calls:
+            self._take(residency.Reading(CELL, 0.0))
+        return lambda: self.calls.append(name)
+
+
 class SchedulerTestCase(unittest.TestCase):
     """A state with a fake store, a fake clock and options of its own."""
 
     OPTIONS = {'snapshot_refresh_seconds': 3600,
                'default_switch_profile': None,
-               'claims_refresh_seconds': 0,
-               'claim_expiry_seconds': 600}
+               'claims_broadcast_seconds': 0}
+    #: Whether Nova's record has the instances that hosts list.
+    RECORDED_AS_LISTED = True
 
     def setUp(self):
         super().setUp()
@@ -110,20 +133,7 @@ class SchedulerTestCase(unittest.TestCase):
                                   return_value=self.store)
         self.make_store = patch.start()
         self.addCleanup(patch.stop)
-        #: What Nova's database says: number -> lookup.Found
-        self.database = {}
-        self.looked_up = []
-        #: What it says of flavors: uuid -> Flavor; who it was asked for.
-        self.flavors, self.asked_flavors = {}, []
-        #: What it says of who is on a host: host -> set of uuids; who asked.
-        self.on_hosts, self.asked_hosts = {}, []
-        patch = mock.patch.object(lookup, 'uuids_on', self._uuids_on)
-        patch.start()
-        self.addCleanup(patch.stop)
-        patch = mock.patch.object(lookup, 'flavors_of', self._flavors_of)
-        patch.start()
-        self.addCleanup(patch.stop)
-        patch = mock.patch.object(lookup, 'look_up', self._look_up)
+        patch = mock.patch.object(nova_record, 'NovaRecord', FakeRecord)
         patch.start()
         self.addCleanup(patch.stop)
         self.log = LogRecords()
@@ -134,28 +144,6 @@ class SchedulerTestCase(unittest.TestCase):
         self.addCleanup(logger.setLevel, level)
         self.addCleanup(logger.removeHandler, self.log)
 
-    def _uuids_on(self, hosts):
-        self.asked_hosts.append(hosts)
-        if isinstance(self.on_hosts, Exception):
-            raise self.on_hosts
-        return {host: self.on_hosts.get(host, set()) for host in hosts}
-
-    def _flavors_of(self, uuids):
-        self.asked_flavors.append(sorted(uuids))
-        if isinstance(self.flavors, Exception):
-            raise self.flavors
-        return {uuid: self.flavors[uuid] for uuid in uuids
-                if uuid in self.flavors}
-
-    def _look_up(self, uuid):
-        number = int(uuid[-12:])
-        self.looked_up.append(number)
-        found = self.database.get(number, types.SimpleNamespace(
-            host=None, settled=False, confirmed=True, flavor=None))
-        if isinstance(found, Exception):
-            raise found
-        return found
-
     def make_conf(self, **options):
         conf = cfg.ConfigOpts()
         opts.register_opts(conf)
@@ -165,9 +153,27 @@ class SchedulerTestCase(unittest.TestCase):
         return conf
 
     def make_state(self, **options):
-        state = scheduler_state.SchedulerState(self.make_conf(**options),
-                                               self.clock)
+        state = scheduler_state.SchedulerState(
+            self.make_conf(**options), self.clock, self.clock)
         self.addCleanup(state.stop)
+        if self.RECORDED_AS_LISTED:
+            assess, known = state.assess, {}
+
+            def record_and_assess(host_states, spec_obj):
+                state._ensure_ready()
+                self.clock.now += .001
+                hosts = {one.host for one in host_states}
+                rows = {uuid: None for uuid, host in known.items()
+                        if host in hosts}
+                rows.update((uuid, residency.Row(one.host, 'active', None))
+                            for one in host_states for uuid in one.instances)
+                known.update((uuid, row and row.host)
+                             for uuid, row in rows.items())
+                state._take_reading(residency.Reading(
+                    CELL, self.clock.now, rows))
+                return assess(host_states, spec_obj)
+
+            state.assess = record_and_assess
         return state
 
     @property
@@ -191,25 +197,55 @@ HUNDRED = {'saturation_kbps': '100', 'overload_probability': '0'}
 class StateTestCase(SchedulerTestCase):
     """Hosts of 100 kbit/s whose instances all have constant rates."""
 
+    RECORDED_AS_LISTED = False
+
     def setUp(self):
         super().setUp()
         self.aggregate = aggregate(**HUNDRED)
         self.hosts = {}
+        self.recorded = {}       # number -> host
         self.state = None
 
     def ask(self, spec, **listed):
         """Return {host: utilisation with the instance} and the reasons.
 
-        :param listed: host=[numbers of instances]; as of the last time for
-            a host that is not given
+        :param listed: host=[numbers of instances] that Nova's record has
+            there; as of the last time for a host that is not given
         """
         for host, numbers in listed.items():
             self.hosts[host] = host_state(host, numbers, [self.aggregate])
+        self.record(**listed)
         states = list(self.hosts.values())
         assessment, self.demand = self.state.assess(states, spec)
         self.reasons = dict(zip(self.hosts, assessment.reason.tolist()))
         return {host: round(value, 9) for host, value in zip(
             self.hosts, assessment.utilisation.tolist())}
 
+    #: Flavors of the instances in the record: number -> extra specs.
+    recorded_flavors = {}
+
+    def record(self, **listed):
+        """Let the state take in what Nova's record has on some hosts."""
+        self.state._ensure_ready()
+        before = self.recorded
+        for host, numbers in listed.items():
+            self.recorded = {
+                number: at for number, at in self.recorded.items()
+                if at != host} | dict.fromkeys(numbers, host)
+        self.clock.now += .001
+        self.state._take_reading(residency.Reading(CELL, self.clock.now, {
+            instance_uuid(number): self._row(number)
+            for number in before.keys() | self.recorded.keys()
+            if before.get(number) != self.recorded.get(number)}))
+        self.clock.now += .001
+
+    def _row(self, number):
+        if number not in self.recorded:
+            return None
+        specs = self.recorded_flavors.get(number)
+        return residency.Row(
+            self.recorded[number], 'active', None,
+            (specs and ('m1', specs), None, None))
+
     def place(self, spec, host):
-        self.state.placed(self.hosts[host], spec)
+        self.state.host_consumed(self.hosts[host], spec)

@@ -14,7 +14,7 @@ from tests.unit import test_uplinks
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler.scheduler import aggregates
-from vswitch_aware_scheduler.scheduler import claims
+from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
@@ -290,6 +290,16 @@ class UplinkTestCase(base.SchedulerTestCase):
         self.hosts[host] = base.host_state(host, instances, [
             agg for agg in self.aggregates.values() if host in agg.hosts])
 
+    def record(self, host, *numbers, kbps=None):
+        """Let Nova's record have instances on a host, of one demand."""
+        self.clock.now += 1
+        specs = {} if kbps is None else {'vswitch:egress_kbps': str(kbps)}
+        self.state._take_reading(residency.Reading(
+            base.CELL, self.clock.now, {
+                base.instance_uuid(number): host and residency.Row(
+                    host, 'active', None, (('m1', specs), None, None))
+                for number in numbers}))
+
     def rack(self, hosts='ab', **stated):
         self.replace('rack', hosts, **test_uplinks.keys('tor', **{
             'saturation_kbps': '1000', **stated}))
@@ -305,8 +315,8 @@ class UplinkTestCase(base.SchedulerTestCase):
             hosts, self.found.admitted) if fits)
 
     def place(self, host, number, kbps=100):
-        self.state.placed(self.hosts[host],
-                          base.request(number, egress_kbps=kbps))
+        self.state.host_consumed(
+            self.hosts[host], base.request(number, egress_kbps=kbps))
 
 
 class TestUplinks(UplinkTestCase):
@@ -375,58 +385,31 @@ class TestUplinks(UplinkTestCase):
         self.place('a', 1, 600)
         self.assertEqual('cd', self.ask('bcd', kbps=600))
         # It moves to another one; nobody asks about where it was.
-        self.place('c', 1, 600)
+        self.record('c', 1, kbps=600)
         self.assertEqual('bd', self.ask('bd', kbps=600))
         # Only a request without host a tells that the rack is another one.
         self.rack(saturation_kbps='500')
         self.assertEqual('d', self.ask('bd', kbps=600))
 
-    def test_hosts_that_no_request_has_are_looked_up(self):
+    def test_hosts_that_no_request_has_count_by_the_record(self):
         self.rack('abx')
-        self.on_hosts = {'x': {base.instance_uuid(5), base.instance_uuid(6)}}
-        self.flavors = {base.instance_uuid(5): base.request(
-            egress_kbps=700).flavor}
-        # One of them counts by the default.
         self.state = self.make_state(default_egress_kbps=200,
                                      default_ingress_kbps=0)
+        self.ask()
+        self.record('x', 5, kbps=700)
+        # One of them counts by the default.
+        self.record('x', 6)
         self.assertEqual('cd', self.ask(kbps=101))
         self.assertEqual('abcd', self.ask(kbps=100))
-        self.assertIn(['x'], self.asked_hosts)
-        self.assertEqual(1, self.asked_hosts.count(['x']))
-        # One of them has moved to where hosts tell.
-        self.host('c', 5)
+        # One of them moves away.
+        self.record('c', 5, kbps=700)
         self.assertEqual('abd', self.ask(kbps=800))
-        # A host that no request has any more is asked for again.
-        self.asked_hosts.clear()
+        # A host that no request has any more counts as before.
         self.clock.now += 200
-        self.on_hosts = {'a': {base.instance_uuid(7)}, 'x': set()}
-        self.flavors = {base.instance_uuid(7): base.request(
-            egress_kbps=300).flavor}
+        self.record('a', 7, kbps=300)
+        self.record(None, 6)
         self.assertEqual('b', self.ask('b', kbps=700))
-        self.assertEqual([['a', 'x']], self.asked_hosts)
         self.assertEqual('', self.ask('b', kbps=701))
-        # That it is not full of what is no more was asked as well.
-        self.assertEqual([['a', 'x'], ['b']], self.asked_hosts)
-        # Hosts that are seen again tell for themselves.
-        self.clock.now += 10
-        self.assertEqual('abd', self.ask(kbps=800))
-        self.assertEqual([['a', 'x'], ['b']], self.asked_hosts)
-
-    def test_without_a_database_what_is_known_of_them_counts(self):
-        self.rack('abx')
-        self.on_hosts = OSError('gone')
-        self.assertEqual('abcd', self.ask(kbps=900))
-        self.assertTrue([text for text in self.warnings if 'gone' in text],
-                        self.warnings)
-
-    def test_a_placement_that_came_to_nothing_makes_room(self):
-        self.rack()
-        self.ask()
-        self.place('a', 1, 600)
-        self.state.finished(False)
-        self.database[1] = None
-        self.assertEqual('bcd', self.ask('bcd', kbps=600))
-        self.assertEqual([1], self.looked_up)
 
     def test_a_new_generation_leaves_uplinks_as_they_are(self):
         self.rack()
@@ -464,15 +447,15 @@ class TestMappings(NetworkTestCase):
         for number, host, network in ((1, 'a', 'red'), (2, 'b', 'blue')):
             spec = self.spec(number, network)
             self.assertEqual('abcd', self.fits(spec))
-            self.state.placed(self.hosts[host], spec)
+            self.state.host_consumed(self.hosts[host], spec)
         self.assertEqual('cd', self.fits(self.spec(3, 'green')))
         self.assertIn('its uplink gw: it has 2 networks, the instance adds '
                       '1, and the room of the mapping table', self.words)
         self.assertEqual('abcd', self.fits(self.spec(3, 'red', 'blue')))
         # Nobody knows which network it would be.
         self.assertEqual('cd', self.fits(base.request(3, egress_kbps=1)))
-        self.database[2] = None
-        self.clock.now += 1
+        self.record('d', 2)
+        self.record(None, 2)
         self.assertEqual('abcd', self.fits(self.spec(3, 'green')))
 
 
@@ -497,7 +480,7 @@ class TestTunnels(NetworkTestCase):
 
     def test_what_was_placed_is_on_the_networks_it_asked_for(self):
         self.assertEqual('abcd', self.fits(self.spec(1, 'red')))
-        self.state.placed(self.hosts['a'], self.spec(1, 'red'))
+        self.state.host_consumed(self.hosts['a'], self.spec(1, 'red'))
         self.assertEqual('abcd', self.fits(self.spec(2, 'red')))
         self.assertEqual('bcd', self.fits(self.spec(2, 'blue')))
         self.assertEqual('', self.fits(self.spec(2, 'red', 'blue')))
@@ -530,10 +513,11 @@ class TestTunnels(NetworkTestCase):
         self.assertEqual('abcd', self.fits(self.spec(2, 'green')))
 
     def test_what_is_remembered_of_placements_has_bounds(self):
-        with mock.patch.object(claims, 'MAX_ATTACHED', 2):
+        with mock.patch.object(residency, '_MOST_REMEMBERED', 2):
             for number in (1, 2, 1, 3):
                 self.state.assess(list(self.hosts.values()),
                                   self.spec(number, 'red'))
-                self.state.placed(self.hosts['a'], self.spec(number, 'red'))
+                self.state.host_consumed(self.hosts['a'],
+                                         self.spec(number, 'red'))
         self.assertEqual([base.instance_uuid(number) for number in (1, 3)],
                          list(self.state._residency._attached))

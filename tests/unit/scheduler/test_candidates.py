@@ -9,7 +9,7 @@ from nova.scheduler import manager
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import filters
-from vswitch_aware_scheduler.scheduler import watch
+from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.traffic import model
 
@@ -47,7 +47,7 @@ class CandidatesTestCase(base.SchedulerTestCase):
 
     def make_filter(self, **options):
         self.state = self.make_state(**options)
-        with mock.patch.object(watch, 'join', autospec=True,
+        with mock.patch.object(nova_hooks, 'join', autospec=True,
                                return_value=self.state):
             self.filter = filters.VSwitchFilter()
 
@@ -65,8 +65,8 @@ class CandidatesTestCase(base.SchedulerTestCase):
 
     def request(self, hosts, found, spec=None):
         """Return the names of the hosts that pass, as nova would ask."""
-        self.state.began()
-        self.state.offered((['candidates'], found, '1.36'))
+        self.state.request_started()
+        self.state.candidates_received((['candidates'], found, '1.36'))
         return [one.host for one in self.filter.filter_all(
             hosts, spec or base.request(7, egress_kbps=30))]
 
@@ -105,7 +105,7 @@ class CandidatesTestCase(base.SchedulerTestCase):
         spec = base.request(7, egress_kbps=30, on_seconds=1, off_seconds=9)
         self.request(hosts, summaries(h1=(750, 0), h2=(100, 0)), spec)
         law = model.TrafficModel.on_off(30, on_seconds=1, off_seconds=9).law
-        policy = self.state._hosts['h1'].policy
+        policy = self.state._policies['h1']
         self.assertEqual([[{CLASS: strict.EffectiveLimit.of(
             policy, .25).amount(law)}], [{CLASS: 30}]],
             list(map(self.amounts, hosts)))
@@ -150,10 +150,11 @@ class CandidatesTestCase(base.SchedulerTestCase):
         for number in (7, 8):
             spec = base.request(number, egress_kbps=30)
             self.assertEqual([host], self.filter.filter_all([host], spec))
-            self.state.placed(host, spec)
+            self.state.host_consumed(host, spec)
         # As if others had gone meanwhile: 90 less 30 and 30 are left.
         for number in (7, 8):
-            self.state._residency.remove(base.instance_uuid(number), 0)
+            self.state._residency.withdraw(
+                base.instance_uuid(number), 'h1')
         self.assertEqual([host], self.filter.filter_all(
             [host], base.request(9, egress_kbps=30)))
         self.assertEqual([], self.filter.filter_all(
@@ -162,16 +163,16 @@ class CandidatesTestCase(base.SchedulerTestCase):
     def test_a_request_knows_nothing_of_the_one_before(self):
         host = self.host(1)
         self.request([host], summaries(h1=(100, 90)))
-        self.state.began()
-        self.state.offered(None)
+        self.state.request_started()
+        self.state.candidates_received(None)
         self.assertEqual([host], self.filter.filter_all(
             [host], base.request(7, egress_kbps=30)))
 
     def test_a_second_answer_adds_to_the_first(self):
         hosts = [self.host(1), self.host(2)]
-        self.state.began()
+        self.state.request_started()
         for found in (summaries(h1=(100, 90)), summaries(h2=(100, 0))):
-            self.state.offered(([], found, '1.36'))
+            self.state.candidates_received(([], found, '1.36'))
         self.assertEqual([hosts[1]], self.filter.filter_all(
             hosts, base.request(7, egress_kbps=30)))
 
@@ -232,10 +233,10 @@ class WatchTestCase(base.SchedulerTestCase):
                 mock.patch.object(manager.SchedulerManager,
                                   'select_destinations', autospec=True), \
                 mock.patch.object(
-                    watch.host_manager.HostState,
+                    nova_hooks.host_manager.HostState,
                     'consume_from_request', lambda *args: None), \
-                mock.patch.object(watch, '_current', state):
-            watch._watch_nova()
+                mock.patch.object(nova_hooks, '_current', state):
+            nova_hooks._wrap_nova()
             client = mock.sentinel.client
             self.assertIs(
                 answer, report.SchedulerReportClient

@@ -133,10 +133,10 @@ class CorrectionsTestCase(base.SchedulerTestCase):
             self):
         self.expect(outcome(.1))
         self.ask(3)
-        before = self.state._hosts['h'].policy
+        before = self.state._policies['h']
         self.expect(outcome(.101))
         self.ask(3)
-        self.assertIs(before, self.state._hosts['h'].policy)
+        self.assertIs(before, self.state._policies['h'])
         with mock.patch.object(self.state, '_describe',
                                wraps=self.state._describe) as described:
             self.state.refresh()

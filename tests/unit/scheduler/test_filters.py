@@ -8,7 +8,7 @@ from nova.scheduler import filters as nova_filters
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import filters
-from vswitch_aware_scheduler.scheduler import watch
+from vswitch_aware_scheduler.scheduler import nova_hooks
 
 
 class FilterTestCase(base.SchedulerTestCase):
@@ -26,7 +26,7 @@ class FilterTestCase(base.SchedulerTestCase):
 
     def make_filter(self, **options):
         self.state = self.make_state(**options)
-        with mock.patch.object(watch, 'join', autospec=True,
+        with mock.patch.object(nova_hooks, 'join', autospec=True,
                                return_value=self.state) as join:
             self.filter = filters.VSwitchFilter()
         join.assert_called_once_with('filter')

@@ -3,12 +3,11 @@
 import dataclasses
 from unittest import mock
 
-from nova import objects
-
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import flavors
 from vswitch_aware_scheduler.scheduler import laws
+from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.traffic import model
 
 
@@ -130,22 +129,33 @@ class TestFlavors(base.StateTestCase):
         self.store.answers = [base.changes(1, {1: 10.0, 2: 20.0, 3: 40.0})]
         self.state = self.make_state()
 
-    def _list(self, flavor):
-        self.ask(base.request(1, egress_kbps=10), a=[])
-        self.hosts['a'].instances[base.instance_uuid(40)] = objects.Instance(
-            uuid=base.instance_uuid(40), flavor=flavor)
-
     def test_what_the_flavor_of_a_resident_says_counts(self):
-        # Hosts tell it of those that another worker has placed.
-        self._list(base.flavor(30))
-        self.assertEqual({'a': .4}, self.ask(base.request(1,
-                                                          egress_kbps=10)))
-        self.assertEqual([], self.asked_flavors)
+        self.recorded_flavors = {40: {'vswitch:egress_kbps': '30'}}
+        self.assertEqual({'a': .4}, self.ask(
+            base.request(1, egress_kbps=10), a=[40]))
+
+    def test_of_two_flavors_on_one_host_the_larger_counts(self):
+        small, large, uneven = (('m', {
+            'vswitch:egress_kbps': str(kbps), **more}) for kbps, more in (
+                (10, {}), (70, {}),
+                (20, {'vswitch:on_seconds': '1', 'vswitch:off_seconds': '1'})))
+        self.ask(base.request(1), a=[])
+        for current, old, new, expected in (
+                (small, None, large, .8), (large, small, large, .8),
+                (small, large, small, .8), (small, None, None, .2),
+                (small, small, uneven, .2)):
+            self.clock.now += 1
+            self.state._take_reading(residency.Reading(
+                base.CELL, self.clock.now, {
+                    base.instance_uuid(40): residency.Row(
+                        'a', 'resized', None, (current, old, new))},
+                moves={1: residency.Move(base.instance_uuid(40), 'a', 'a')}))
+            self.assertEqual({'a': expected}, self.ask(base.request(1)))
 
     def test_a_flavor_that_names_a_model_means_the_newest(self):
-        self._list(objects.Flavor(name='m2', extra_specs={
-            flavors.MODEL_EXTRA_SPEC: base.instance_uuid(2)}))
-        self.assertEqual({'a': .3}, self.ask(base.request(1)))
+        self.recorded_flavors = {40: {
+            flavors.MODEL_EXTRA_SPEC: base.instance_uuid(2)}}
+        self.assertEqual({'a': .3}, self.ask(base.request(1), a=[40]))
         self.store.answers = [base.changes(2, {1: 10.0, 2: 50.0})]
         self.state.refresh()
         self.assertEqual({'a': .6}, self.ask(base.request(1)))

@@ -8,7 +8,7 @@ from oslo_reports import guru_meditation_report as gmr
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler.scheduler import meditation
-from vswitch_aware_scheduler.scheduler import watch
+from vswitch_aware_scheduler.scheduler import nova_hooks
 
 
 class TestMeditation(base.SchedulerTestCase):
@@ -30,7 +30,7 @@ class TestMeditation(base.SchedulerTestCase):
                  base.host_state('b')]
         spec = base.request(2)
         state.assess(hosts, spec)
-        state.placed(hosts[0], spec)
+        state.host_consumed(hosts[0], spec)
         self.assertEqual([
             {'pid': os.getpid(), 'generation': 7},
             {'host': 'a', 'profile': 'ovs-flat',
@@ -49,7 +49,7 @@ class TestMeditation(base.SchedulerTestCase):
 
     def test_it_is_one_section_however_many_plugins_there_are(self):
         for role in ('filter', 'weigher', 'filter'):
-            watch.join(role)
+            nova_hooks.join(role)
         titles = [title for title, _ in
                   gmr.TextGuruMeditation.persistent_sections]
         self.assertEqual(1, titles.count(meditation.TITLE))

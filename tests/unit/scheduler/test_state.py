@@ -3,7 +3,6 @@
 import gc
 import logging
 import threading
-import time
 from unittest import mock
 import weakref
 
@@ -12,6 +11,7 @@ from nova import objects
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
 
@@ -232,23 +232,24 @@ class TestPlacements(base.StateTestCase):
                 self.place(spec, 'a')
         self.assertEqual([11, 12, 13], placed)
 
-    def test_one_that_never_arrives_expires(self):
+    def test_one_that_never_arrives_counts_until_the_record_is_at_rest(self):
         self.ask(base.request(1), a=[])
         self.place(base.request(1), 'a')
-        self.clock.now += 599
+        self.clock.now += 5000
         self.assertEqual({'a': .3}, self.ask(base.request(2)))
-        self.clock.now += 2
+        self.state._take_reading(residency.Reading(
+            base.CELL, self.clock.now, {base.instance_uuid(1): residency.Row(
+                None, 'error', None)}))
         self.assertEqual({'a': .2}, self.ask(base.request(2)))
         self.assertIn(base.instance_uuid(1), '\n'.join(
             self.log.texts(logging.DEBUG)))
 
-    def test_a_migration_counts_on_the_destination_alone(self):
+    def test_a_move_counts_at_both_ends_until_the_record_shows_it(self):
         self.ask(base.request(3), a=[3], b=[])
         self.place(base.request(3), 'b')
-        self.assertEqual({'a': .1, 'b': .5}, self.ask(base.request(1)))
-        # Reports in any order.
-        self.assertEqual({'a': .1, 'b': .5}, self.ask(base.request(1),
-                                                      a=[3], b=[3]))
+        self.assertEqual({'a': .5, 'b': .5}, self.ask(base.request(1)))
+        self.record()
+        self.assertEqual({'a': .5, 'b': .5}, self.ask(base.request(1)))
         self.assertEqual({'a': .1, 'b': .5}, self.ask(base.request(1),
                                                       a=[], b=[3]))
 
@@ -269,10 +270,13 @@ class TestPlacements(base.StateTestCase):
         self.place(base.request(), 'a')
         self.assertEqual({'a': .1}, self.ask(base.request(1)))
 
-    def test_its_stated_demand_is_remembered_until_it_has_a_model(self):
+    def test_the_demand_that_its_flavor_states_counts_until_it_has_a_model(
+            self):
         self.ask(base.request(9), a=[])
         self.place(base.request(9, egress_kbps=30), 'a')
+        self.recorded_flavors = {9: {'vswitch:egress_kbps': '30'}}
         self.ask(base.request(1), a=[9])
+        self.assertEqual([], self.state._residency.claims)
         self.clock.now += 5000
         self.assertEqual({'a': .4}, self.ask(base.request(1)))
         self.store.answers = [base.changes(2, {9: 70.0})]
@@ -294,26 +298,26 @@ class TestPlacements(base.StateTestCase):
         spec = base.request(1)
         self.ask(spec, a=[])
         self.place(spec, 'a')
-        self.state.finished(failed=True)
+        self.state.request_finished(True)
         self.assertEqual({'a': .2}, self.ask(base.request(2)))
 
     def test_a_request_that_succeeds_leaves_what_it_placed(self):
         spec = base.request(1)
         self.ask(spec, a=[])
         self.place(spec, 'a')
-        self.state.finished(failed=False)
-        self.state.finished(failed=True)
+        self.state.request_finished(False)
+        self.state.request_finished(True)
         self.assertEqual({'a': .3}, self.ask(base.request(2)))
 
     def test_a_move_that_fails_leaves_the_instance_where_it_is(self):
         self.ask(base.request(3), a=[3], b=[])
         spec = base.request(3)
         self.place(spec, 'b')
-        self.state.finished(failed=True)
+        self.state.request_finished(True)
         self.assertEqual({'a': .5, 'b': .1}, self.ask(base.request(1)))
 
     def test_finishing_before_any_request_is_nothing(self):
-        self.state.finished(failed=True)
+        self.state.request_finished(True)
         self.make_store.assert_not_called()
 
 
@@ -384,57 +388,77 @@ class TestRecall(base.StateTestCase):
     def test_of_a_request_that_has_ended_nothing_is_kept(self):
         self.ask(base.request(1), a=[])
         host = weakref.ref(self.hosts.pop('a'))
-        self.state.finished(failed=True)
+        self.state.request_finished(True)
         gc.collect()
         self.assertIsNone(host())
 
     def test_without_a_filter_it_judges_by_itself(self):
-        self.hosts['a'] = base.host_state('a', [2], [self.aggregate])
+        self.hosts['a'] = base.host_state('a', [], [self.aggregate])
+        self.record(a=[2])
         self.assertEqual([.3], self._recall('a'))
 
 
-class TestListings(base.StateTestCase):
+class TestUnreadCells(base.StateTestCase):
+    """Where a cell was never read, Nova's lists stand in for it."""
 
     def setUp(self):
         super().setUp()
         self.store.answers = [base.changes(1, {
             number: float(number) for number in range(1, 30)})]
         self.state = self.make_state()
+        for host, numbers in {'a': [10], 'b': [20]}.items():
+            self.hosts[host] = base.host_state(host, numbers,
+                                               [self.aggregate])
+            self.hosts[host].cell_uuid = 'unread'
 
-    def test_a_change_in_the_same_dictionary_is_seen(self):
-        self.ask(base.request(1), a=[10])
+    def _read(self, *numbers, complete=True):
+        self.clock.now += 1
+        self.state._take_reading(residency.Reading(
+            'unread', self.clock.now, {
+                base.instance_uuid(number): residency.Row('a', 'active', None)
+                for number in numbers}, complete=complete))
+
+    def test_what_nova_lists_counts_and_it_is_logged_once(self):
+        for _ in range(2):
+            self.assertEqual({'a': .11, 'b': .21},
+                             self.ask(base.request(1)))
+        self.assertEqual(1, len(self.warnings))
+        self.assertIn("Nova's lists", self.warnings[0])
+
+    def test_a_change_of_a_list_is_seen(self):
+        self.ask(base.request(1))
         instances = self.hosts['a'].instances
         instances[base.instance_uuid(20)] = None
-        self.assertEqual({'a': .31}, self.ask(base.request(1)))
+        self.assertEqual({'a': .31, 'b': .21}, self.ask(base.request(1)))
         del instances[base.instance_uuid(10)]
-        self.assertEqual({'a': .21}, self.ask(base.request(1)))
-        # As many as before, but another one.
-        del instances[base.instance_uuid(20)]
-        instances[base.instance_uuid(15)] = None
-        self.assertEqual({'a': .16}, self.ask(base.request(1)))
+        self.assertEqual({'a': .21, 'b': .21}, self.ask(base.request(1)))
 
-    def test_a_change_inside_it_is_seen_after_a_second(self):
-        self.ask(base.request(1), a=[10, 20, 5])
-        instances = self.hosts['a'].instances
-        last = base.instance_uuid(5)
-        for number in (10, 20, 5):
-            del instances[base.instance_uuid(number)]
-        for uuid in (base.instance_uuid(11), base.instance_uuid(20), last):
-            instances[uuid] = None
-        # The key object is the same, so nothing shows at first.
-        self.clock.now += 1.5
-        self.assertEqual({'a': .37}, self.ask(base.request(1)))
-
-    def test_another_dictionary_is_seen(self):
-        self.ask(base.request(1), a=[10], b=[2])
-        host, last = self.hosts['a'], base.instance_uuid(20)
-        host.instances = {last: None}
-        self.assertEqual({'a': .21, 'b': .03}, self.ask(base.request(1)))
-        # It is as long, with the same key last: of that nothing may be kept.
-        host.instances = {base.instance_uuid(5): None, last: None}
+    def test_once_the_cell_is_read_the_lists_say_nothing(self):
         self.ask(base.request(1))
-        host.instances = {base.instance_uuid(7): None, last: None}
-        self.assertEqual({'a': .28, 'b': .03}, self.ask(base.request(1)))
+        self._read(5, complete=False)
+        self.assertEqual({'a': .16, 'b': .21}, self.ask(base.request(1)))
+        self._read(7)
+        for _ in range(2):
+            self.assertEqual({'a': .13, 'b': .01},
+                             self.ask(base.request(1)))
+        self.assertEqual(['vswitch: hosts of unread cells is well again'],
+                         self.infos)
+
+    def test_other_hosts_go_by_the_record(self):
+        self.assertEqual({'a': .11, 'b': .21, 'c': .08},
+                         self.ask(base.request(1), c=[7]))
+        self.hosts['c'].instances[base.instance_uuid(20)] = None
+        self.assertEqual({'a': .11, 'b': .21, 'c': .08},
+                         self.ask(base.request(1)))
+
+
+class TestHosts(base.StateTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {
+            number: float(number) for number in range(1, 30)})]
+        self.state = self.make_state()
 
     def test_hosts_may_come_in_another_order_and_with_others(self):
         self.ask(base.request(1), a=[10], b=[20])
@@ -443,26 +467,133 @@ class TestListings(base.StateTestCase):
         self.assertEqual({'b': .21, 'a': .11, 'c': .06},
                          self.ask(base.request(1), c=[5]))
 
-    def test_a_change_that_shows_beside_others_is_seen_by_itself(self):
-        self.ask(base.request(1), a=[10], b=[20])
-        a, b = self.hosts['a'], self.hosts['b']
-        before = b.instances
-        b.instances = {base.instance_uuid(5): None}
-        self.hosts = {'b': b}
-        self.assertEqual({'b': .06}, self.ask(base.request(1)))
-        b.instances = before
-        self.hosts = {'a': a, 'b': b}
-        self.assertEqual({'a': .11, 'b': .21}, self.ask(base.request(1)))
-
     def test_a_host_that_is_not_asked_for_is_up_to_date_when_it_is(self):
         self.ask(base.request(1), a=[10], b=[])
         other = self.hosts.pop('b')
         self.ask(base.request(1), a=[])
         self.place(base.request(20), 'a')
-        self.state.placed(other, base.request(5))
+        self.state.host_consumed(other, base.request(5))
         self.ask(base.request(1))
         self.hosts['b'] = other
         self.assertEqual({'a': .21, 'b': .06}, self.ask(base.request(1)))
+
+    def test_names_of_hosts_that_are_gone_are_dropped(self):
+        kept = base.host_state('kept', [], [self.aggregate])
+        for minute in range(40):
+            self.hosts = {'kept': kept}
+            self.ask(base.request(1), **{
+                f'h{minute}-{number}': [] for number in range(20)})
+            self.clock.now += 60
+            self.state.refresh()
+        for names in (self.state.counted(), self.state._listings,
+                      self.state._had_at, self.state._aggregates._of,
+                      self.state._residency._cell_of):
+            self.assertLess(len(names), 100)
+            self.assertIn('kept', names)
+        self.assertLess(len(self.state._table), 100)
+
+    def test_hosts_are_kept_while_there_is_no_request(self):
+        self.ask(base.request(1), a=[], b=[2])
+        self.clock.now += 100000
+        self.state.refresh()
+        self.assertEqual({'a', 'b'}, self.state.counted().keys())
+        self.assertEqual({'a': .01, 'b': .03}, self.ask(base.request(1)))
+
+    def test_a_host_with_instances_is_kept(self):
+        self.ask(base.request(1), a=[2], b=[])
+        del self.hosts['a'], self.hosts['b']
+        for _ in range(5):
+            self.clock.now += 60
+            self.ask(base.request(1), c=[])
+            self.state.refresh()
+        self.assertEqual({'a', 'c'}, self.state.counted().keys())
+
+    def test_a_host_that_cannot_be_described_harms_no_other(self):
+        describe = admission.LoadTable.describe
+
+        def fail(table, host, policy, residents):
+            if host == 'b' and residents:
+                raise OverflowError('too large')
+            return describe(table, host, policy, residents)
+
+        with mock.patch.object(admission.LoadTable, 'describe', fail):
+            self.assertEqual({'a': .11, 'b': 0.0}, self.ask(
+                base.request(1), a=[10], b=[20]))
+        self.assertEqual({'a': 0, 'b': 0}, self.reasons)
+        self.assertIn('host b: OverflowError: too large', self.warnings[0])
+
+
+class TestSorted(base.StateTestCase):
+    """The first host is judged again, and claimed, when Nova has sorted."""
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1)]
+        self.state = self.make_state()
+        self.spec = base.request(1, egress_kbps=60)
+        self.ask(self.spec, a=[], b=[], c=[])
+        self.state.request_started()
+
+    def _filter(self):
+        states = list(self.hosts.values())
+        assessment, demand = self.state.assess(states, self.spec)
+        return self.state.book([one for one, fits in zip(
+            states, assessment.admitted.tolist()) if fits], demand)
+
+    def _sort(self, hosts):
+        return ''.join(one.host for one in self.state.hosts_sorted(
+            hosts, self.spec))
+
+    def _others_place(self, *hosts):
+        for number, host in enumerate(hosts, 50):
+            self.state._residency.claim(
+                base.instance_uuid(number), host, base.constant(60),
+                self.clock.now)
+
+    def _claims(self):
+        return {claim.host for claim in self.state._residency.claims
+                if claim.instance_uuid == self.spec.instance_uuid}
+
+    def test_the_first_is_claimed_as_long_as_it_fits(self):
+        self.assertEqual('abc', self._sort(self._filter()))
+        self.assertEqual({'a'}, self._claims())
+
+    def test_the_next_is_taken_when_others_were_faster(self):
+        hosts = self._filter()
+        self._others_place('a', 'c')
+        self.assertEqual('b', self._sort(hosts))
+        self.assertEqual({'b'}, self._claims())
+
+    def test_nothing_is_left_where_all_are_full(self):
+        hosts = self._filter()
+        self._others_place('a', 'b', 'c')
+        self.assertEqual('', self._sort(hosts))
+        self.assertEqual(set(), self._claims())
+
+    def test_hosts_that_no_filter_has_judged_stay(self):
+        # Forced hosts, or a scheduler without the filter.
+        hosts = list(self.hosts.values())
+        self._others_place('a')
+        self.assertEqual('abc', self._sort(hosts))
+        self.assertEqual({'a'}, self._claims())
+
+    def test_the_host_that_nova_takes_instead_is_claimed_instead(self):
+        hosts = self._filter()
+        self._sort(hosts)
+        self.state.host_consumed(hosts[1], self.spec)
+        self.assertEqual({'b'}, self._claims())
+        # Alternates are sorted once more.
+        self._others_place('c')
+        self.assertEqual('abc', self._sort(hosts))
+        self.assertEqual({'b'}, self._claims())
+        self.state.request_finished(True)
+        self.assertEqual(set(), self._claims())
+
+    def test_who_merely_asks_claims_nothing(self):
+        hosts = self._filter()
+        self.state.request_finished(False)
+        self.assertEqual('abc', self._sort(hosts))
+        self.assertEqual(set(), self._claims())
 
 
 class TestSnapshots(base.StateTestCase):
@@ -560,10 +691,10 @@ class TestSnapshots(base.StateTestCase):
         # old snapshot then, and by the new one afterwards.
         self._during_adoption(
             lambda: self.assertEqual({'a': 0.0, 'b': 0.0}, self.ask(
-                base.request(1), a=[2], b=[2])), changed)
+                base.request(1), a=[], b=[2])), changed)
         self.assertEqual({'a': .2, 'b': .6}, self.ask(base.request(1)))
         self.assertEqual({'a': .6, 'b': .2}, self.ask(base.request(1),
-                                                      b=[]))
+                                                      a=[2], b=[]))
 
     def test_one_that_cannot_be_adopted_leaves_the_last(self):
         self.ask(base.request(1), a=[2])
@@ -630,16 +761,17 @@ class TestThreads(base.StateTestCase):
             for number in numbers:
                 spec = base.request(number, egress_kbps=10)
                 try:
-                    self.state.began()
-                    assessment, _ = self.state.assess(
+                    self.state.request_started()
+                    assessment, demand = self.state.assess(
                         list(hosts.values()), spec)
-                    fits = [host for host, good in zip(
-                        hosts, assessment.admitted.tolist()) if good]
+                    fits = self.state.book([host for host, good in zip(
+                        hosts.values(), assessment.admitted.tolist())
+                        if good], demand)
+                    fits = self.state.hosts_sorted(fits, spec)
                     if fits:
-                        self.state.recall([hosts[fits[0]]], spec)
-                        self.state.placed(hosts[fits[0]], spec)
-                        placed.append((number, fits[0]))
-                    self.state.finished(not fits)
+                        self.state.host_consumed(fits[0], spec)
+                        placed.append((number, fits[0].host))
+                    self.state.request_finished(not fits)
                 except Exception as error:
                     failed.append(error)
 
@@ -665,22 +797,3 @@ class TestThreads(base.StateTestCase):
         self.assertEqual(30, len(placed))
         for host in hosts:
             self.assertEqual(10, sum(there == host for _, there in placed))
-
-    def test_who_merely_asks_keeps_nobody_waiting(self):
-        # Neither of them ends a request, which would give its turn back.
-        self.store.answers = [base.changes(1)]
-        self.state = self.make_state()
-        host = base.host_state('a', [], [self.aggregate])
-        answers = []
-
-        def ask():
-            answers.append(self.state.assess([host], base.request(1)))
-
-        ask()
-        thread = threading.Thread(target=ask)
-        start = time.monotonic()
-        thread.start()
-        thread.join(PATIENCE_SECONDS)
-        self.assertEqual(2, len(answers))
-        self.assertLess(time.monotonic() - start,
-                        scheduler_state._TURN_SECONDS)

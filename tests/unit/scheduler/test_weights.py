@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.scheduler import watch
+from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import weights
 
 
@@ -48,7 +48,7 @@ class WeigherTestCase(base.SchedulerTestCase):
 
     def make_weigher(self, **options):
         self.state = self.make_state(**options)
-        with mock.patch.object(watch, 'join', autospec=True,
+        with mock.patch.object(nova_hooks, 'join', autospec=True,
                                return_value=self.state) as join:
             self.weigher = weights.VSwitchWeigher()
         join.assert_called_once_with('weigher')

@@ -1,0 +1,398 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who is where is what Nova's record says, whatever else arrives when."""
+
+import contextlib
+import threading
+import traceback
+from unittest import mock
+
+from tests.functional import base
+
+from nova import context as nova_context
+from nova import exception
+from nova import objects
+from nova.virt import fake
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler.scheduler import state as scheduler_state
+
+
+class RecordTestCase(base.VSwitchTestCase):
+    """Hosts of 1000 kbit/s, unless said, and constant demands."""
+
+    HOSTS = ('host1', 'host2')
+
+    def setUp(self):
+        super().setUp()
+        self.describe_hosts(*[1000] * len(self.HOSTS))
+        self.flavors = {}
+
+    def of(self, kbps):
+        """Return the id of the flavor that demands so much."""
+        if kbps not in self.flavors:
+            self.flavors[kbps] = self.flavor(f'f{kbps}', egress_kbps=kbps)
+        return self.flavors[kbps]
+
+    def room(self, host, kbps):
+        """Assert that a host has room for this demand and no more."""
+        if kbps:
+            self.delete(self.boot(self.of(kbps), host, host=host))
+        self.boot_refused(self.of(kbps + 1), host=host)
+
+    def list_late(self, host, server):
+        """Let a host list an instance that is not there any more."""
+        self._nova_view[host]['instances'][server['id']] = objects.Instance(
+            uuid=server['id'])
+
+    def hours_pass(self, hours=5):
+        self.clock.ahead += 3600 * hours
+
+    @contextlib.contextmanager
+    def live_migrating(self, server, host):
+        """Stop a live migration on its way; yields the event that ends it."""
+        event = threading.Event()
+        migrate = fake.FakeDriver.live_migration
+
+        def wait(driver, *args, **kwargs):
+            event.wait(base.TIMEOUT_SECONDS)
+            return migrate(driver, *args, **kwargs)
+
+        with mock.patch.object(fake.FakeDriver, 'live_migration', wait):
+            try:
+                self.action(server, 'os-migrateLive', host=host,
+                            block_migration='auto')
+                self._wait_for_migration_status(server, ['running'])
+                self.read_record()
+                yield event
+            finally:
+                event.set()
+
+
+class LateListTestCase(RecordTestCase):
+
+    def test_after_an_evacuation_the_list_of_the_source_says_nothing(self):
+        server = self.boot(self.of(1000), host='host1')
+        self.computes['host1'].stop()
+        service = self.admin_api.get_services(
+            host='host1', binary='nova-compute')[0]
+        self.admin_api.put_service_force_down(service['id'], True)
+        self._evacuate_server(server, expected_state='SHUTOFF')
+        self.computes['host1'].start()
+        self.admin_api.put_service_force_down(service['id'], False)
+        self.read_record()
+        for _ in range(2):
+            self.list_late('host1', server)
+            self.boot_refused(self.of(1), host='host2')
+            self.room('host1', 1000)
+
+    def test_after_a_live_migration_a_new_worker_goes_by_the_record(self):
+        server = self.boot(self.of(1000), host='host1')
+        self.live_migrate(server, 'host2')
+        self.restart_scheduler()
+        self.list_late('host1', server)
+        self._nova_view['host2']['instances'].pop(server['id'], None)
+        self.boot_refused(self.of(1), host='host2')
+        self.boot(self.of(1000), 'host1')
+        self.boot_refused(self.of(1))
+
+    def test_a_host_that_lists_others_instances_takes_them_from_nobody(self):
+        # As a compute that somebody has taken over.
+        server = self.boot(self.of(1000), host='host1')
+        for _ in range(2):
+            self.list_late('host2', server)
+            self._nova_view['host1']['instances'].pop(server['id'], None)
+            self.boot_refused(self.of(1), host='host1')
+            self.room('host2', 1000)
+
+
+class FirstFilterTestCase(LateListTestCase):
+    """The answer does not depend on the order of filters."""
+
+    FILTERS = ['VSwitchFilter'] + base.NOVA_FILTERS
+
+
+class MoveTestCase(RecordTestCase):
+
+    def test_the_source_keeps_room_until_a_resize_is_confirmed(self):
+        server = self.boot(self.of(600), host='host1')
+        self.boot(self.of(300), host='host1')
+        server = self.resize(server, self.of(900))
+        self.assertEqual('host2', self.host_of(server))
+        self.hours_pass()
+        self.room('host1', 100)
+        self.room('host2', 100)
+        self.revert(server)
+        self.room('host1', 100)
+        self.room('host2', 1000)
+        server = self.resize(server, self.of(900))
+        self.confirm(server)
+        self.hours_pass()
+        self.room('host1', 700)
+        self.room('host2', 100)
+
+    def test_a_live_migration_counts_at_both_ends_for_hours(self):
+        server = self.boot(self.of(600), host='host1')
+        with self.live_migrating(server, 'host2') as finish:
+            for _ in range(2):
+                self.room('host1', 400)
+                self.room('host2', 400)
+                self.hours_pass()
+            finish.set()
+            self._wait_for_migration_status(server, ['completed'])
+        self.wait_for(lambda: self.host_of(server) == 'host2', 'host2')
+        self._wait_for_state_change(server, 'ACTIVE')
+        self.read_record()
+        self.room('host1', 1000)
+        self.room('host2', 400)
+
+    def test_after_an_aborted_live_migration_only_the_source_counts(self):
+        server = self.boot(self.of(600), host='host1')
+        def abort(driver, context, instance, dest, post_method,
+                  recover_method, block_migration=False, migrate_data=None):
+            recover_method(context, instance, dest, migrate_data,
+                           migration_status='cancelled')
+
+        with mock.patch.object(fake.FakeDriver, 'live_migration', abort):
+            self.action(server, 'os-migrateLive', host='host2',
+                        block_migration='auto')
+            self._wait_for_migration_status(server, ['cancelled'])
+        self._wait_for_state_change(server, 'ACTIVE')
+        self.read_record()
+        self.room('host2', 1000)
+        self.room('host1', 400)
+
+
+class SameHostTestCase(RecordTestCase):
+    """A resize on the same host counts the larger flavor until it ends."""
+
+    def setUp(self):
+        super().setUp()
+        self.describe_host('host2', saturation_kbps=1)
+
+    def _resized(self, before, after):
+        server = self.resize(self.boot(self.of(before), host='host1'),
+                             self.of(after))
+        self.assertEqual('host1', self.host_of(server))
+        self.hours_pass(1)
+        self.read_record()
+        self.room('host1', 1000 - max(before, after))
+        return server
+
+    def test_confirmed_the_new_one_is_left(self):
+        for before, after in ((300, 900), (900, 300)):
+            server = self._resized(before, after)
+            self.confirm(server)
+            self.sync_reports()
+            self.hours_pass(1)
+            self.room('host1', 1000 - after)
+            self.delete(server)
+
+    def test_reverted_the_old_one_is_left(self):
+        for before, after in ((900, 300), (100, 900)):
+            server = self._resized(before, after)
+            self.revert(server)
+            self.room('host1', 1000 - before)
+            self.delete(server)
+
+
+class NothingIsStuckTestCase(RecordTestCase):
+
+    def test_a_vm_of_the_default_demand_counts_where_the_database_says(self):
+        # 8000 kbit/s for a share of .08.
+        self.describe_hosts(8000, 8000)
+        plain = self.flavor('plain')
+        server = self.boot(plain, host='host1')
+        self.plugin._residency.claim(
+            server['id'], 'host2', self.plugin._default_law,
+            self.plugin._monotonic())
+        self.boot_refused(self.of(4000), host='host2')
+        self.clock.ahead += 61
+        self.read_record()
+        self.boot(self.of(8000), 'host2', host='host2')
+        self.boot_refused(self.of(4000), host='host1')
+
+    def test_a_vm_deleted_while_it_is_built_frees_its_host(self):
+        event = threading.Event()
+        self.addCleanup(event.set)
+        spawn = fake.FakeDriver.spawn
+
+        def wait(driver, *args, **kwargs):
+            event.wait(base.TIMEOUT_SECONDS)
+            return spawn(driver, *args, **kwargs)
+
+        with mock.patch.object(fake.FakeDriver, 'spawn', wait):
+            server = self.post(self.of(1000), host='host1')
+            self._wait_for_server_parameter(
+                server, {'OS-EXT-STS:task_state': 'spawning'})
+            self.read_record()
+            self.boot_refused(self.of(1), host='host1')
+            self.admin_api.delete_server(server['id'])
+            event.set()
+            self._wait_until_deleted(server)
+        self.read_record()
+        self.room('host1', 1000)
+
+    def test_shelved_and_soft_deleted_vms_count_where_they_are_kept(self):
+        self.flags(shelved_offload_time=-1, reclaim_instance_interval=3600)
+        shelved = self.boot(self.of(600), host='host1')
+        self.action(shelved, 'shelve')
+        self._wait_for_state_change(shelved, 'SHELVED')
+        deleted = self.boot(self.of(300), host='host1')
+        self.admin_api.delete_server(deleted['id'])
+        self._wait_for_state_change(deleted, 'SOFT_DELETED')
+        self.hours_pass()
+        self.read_record()
+        # The rest is deleted softly, too, and keeps its room.
+        self.boot_refused(self.of(101), host='host1')
+        self.action(deleted, 'forceDelete')
+        self._wait_until_deleted(deleted)
+        self.action(shelved, 'shelveOffload')
+        self._wait_for_state_change(shelved, 'SHELVED_OFFLOADED')
+        self.read_record()
+        self.boot(self.of(1000), 'host1', host='host1')
+
+    def test_steps_of_the_clock_change_nothing(self):
+        self.plugin._monotonic = base.time.monotonic
+        with mock.patch.object(self.plugin, '_take_reading'):
+            # The record is not read for now: a claim bridges that.
+            self._wait_for_state_change(
+                self.post(self.of(1000), host='host1'), 'ACTIVE')
+            for self.clock.ahead in (3600, -3600, 0):
+                self.boot_refused(self.of(1), host='host1')
+
+
+class RescheduleTestCase(RecordTestCase):
+    compute_driver = 'fake.FakeRescheduleDriver'
+
+    def test_the_host_that_failed_has_its_room_back(self):
+        server = self.boot(self.of(1000))
+        at = self.host_of(server)
+        other = {'host1': 'host2', 'host2': 'host1'}[at]
+        self.boot_refused(self.of(1), host=at)
+        self.assertEqual({server['id']}, self.residents(at))
+        self.assertEqual(set(), self.residents(other))
+
+
+class NoWaitTestCase(RecordTestCase):
+    """Within a request nothing of ours asks a database."""
+
+    HOOKS = ('assess', 'recall', 'book', 'request_started', 'hosts_sorted',
+             'host_consumed', 'request_finished', 'candidates_received')
+
+    def setUp(self):
+        super().setUp()
+        self.asking = threading.local()
+        self.statements = []
+
+    def _count(self):
+        """Note the statements that the threads of requests make in hooks."""
+        def watch(hook):
+            def watched(state, *args, **kwargs):
+                self.asking.hook = hook.__name__
+                try:
+                    return hook(state, *args, **kwargs)
+                finally:
+                    self.asking.hook = None
+            return watched
+
+        for name in self.HOOKS:
+            patch = mock.patch.object(
+                scheduler_state.SchedulerState, name,
+                watch(getattr(scheduler_state.SchedulerState, name)))
+            patch.start()
+            self.addCleanup(patch.stop)
+
+        def note(connection, cursor, statement, *args):
+            if getattr(self.asking, 'hook', None):
+                self.statements.append((self.asking.hook, statement))
+
+        sa.event.listen(sa.engine.Engine, 'before_cursor_execute', note)
+        self.addCleanup(sa.event.remove, sa.engine.Engine,
+                        'before_cursor_execute', note)
+
+    def test_vms_that_await_confirmation_cost_no_statement(self):
+        servers = [self.resize(self.boot(self.of(10), host='host1'),
+                               self.of(20)) for _ in range(2)]
+        self.boot_refused(self.of(1001))
+        self._count()
+        self.hours_pass()
+        self.boot_refused(self.of(2000))
+        self.boot(self.of(30))
+        self.live_migrate(self.boot(self.of(40), host='host1'))
+        for server in servers:
+            self.confirm(server)
+        self.boot_refused(self.of(2000), host='host1')
+        self.assertEqual([], self.statements)
+
+    def test_a_request_that_hangs_keeps_no_other_waiting(self):
+        # In somebody's weigher, between our filter and the claim.
+        event, hung = threading.Event(), threading.Event()
+        self.addCleanup(event.set)
+        recall = scheduler_state.SchedulerState.recall
+        seconds = []
+
+        def hang(state, *args):
+            if not hung.is_set():
+                hung.set()
+                event.wait(base.TIMEOUT_SECONDS)
+            return recall(state, *args)
+
+        with mock.patch.object(scheduler_state.SchedulerState, 'recall',
+                               hang):
+            first = self.post(self.of(600))
+            self.assertTrue(hung.wait(base.TIMEOUT_SECONDS))
+            assess = scheduler_state.SchedulerState.assess
+
+            def measured(state, *args):
+                begun = base.time.thread_time(), base.time.monotonic()
+                found = assess(state, *args)
+                seconds.append(base.time.monotonic() - begun[1])
+                return found
+
+            with mock.patch.object(scheduler_state.SchedulerState, 'assess',
+                                   measured):
+                second = self._wait_for_state_change(
+                    self.post(self.of(600)), 'ACTIVE')
+        # Once it took five seconds.
+        self.assertLess(max(seconds), 4.0)
+        event.set()
+        # The first one was judged before: it takes what is left.
+        first = self._wait_for_state_change(first, 'ACTIVE')
+        self.assertNotEqual(self.host_of(first), self.host_of(second))
+
+
+class DeadCellTestCase(RecordTestCase):
+    """A second cell, whose database does not answer."""
+
+    NUMBER_OF_CELLS = 2
+
+    def test_it_keeps_no_boot_of_another_waiting(self):
+        whole = self.of(1000)
+        server = self.boot(whole, host='host1')
+        dead = self.cell_mappings['cell2'].uuid
+        target = nova_context.set_target_cell
+        asked = []
+
+        def fail(context, cell_mapping):
+            if cell_mapping is not None and cell_mapping.uuid == dead and any(
+                    frame.filename.endswith(('/nova_record.py', '/lookup.py'))
+                    for frame in traceback.extract_stack()):
+                asked.append(threading.current_thread().name)
+                raise exception.CellTimeout()
+            return target(context, cell_mapping)
+
+        self.bugs_expected = True
+        with mock.patch.object(nova_context, 'set_target_cell', fail):
+            self.boot_refused(self.of(1), host='host1')
+            self.delete_without_reading(server)
+            self.wait_for(lambda: not self.residents('host1'),
+                          'the record to show the deletion')
+            self.boot(whole, 'host1', host='host1')
+            self.wait_for(lambda: asked, 'a reading of the dead cell')
+            self.wait_for(lambda: any('cell2' in text for text
+                                      in self.log.warnings), 'the log')
+        # Only readers have asked it, never a request.
+        self.assertEqual({'vswitch-record-cell2'},
+                         set(asked) - {'MainThread'})
+        self.assertEqual(1, len([text for text in self.log.warnings
+                                 if 'cell2' in text]))

@@ -1,0 +1,495 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reading databases that have Nova's own tables, in SQLite."""
+
+import datetime
+import json
+import os
+import tempfile
+import threading
+import time
+import unittest
+from unittest import mock
+
+from nova.db.api import api as api_database
+from nova.db.api import models as api_models
+from nova.db.main import models
+from nova import objects
+from oslo_db.sqlalchemy import enginefacade
+import sqlalchemy as sa
+
+from tests.unit.scheduler import base
+from vswitch_aware_scheduler.scheduler import nova_record
+from vswitch_aware_scheduler.scheduler import residency
+from vswitch_aware_scheduler.traffic import model
+
+PATIENCE_SECONDS = 60.0
+A, B = base.instance_uuid(901), base.instance_uuid(902)
+LAW = model.TrafficModel.constant(egress_kbps=1).law
+_INSTANCE = models.Instance.__table__
+_MIGRATION = models.Migration.__table__
+_EXTRA = models.InstanceExtra.__table__
+
+
+def utc(seconds=0.0):
+    """Return so many seconds from now, as Nova writes it."""
+    return datetime.datetime.now(datetime.timezone.utc).replace(
+        tzinfo=None) + datetime.timedelta(seconds=seconds)
+
+
+def flavor(name, **specs):
+    return {'nova_object.data': {'name': name, 'extra_specs': specs}}
+
+
+class Cell:
+    """A cell with a database in a file."""
+
+    def __init__(self, directory, uuid, name):
+        self.mapping = objects.CellMapping(
+            uuid=uuid, name=name, disabled=False,
+            transport_url='none:///', database_connection='fake://')
+        self.path = os.path.join(directory, uuid)
+        self.manager = enginefacade.transaction_context()
+        self.manager.configure(connection=f'sqlite:///{self.path}')
+        self.engine = self.manager.writer.get_engine()
+        models.BASE.metadata.create_all(self.engine)
+
+    def execute(self, statement):
+        with self.engine.begin() as connection:
+            return connection.execute(statement)
+
+    def boot(self, number, host='a', vm_state='active', task_state=None,
+             updated=None, created=0.0, **more):
+        """Insert an instance; one that was never changed by default."""
+        uuid = base.instance_uuid(number)
+        self.execute(sa.insert(_INSTANCE).values(
+            uuid=uuid, host=host, vm_state=vm_state, task_state=task_state,
+            instance_type_id=1, project_id='p', deleted=0,
+            created_at=utc(created),
+            updated_at=None if updated is None else utc(updated), **more))
+        self.execute(sa.insert(_EXTRA).values(
+            instance_uuid=uuid, deleted=0, flavor=json.dumps({
+                'cur': flavor('m1'), 'old': None, 'new': None})))
+        return uuid
+
+    def change(self, number, updated=0.0, **values):
+        self.execute(sa.update(_INSTANCE).where(
+            _INSTANCE.c.uuid == base.instance_uuid(number)).values(
+                updated_at=utc(updated), **values))
+
+    def delete(self, number):
+        """Delete softly: ``updated_at`` stays."""
+        self.execute(sa.update(_INSTANCE).where(
+            _INSTANCE.c.uuid == base.instance_uuid(number)).values(
+                deleted=_INSTANCE.c.id, deleted_at=utc(),
+                updated_at=_INSTANCE.c.updated_at))
+
+    def archive(self, number):
+        self.execute(sa.delete(_INSTANCE).where(
+            _INSTANCE.c.uuid == base.instance_uuid(number)))
+
+    def flavors(self, number, **flavors):
+        self.execute(sa.update(_EXTRA).where(
+            _EXTRA.c.instance_uuid == base.instance_uuid(number)).values(
+                flavor=json.dumps({'cur': None, 'old': None, 'new': None,
+                                   **flavors})))
+
+    def migrate(self, number, status='running', source='a', dest=None,
+                updated=None):
+        return self.execute(sa.insert(_MIGRATION).values(
+            instance_uuid=base.instance_uuid(number), status=status,
+            source_compute=source, dest_compute=dest, deleted=0,
+            created_at=utc(), updated_at=None if updated is None
+            else utc(updated))).inserted_primary_key[0]
+
+    def change_migration(self, number, updated=0.0, **values):
+        self.execute(sa.update(_MIGRATION).where(
+            _MIGRATION.c.id == number).values(
+                updated_at=utc(updated), **values))
+
+
+class RecordTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.directory = self.enterContext(tempfile.TemporaryDirectory())
+        self.cells = [Cell(self.directory, A, 'one'),
+                      Cell(self.directory, residency.CELL0, 'cell0')]
+        self.one, self.cell0 = self.cells
+        self.api = enginefacade.transaction_context()
+        self.api.configure(connection=f'sqlite:///{self.directory}/api')
+        api_models.BASE.metadata.create_all(self.api.writer.get_engine())
+        for patch in (
+                mock.patch.object(objects.CellMappingList, 'get_all',
+                                  lambda context: [
+                                      one.mapping for one in self.cells]),
+                mock.patch.object(nova_record.nova_context,
+                                  'set_target_cell', self._target),
+                mock.patch.object(api_database, 'context_manager', self.api),
+                mock.patch.object(nova_record, '_COMPARE_SECONDS', 0.0),
+                mock.patch.object(nova_record, '_COMPARE_SHARE', 1e9),
+                mock.patch.object(nova_record, '_OVERLAP_ROWS', 0),
+                mock.patch.object(nova_record, '_REST', 0.0)):
+            self.enterContext(patch)
+        self.addCleanup(lambda: [one.engine.dispose() for one in self.cells])
+        self.now = 1000.0
+        self.known = residency.Residency()
+        self.lock = threading.Lock()
+        self.problems = {}
+        self.hooked = lambda cell: None
+        self.record = self.make_record()
+
+    def make_record(self, **more):
+        def take(reading):
+            with self.lock:
+                self.known.take(reading)
+
+        def take_build_requests(*args):
+            with self.lock:
+                self.known.take_build_requests(*args)
+
+        options = dict(seconds=3600.0, full_seconds=1e6, limit_seconds=.05,
+                       first_wait_seconds=PATIENCE_SECONDS)
+        options.update(more)
+        record = nova_record.NovaRecord(
+            take, take_build_requests, self.known, self.lock,
+            report=self.problems.__setitem__, clock=self._clock, **options)
+        self.addCleanup(record.stop)
+        return record
+
+    def _clock(self):
+        self.now += .001
+        return self.now
+
+    def _target(self, context, mapping):
+        self.hooked(mapping.uuid)
+        context.db_connection = next(
+            one.manager for one in self.cells
+            if one.mapping.uuid == mapping.uuid)
+
+    def start(self):
+        """Start the threads and wait for the first readings."""
+        self.record.start()
+        self.record.wait()
+
+    def read(self):
+        self.record.refresh()
+
+    def on(self, host):
+        return [int(uuid[-12:]) for uuid in self.known.residents(host)]
+
+    def wait_for(self, condition):
+        limit = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(.01)
+
+
+class TestChanges(RecordTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.one.boot(1, updated=-1e5, created=-1e5)
+        self.one.boot(2, 'b', updated=-1e5, created=-1e5)
+        self.start()
+        self.assertEqual(([1], [2]), (self.on('a'), self.on('b')))
+        self.assertTrue(self.known.is_read(A))
+
+    def test_new_changed_and_deleted_instances_are_found(self):
+        self.one.boot(3)
+        self.one.change(1, host='b')
+        self.read()
+        self.assertEqual(([3], [2, 1]), (self.on('a'), self.on('b')))
+        self.one.delete(2)
+        self.one.boot(4, 'c', 'building', 'spawning')
+        self.one.change(3, vm_state='shelved_offloaded', host=None)
+        self.read()
+        self.assertEqual(([], [1], [4]),
+                         tuple(map(self.on, 'abc')))
+        # Nothing that a time stamp would show.
+        self.one.archive(1)
+        self.one.change(4, -1e5, vm_state='active', task_state=None)
+        self.read()
+        self.assertEqual(([], [4]), (self.on('b'), self.on('c')))
+
+    def test_what_is_written_with_any_time_is_found(self):
+        for number, updated in enumerate((-3600.0, 3600.0), 5):
+            self.one.boot(number, None, 'building', created=updated)
+            self.read()
+            self.one.change(number, updated, host='a', vm_state='active')
+            self.read()
+            self.assertIn(number, self.on('a'))
+            self.one.change(number, updated, host='c')
+            self.read()
+            self.assertIn(number, self.on('c'))
+            self.one.change(number, updated, task_state='deleting')
+            self.one.delete(number)
+            self.read()
+            self.assertNotIn(number, self.on('c'))
+
+    def test_instances_that_change_places_between_two_hosts_are_found(self):
+        # The numbers of instances are the same; the sums of ids are not.
+        self.one.change(1, -1e4, host='b')
+        self.one.change(2, -1e4, host='a')
+        self.read()
+        self.assertEqual(([2], [1]), (self.on('a'), self.on('b')))
+
+    def test_flavors_follow_a_resize(self):
+        uuid = base.instance_uuid(1)
+        self.assertEqual(([('m1', {})], 'p'), self.known.flavors(uuid, 'a'))
+        self.one.flavors(1, cur=flavor('m1'), new=flavor('m2', size='2'))
+        self.one.change(1, task_state='resize_prep')
+        number = self.one.migrate(1, 'pre-migrating', 'a', 'b')
+        self.read()
+        self.assertEqual([('m1', {})], self.known.flavors(uuid, 'a')[0])
+        self.assertEqual([('m2', {'size': '2'})],
+                         self.known.flavors(uuid, 'b')[0])
+        self.one.flavors(1, cur=flavor('m2', size='2'))
+        self.one.change(1, host='b', task_state=None, instance_type_id=2)
+        self.one.change_migration(number, status='confirmed')
+        self.read()
+        self.assertEqual([('m2', {'size': '2'})],
+                         self.known.flavors(uuid, 'b')[0])
+        self.assertEqual([], self.on('a'))
+
+    def test_migrations_count_from_their_beginning_to_their_end(self):
+        number = self.one.migrate(1, dest='c')
+        self.read()
+        self.assertEqual(([1], [1]), (self.on('a'), self.on('c')))
+        for status in ('finished', 'reverting', 'running'):
+            self.one.change_migration(number, -1e5, status=status)
+            self.read()
+            self.assertEqual([1], self.on('c'), status)
+        # By its number, whatever its time.
+        self.one.change_migration(number, -1e5, status='error')
+        self.read()
+        self.assertEqual([], self.on('c'))
+        for status in nova_record.ENDED:
+            self.one.migrate(1, status, dest='d')
+        self.read()
+        self.assertEqual([], self.on('d'))
+
+    def test_a_full_reading_finds_whatever_is_left(self):
+        # On the same host, with an old time: nothing else shows it.
+        self.one.change(1, -1e5, vm_state='shelved_offloaded')
+        self.one.execute(sa.insert(_MIGRATION).values(
+            id=1, instance_uuid=base.instance_uuid(2), status='running',
+            source_compute='b', dest_compute='d', deleted=0))
+        self.read()
+        self.assertEqual([1], self.on('a'))
+        self.now += 1e6
+        self.read()
+        self.assertEqual(([], [2]), (self.on('a'), self.on('d')))
+        self.one.execute(sa.delete(_MIGRATION))
+        self.one.archive(2)
+        self.now += 1e6
+        self.read()
+        self.assertEqual(([], []), (self.on('b'), self.on('d')))
+
+    def test_it_is_read_in_pieces(self):
+        for number in range(10, 33):
+            self.one.boot(number, 'e', updated=-1e5)
+        self.now += 1e6
+        with mock.patch.object(nova_record, '_PIECE', 5):
+            self.read()
+            self.assertEqual(set(range(10, 33)), set(self.on('e')))
+            self.one.execute(sa.delete(_INSTANCE).where(
+                _INSTANCE.c.host == 'e'))
+            self.now += 1e6
+            self.read()
+        self.assertEqual([], self.on('e'))
+
+    def test_changes_are_read_in_the_course_of_a_full_reading(self):
+        for number in range(10, 40):
+            self.one.boot(number, 'e', updated=-1e5)
+        self.now += 1e6
+        self.record.seconds = 0.0
+        readings = []
+        take = self.record.take
+
+        def taken(reading):
+            readings.append(set(reading.rows))
+            take(reading)
+            if len(readings) == 3:
+                self.one.change(1, host='c')
+
+        self.record.take = taken
+        with mock.patch.object(nova_record, '_PIECE', 5):
+            self.read()
+        changed, last = (next(
+            at for at, rows in enumerate(readings)
+            if base.instance_uuid(number) in rows and at > 2)
+            for number in (1, 39))
+        self.assertLess(changed, last)
+        self.assertEqual([1], self.on('c'))
+
+    def test_a_row_that_makes_no_sense_harms_no_other(self):
+        self.one.boot(7, 'c')
+        self.one.execute(sa.update(_EXTRA).where(
+            _EXTRA.c.instance_uuid == base.instance_uuid(7)).values(
+                flavor='{not json'))
+        self.one.boot(8, 'c', vm_state=None)
+        self.one.migrate(99, dest='c')
+        self.read()
+        self.assertEqual({7, 8}, set(self.on('c')))
+        self.assertEqual([], self.known.flavors(
+            base.instance_uuid(7), 'c')[0])
+
+
+class TestClaims(RecordTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.start()
+
+    def _claim(self, number=1, host='a'):
+        self.known.observe(host, A, [])
+        self.known.claim(base.instance_uuid(number), host, LAW, self._clock())
+
+    def test_a_claim_ends_with_the_next_reading_that_shows_it(self):
+        self._claim()
+        self.read()
+        self.assertEqual(1, len(self.known.claims))
+        self.one.boot(1, 'b', updated=-1e5, created=-1e5)
+        self.read()
+        self.assertEqual([], self.known.claims)
+        self.assertEqual(([], [1]), (self.on('a'), self.on('b')))
+
+    def test_one_that_was_deleted_while_it_was_built_frees_its_host(self):
+        self._claim()
+        self.one.boot(1, None, 'building', 'scheduling')
+        self.one.delete(1)
+        self.read()
+        self.assertEqual([], self.on('a'))
+
+    def test_what_no_cell_could_build_frees_its_host_after_a_minute(self):
+        self._claim()
+        self.cell0.boot(1, None, 'error', 'scheduling')
+        self.read()
+        self.assertEqual([1], self.on('a'))
+        self.now += 61
+        self.read()
+        self.assertEqual([], self.on('a'))
+        # Nothing is kept of it.
+        self.read()
+        self.assertEqual({}, self.known.rows(residency.CELL0))
+
+    def test_a_build_request_keeps_a_claim(self):
+        self._claim()
+        request = api_models.BuildRequest.__table__
+        engine = self.api.writer.get_engine()
+        with engine.begin() as connection:
+            connection.execute(sa.insert(request).values(
+                instance_uuid=base.instance_uuid(1), project_id='p'))
+        self.now += 1000
+        self.read()
+        self.assertEqual([1], self.on('a'))
+        with engine.begin() as connection:
+            connection.execute(sa.delete(request))
+        self.read()
+        self.assertEqual([], self.on('a'))
+
+
+class TestCells(RecordTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.two = Cell(self.directory, B, 'two')
+        self.cells.append(self.two)
+        self.one.boot(1, 'a')
+        self.two.boot(2, 'b')
+
+    def _break(self, cell):
+        def fail(uuid):
+            if uuid == cell.mapping.uuid:
+                raise OSError('connection refused')
+
+        self.hooked = fail
+
+    def test_a_dead_cell_goes_by_its_last_record_and_is_reported(self):
+        self.start()
+        self._break(self.two)
+        self.one.change(1, host='c')
+        self.two.change(2, host='c')
+        with self.assertRaises(OSError):
+            self.record._readers[B].refresh()
+        self.record._readers[B]._step()
+        self.record._readers[A]._step()
+        self.record.step()
+        self.assertEqual(([1], [2]), (self.on('c'), self.on('b')))
+        self.assertIn('connection refused',
+                      self.problems['record of cell two'])
+        self.assertIsNone(self.problems['record of cell one'])
+        self.hooked = lambda uuid: None
+        self.record._readers[B]._step()
+        self.record.step()
+        self.assertEqual({1, 2}, set(self.on('c')))
+        self.assertIsNone(self.problems['record of cell two'])
+
+    def test_one_that_is_dead_from_the_start_keeps_nobody_waiting(self):
+        self._break(self.two)
+        self.start()
+        self.assertTrue(self.known.is_read(A))
+        self.assertFalse(self.known.is_read(B))
+        # It is tried again ever more rarely.
+        reader = self.record._readers[B]
+        self.record.seconds, reader._back_off = 2.0, 0.0
+        self.assertEqual([2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0],
+                         [reader._step() for _ in range(7)])
+        self.hooked = lambda uuid: None
+        self.assertEqual([2.0, 2.0], [reader._step() for _ in range(2)])
+
+    def test_one_that_hangs_is_waited_for_no_longer_than_the_option_says(
+            self):
+        released = threading.Event()
+        self.addCleanup(released.set)
+
+        def hang(uuid):
+            if uuid == B:
+                released.wait(PATIENCE_SECONDS)
+
+        self.hooked = hang
+        self.record = self.make_record(first_wait_seconds=.2)
+        self.start()
+        self.wait_for(lambda: self.known.is_read(A))
+        self.assertEqual([1], self.on('a'))
+        self.assertFalse(self.known.is_read(B))
+        self.wait_for(lambda: self.record._readers[B].hangs_for() > .05)
+        self.record.step()
+        self.assertIn('no answer', self.problems['record of cell two'])
+        self.record.wait()
+        # Given up, another thread goes on; the old one says nothing more.
+        old = self.record._readers[B]
+        with mock.patch.object(nova_record, '_GIVE_UP_SECONDS', .05):
+            self.record.step()
+        self.assertIsNot(old, self.record._readers[B])
+        self.assertFalse(self.record.is_current(old))
+        released.set()
+        self.wait_for(lambda: self.known.is_read(B))
+
+    def test_cells_come_and_go(self):
+        self.two.mapping.disabled = True
+        self.start()
+        self.assertFalse(self.known.is_read(B))
+        self.two.mapping.disabled = False
+        self.record._cells_at = float('-inf')
+        self.record.step()
+        self.wait_for(lambda: self.known.is_read(B))
+        self.two.mapping.disabled = True
+        self.record._cells_at = float('-inf')
+        self.record.step()
+        # Its hosts go by their last record.
+        self.assertEqual([2], self.on('b'))
+        self.assertNotIn(B, self.record._readers)
+
+    def test_without_the_cells_it_is_reported_and_nobody_waits(self):
+        with mock.patch.object(objects.CellMappingList, 'get_all',
+                               side_effect=OSError('gone\nmore')):
+            self.start()
+        self.assertIn('gone;', self.problems["Nova's record"])
+
+    def test_a_request_wakes_the_readers(self):
+        self.start()
+        with mock.patch.object(nova_record, '_FRESH_SECONDS', 0.0):
+            self.one.change(1, host='c')
+            self.record.wake()
+            self.wait_for(lambda: self.on('c') == [1])

@@ -1,0 +1,474 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who counts where, in any order of what arrives."""
+
+import itertools
+import random
+import unittest
+
+from vswitch_aware_scheduler.scheduler import residency
+from vswitch_aware_scheduler.traffic import model
+
+A, B = 'cell-a', 'cell-b'
+LAW = model.TrafficModel.constant(egress_kbps=1).law
+SMALL, LARGE = ('small', {'size': '1'}), ('large', {'size': '2'})
+
+
+def row(host, vm_state='active', task_state=None, flavors=(SMALL, None, None)):
+    return residency.Row(host, vm_state, task_state, flavors)
+
+
+class ResidencyTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.now = 0.0
+        self.known = residency.Residency()
+        self.read()
+
+    def read(self, rows=None, moves=None, cell=A, deleted=(), after=1.0):
+        """Let a reading that begins now be taken in."""
+        self.now += after
+        return self.known.take(residency.Reading(
+            cell, self.now, dict(rows or {}), frozenset(deleted),
+            {number: move and residency.Move('x', *move)
+             for number, move in (moves or {}).items()}))
+
+    def claim(self, host, uuid='x', **more):
+        self.now += 1.0
+        self.known.claim(uuid, host, LAW, self.now, **more)
+
+    def requests(self, *uuids, after=1.0):
+        self.now += after
+        return self.known.take_build_requests(self.now, uuids)
+
+    def check(self, *hosts):
+        self.assertEqual(set(hosts), set(self.known.hosts_of('x')))
+        on = {host for host in 'abcdh' if 'x' in self.known.residents(host)}
+        self.assertEqual(set(hosts), on)
+
+    @property
+    def open(self):
+        return len(self.known.claims)
+
+
+class TestRecord(ResidencyTestCase):
+
+    def test_an_instance_counts_on_the_host_that_keeps_it(self):
+        for host, state, expected in (
+                ('a', 'active', 'a'), ('b', 'stopped', 'b'),
+                ('b', 'shelved', 'b'), ('b', 'soft-delete', 'b'),
+                ('b', 'error', 'b'), ('b', 'building', 'b'),
+                ('b', 'shelved_offloaded', ''), (None, 'shelved', '')):
+            with self.subTest(state, host=host):
+                self.read({'x': row(host, state)})
+                self.check(*expected)
+        self.read({'x': row('a')})
+        self.read({'x': None})
+        self.check()
+
+    def test_a_migration_counts_at_both_ends_until_it_ends(self):
+        self.read({'x': row('a')}, {1: ('a', None)})
+        self.check('a')
+        self.read(moves={1: ('a', 'b')})
+        self.check('a', 'b')
+        self.read({'x': row('b', 'resized')}, after=1e6)
+        self.check('a', 'b')
+        self.read(moves={1: None})
+        self.check('b')
+
+    def test_a_migration_of_what_is_no_more_counts_nowhere(self):
+        self.read({'x': row('a')}, {1: ('a', 'b')})
+        self.read({'x': None})
+        self.check()
+
+    def test_two_cells_that_have_it_both_count(self):
+        # While a resize to another cell is not confirmed.
+        self.read({'x': row('a')}, {1: ('a', 'b')})
+        self.read({'x': row('b')}, {1: ('a', 'b')}, cell=B)
+        self.check('a', 'b')
+        self.read({'x': None}, {1: None})
+        self.read(moves={1: None}, cell=B)
+        self.check('b')
+
+    def test_lists_count_until_the_cell_is_read(self):
+        self.known.observe('h', B, ['x', 'y'])
+        self.check('h')
+        self.known.observe('h', B, ['y'])
+        self.check()
+        self.known.observe('h', B, ['x'])
+        self.read({'x': row('a')}, cell=B)
+        self.check('a')
+        self.known.observe('h', B, ['x'])
+        self.check('a')
+
+    def test_flavors_are_those_that_the_host_keeps_room_for(self):
+        self.read({'x': row('a', 'active', 'resize_prep',
+                            (SMALL, None, LARGE))}, {1: ('a', 'b')})
+        for flavors, at_a, at_b in (
+                ((SMALL, None, LARGE), [SMALL], [LARGE]),
+                ((LARGE, SMALL, LARGE), [SMALL], [LARGE])):
+            self.read({'x': row('b', flavors=flavors)})
+            self.assertEqual((at_a, None), self.known.flavors('x', 'a'))
+            self.assertEqual((at_b, None), self.known.flavors('x', 'b'))
+        self.read(moves={1: ('b', 'b')})
+        self.assertEqual([LARGE, SMALL, LARGE],
+                         self.known.flavors('x', 'b')[0])
+        self.read({'x': row('b', flavors=(LARGE, None, None))}, {1: None})
+        self.assertEqual([LARGE], self.known.flavors('x', 'b')[0])
+        self.assertEqual(([], None), self.known.flavors('y', 'b'))
+
+    def test_hosts_that_changed_are_named_once(self):
+        self.known.take_changed()
+        self.read({'x': row('a')})
+        self.assertEqual({'a'}, self.known.take_changed())
+        self.assertFalse(self.known.has_changed)
+        self.read({'x': row('a')})
+        self.assertEqual(set(), self.known.take_changed())
+        self.read({'x': row('a', flavors=(LARGE, None, None))})
+        self.assertEqual({'a'}, self.known.take_changed())
+        self.claim('b')
+        self.assertEqual({'a', 'b'}, self.known.take_changed())
+
+    def test_what_is_under_way_is_looked_at_in_each_reading(self):
+        self.read({'x': row('a'), 'y': row('a', 'building'),
+                   'z': row('a', task_state='deleting')})
+        self.claim('b', 'w')
+        self.assertEqual({'w', 'y', 'z'}, self.known.unsettled(A))
+        self.read({'y': row('a'), 'z': None}, {1: ('a', 'b')})
+        self.assertEqual({'w', 'x'}, self.known.unsettled(A))
+        self.assertEqual({'w'}, self.known.unsettled(B))
+
+
+class TestClaims(ResidencyTestCase):
+
+    def test_a_boot_is_bridged_until_a_later_reading_shows_it(self):
+        self.claim('a')
+        self.check('a')
+        began = self.now - .5
+        # A reading that began before the claim says nothing of it.
+        self.known.take(residency.Reading(A, began, {'x': row('b')}))
+        self.assertEqual(1, self.open)
+        self.check('a', 'b')
+        self.read({'x': row(None, 'building', 'scheduling')}, after=1e5)
+        self.check('a')
+        self.read({'x': row('a', 'building')})
+        self.assertEqual(0, self.open)
+        self.check('a')
+
+    def test_the_alternate_of_a_boot_counts_instead(self):
+        self.claim('a')
+        self.read({'x': row('a', 'building', 'spawning')})
+        self.read({'x': row(None, 'building', 'scheduling')})
+        self.check()
+        self.read({'x': row('b', 'building')})
+        self.check('b')
+        self.known = residency.Residency()
+        self.claim('a')
+        self.read({'x': row('b', 'building')})
+        self.assertEqual(0, self.open)
+        self.check('b')
+
+    def test_the_source_of_a_move_does_not_end_its_claim(self):
+        self.read({'x': row('a')})
+        self.claim('b')
+        self.check('a', 'b')
+        self.read({'x': row('a', task_state='migrating')}, after=1e5)
+        self.read(moves={1: ('a', None)})
+        self.check('a', 'b')
+        self.read(moves={1: ('a', 'b')})
+        self.assertEqual(0, self.open)
+        self.check('a', 'b')
+        # An abort.
+        self.read({'x': row('a')}, {1: None})
+        self.check('a')
+
+    def test_a_source_that_the_record_does_not_have_yet_is_none(self):
+        self.claim('b')
+        self.read({'x': row('a', task_state='resize_prep')})
+        self.check('a', 'b')
+        self.read({'x': row('b', task_state='resize_finish')})
+        self.check('b')
+
+    def test_a_resize_on_the_same_host_is_bridged(self):
+        self.read({'x': row('a')})
+        self.claim('a')
+        self.read({'x': row('a', task_state='resize_prep')}, after=1e5)
+        self.assertEqual(1, self.open)
+        self.read(moves={1: ('a', 'a')})
+        self.assertEqual(0, self.open)
+        self.check('a')
+
+    def test_what_is_at_rest_after_a_minute_has_come_to_nothing(self):
+        self.read({'x': row('a')})
+        self.claim('b')
+        self.read(after=59)
+        self.check('a', 'b')
+        self.read(after=2)
+        self.check('a')
+        self.claim('b')
+        self.read({'x': row('a', task_state='migrating')}, after=1e4)
+        self.check('a', 'b')
+        self.read({'x': row('a')})
+        self.check('a')
+
+    def test_a_build_that_failed_frees_its_host_after_a_minute(self):
+        self.claim('a')
+        self.read({'x': row(None, 'error', 'scheduling')},
+                  cell=residency.CELL0)
+        self.check('a')
+        self.read(cell=residency.CELL0, after=60)
+        self.check()
+
+    def test_what_is_deleted_frees_its_host_at_once(self):
+        self.claim('a')
+        self.read({'x': None}, deleted=['x'])
+        self.check()
+        # But not while another cell has it.
+        self.read({'x': row('a')}, cell=B)
+        self.claim('b')
+        self.read({'x': None}, deleted=['x'])
+        self.check('a', 'b')
+
+    def test_of_what_is_nowhere_after_a_minute_nothing_counts(self):
+        self.known.observe('a', A, [])
+        self.claim('a')
+        for _ in range(2):
+            self.requests(after=40)
+            self.check('a')
+        self.assertEqual({'x'}, self.known.unseen(self.now) or {'x'})
+        # Both cells have to be read later than a minute after the claim.
+        self.read()
+        self.requests()
+        self.check('a')
+        self.read(cell=residency.CELL0)
+        self.requests('x')
+        self.check('a')
+        self.assertEqual({'x'}, self.known.unseen(self.now))
+        self.requests()
+        self.check()
+
+    def test_a_cell_that_is_dead_keeps_no_claim_of_another(self):
+        self.read({'y': row('b')}, cell=B)
+        self.known.observe('a', A, [])
+        self.known.observe('b', B, [])
+        self.claim('a')
+        self.claim('b', 'z')
+        self.now += 100
+        self.read()
+        self.read(cell=residency.CELL0)
+        self.requests()
+        self.check()
+        self.assertEqual(['y', 'z'], self.known.residents('b'))
+
+    def test_withdrawn_claims_leave_what_was_there(self):
+        self.read({'x': row('a')})
+        self.claim('b', token='1')
+        self.known.withdraw('x', token='2')
+        self.check('a', 'b')
+        self.known.withdraw('x', token='1')
+        self.check('a')
+        self.claim('b')
+        self.known.withdraw('x', 'a')
+        self.check('a', 'b')
+        self.known.withdraw('x', 'b')
+        self.known.withdraw('x', 'b')
+        self.check('a')
+
+    def test_a_second_try_counts_beside_the_first_until_one_is_shown(self):
+        self.read({'x': row('a')})
+        self.claim('b')
+        self.claim('c')
+        self.check('a', 'b', 'c')
+        self.read({'x': row('a', task_state='migrating')}, {1: ('a', 'c')})
+        self.check('a', 'b', 'c')
+        self.read({'x': row('c')}, {1: None}, after=61)
+        self.check('c')
+        self.assertEqual(0, self.open)
+
+    def test_one_heard_of_late_is_as_old_as_it_is(self):
+        self.read({'x': row('a')}, after=100)
+        self.claim('b', age_seconds=59, foreign=True)
+        self.check('a', 'b')
+        self.read({'x': row('a')}, after=2)
+        self.check('a')
+
+    def test_what_another_cells_list_says_takes_nothing_from_a_host(self):
+        # A compute that lists what is on another host.
+        self.read({'x': row('a')})
+        self.known.observe('b', A, ['x'])
+        self.check('a')
+        self.known.observe('b', B, ['x'])
+        self.check('a', 'b')
+
+    def test_what_requests_said_is_remembered(self):
+        self.known.remember('x', LAW, 'attached')
+        self.known.remember('x', None, None)
+        self.assertEqual((LAW, 'attached'), (self.known.stated_law('x'),
+                                             self.known.attached('x')))
+
+
+class TestAnyOrder(unittest.TestCase):
+    """Readings, claims and broadcasts of one cloud, in random order.
+
+    The model is Nova itself: instances that boot, are rescheduled, move,
+    resize, are reverted and deleted, in steps of a database. A worker reads
+    at any time, hears of claims at any time, twice or never, and its claims
+    are of its own requests or not.
+    """
+
+    HOSTS = 'abcd'
+
+    def _run(self, seed):
+        choose = random.Random(seed)
+        now = 0.0
+        rows, moves, deleted = {}, {}, set()
+        numbers = itertools.count(1)
+        requests = set()         # build requests
+        later = []               # steps of operations under way, by uuid
+        words = []               # claims that may be heard of
+        worker = residency.Residency()
+        for host in self.HOSTS:
+            worker.observe(host, A, [])
+
+        def read(cell=A):
+            polled = worker.unsettled(cell)
+            here = rows if cell == A else {}
+            gone = (set(worker.rows(cell)) | polled) - here.keys()
+            return residency.Reading(
+                cell, now, {**dict.fromkeys(gone), **here},
+                frozenset(deleted & gone) if cell == A else frozenset(),
+                {**dict.fromkeys(worker.moves(cell)), **(
+                    moves if cell == A else {})})
+
+        def claim(uuid, host):
+            if choose.random() < .7:
+                worker.claim(uuid, host, LAW, now)
+            else:
+                words.append((uuid, host, now))
+
+        def boot():
+            uuid = f'i{next(numbers)}'
+            host, other = choose.sample(self.HOSTS, 2)
+            requests.add(uuid)
+            claim(uuid, host)
+            steps = [lambda: (rows.__setitem__(uuid, row(
+                None, 'building', 'scheduling')), requests.discard(uuid)),
+                lambda: rows.__setitem__(uuid, row(host, 'building', 's'))]
+            if choose.random() < .3:
+                steps += [lambda: rows.__setitem__(uuid, row(
+                    None, 'building', 'scheduling')),
+                    lambda: rows.__setitem__(uuid, row(
+                        other, 'building', 'spawning'))]
+                host = other
+            steps.append(lambda: rows.__setitem__(uuid, row(host)))
+            later.append((uuid, steps))
+
+        def vanish():
+            uuid = f'i{next(numbers)}'
+            requests.add(uuid)
+            claim(uuid, choose.choice(self.HOSTS))
+            later.append((uuid, [lambda: requests.discard(uuid)]))
+
+        def move(uuid):
+            source = rows[uuid].host
+            dest = choose.choice(self.HOSTS)
+            number = next(numbers)
+            rows[uuid] = row(source, task_state='prep')
+            claim(uuid, dest)
+            steps = [lambda: moves.__setitem__(
+                number, residency.Move(uuid, source, None))]
+            if choose.random() < .2:
+                steps += [lambda: moves.pop(number)]
+            else:
+                back = choose.random() < .4
+                steps += [
+                    lambda: moves.__setitem__(
+                        number, residency.Move(uuid, source, dest)),
+                    lambda: rows.__setitem__(uuid, row(
+                        dest, task_state='finish')),
+                    lambda: rows.__setitem__(uuid, row(dest, 'resized'))]
+                if back:
+                    steps.append(lambda: rows.__setitem__(
+                        uuid, row(source, task_state='revert')))
+                    dest = source
+                steps.append(lambda: moves.pop(number))
+            steps.append(lambda: rows.__setitem__(uuid, row(dest)))
+            later.append((uuid, steps))
+
+        def delete(uuid):
+            rows[uuid] = rows[uuid]._replace(task_state='deleting')
+            later.append((uuid, [lambda: (rows.pop(uuid),
+                                          deleted.add(uuid))]))
+
+        pending = []             # readings that are taken in later
+        for _ in range(choose.randrange(40, 120)):
+            now += choose.choice((.01, .5, 2, 70))
+            busy = {uuid for uuid, _ in later}
+            idle = [uuid for uuid in rows if uuid not in busy]
+            what = choose.random()
+            if what < .2:
+                choose.choice((boot, boot, vanish))()
+            elif what < .35 and idle:
+                move(choose.choice(idle))
+            elif what < .4 and idle:
+                delete(choose.choice(idle))
+            elif what < .7 and later:
+                at = choose.randrange(len(later))
+                steps = later[at][1]
+                steps.pop(0)()
+                if not steps:
+                    del later[at]
+            elif what < .8 and words:
+                uuid, host, made = choose.choice(words)
+                worker.claim(uuid, host, LAW, now, now - made, foreign=True)
+                if choose.random() < .5:
+                    words.remove((uuid, host, made))
+            elif what < .95:
+                if choose.random() < .3:
+                    pending.append(read())
+                elif pending:
+                    # In their order: one thread reads a cell.
+                    worker.take(pending.pop(0))
+                else:
+                    worker.take(read())
+                self._check_recorded(worker, seed)
+            else:
+                worker.take(read(residency.CELL0))
+                began, there = now, set(requests)
+                worker.take_build_requests(began, there)
+        # All has come to rest, and a minute later all has been read.
+        for _, steps in later:
+            for step in steps:
+                step()
+        for reading in pending:
+            worker.take(reading)
+        for _ in range(2):
+            now += 61
+            worker.take(read())
+            worker.take(read(residency.CELL0))
+            worker.take_build_requests(now, set(requests))
+        self.assertEqual([], worker.claims, seed)
+        for host in self.HOSTS:
+            self.assertEqual(
+                {uuid for uuid, one in rows.items() if one.host == host},
+                set(worker.residents(host)), (seed, host))
+
+    def _check_recorded(self, worker, seed):
+        """At any time each instance counts at least where it was read."""
+        claimed = {(claim.instance_uuid, claim.host)
+                   for claim in worker.claims}
+        expected = set(claimed)
+        for uuid, one in worker.rows(A).items():
+            expected.add((uuid, one.host))
+        for one in worker.moves(A).values():
+            if one.instance_uuid in worker.rows(A):
+                expected.update((one.instance_uuid, host)
+                                for host in (one.source, one.dest))
+        counted = {(uuid, host) for host in self.HOSTS
+                   for uuid in worker.residents(host)}
+        self.assertEqual({pair for pair in expected if pair[1]}, counted,
+                         seed)
+
+    def test_in_the_end_all_count_where_they_are_and_nowhere_else(self):
+        for seed in range(600):
+            self._run(seed)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where Nova and the state of a scheduler process meet.
+
+Nova makes its plugins without arguments, so what they share has to be found:
+the filter and the weigher of one HostManager :func:`join` one
+:class:`.state.SchedulerState`. The first plugin has Nova tell that state what
+it does with a request. Nothing is opened; Nova makes plugins before it forks
+its workers.
+"""
+
+import functools
+import threading
+
+import nova.conf
+from nova.scheduler.client import report as report_client
+from nova.scheduler import host_manager
+from nova.scheduler import manager
+
+from vswitch_aware_scheduler.conf import opts
+from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.scheduler import meditation
+from vswitch_aware_scheduler.scheduler import state as scheduler_state
+
+__all__ = ['current', 'join']
+
+CONF = nova.conf.CONF
+LOG = logs.get_logger(__name__)
+
+opts.register_opts(CONF)
+
+# The state that the plugins of this process made last, and which of them
+# have joined it. Module-level, for Nova gives its plugins no place to share.
+_current = None
+_roles = set()
+_lock = threading.Lock()
+
+
+def join(role):
+    """Return the SchedulerState for one more plugin.
+
+    A HostManager makes its filters before its weighers, and each HostManager
+    gets a state of its own: with every filter one begins, and with a second
+    weigher, which is of a HostManager that has no filter of ours.
+
+    :param role: 'filter' or 'weigher'
+    """
+    global _current
+    with _lock:
+        if _current is None or role == 'filter' or role in _roles:
+            _current = scheduler_state.SchedulerState(CONF)
+            _roles.clear()
+        _roles.add(role)
+        _wrap_nova()
+        meditation.register(current)
+        return _current
+
+
+def current():
+    """Return the SchedulerState of this process, or None."""
+    return _current
+
+
+def _wrap_nova():
+    """Wrap the methods of Nova for which there is no public hook.
+
+    ``SchedulerManager.select_destinations``: when a request begins and ends.
+    ``SchedulerManager._get_sorted_hosts``: the first host of its answer is
+    the one that Nova will take. It is judged again and claimed here, before
+    Nova asks Placement, which takes longer than all the rest.
+    ``HostState.consume_from_request``: the host that Nova has taken, a forced
+    one too, which no filter sees.
+    ``SchedulerReportClient.get_allocation_candidates``: what Placement says
+    of providers, which Nova does not hand on to filters.
+    """
+    def select_destinations(original, self, *args, **kwargs):
+        _call('request_started')
+        try:
+            result = original(self, *args, **kwargs)
+        except BaseException:
+            _call('request_finished', True)
+            raise
+        _call('request_finished', False)
+        return result
+
+    def get_sorted_hosts(original, self, spec_obj, *args, **kwargs):
+        hosts = original(self, spec_obj, *args, **kwargs)
+        still_fitting = _call('hosts_sorted', hosts, spec_obj)
+        return hosts if still_fitting is None else still_fitting
+
+    def consume_from_request(original, self, spec_obj):
+        result = original(self, spec_obj)
+        _call('host_consumed', self, spec_obj)
+        return result
+
+    def get_allocation_candidates(original, self, *args, **kwargs):
+        answer = original(self, *args, **kwargs)
+        _call('candidates_received', answer)
+        return answer
+
+    for owner, wrapper in (
+            (manager.SchedulerManager, select_destinations),
+            (manager.SchedulerManager, get_sorted_hosts),
+            (host_manager.HostState, consume_from_request),
+            (report_client.SchedulerReportClient, get_allocation_candidates)):
+        _wrap(owner, wrapper)
+
+
+def _wrap(owner, wrapper):
+    name = wrapper.__name__
+    if not hasattr(owner, name):
+        name = f'_{name}'
+    original = getattr(owner, name, None)
+    if original is None:
+        LOG.error('vswitch: this Nova has no %s.%s; expected a release that '
+                  'is supported. Placements count once Nova\'s record shows '
+                  'them', owner.__name__, name)
+    elif not hasattr(original, 'vswitch_wrapped'):
+        @functools.wraps(original)
+        def wrapped(*args, **kwargs):
+            return wrapper(original, *args, **kwargs)
+
+        wrapped.vswitch_wrapped = True
+        setattr(owner, name, wrapped)
+
+
+def _call(event, *args):
+    """Tell the current state of an event; its problems stay here."""
+    state = _current
+    if state is None:
+        return None
+    topic = f'hook {event}'
+    try:
+        result = getattr(state, event)(*args)
+        state.report(topic, None)
+        return result
+    except Exception as error:
+        LOG.debug('vswitch: %s failed', topic, exc_info=True)
+        state.report(topic, f'{type(error).__name__}: {error}; placements '
+                     f"count once Nova's record shows them")
+        return None

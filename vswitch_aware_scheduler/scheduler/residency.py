@@ -1,0 +1,435 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which instances count on which host, and what is known of their demand.
+
+Nova's record (``instances`` and ``migrations`` of its cells) decides. Claims
+bridge the seconds from a placement until the record shows what came of it.
+Where a cell has never been read, Nova's lists stand in for it. The result
+does not depend on the order in which these arrive, only on which reading
+began after which claim (reference/claims.rst).
+
+Pure: no clock, no thread, no database; callers serialise access. All times
+are monotonic seconds of this process.
+"""
+
+import collections
+import dataclasses
+import typing
+
+__all__ = ['CELL0', 'Claim', 'Move', 'Reading', 'Residency', 'Row']
+
+#: Nova's cell of the instances that no cell could build.
+CELL0 = '00000000-0000-0000-0000-000000000000'
+
+#: A claim that the record does not show after this time came to nothing, if
+#: the instance is at rest.
+SETTLED_SECONDS = 60.0
+
+#: Instances whose demand or attachments by their request are remembered.
+_MOST_REMEMBERED = 100_000
+
+_BUILDING, _OFFLOADED, _ERROR = 'building', 'shelved_offloaded', 'error'
+
+
+class Row(typing.NamedTuple):
+    """What Nova's record has of an instance that is not deleted.
+
+    :ivar flavors: (current, old, new) flavor, each (name, extra specs) or
+        None
+    """
+
+    host: str | None
+    vm_state: str | None
+    task_state: str | None
+    flavors: tuple = (None, None, None)
+    project_id: str | None = None
+
+    @property
+    def kept_on(self):
+        """The host that keeps the instance's resources, or None."""
+        return None if self.vm_state == _OFFLOADED else self.host
+
+    @property
+    def at_rest(self):
+        """Whether no operation on the instance is under way."""
+        return (self.task_state is None and self.vm_state != _BUILDING
+                or self.vm_state == _ERROR and self.host is None)
+
+
+class Move(typing.NamedTuple):
+    """A migration that Nova's record has in progress."""
+
+    instance_uuid: str
+    source: str | None
+    dest: str | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What one reading of a cell has found.
+
+    :ivar cell: uuid of the cell
+    :ivar began: when the reading began
+    :ivar rows: {uuid: Row, or None when the cell has no such instance}
+    :ivar deleted: uuids among those that the cell has as deleted
+    :ivar moves: {id: Move, or None when it has ended}
+    :ivar complete: whether the whole cell has been read by now
+    """
+
+    cell: str
+    began: float
+    rows: dict = dataclasses.field(default_factory=dict)
+    deleted: frozenset = frozenset()
+    moves: dict = dataclasses.field(default_factory=dict)
+    complete: bool = True
+
+
+@dataclasses.dataclass(eq=False)
+class Claim:
+    """One placement that the record does not show yet.
+
+    :ivar law: RateLaw that the instance was admitted with
+    :ivar made: when the claim was made
+    :ivar received: when this process heard of it; not before ``made``
+    :ivar sources: hosts that had the instance before, None: not known
+    :ivar token: what the broadcast calls it, or None
+    :ivar foreign: whether another process has made it
+    """
+
+    instance_uuid: str
+    host: str
+    law: bytes
+    made: float
+    received: float
+    sources: frozenset | None = None
+    token: str | None = None
+    foreign: bool = False
+
+
+class Residency:
+    """Record, claims and lists, put together."""
+
+    def __init__(self):
+        self._rows = {}          # cell -> {uuid: Row}
+        self._busy = {}          # cell -> uuids of rows that are not at rest
+        self._moves = {}         # cell -> {id: Move}
+        self._moves_of = {}      # uuid -> {(cell, id): Move}
+        self._read = {}          # cell -> when its last reading began
+        self._complete = set()   # cells that have been read once
+        self._cell_of = {}       # host -> cell
+        self._claims = {}        # uuid -> {host: Claim}
+        self._listed = {}        # host of an unread cell -> set of uuids
+        self._listed_on = {}     # uuid -> {host} of these
+        self._hosts = {}         # uuid -> {hosts that it counts on}
+        self._on = {}            # host -> {uuid: None}
+        self._changed = set()
+        self._stated = collections.OrderedDict()    # uuid -> RateLaw
+        self._attached = collections.OrderedDict()  # uuid -> Attachments
+
+    # What arrives.
+
+    def take(self, reading):
+        """Take in a reading of a cell; return the Claims that it ended."""
+        cell = reading.cell
+        rows = self._rows.setdefault(cell, {})
+        moves = self._moves.setdefault(cell, {})
+        busy = self._busy.setdefault(cell, set())
+        touched = set()
+        for uuid, row in reading.rows.items():
+            if rows.get(uuid) != row:
+                touched.add(uuid)
+                if row is None:
+                    del rows[uuid]
+                else:
+                    rows[uuid] = row
+                (busy.discard if row is None or row.at_rest
+                 else busy.add)(uuid)
+        for number, move in reading.moves.items():
+            known = moves.pop(number, None)
+            if known is not None:
+                of = self._moves_of[known.instance_uuid]
+                del of[cell, number]
+                if not of:
+                    del self._moves_of[known.instance_uuid]
+            if move is not None:
+                moves[number] = move
+                self._moves_of.setdefault(move.instance_uuid, {})[
+                    cell, number] = move
+            if known != move:
+                touched.update(one.instance_uuid
+                               for one in (known, move) if one)
+        self._read[cell] = max(reading.began,
+                               self._read.get(cell, reading.began))
+        if reading.complete and cell not in self._complete:
+            self._complete.add(cell)
+            for host in [host for host in self._listed
+                         if self._cell_of.get(host) == cell]:
+                self._list(host, set())
+        ended = [claim for claim in self.claims
+                 if claim.received < reading.began
+                 and self._is_ended(claim, reading)]
+        for claim in ended:
+            self._drop(claim)
+        for uuid in touched:
+            self._place(uuid)
+        return ended
+
+    def take_build_requests(self, began, uuids):
+        """End the claims of instances of which Nova has nothing.
+
+        :param began: when the build requests of :meth:`unseen` were read
+        :param uuids: those of them that have one
+        :returns: the Claims that this ended
+        """
+        ended = [claim for claim in self.claims
+                 if claim.instance_uuid not in uuids
+                 and self._is_unseen(claim, began)]
+        for claim in ended:
+            self._drop(claim)
+        return ended
+
+    def observe(self, host, cell, uuids):
+        """Take in what Nova lists for a host, of use until its cell is read.
+
+        :param uuids: iterable of instance uuids
+        """
+        self._cell_of[host] = cell
+        if cell not in self._complete:
+            self._list(host, set(uuids))
+
+    def is_read(self, cell):
+        """Return whether a cell has been read completely."""
+        return cell in self._complete
+
+    def claim(self, instance_uuid, host, law, now, age_seconds=0.0,
+              source=None, token=None, foreign=False):
+        """Count an instance on a host until the record shows it.
+
+        :param law: RateLaw
+        :param age_seconds: how long ago the claim was made
+        :param source: a host that had it, if the caller knows one
+        """
+        sources = {*self._recorded(instance_uuid), source}
+        if foreign:
+            # The withdrawal of what the same process placed before may never
+            # be heard of; what is left is where the instance is moved from.
+            for known in list(self._claims.get(instance_uuid, {}).values()):
+                if known.foreign and known.host != source and \
+                        known.token != token and _author(known.token) \
+                        == _author(token):
+                    self._drop(known)
+        claims = self._claims.setdefault(instance_uuid, {})
+        for known in claims.values():
+            sources.update(known.sources or ())
+            if known.host != host:
+                sources.add(known.host)
+        sources.discard(None)
+        claims[host] = Claim(
+            instance_uuid, host, law, now - age_seconds, now,
+            frozenset(sources) if sources else None, token, foreign)
+        self._place(instance_uuid)
+
+    def withdraw(self, instance_uuid, host=None, token=None):
+        """Drop the claim of an instance on a host, or with a token."""
+        for claim in list(self._claims.get(instance_uuid, {}).values()):
+            if claim.token == token if host is None else claim.host == host:
+                self._drop(claim)
+
+    def forget_host(self, host):
+        """Drop what is kept of a host that nobody is on."""
+        self._cell_of.pop(host, None)
+        self._list(host, set())
+        self._changed.discard(host)
+
+    # What follows.
+
+    def residents(self, host):
+        """Return the list of the instances that count on a host."""
+        return list(self._on.get(host, ()))
+
+    def hosts_of(self, instance_uuid):
+        """Return the set of hosts that an instance counts on."""
+        return self._hosts.get(instance_uuid, frozenset())
+
+    def take_changed(self):
+        """Return the hosts whose residents may have changed since asked."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+    @property
+    def has_changed(self):
+        """Whether :meth:`take_changed` would return any host."""
+        return bool(self._changed)
+
+    @property
+    def claims(self):
+        """The open claims."""
+        return [claim for of in self._claims.values()
+                for claim in of.values()]
+
+    def flavors(self, instance_uuid, host):
+        """Return the flavors that an instance may have on a host.
+
+        While a resize is not confirmed its source keeps the room of the old
+        flavor and its destination that of the new one.
+
+        :returns: (list of (name, extra specs), project id or None)
+        """
+        for rows in self._rows.values():
+            row = rows.get(instance_uuid)
+            if row is not None:
+                break
+        else:
+            return [], None
+        current, old, new = row.flavors
+        moves = self._moves_of.get(instance_uuid, {}).values()
+        source = any(move.source == host for move in moves)
+        dest = any(move.dest == host for move in moves)
+        if source and not dest:
+            kept = [old or current]
+        elif dest and not source:
+            kept = [new or current]
+        else:
+            kept = [current, old, new] if source else [current]
+        return [one for one in kept if one is not None], row.project_id
+
+    def claimed_law(self, instance_uuid, host):
+        """Return the RateLaw of an open claim on a host, or None."""
+        claim = self._claims.get(instance_uuid, {}).get(host)
+        return claim and claim.law
+
+    def remember(self, instance_uuid, stated, attachments):
+        """Keep what a request says that Nova's record does not have.
+
+        :param stated: RateLaw by a prior or a guarantee of its ports, or None
+        :param attachments: Attachments, or None
+        """
+        for kept, value in ((self._stated, stated),
+                            (self._attached, attachments)):
+            if value is None:
+                continue
+            if kept.get(instance_uuid) != value:
+                self._changed.update(self._hosts.get(instance_uuid, ()))
+            kept[instance_uuid] = value
+            kept.move_to_end(instance_uuid)
+            if len(kept) > _MOST_REMEMBERED:
+                kept.popitem(last=False)
+
+    def stated_law(self, instance_uuid):
+        """Return the RateLaw that :meth:`remember` got, or None."""
+        return self._stated.get(instance_uuid)
+
+    def attached(self, instance_uuid):
+        """Return the Attachments that :meth:`remember` got, or None."""
+        return self._attached.get(instance_uuid)
+
+    # What the reader of the record has to know.
+
+    def rows(self, cell):
+        """Return {uuid: Row} of a cell; not to be changed."""
+        return self._rows.setdefault(cell, {})
+
+    def moves(self, cell):
+        """Return {id: Move} of a cell; not to be changed."""
+        return self._moves.setdefault(cell, {})
+
+    def unsettled(self, cell):
+        """Return the uuids that each reading of a cell has to look at.
+
+        Those that are claimed, and those that something is under way with:
+        whatever the clocks of those who write to the record say.
+        """
+        return {*self._claims, *self._busy.get(cell, ()), *(
+            move.instance_uuid for move in self.moves(cell).values())}
+
+    def unseen(self, now):
+        """Return the uuids of claims that may have come to nothing."""
+        return {claim.instance_uuid for claim in self.claims
+                if self._is_unseen(claim, now)}
+
+    def _is_unseen(self, claim, began):
+        uuid = claim.instance_uuid
+        since = claim.made + SETTLED_SECONDS
+        home = self._cell_of.get(claim.host)
+        cells = self._complete | {CELL0} if home is None else {home, CELL0}
+        return (max(since, claim.received) <= began
+                and uuid not in self._moves_of
+                and not any(uuid in rows for rows in self._rows.values())
+                and all(self._read.get(cell, float('-inf')) >= since
+                        for cell in cells))
+
+    def _is_ended(self, claim, reading):
+        uuid = claim.instance_uuid
+        row = self._rows[reading.cell].get(uuid)
+        moves = self._moves_of.get(uuid, {})
+        if any(cell == reading.cell and move.dest == claim.host
+               for (cell, _), move in moves.items()):
+            return True
+        if row is None:
+            return uuid in reading.deleted and not any(
+                uuid in rows for rows in self._rows.values())
+        host = row.kept_on
+        if host is not None:
+            if claim.sources is None and row.task_state is not None \
+                    and row.vm_state != _BUILDING:
+                # It was there before, and is on its way.
+                claim.sources = frozenset({host})
+            if host not in (claim.sources or ()):
+                return True
+        return (row.at_rest and not moves
+                and reading.began >= claim.made + SETTLED_SECONDS)
+
+    def _drop(self, claim):
+        of = self._claims[claim.instance_uuid]
+        del of[claim.host]
+        if not of:
+            del self._claims[claim.instance_uuid]
+        self._place(claim.instance_uuid)
+
+    def _list(self, host, uuids):
+        known = self._listed.get(host, set())
+        if uuids:
+            self._listed[host] = uuids
+        else:
+            self._listed.pop(host, None)
+        for uuid in known ^ uuids:
+            on = self._listed_on.setdefault(uuid, set())
+            (on.add if uuid in uuids else on.discard)(host)
+            if not on:
+                del self._listed_on[uuid]
+            self._place(uuid)
+
+    def _recorded(self, uuid):
+        """Return the set of hosts where the record or a list has one."""
+        hosts = set(self._listed_on.get(uuid, ()))
+        exists = False
+        for rows in self._rows.values():
+            row = rows.get(uuid)
+            if row is not None:
+                exists = True
+                hosts.add(row.kept_on)
+        if exists:
+            for move in self._moves_of.get(uuid, {}).values():
+                hosts.update((move.source, move.dest))
+        hosts.discard(None)
+        return hosts
+
+    def _place(self, uuid):
+        """Work out where an instance counts."""
+        hosts = self._recorded(uuid) | self._claims.get(uuid, {}).keys()
+        before = self._hosts.get(uuid, frozenset())
+        for host in before - hosts:
+            on = self._on[host]
+            del on[uuid]
+            if not on:
+                del self._on[host]
+        for host in hosts - before:
+            self._on.setdefault(host, {})[uuid] = None
+        if hosts:
+            self._hosts[uuid] = hosts
+        else:
+            self._hosts.pop(uuid, None)
+        self._changed.update(before, hosts)
+
+
+def _author(token):
+    return (token or '').rpartition('-')[0]

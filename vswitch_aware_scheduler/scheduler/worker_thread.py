@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A daemon thread that repeats one step, in each process that uses it."""
+
+import os
+import threading
+import time
+
+__all__ = ['WorkerThread']
+
+#: A step that is asked for is not run sooner than this after the last one.
+_LEAST_SECONDS = 0.02
+
+
+class WorkerThread:
+    """Repeats a step until it is stopped.
+
+    Making one starts nothing. The thread starts with the first :meth:`start`
+    in a process, because a thread does not survive a fork.
+
+    :param name: of the thread
+    :param step: callable(); returns the seconds until the next step, and
+        handles its own problems
+    :param forget: callable(), run at the start in a process: what the parent
+        process knew is void
+    """
+
+    def __init__(self, name, step, forget=None):
+        self._name = name
+        self._step = step
+        self._forget = forget
+        self._lock = threading.Lock()
+        self._pid = None
+
+    def start(self):
+        """Start the thread unless it runs in this process."""
+        if self._pid == os.getpid():
+            return
+        with self._lock:
+            if self._pid == os.getpid():
+                return
+            if self._forget is not None:
+                self._forget()
+            self._began_at = float('-inf')
+            self._wake = threading.Event()
+            self._stopped = threading.Event()
+            self._thread = threading.Thread(
+                target=self._run, name=self._name, daemon=True)
+            self._pid = os.getpid()
+            self._thread.start()
+
+    def wake(self, older_than_seconds=0.0):
+        """Run the step now, unless one began so lately."""
+        if self._pid == os.getpid() and \
+                time.monotonic() - self._began_at >= older_than_seconds:
+            self._wake.set()
+
+    def stop(self, wait_seconds=None):
+        """End the thread, if there is one, after the step that it is in.
+
+        :param wait_seconds: longest wait for that, None: without limit
+        """
+        if self._pid == os.getpid():
+            self._stopped.set()
+            self._wake.set()
+            if self._thread is not threading.current_thread():
+                self._thread.join(wait_seconds)
+
+    def _run(self):
+        while not self._stopped.is_set():
+            self._wake.clear()
+            self._began_at = time.monotonic()
+            seconds = self._step()
+            # What is asked for often costs no more than so many steps.
+            self._stopped.wait(_LEAST_SECONDS)
+            self._wake.wait(max(0.0, seconds - _LEAST_SECONDS))
