@@ -15,7 +15,7 @@ import tempfile
 import time
 import uuid
 
-from vswitch_aware_scheduler.scheduler import exchange
+from vswitch_aware_scheduler.scheduler import claims_broadcast
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
@@ -54,34 +54,30 @@ def measure(url, rounds, rows):
 
 def delays(url, rounds, refresh_seconds):
     """Return [milliseconds] from telling a claim until another has read it."""
-    told, heard = [], {}
+    heard = {}
 
-    def collect():
-        words = list(told)
-        told.clear()
-        return words
+    def hear(words):
+        heard.update((word.token, time.perf_counter()) for word, _ in words)
 
-    def take(_words, _late, changes):
-        for word in changes.claims:
-            heard[word.token] = time.perf_counter()
+    def make(hear):
+        return claims_broadcast.ClaimsBroadcast(
+            store.Store(url), refresh_seconds, hear, 'bench:1',
+            lambda topic, problem: problem and print(problem))
 
     with contextlib.ExitStack() as stack:
-        teller, hearer = (exchange.ClaimExchange(
-            store.Store(url), refresh_seconds, 10.0, one, other,
-            lambda topic, problem: problem and print(problem))
-            for one, other in ((collect, lambda *_: None), (list, take)))
+        teller, hearer = make(lambda words: None), make(hear)
         for one in (teller, hearer):
             stack.callback(one.stop)
-            one.begin()
+            one.start()
+        time.sleep(2 * refresh_seconds)
         found = []
         for number in range(rounds):
-            word = claim(10 ** 6 + number)
             began = time.perf_counter()
-            told.append(word)
-            teller.wake()
-            while word.token not in heard:
+            token = teller.placed(str(uuid.uuid4()), 'host', None, LAW, True,
+                                  None)
+            while token not in heard:
                 time.sleep(.0005)
-            found.append((heard[word.token] - began) * 1e3)
+            found.append((heard[token] - began) * 1e3)
             # At any moment between two reads.
             time.sleep(refresh_seconds * (number * .618 % 1))
     return found

@@ -9,9 +9,10 @@ VSwitchWeigher and one without; what they claim is given back, which is not
 measured. Prints the median of select_destinations with and without, the ratio
 of the medians and its spread over blocks of requests; the median share of a
 request that passes in the plugin, by a clock around each of its calls, which
-other load of the machine disturbs less; and the rate of requests with
---at-once clients. Then, each in processes of their own, the time in which a
-scheduler is ready and its memory.
+other load of the machine disturbs less; and the rate of --at-once requests
+that are made at the same moment, --repeats times with and without in turn, and
+how much longer they take: median and interval of 95 %. Then, each in processes
+of their own, the time in which a scheduler is ready and its memory.
 
     in_place.py --hosts 6 100 1000
 
@@ -22,6 +23,7 @@ import argparse
 import concurrent.futures
 import json
 import logging
+import math
 import os
 import pathlib
 import resource
@@ -45,7 +47,7 @@ from nova.scheduler import manager  # noqa: E402
 from oslo_utils import timeutils  # noqa: E402
 from oslo_utils import uuidutils  # noqa: E402
 
-from vswitch_aware_scheduler.scheduler import watch  # noqa: E402
+from vswitch_aware_scheduler.scheduler import nova_hooks  # noqa: E402
 
 #: What differs from host to host, or is the database's own.
 _OWN = ('id', 'uuid', 'host', 'hypervisor_hostname', 'service_id',
@@ -89,7 +91,7 @@ class InPlace(base.VSwitchTestCase):
             self.flags(enabled_filters=filters, weight_classes=weighers,
                        group='filter_scheduler')
             self.managers[name] = manager.SchedulerManager()
-        self.plugin = watch.current()
+        self.plugin = nova_hooks.current()
         self.addCleanup(self.plugin.stop)
         self._watch()
 
@@ -149,8 +151,10 @@ class InPlace(base.VSwitchTestCase):
                 (next(one for one in ours.weighers
                       if type(one).__name__ == 'VSwitchWeigher'),
                  'weigh_objects'),
-                (self.plugin, 'placed'), (self.plugin, 'began'),
-                (self.plugin, 'finished')):
+                (self.plugin, 'host_consumed'),
+                (self.plugin, 'hosts_sorted'),
+                (self.plugin, 'request_started'),
+                (self.plugin, 'request_finished')):
             setattr(owner, name, self._timed(getattr(owner, name)))
 
     def _timed(self, function):
@@ -179,7 +183,7 @@ class InPlace(base.VSwitchTestCase):
 
     def _hooks_of(self, name):
         # A scheduler without the plugin has no hooks of it.
-        return mock.patch.object(watch, '_current',
+        return mock.patch.object(nova_hooks, '_current',
                                  self.plugin if name == 'with' else None)
 
     def _place(self, name):
@@ -196,7 +200,9 @@ class InPlace(base.VSwitchTestCase):
             self.context, uuid, force=True)
         if name == 'with':
             with self.plugin._lock:
-                self.plugin._residency.withdraw(uuid, time.time())
+                for claim in self.plugin._residency.claims:
+                    if claim.instance_uuid == uuid:
+                        self.plugin._residency.withdraw(uuid, claim.host)
         return seconds
 
 
@@ -222,10 +228,10 @@ def measure(hosts, options):
             / statistics.median(seconds['without'][first:first + _BLOCK])
             for first in range(0, options.requests, _BLOCK)]
         rates = {name: [] for name in seconds}
-        for _ in range(options.repeats):
-            for name, found in rates.items():
-                found.append(cloud.rate(name, options.at_once,
-                                        2 * options.at_once))
+        for number in range(options.repeats):
+            for name in sorted(rates, reverse=number % 2):
+                rates[name].append(cloud.rate(
+                    name, options.at_once, options.at_once))
     finally:
         cloud.doCleanups()
     medians = {name: statistics.median(spent)
@@ -238,7 +244,26 @@ def measure(hosts, options):
         'share': statistics.median(shares),
         'share_quartiles': statistics.quantiles(shares, n=4)[::2],
         'requests_a_minute': {name: statistics.median(found)
-                              for name, found in rates.items()}}
+                              for name, found in rates.items()},
+        'at_once': options.at_once,
+        # How much longer so many take that are made at the same moment.
+        'at_once_ratio': _median_and_interval([
+            without / with_ for with_, without in zip(
+                rates['with'], rates['without'])])}
+
+
+def _median_and_interval(values):
+    """Return (median, lowest, highest) with a confidence of 95 %.
+
+    By order statistics: the number of values below the median is binomial.
+    """
+    ordered, count = sorted(values), len(values)
+    cut = 0
+    while cut < count // 2 and sum(
+            math.comb(count, k) for k in range(cut + 1)) / 2 ** count <= .025:
+        cut += 1
+    return (statistics.median(ordered), ordered[max(0, cut - 1)],
+            ordered[min(count, count + 1 - cut) - 1])
 
 
 _READY = '''
@@ -296,7 +321,7 @@ def main():
                         help='on each host that is a row (default: 0)')
     parser.add_argument('--requests', type=int, default=30)
     parser.add_argument('--at-once', type=int, default=20)
-    parser.add_argument('--repeats', type=int, default=3)
+    parser.add_argument('--repeats', type=int, default=15)
     parser.add_argument('--json', action='store_true')
     options = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -318,7 +343,9 @@ def main():
               f'{one["share_quartiles"][0]:.2%} and '
               f'{one["share_quartiles"][1]:.2%}); '
               f'{options.at_once} at once: {rates["with"]:.0f} and '
-              f'{rates["without"]:.0f} requests a minute')
+              f'{rates["without"]:.0f} requests a minute, '
+              '{:.3f} times as long ({:.3f} to {:.3f})'.format(
+                  *one['at_once_ratio']))
     for name, (seconds, mebibytes) in found['ready'].items():
         print(f'scheduler {name}: ready in {seconds:.2f} s, '
               f'{mebibytes:.0f} MiB')
