@@ -35,7 +35,9 @@ def _escape(record):
     except Exception:
         # Handlers report such a record; a filter would fail its caller.
         return True
-    record.msg, record.args = plain_text.printable(message), ()
+    printable = plain_text.printable(message)
+    if printable != message:
+        record.msg, record.args = printable, ()
     if record.exc_info and record.exc_info[0] is not None:
         # Formatters use this text where it is set.
         record.exc_text = '\n'.join(map(plain_text.printable, ''.join(

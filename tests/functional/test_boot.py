@@ -169,9 +169,10 @@ class QosTestCase(base.VSwitchTestCase):
     def test_the_bandwidth_that_a_port_is_guaranteed_counts(self):
         for host in self.HOSTS:
             self._give_bandwidth(host)
-        # The port is guaranteed 1000 kbit/s in each direction.
+        # The port is guaranteed 1000 kbit/s in each direction, to which the
+        # demand of the flavor is raised.
         port = self.neutron.port_with_resource_request['id']
-        plain = self.flavor('plain')
+        plain = self.flavor('plain', egress_kbps=1, ingress_kbps=1)
         self.describe_hosts(1999, 1999)
         self.boot_refused(plain, networks=[{'port': port}])
         self.describe_host('host2', saturation_kbps=2000)

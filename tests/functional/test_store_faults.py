@@ -56,8 +56,11 @@ class StoreFaultsTestCase(StoreFaultsBase):
                       else 'what is known', warning)
         self.log.clear()
 
-    def recovered(self):
-        """Assert that all is well again, without a restart."""
+    def recovered(self, words='store is well again'):
+        """Assert that all is well again, without a restart.
+
+        :param words: of the one message that says so
+        """
         self.plugin.refresh()
         for _ in range(2):
             self.boot_refused(self.whole)
@@ -67,7 +70,7 @@ class StoreFaultsTestCase(StoreFaultsBase):
         self.assertEqual([], self.warnings_of_models())
         self.assertEqual(1, len([
             line for line in self.log.messages()
-            if 'store is well again' in line]), self.log.messages())
+            if words in line]), self.log.messages())
         self.log.clear()
 
     def _move_store(self, source, target):
@@ -110,7 +113,7 @@ class StoreFaultsTestCase(StoreFaultsBase):
         self._put_back()
         self.recovered()
 
-    def test_a_store_that_is_corrupted_or_locked_is_survived(self):
+    def test_a_damaged_row_costs_its_own_instance_only(self):
         self.half = self.flavor('half', egress_kbps=500)
         # A law of a format that is not known.
         connection = sqlite3.connect(self.store_path)
@@ -120,14 +123,24 @@ class StoreFaultsTestCase(StoreFaultsBase):
             connection.execute("UPDATE traffic_model SET law = x'6666', "
                                'generation = generation + 1')
             connection.execute('UPDATE generation SET number = number + 1')
-        self.degraded('law')
+        self.plugin.refresh()
+        # The instance counts with the 600 of its flavor, as without a model.
+        self.boot_refused(self.half)
+        self.delete(self.boot(self.flavor('rest', egress_kbps=400), 'host1'))
+        warning, = self.warnings_of_models()
+        self.assertIn(self.server['id'], warning)
+        self.assertIn('law', warning)
+        self.log.clear()
         with connection:
             connection.execute(
                 'UPDATE traffic_model SET law = ?, '
                 'generation = generation + 1', (law,))
             connection.execute('UPDATE generation SET number = number + 1')
         connection.close()
-        self.recovered()
+        self.recovered('can be read again')
+
+    def test_a_store_that_is_locked_is_survived(self):
+        self.half = self.flavor('half', egress_kbps=500)
         # One that nobody else may read.
         other = sqlite3.connect(self.store_path, isolation_level=None)
         other.execute('PRAGMA journal_mode=DELETE').fetchall()
