@@ -191,7 +191,7 @@ class NovaRecord:
 
     def _find_cells(self):
         cells = {cell.uuid: cell for cell in objects.CellMappingList.get_all(
-            nova_context.get_admin_context()) if not cell.disabled}
+            _admin_context()) if not cell.disabled}
         for uuid in self._readers.keys() - cells.keys():
             self._readers.pop(uuid).thread.stop(0.0)
             self._report(f'record of cell {uuid}', None)
@@ -507,15 +507,27 @@ class CellReader:
 
     def _connection(self):
         # Not target_cell, which also copies the context.
-        context = nova_context.get_admin_context()
+        context = _admin_context()
         nova_context.set_target_cell(context, self.cell)
         return database.get_context_manager(
             context).reader.connection.using(context)
 
 
+def _admin_context():
+    """Return a context that nobody else holds.
+
+    The context is given a cell, and whoever else held it would read that cell
+    from then on. nova.context.get_admin_context() may be replaced by a
+    function that returns one and the same context, as nova's fixture of
+    services does while a service starts.
+    """
+    return nova_context.RequestContext(
+        user_id=None, project_id=None, is_admin=True, overwrite=False)
+
+
 def _build_requests(uuids):
     """Return the set of those instances that have a build request."""
-    context = nova_context.get_admin_context()
+    context = _admin_context()
     with api_database.context_manager.reader.connection.using(
             context) as connection:
         return {row[0] for some in _pieces(uuids) for row in

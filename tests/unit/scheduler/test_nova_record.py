@@ -194,6 +194,15 @@ class TestChanges(RecordTestCase):
         self.assertEqual(([1], [2]), (self.on('a'), self.on('b')))
         self.assertTrue(self.known.is_read(A))
 
+    def test_a_context_that_others_hold_is_given_no_cell(self):
+        # As nova's fixture of services replaces the function while one
+        # starts: that service would then read the cell that was read here.
+        shared = nova_record.nova_context.get_admin_context()
+        with mock.patch.object(nova_record.nova_context, 'get_admin_context',
+                               return_value=shared):
+            self.read()
+        self.assertIsNone(shared.db_connection)
+
     def test_new_changed_and_deleted_instances_are_found(self):
         self.one.boot(3)
         self.one.change(1, host='b')
