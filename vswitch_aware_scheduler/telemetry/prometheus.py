@@ -438,6 +438,7 @@ class _Reading:
         self._now = now
         self._identities = None
         self._sample_seconds = _FIRST_GUESS_SECONDS
+        self._too_large = set()  # instances that no answer has room for
         # A selector is sent as it is or in the body, with what a URL makes
         # of each of its quotation marks and bars.
         self._characters = client.selector_characters
@@ -550,10 +551,13 @@ class _Reading:
         """Return [(labels, times, values)] of some periods, however many.
 
         A query that is too much for the server, or whose answer is too large
-        for us, is asked for in two halves. A series that is too large even
-        alone has no samples.
+        for us, is asked for in two halves. An instance of which even one
+        period is too large has no samples from then on.
         """
         period = self._period_seconds
+        values = [one for one in values if one not in self._too_large]
+        if not values:
+            return []
         try:
             found = self._client.samples(
                 _with_values(query, self._names.select_label, values),
@@ -573,6 +577,7 @@ class _Reading:
             if isinstance(error, service.Refusal):
                 raise
             LOG.warning('%s; the instance has no samples', error)
+            self._too_large.add(values[0])
             return []
         densest = max((len(times) for _, times, _ in found), default=0)
         # With no more than one sample nobody knows: ask for more next time.

@@ -237,12 +237,15 @@ class ReadingTest(PrometheusTestCase):
         self.server.answer = _without_notes(self.server.answer)
         driver._access = dataclasses.replace(driver._access,
                                              max_answer_mib=40000 / 2 ** 20)
+        self.server.requests.clear()
         found = {one.instance_uuid: one.rates.tolist()
                  for one in driver.series(start=T0)}
         self.assertEqual([], found.pop(large.instance_uuid))
         good.pop(large.instance_uuid)
         self.assertEqual(good, found)
         self.assertIn('max_answer_mib', log.output)
+        # It is found by halves, once, and not in each of 576 periods.
+        self.assertLess(len(self.server.requests), 60)
 
     def test_what_is_too_old_is_not_asked_for(self):
         now = float(TRAFFIC.times[-1]) + 7200
