@@ -78,7 +78,7 @@ class FaultsOfServer(base.WithServer):
                                       driver.instances)
         finally:
             os.kill(self.server.process.pid, signal.SIGCONT)
-        self.assertIn('timed out', str(error))
+        self.assertRegex(str(error), telemetry_services.GIVEN_UP)
         self.assertEqual(5, len(self.driver().instances()))
 
 
