@@ -256,11 +256,6 @@ class Residency:
         return changed
 
     @property
-    def has_changed(self):
-        """Whether :meth:`take_changed` would return any host."""
-        return bool(self._changed)
-
-    @property
     def claims(self):
         """The open claims."""
         return [claim for of in self._claims.values()
