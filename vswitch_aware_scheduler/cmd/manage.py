@@ -537,7 +537,8 @@ def _model_list(arguments, conf):
 
 def _model_show(arguments, conf):
     record = instances.find_model(_store(conf), arguments.instance)
-    model = record.model
+    model, counts = record.model, record.counts
+    correlation = counts and counts.correlation
     if arguments.json:
         terminal.print_json({
             'instance_uuid': record.instance_uuid, 'name': record.name,
@@ -550,6 +551,8 @@ def _model_show(arguments, conf):
             'mean': _by_rate(model.mean.tolist(), model.packets_known),
             'peak': _by_rate(model.peak.tolist(), model.packets_known),
             'packets_known': model.packets_known,
+            'period_seconds': counts and counts.period_seconds,
+            'sample_correlation': correlation,
             'window_start': record.window_start,
             'window_end': record.window_end,
             'samples': round(record.samples),
@@ -568,7 +571,7 @@ def _model_show(arguments, conf):
 
     terminal.print_fields([
         ('Instance', record.instance_uuid), ('Name', record.name or '-'),
-        ('Source', record.source),
+        ('Source', record.source), ('Sampling', _sampling(counts)),
         ('Window', f'{_time(record.window_start)} to '
                    f'{_time(record.window_end)}'),
         ('Samples', f'{record.samples:.0f}, refused {record.refused.total}'
@@ -599,6 +602,21 @@ def _model_show(arguments, conf):
         ['STATE', *map(str, states)],
         [[i, *(f'{p:.4f}' for p in model.jump[i])] for i in states])
     return 0
+
+
+def _sampling(counts):
+    """Say how often was measured, and what that may hide."""
+    if counts is None:
+        return '-'
+    period = f'means over {_number(counts.period_seconds)} s'
+    correlation = counts.correlation
+    if correlation is None:
+        return period
+    text = f'{period}, correlation of successive samples {correlation:.2f}'
+    if correlation >= estimate.LEAST_CORRELATION:
+        return text
+    return (f'{text}: rates change within {_number(counts.period_seconds)} '
+            f's, and may be above the peak for shorter times')
 
 
 def _prior_list(arguments, conf):

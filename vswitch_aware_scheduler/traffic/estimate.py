@@ -20,7 +20,8 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import regime
 
 __all__ = ['BINS_PER_DECADE', 'BURST_SAMPLES', 'FORGOTTEN_SAMPLES',
-           'HEADER_BYTES', 'LEVEL_QUANTILES', 'MIN_SAMPLES', 'SampleTrail',
+           'HEADER_BYTES', 'LEAST_CORRELATION', 'LEVEL_QUANTILES',
+           'MIN_SAMPLES', 'MOST_PERIODS_APART', 'SampleTrail',
            'TransitionCounts', 'count_all', 'count_transitions', 'fit_model',
            'fit_models', 'fit_on_off', 'lack_of_history', 'law_by_regime',
            'period_and_last_time', 'rate_bin']
@@ -45,6 +46,18 @@ FORGOTTEN_SAMPLES = 0.125
 #: So many samples of the law of all time stand beside those of a regime.
 REGIME_PRIOR_SAMPLES = 10.0
 
+#: Where successive samples are correlated less than this, rates change within
+#: a sampling period: exp(-1), of a chain that forgets its state in a period.
+LEAST_CORRELATION = 0.37
+
+#: Samples further apart than this, in sampling periods, are no step.
+MOST_PERIODS_APART = 12
+
+#: Rounds of :func:`_expected_steps`, which each raise the likelihood. It stops
+#: before when no step changes by more than this share of all steps.
+_MOST_ROUNDS = 200
+_LEAST_CHANGE = 1e-6
+
 #: So many samples are counted at once; there are fewer bins than this.
 _COUNT_TOGETHER = 100_000
 _BINS = 1 << 16
@@ -53,7 +66,10 @@ _BINS = 1 << 16
 _FIT_TOGETHER = 1000
 
 _HEADER = struct.Struct('<BHIdddhh')
-_FORMAT = 2
+#: Counts with and without steps across gaps.
+_FORMAT, _FORMAT_WITH_GAPS = 2, 3
+_GAP_STEP = np.dtype([('from', '<i2'), ('to', '<i2'), ('periods', '<u2'),
+                      ('count', '<f8')])
 
 #: Of packed counts, see :func:`period_and_last_time`.
 HEADER_BYTES = _HEADER.size
@@ -90,6 +106,9 @@ class TransitionCounts:
         of bin i; the diagonal counts staying
     :ivar in_regime: (2, m) number of the samples that were taken in each of
         the :data:`.model.REGIMES`; of the rest the regime is not known
+    :ivar gap_moves: (g, 4) the steps across gaps, in increasing order: bin
+        before, bin after, sampling periods from one sample to the other (2 to
+        :data:`MOST_PERIODS_APART`), number of such steps
     """
 
     period_seconds: float
@@ -103,11 +122,34 @@ class TransitionCounts:
     peaks: np.ndarray
     moves: np.ndarray
     in_regime: np.ndarray
+    gap_moves: np.ndarray = dataclasses.field(
+        default_factory=lambda: np.zeros((0, 4)))
 
     @property
     def total_samples(self):
         """Number of samples in all bins, fractional once aged."""
         return float(self.samples.sum())
+
+    @property
+    def correlation(self):
+        """Correlation of the bandwidths of one sample and the next.
+
+        Each sample counts as the mean of its bin, and samples with a gap
+        between them do not count. None when fewer than :data:`MIN_SAMPLES`
+        follow each other, or all are in one bin.
+        """
+        follow = self.moves.sum()
+        if follow < MIN_SAMPLES:
+            return None
+        level = self.totals[:, :2].sum(axis=1) / self.samples
+        first, second = self.moves.sum(axis=1), self.moves.sum(axis=0)
+        before = level - level @ first / follow
+        after = level - level @ second / follow
+        spread = (before ** 2 @ first) * (after ** 2 @ second)
+        if not spread > 0:
+            return None
+        return float(np.clip(
+            before @ self.moves @ after / np.sqrt(spread), -1, 1))
 
     def aged(self, factor):
         """Return these counts with the weight of the past reduced.
@@ -125,11 +167,14 @@ class TransitionCounts:
         # Where the counts begin and end is needed to merge them.
         keep = (samples >= FORGOTTEN_SAMPLES) | np.isin(
             self.bins, (self.first_bin, self.last_bin))
+        kept_steps = np.isin(self.gap_moves[:, :2],
+                             self.bins[keep]).all(axis=1)
         return dataclasses.replace(
             self, bins=self.bins[keep], samples=samples[keep],
             totals=self.totals[keep] * factor, peaks=self.peaks[keep],
             moves=self.moves[np.ix_(keep, keep)] * factor,
-            in_regime=self.in_regime[:, keep] * factor)
+            in_regime=self.in_regime[:, keep] * factor,
+            gap_moves=self.gap_moves[kept_steps] * [1, 1, 1, factor])
 
     def with_regimes(self, trail, regimes):
         """Return these counts with the samples' regimes told.
@@ -147,8 +192,8 @@ class TransitionCounts:
         """Return these counts and those of a later stretch of time together.
 
         The step from the last sample here to the first of ``later`` is
-        counted when the two follow each other without a gap, so that
-        counting a series in pieces gives what counting it whole gives.
+        counted as well, so that counting a series in pieces gives what
+        counting it whole gives.
 
         :raises InvalidSeries: when the periods differ or ``later`` is not
             later: samples would be counted twice
@@ -173,13 +218,19 @@ class TransitionCounts:
         peaks[at] = np.maximum(peaks[at], later.peaks)
         moves[at[:, None], at] += later.moves
         in_regime[:, at] += later.in_regime
-        if later.first_time - self.last_time <= 1.5 * self.period_seconds:
+        gap_moves = [self.gap_moves, later.gap_moves]
+        apart = int(_periods_apart(later.first_time - self.last_time,
+                                   self.period_seconds))
+        if apart == 1:
             moves[np.searchsorted(bins, self.last_bin),
                   np.searchsorted(bins, later.first_bin)] += 1
+        elif apart <= MOST_PERIODS_APART:
+            gap_moves.append(
+                [[self.last_bin, later.first_bin, apart, 1]])
         return TransitionCounts(
             self.period_seconds, self.first_time, later.last_time,
             self.first_bin, later.last_bin, bins, samples, totals, peaks,
-            moves, in_regime)
+            moves, in_regime, _gathered(np.concatenate(gap_moves)))
 
     def _spread(self, bins):
         """Return copies of the arrays, with a place for each of more bins."""
@@ -198,15 +249,19 @@ class TransitionCounts:
     def to_bytes(self):
         """Return the counts packed, little-endian, with a format version."""
         rows, columns = np.nonzero(self.moves)
-        head = _HEADER.pack(_FORMAT, self.bins.size, rows.size,
-                            self.period_seconds, self.first_time,
-                            self.last_time, self.first_bin, self.last_bin)
+        gap_steps = np.zeros(len(self.gap_moves), _GAP_STEP)
+        for name, column in zip(_GAP_STEP.names, self.gap_moves.T):
+            gap_steps[name] = column
+        head = _HEADER.pack(
+            _FORMAT_WITH_GAPS if gap_steps.size else _FORMAT,
+            self.bins.size, rows.size, self.period_seconds, self.first_time,
+            self.last_time, self.first_bin, self.last_bin)
         return b''.join([
             head, self.bins.astype('<i2').tobytes(),
             rows.astype('<u2').tobytes(), columns.astype('<u2').tobytes(),
             *(array.astype('<f8').tobytes() for array in (
                 self.samples, self.totals, self.peaks, self.in_regime,
-                self.moves[rows, columns]))])
+                self.moves[rows, columns])), gap_steps.tobytes()])
 
     @classmethod
     def from_bytes(cls, data):
@@ -219,15 +274,18 @@ class TransitionCounts:
                 _HEADER.unpack_from(data)
         except struct.error:
             version = m = k = None
-        if version != _FORMAT:
+        if version not in (_FORMAT, _FORMAT_WITH_GAPS):
             raise exceptions.InvalidSeries(
                 f'packed transition counts: format is {version}, wanted '
-                f'{_FORMAT}')
+                f'{_FORMAT} or {_FORMAT_WITH_GAPS}')
         wanted = _HEADER.size + 2 * m + 4 * k + 8 * (8 * m + k)
-        if len(data) != wanted:
+        gap_steps, rest = divmod(len(data) - wanted, _GAP_STEP.itemsize)
+        if rest or gap_steps < 0 or (version == _FORMAT) != (gap_steps == 0):
+            more = '' if version == _FORMAT else (
+                f' and {_GAP_STEP.itemsize} for each step across a gap')
             raise exceptions.InvalidSeries(
                 f'packed transition counts: {len(data)} bytes, wanted '
-                f'{wanted}')
+                f'{wanted}{more}')
         offset = _HEADER.size
 
         def take(kind, count):
@@ -249,8 +307,21 @@ class TransitionCounts:
         in_regime = take('<f8', 2 * m).astype(float).reshape(2, m)
         moves = np.zeros((m, m))
         moves[rows, columns] = take('<f8', k)
+        packed = take(_GAP_STEP, gap_steps)
+        gap_moves = np.zeros((gap_steps, 4))
+        for column, name in enumerate(_GAP_STEP.names):
+            gap_moves[:, column] = packed[name]
+        if not np.isin(gap_moves[:, :2], bins).all():
+            raise exceptions.InvalidSeries(
+                f'packed transition counts: a step across a gap is from or '
+                f'to a bin without samples, wanted one of {bins.tolist()}')
+        if (gap_moves[:, 2] < 2).any():
+            raise exceptions.InvalidSeries(
+                f'packed transition counts: a step across a gap takes '
+                f'{gap_moves[:, 2].min():g} sampling periods, wanted 2 or '
+                f'more')
         return cls(period, first, last, first_bin, last_bin, bins, samples,
-                   totals, peaks, moves, in_regime)
+                   totals, peaks, moves, in_regime, gap_moves)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -339,8 +410,12 @@ def _count(series, regimes):
             row += np.bincount(at[found == number], minlength=key.size)
     periods = np.array([one.period_seconds for one in series], dtype=float)
     # The sample before is of the same series, and no gap is between.
-    follows = np.flatnonzero((owner[1:] == owner[:-1]) & (
-        np.diff(times) <= 1.5 * periods[owner[1:]]))
+    same = owner[1:] == owner[:-1]
+    apart = _periods_apart(np.diff(times), periods[owner[1:]])
+    follows = np.flatnonzero(same & (apart <= 1))
+    gap_moves = _across_gaps(
+        np.flatnonzero(same & (apart > 1) & (apart <= MOST_PERIODS_APART)),
+        owner, sample_bin, apart)
     of = owner[follows]
     ends = np.cumsum(m * m)
     moves = np.bincount(
@@ -355,11 +430,38 @@ def _count(series, regimes):
             bins[k:k + n].copy(), samples[k:k + n].copy(),
             totals[k:k + n].copy(), peaks[k:k + n].copy(),
             moves[end - n * n:end].reshape(n, n).copy(),
-            in_regime[:, k:k + n].copy())
-        for period, i, j, first_bin, last_bin, k, n, end in zip(
+            in_regime[:, k:k + n].copy(),
+            gap_moves.get(number, np.zeros((0, 4))))
+        for number, (period, i, j, first_bin, last_bin, k, n, end)
+        in enumerate(zip(
             periods.tolist(), begin.tolist(), last.tolist(),
             sample_bin[begin].tolist(), sample_bin[last].tolist(),
-            first.tolist(), m.tolist(), ends.tolist())]
+            first.tolist(), m.tolist(), ends.tolist()))]
+
+
+def _periods_apart(seconds, period_seconds):
+    """Return how many sampling periods later a sample is, 1: no gap."""
+    return np.maximum(np.ceil(seconds / period_seconds - 0.5), 1)
+
+
+def _across_gaps(at, owner, sample_bin, apart):
+    """Return {number of a series: (g, 4) its steps across gaps}.
+
+    :param at: (k,) samples that a gap follows
+    :param owner: of each sample, the number of its series, not decreasing
+    """
+    rows = np.column_stack([sample_bin[at], sample_bin[at + 1], apart[at],
+                            np.ones(at.size)])
+    numbers, begin = np.unique(owner[at], return_index=True)
+    return {number: _gathered(some) for number, some in zip(
+        numbers.tolist(), np.split(rows, begin[1:]))}
+
+
+def _gathered(gap_moves):
+    """Return steps across gaps with the counts of equal ones added up."""
+    kinds, which = np.unique(gap_moves[:, :3], axis=0, return_inverse=True)
+    return np.column_stack([kinds, np.bincount(
+        which.ravel(), weights=gap_moves[:, 3], minlength=len(kinds))])
 
 
 def period_and_last_time(data):
@@ -369,7 +471,8 @@ def period_and_last_time(data):
     :returns: two floats, (None, None) when they are of a format not known
         here
     """
-    if len(data) < HEADER_BYTES or data[0] != _FORMAT:
+    if len(data) < HEADER_BYTES or data[0] not in (
+            _FORMAT, _FORMAT_WITH_GAPS):
         return None, None
     _, _, _, period, _, last, _, _ = _HEADER.unpack_from(data)
     return period, last
@@ -578,6 +681,9 @@ def _fit_states(counts, band, at_peak, burst_samples=0.0):
 def _steps(counts, sizes, state, most):
     """Return (V, most, most) how often which state followed which.
 
+    Where more samples follow after a gap of one length than without a gap,
+    the steps are those expected of a chain that was seen so seldom.
+
     :param state: (bins of all,) number of its state, from 0 for each count
     """
     moves = np.concatenate([one.moves.ravel() for one in counts])
@@ -588,10 +694,58 @@ def _steps(counts, sizes, state, most):
     row, column = np.divmod(seen - (ends - sizes * sizes)[owner],
                             sizes[owner])
     start = first_bin[owner]
-    return np.bincount(
+    found = np.bincount(
         (owner * most + state[start + row]) * most + state[start + column],
         weights=moves[seen], minlength=sizes.size * most * most,
     ).reshape(-1, most, most).astype(float)
+    for i, one in enumerate(counts):
+        if not len(one.gap_moves):
+            continue
+        by_periods = np.bincount(one.gap_moves[:, 2].astype(np.int64),
+                                 weights=one.gap_moves[:, 3])
+        periods = int(by_periods.argmax())
+        if by_periods[periods] <= found[i].sum():
+            continue
+        across = one.gap_moves[one.gap_moves[:, 2] == periods]
+        before, after = state[first_bin[i] + np.searchsorted(
+            one.bins, across[:, :2])].T
+        steps = np.zeros((most, most))
+        np.add.at(steps, (before, after), across[:, 3])
+        found[i] = _expected_steps(steps, periods)
+    return found
+
+
+def _expected_steps(steps, periods):
+    """Return the steps of a chain that is seen each few periods only.
+
+    The most likely chain that was seen in this way, and how often it is
+    expected to have made each of its steps, in the periods that were not seen
+    too (Baum and Welch).
+
+    :param steps: (n, n) how often which state was seen after which
+    :param periods: steps of the chain from one sight to the next, > 1
+    :returns: (n, n), ``periods`` times as many
+    Derivation: reference/model.rst, "Estimation".
+    """
+    total = steps.sum()
+    # To begin with, what was seen happened at once, in any of the periods.
+    expected = steps + (periods - 1) * np.diag(
+        (steps.sum(axis=0) + steps.sum(axis=1)) / 2)
+    for _ in range(_MOST_ROUNDS):
+        exits = expected.sum(axis=1, keepdims=True)
+        chain = expected / np.where(exits > 0, exits, 1.0)
+        powers = [np.eye(len(steps))]
+        for _ in range(periods):
+            powers.append(powers[-1] @ chain)
+        weights = np.divide(steps, powers[-1], out=np.zeros_like(steps),
+                            where=powers[-1] > 0)
+        before = expected
+        expected = chain * sum(
+            powers[k].T @ weights @ powers[periods - 1 - k].T
+            for k in range(periods))
+        if abs(expected - before).max() <= _LEAST_CHANGE * total:
+            break
+    return expected
 
 
 def _jump_probabilities(steps, law):

@@ -25,7 +25,9 @@ from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
+from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile
 from vswitch_aware_scheduler.vswitch import tunnels
 
@@ -677,6 +679,37 @@ class ModelCommandTestCase(ManageTestCase):
         np.testing.assert_allclose(
             [[float(cell) for cell in row[1:]] for row in rows[states:]],
             self.record.model.jump, atol=5e-5)
+
+    def test_show_remarks_on_rates_that_change_within_a_period(self):
+        # Samples that follow by chance, and runs of 20 samples.
+        for number, samples, remarks in (
+                (20, np.random.default_rng(5).permutation([5.0, 500.0] * 250),
+                 True),
+                (21, np.tile(np.repeat([5.0, 500.0], 20), 12), False)):
+            counts = estimate.count_transitions(
+                series.RateSeries.from_samples(
+                    base.instance_uuid(number), 300.0,
+                    base.NOW + 300.0 * np.arange(samples.size), samples,
+                    0 * samples))
+            self.make_store().write([store.StoredModel.from_counts(
+                base.instance_uuid(number), estimate.fit_model(counts),
+                counts)])
+            found = self.ask('model', 'show', base.instance_uuid(number))
+            self.assertEqual(300, found['period_seconds'])
+            pairs = np.corrcoef(samples[:-1], samples[1:])[0, 1]
+            self.assertAlmostEqual(pairs, found['sample_correlation'])
+            output = self.run_command('model', 'show',
+                                      base.instance_uuid(number))[1]
+            self.assertIn(f'means over 300 s, correlation of successive '
+                          f'samples {pairs:.2f}', output)
+            self.assertEqual(remarks, 'rates change within 300 s' in output)
+
+    def test_show_says_nothing_of_samples_that_it_does_not_have(self):
+        found = self.ask('model', 'show', base.instance_uuid(8))
+        self.assertEqual((None, None), (found['period_seconds'],
+                                        found['sample_correlation']))
+        output = self.run_command('model', 'show', base.instance_uuid(8))[1]
+        self.assertRegex(output, r'(?m)^Sampling: +-$')
 
     def test_show_takes_a_name_and_an_uppercase_uuid(self):
         self.assertEqual(base.instance_uuid(7),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import dataclasses
+import functools
 import math
 import unittest
 from unittest import mock
@@ -114,6 +115,14 @@ class TestCounting(EstimateTestCase):
         counts = _counted([5, 500, 5], times=[0, PERIOD, 3 * PERIOD])
         self.assertEqual([[0, 1], [0, 0]], counts.moves.tolist())
 
+    def test_a_step_across_a_gap_is_counted_with_its_length(self):
+        # Samples of bins 27 and 7; the last gap is no step of any length.
+        counts = _counted([5, 500, 5, 500, 5, 500, 5],
+                          times=PERIOD * np.cumsum([0, 1, 2, 12, 2, 12, 13]))
+        self.assertEqual([[7, 27, 12, 2], [27, 7, 2, 2]],
+                         counts.gap_moves.tolist())
+        self.assertEqual(1, counts.moves.sum())
+
     def test_an_empty_series_is_refused_with_what_was_refused(self):
         self.assertRefused(
             exceptions.NotEnoughSamples, ('a1b2', '2 refused', 'one'),
@@ -171,6 +180,14 @@ class TestMerging(EstimateTestCase):
             merged = early.merged(_counted([500],
                                            times=[first * PERIOD]))
             self.assertEqual(moves, merged.moves[0, 1], first)
+
+    def test_a_gap_between_the_two_is_a_step_across_a_gap(self):
+        early = _counted([5, 5], times=[0, PERIOD])
+        for first, steps in ((2, []), (2.51, [[7, 27, 2, 1]]),
+                             (13, [[7, 27, 12, 1]]), (14, [])):
+            merged = early.merged(_counted([500],
+                                           times=[first * PERIOD]))
+            self.assertEqual(steps, merged.gap_moves.tolist(), first)
 
     def test_neither_of_the_two_is_changed(self):
         early, late = _counted([5, 7]), _counted([5, 900],
@@ -280,6 +297,22 @@ class TestBytes(EstimateTestCase):
                 self.assertRefused(
                     exceptions.InvalidSeries, ('packed',),
                     estimate.TransitionCounts.from_bytes, bad)
+
+    def test_bytes_with_steps_across_gaps_are_checked(self):
+        counts = _counted([5, 50, 5], times=[0, PERIOD, 3 * PERIOD])
+        data = counts.to_bytes()
+        # As before where there is no gap: an older modeler reads those.
+        self.assertEqual([3, 2], [data[0], _counted([5, 50]).to_bytes()[0]])
+        self.assertEqual((PERIOD, 3 * PERIOD),
+                         estimate.period_and_last_time(data))
+        for bad in (data[:-1], data[:-14], data + b'0', b'\x02' + data[1:]):
+            self.assertRefused(exceptions.InvalidSeries, ('packed',),
+                               estimate.TransitionCounts.from_bytes, bad)
+        for row, seen in (([17, 8, 2, 1], 'bin'), ([17, 7, 1, 1], '1')):
+            self.assertRefused(
+                exceptions.InvalidSeries, ('packed', seen),
+                estimate.TransitionCounts.from_bytes, dataclasses.replace(
+                    counts, gap_moves=np.array([row], float)).to_bytes())
 
     def test_bytes_that_point_outside_are_refused(self):
         data = bytearray(_counted([5, 50, 5]).to_bytes())
@@ -520,6 +553,75 @@ class TestRecovery(EstimateTestCase):
         error = np.sqrt(self.JUMP * (1 - self.JUMP) / often[:, None])
         self.assertTrue((abs(fitted.jump - self.JUMP)
                          <= SIGMAS * error + 1e-12).all())
+
+    #: On for 1,250 s, off for 5,000 s, seen every 300 s: P(off -> on) and
+    #: P(on -> off) of a period are the entries of exp(generator * 300 s).
+    ON, OFF = 1250.0, 5000.0
+    _MOVED = -math.expm1(-PERIOD * (1 / ON + 1 / OFF))
+    RISES, FALLS = _MOVED * ON / (ON + OFF), _MOVED * OFF / (ON + OFF)
+
+    @classmethod
+    @functools.cache
+    def _on_off_samples(cls, count, seed):
+        rng = np.random.default_rng(seed)
+        on = [False]
+        for draw in rng.random(count - 1):
+            on.append(draw >= cls.FALLS if on[-1] else draw < cls.RISES)
+        return np.where(on, 700.0, 1.0)
+
+    def _sojourns(self, keep, seed=75):
+        samples = self._on_off_samples(keep.size, seed)
+        times = PERIOD * np.flatnonzero(keep)
+        fitted = estimate.fit_on_off(_counted(samples[keep], times=times))
+        return fitted.sojourn_seconds
+
+    def test_sojourn_times_do_not_depend_on_missing_samples(self):
+        count = 120_000
+        truth = PERIOD / np.array([self.RISES, self.FALLS])
+        number = np.arange(count)
+        random = np.random.default_rng(76).random(count)
+        patterns = {
+            'none missing': number >= 0, 'every second': number % 2 == 0,
+            'every third': number % 3 != 0, 'two of three': number % 3 == 0,
+            'three of four': number % 4 == 0, 'half at random': random < .5,
+            'four of five at random': random < .2,
+            'every second, an outage of a day each week': (
+                (number % 2 == 0) & (number % 2016 > 288)),
+            'every second for the first tenth': (
+                (number % 2 == 0) | (number > count / 10))}
+        for name, keep in patterns.items():
+            with self.subTest(name):
+                # A sample of a chain with correlation c tells the rate of
+                # leaving with a relative variance of 1 over the exits seen,
+                # times at most (1 + c^-L) where L periods are between sights.
+                gaps = np.diff(np.flatnonzero(keep))
+                apart = np.bincount(gaps).argmax()
+                seen = np.count_nonzero(gaps == apart)
+                kept = (1 - self.RISES - self.FALLS) ** apart
+                exits = seen * 2 * .2 * .8 * (1 - kept) / 2
+                error = math.sqrt((1 + 1 / kept) / exits)
+                self.assertLess(
+                    abs(self._sojourns(keep) / truth - 1).max(),
+                    SIGMAS * error)
+
+    def test_a_chain_seen_seldom_is_the_root_of_what_was_seen(self):
+        # As many steps of each kind as are expected, so without chance.
+        chain = np.array([[.95, .05], [.2, .8]])
+        for periods in (2, 3, 5):
+            with self.subTest(periods=periods):
+                seen = np.array([[.8], [.2]]) * np.linalg.matrix_power(
+                    chain, periods) * 1000
+                counts = dataclasses.replace(
+                    _counted([5.0, 500.0]), bins=np.array([7, 27]),
+                    samples=np.array([800.0, 200.0]),
+                    moves=np.zeros((2, 2)), gap_moves=np.array(
+                        [[before, after, periods, seen[i, j]]
+                         for i, before in enumerate((7, 27))
+                         for j, after in enumerate((7, 27))]))
+                fitted = estimate.fit_model(counts, quantiles=(.8, 1.0))
+                np.testing.assert_allclose(
+                    fitted.sojourn_seconds, PERIOD / np.array([.05, .2]),
+                    rtol=1e-3)
 
     def test_an_on_off_source_is_found_again(self):
         rng = np.random.default_rng(74)
