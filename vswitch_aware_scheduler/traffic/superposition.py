@@ -33,10 +33,15 @@ _MAX_EXACT_CELLS = 65536
 class Superposition:
     """Independent traffic models that share one capacity.
 
+    The reference calculation, by which others are checked: what admits
+    instances to hosts is :mod:`..admission`.
+
     Few or commensurable rates are overlaid exactly. Otherwise sums are kept
     on a grid of ``cells`` cells, and every figure is that of rates rounded up
-    (a state by at most a cell, its lowest level not at all): an upper bound,
-    certified by :meth:`bounds`.
+    (a state by at most a cell, its lowest level not at all). Then the
+    overload probability, certified by :meth:`bounds`, and the loss are upper
+    bounds. The episodes are none: they are those of the rounded rates, which
+    may enter overload more or less often and stay for longer or shorter.
 
     Models whose law depends on the regime of the fleet are independent given
     the regime: every figure is then that of each regime, weighted by the
@@ -220,8 +225,10 @@ class Superposition:
         """Return how often the sum rises from within to above the capacity.
 
         Every upward jump of one source counts where the others leave it room
-        before and none after; a source leaves its states as often in every
-        regime. Derivation: reference/model.rst, "Episodes".
+        before and none after. A source makes each of its jumps as often in
+        every regime, so that the sum rises above the capacity as often as it
+        falls below; what begins or ends with a regime does not count.
+        Derivation: reference/model.rst, "Episodes".
         """
         return math.fsum(
             share * term for regime, (share, _) in enumerate(self._regimes)
@@ -234,7 +241,7 @@ class Superposition:
         if not members:
             return
         if len(members) == 1:
-            yield from self._crossings(members[0], laws[0], regime)
+            yield from self._crossings(members[0], laws[0])
             return
         middle = len(members) // 2
         for inside, outside in ((members[:middle], members[middle:]),
@@ -243,13 +250,11 @@ class Superposition:
                 inside, self._overlay(outside, laws,
                                       self._regimes[regime][1]), regime)
 
-    def _crossings(self, i, others, regime):
+    def _crossings(self, i, others):
         one = self.models[i]
         visited = np.flatnonzero(one.stationary > 0)
         jump = one.jump[np.ix_(visited, visited)]
-        law = (one.stationary if one.regime_law is None
-               else one.regime_law[regime])
-        leave = (law / one.sojourn_seconds)[visited]
+        leave = (one.stationary / one.sojourn_seconds)[visited]
         # Rounded as in the sum, so that what is counted as overload is
         # entered as often as it is left.
         rates = others.rounded(one.rates[visited] @ self._weights)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import fractions
 import itertools
 import math
@@ -508,6 +509,32 @@ class TestEpisodes(OverlayTestCase):
         rate = 13 * F(1, 4) ** 12 * F(3, 4) / 3
         self.assertRelative(rate, overlay.episodes_per_second(), 1e-12)
         self.assertRelative(F(1, 13), overlay.mean_episode_seconds(), 1e-12)
+
+    def test_overload_begins_as_often_as_it_ends(self):
+        # The reverse of a chain falls where the chain rises: its jump from t
+        # to s is as frequent as that of the chain from s to t.
+        rng = np.random.default_rng(46)
+        models, reverse = [], []
+        for states in (2, 3, 4, 3):
+            jump = rng.random((states, states)) * (1 - np.eye(states))
+            jump /= jump.sum(axis=1, keepdims=True)
+            law = rng.dirichlet(np.ones(states), 2)
+            one = model.TrafficModel(
+                np.rint(rng.random((states, 3)) * [20, 20, 0]), jump,
+                model.REGIME_SHARES @ law / model.visits(jump[None])[0], law)
+            flow = (one.stationary / one.sojourn_seconds)[:, None] * jump
+            models.append(one)
+            reverse.append(dataclasses.replace(
+                one, jump=flow.T / flow.sum(axis=0)[:, None]))
+        least, most = (
+            sum(function(one.rates[:, :2].sum(axis=1)) for one in models)
+            for function in (min, max))
+        for share in (.2, .4, .6, .8):
+            capacity = least + share * (most - least)
+            rises = Overlay(models, capacity).episodes_per_second()
+            falls = Overlay(reverse, capacity).episodes_per_second()
+            self.assertGreater(rises, 0)
+            self.assertRelative(rises, falls, 1e-12)
 
 
 class TestAgainstSimulation(OverlayTestCase):
