@@ -349,10 +349,10 @@ Interval at which the scraped exporter updates its counters, for example the
 polling interval of Ceilometer. No rate is taken over a shorter time.
 
 Without it, the driver finds the interval from the counters of the instances
-together. Set it if the exporter updates its counters more seldom than once in
-15 seconds, but more often than Prometheus scrapes them: such an interval does
-not show in the counters. 0 states that the counters are current at each
-scrape.
+together. Set it if the exporter updates its counters more often than
+Prometheus scrapes them, but more seldom than once in 10 seconds, and no
+instance has steady traffic: such an interval shows in steady traffic only.
+0 states that the counters are current at each scrape.
 
 Unit: seconds, 0 to 86400.
 

@@ -14,7 +14,8 @@ The rules, which configuration/telemetry_services.rst explains:
   without overlap, so that no volume counts twice and none is lost;
 * a counter that is continuous lies on the curve at each reading. A counter
   of a source that updates at intervals, as an exporter that repeats the last
-  poll, lies on the curve at each *update*, see :func:`update_seconds`;
+  poll, shows the volume of an *update* before the reading, see
+  :func:`update_seconds`. The curve is the straightest that agrees with that;
 * readings more than one and a half periods apart leave a gap: in which part
   of the gap the counter rose is unknown;
 * a counter that goes backwards was reset;
@@ -37,6 +38,7 @@ import math
 
 import numpy as np
 
+from vswitch_aware_scheduler.telemetry import taut_string
 from vswitch_aware_scheduler.traffic import series as rate_series
 
 __all__ = ['GRACE_PERIODS', 'Part', 'Readings', 'finite', 'from_counters',
@@ -69,8 +71,12 @@ _GAP_PERIODS = 1.5
 #: that of the readings.
 _STEPPED = 1.25
 
+#: Below so many intervals of the readings, several updates may come between
+#: two readings.
+_VISIBLE = 1.9
+
 #: Below so many intervals of the readings, updates cannot be told apart well.
-_SHARP = 1.9
+_SHARP = 2.2
 
 #: Longer intervals are those of the traffic, seconds.
 _LONGEST = 3600.0
@@ -86,9 +92,11 @@ _WAIT_SECONDS = 10000.0
 #: the readings.
 _MISSED = 1.6
 
-#: The time of an update is a mean over so many updates before and after it,
-#: or over those of so many periods, if these are more.
+#: Between which times an update came is found from so many updates before and
+#: after it as well.
 _NEIGHBOURS = 3
+
+#: A curve may change by readings of so many periods later.
 _NEIGHBOUR_PERIODS = 2
 
 #: A counter that stands still for at most so many intervals may have missed
@@ -99,22 +107,31 @@ _LATE = 3
 #: after them.
 _LATE_TOLERANCE = 0.25
 
-#: Two updates closer than this share of the interval count as one.
-_CLOSEST = 0.85
-
 #: Changes of a counter that its update interval is found from, at least.
 _MIN_CHANGES = 4
 
 #: An interval within this share of the period counts as the period itself.
 _SAME_AS_PERIOD = 0.01
 
-#: Where an update interval cannot be resolved, rates are means over so many
-#: periods more, on each side. A burst of three periods then keeps nine tenths
-#: of its rate.
-_WIDENED_PERIODS = 0.75
+#: Where updates cannot be told apart, the curve is bounded by the readings if
+#: an update may be so late, in periods.
+_LATENESS_PERIODS = 0.03
 
-#: Rates are widened if an update may be so late, in periods.
-_LATENESS_PERIODS = 0.05
+#: An update is early or late by up to this share of the interval, and so many
+#: seconds.
+_JITTER = 0.05
+_JITTER_SECONDS = 2.0
+
+#: A steady counter rises by up to so many updates between two readings, for
+#: the updates to show.
+_MOST_UPDATES = 4
+
+#: So many updates at each end of a run of bounded readings are not used.
+_UNSURE_UPDATES = 2
+
+#: How far such a rise may be from a whole number of updates; of a single one.
+_WHOLE = 0.3
+_EXACTLY_WHOLE = 0.05
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -227,7 +244,8 @@ def update_seconds(series, min_changes=_MIN_CHANGES):
     source is the interval of its busiest series, but for a tenth of them: one
     odd series does not decide for the others.
 
-    An interval shorter than that of the readings cannot be found.
+    An interval shorter than that of the readings shows in steady traffic
+    only: such a counter rises by one update now, and by two then.
 
     :param series: list of (times, values) of counters, as :func:`finite`
         returns them
@@ -247,9 +265,11 @@ def update_seconds(series, min_changes=_MIN_CHANGES):
         return None
     found.sort(key=lambda one: one[0])
     interval, between, count, _ = found[len(found) // 10]
-    if interval < _SHARP * between and any(
-            _updates_slip(one[-1]) for one in found):
-        return between
+    if interval < _VISIBLE * between:
+        hidden = [updates for updates in (
+            _updates_of_reading(one[-1]) for one in found) if updates]
+        if hidden:
+            return between / float(np.median(hidden))
     if interval < _STEPPED * between:
         return 0.0
     # The first and the last change were between two readings.
@@ -308,23 +328,44 @@ def _usual_intervals(times, values, between, min_changes):
     return apart[near] if near.sum() >= max(1, min_changes - 2) else nothing
 
 
-def _updates_slip(values):
-    """Whether readings miss an update now and then, and find two later.
+def _updates_of_reading(values):
+    """Return how many updates come from a reading to the next, on average.
 
-    So it is where a source updates as often as it is read.
+    If the traffic is steady, each rise is that of a whole number of updates.
+    Now and then the number is another one, without a second of that kind
+    beside it.
+
+    :returns: 0.0 where nothing shows that there are updates
     """
     rises = np.diff(values)
-    positive = rises[rises > 0]
-    if positive.size < 2 * _MIN_CHANGES:
-        return False
-    usual = np.median(positive)
-    alone = 1 + np.flatnonzero((rises[1:-1] == 0) & (rises[:-2] > 0)
-                               & (rises[2:] > 0))
-    if alone.size < 2:
-        return False
-    beside = np.maximum(rises[alone - 1], rises[alone + 1])
-    double = (beside > 1.6 * usual) & (beside < 2.4 * usual)
-    return bool(double.mean() > 0.5)
+    # A pause is several readings long; what is beside it is a part of a rise.
+    pause = np.convolve(rises <= 0, [1, 1], 'full') > 1
+    pause = pause[:-1] | pause[1:]
+    beside = np.concatenate([[True], pause, [True]])
+    rises = rises[~(beside[:-2] | beside[1:-1] | beside[2:])]
+    if rises.size < 3 * _MIN_CHANGES:
+        return 0.0
+    # Half of the rises may be those of one update more.
+    usual = np.quantile(rises, 0.4, method='nearest')
+    if usual <= 0:
+        return 0.0
+    for number in range(1, _MOST_UPDATES + 1):
+        unit = usual / number
+        for _ in range(2):
+            whole = np.round(rises / unit)
+            unit = rises.sum() / whole.sum()
+        updates = rises / unit
+        others = np.flatnonzero(whole != number)
+        if not others.size:
+            continue
+        off = abs(updates - whole) > (
+            _WHOLE if others.size > 1 else _EXACTLY_WHOLE)
+        together = np.append(
+            (np.diff(whole[others]) == 0) & (np.diff(others) == 1), False)
+        if max(off.mean(), off[others].mean()) <= 0.05 \
+                and together.mean() <= max(0.1, others.size / whole.size):
+            return float(whole.sum() / whole.size)
+    return 0.0
 
 
 def margin_seconds(period_seconds, update):
@@ -332,10 +373,8 @@ def margin_seconds(period_seconds, update):
 
     :param update: seconds as :func:`update_seconds` returns them
     """
-    margin = _delay(period_seconds, update) + update
-    if update > _LATENESS_PERIODS * period_seconds:
-        margin = max(margin, (_WIDENED_PERIODS + 1) * period_seconds)
-    return margin + _GAP_PERIODS * period_seconds
+    return _delay(period_seconds, update) + update \
+        + _GAP_PERIODS * period_seconds
 
 
 def _neighbours(period_seconds, update):
@@ -408,10 +447,11 @@ def _rates(times, counters, is_over, period_seconds, update):
     """
     between = float(np.median(np.diff(times[:, 0]))) if len(times) > 1 \
         else 0.0
-    if update >= _STEPPED * between and update:
+    if min(update, between) > _LATENESS_PERIODS * period_seconds \
+            or update >= _STEPPED * between and update:
         curve = _updated_curve(times, counters, is_over, between,
                                period_seconds, update)
-        interval = update
+        interval = 0.0
     else:
         curve = _Curve(times, counters, float(times[-1].min()))
         interval = between
@@ -428,19 +468,12 @@ def _rates(times, counters, is_over, period_seconds, update):
         if is_over:
             last = math.floor((float(curve.times[-1].min())
                                + period_seconds / 2) / period_seconds)
-    widened = 0.0
-    if 0 < update < _SHARP * between \
-            and min(update, between) > _LATENESS_PERIODS * period_seconds:
-        widened = _WIDENED_PERIODS * period_seconds
-        first = math.ceil((begin + widened) / period_seconds)
-        last = math.floor((float(curve.times[-1].min()) - widened)
-                          / period_seconds)
     if last <= first:
         return math.floor(begin / period_seconds), np.zeros((0, 3))
     bounds = np.arange(first, last + 1) * float(period_seconds)
     per_second = np.stack([
         _rises(curve.times[:, column], curve.volumes[:, column], bounds,
-               joins_readings, widened)
+               joins_readings)
         for column in range(counters.shape[1])], axis=1)
     told = np.flatnonzero(np.isfinite(per_second).all(axis=1))
     if not told.size:
@@ -455,12 +488,8 @@ def _rates(times, counters, is_over, period_seconds, update):
     return first, rates
 
 
-def _rises(times, volumes, bounds, joins_readings, widened):
+def _rises(times, volumes, bounds, joins_readings):
     """Return (m,) rises per second between (m + 1,) bounds."""
-    if widened:
-        low, high = bounds[:-1] - widened, bounds[1:] + widened
-        return (np.interp(high, times, volumes)
-                - np.interp(low, times, volumes)) / (high - low)
     if not joins_readings or times.size < 2:
         return np.diff(np.interp(bounds, times, volumes)) / np.diff(bounds)
     # The counter is read, or updated, once a period. Rates from one reading
@@ -475,141 +504,102 @@ def _rises(times, volumes, bounds, joins_readings, widened):
                      where=seconds > 0)
 
 
-def _updated_curve(times, counters, is_over, between, period_seconds,
-                   update):
+def _updated_curve(times, counters, is_over, between, period_seconds, update):
     """Return the :class:`_Curve` of counters that are updated at intervals.
 
-    An update that changed a counter came between the reading before the
-    change and the reading after it. Updates follow each other at an interval,
-    so where each came is found from its neighbours as well: as the mean of
-    what a number of updates before it and as many after it say of it. Between
-    two updates the curve is straight. Where a counter stood still for longer
-    than the interval, it rose in the last interval before the change.
+    A reading shows the volume of the last update before the reading. That
+    update came after the reading before if the counter changed, and at most
+    an interval ago. The curve is the straightest of all that agree with this.
 
     Derivation: reference/counters.rst.
     """
     clock = times[:, 0]
     changed = np.flatnonzero((np.diff(counters, axis=0) > 0).any(axis=1)) + 1
-    last = float(clock[-1])
-    end = last if is_over \
-        else last - _delay(period_seconds, update) - 2 * between
-    if not changed.size:
-        # The last update may have been as long ago as the interval.
-        points = [(float(clock[0]), 0)]
-        if last - update > clock[0]:
-            points.append((last - update, 0))
-    else:
-        low, high = clock[changed - 1], clock[changed]
-        number = _numbers(low, high, between, update)
-        at = _smoothed(low, high, number, between, update,
-                       _neighbours(period_seconds, update))
-        points = _points(at, low, changed, counters, float(clock[0]), update)
-        # The last update that was read and changed nothing.
-        # One that came a moment ago may not have been read yet.
-        updates = math.floor((last - 2 * between - at[-1]) / update)
-        points.extend((at[-1] + since * update, int(changed[-1]))
-                      for since in sorted({1, 2, updates}) if since <= updates)
-    when = np.array([time for time, _ in points])
-    rows = np.array([row for _, row in points])
+    # The rows with the first and with the last reading of each volume.
+    first = np.concatenate([[0], changed])
+    last = np.concatenate([changed - 1, [len(clock) - 1]])
+    # A volume is the one of an update at most so long ago. Where updates
+    # cannot be told apart, one that was left out does not show.
+    longest = (1 + (update < _SHARP * between) + _JITTER) * update \
+        + _JITTER_SECONDS
+    after, before = _windows(clock, changed, between, update, longest)
+    still = clock[last] - longest
+    still[:-1][_are_late(clock, counters, changed, update)] = -math.inf
+    low_times = np.concatenate([clock[:1], before])
+    high_times = np.maximum(still, np.concatenate([[-math.inf], after]))
+    high_times = np.maximum.accumulate(high_times)
+    age = min(update, between) / 2
+    strings = [taut_string.taut_string(
+        low_times, column[first], high_times, column[first],
+        (clock[0] - age, column[0]), (clock[-1] - age, column[-1]))
+        for column in counters.T]
+    # How old the first and the last volume are is not known: what follows
+    # from them is not used.
+    unsure = _UNSURE_UPDATES * update + between
+    when = np.unique(np.concatenate([
+        [clock[0] + unsure], *(points for points, _ in strings)]))
+    when = when[when >= clock[0] + unsure]
+    end = float(clock[-1]) - (unsure if is_over else _delay(
+        period_seconds, update) + 2 * between)
     return _Curve(
         # Counters of one interface are read a moment after each other.
-        when[:, None] + (times[:1] - times[:1, :1]), counters[rows],
-        min(end, float(when[-1])))
+        when[:, None] + (times[:1] - times[:1, :1]),
+        np.stack([np.interp(when, *string) for string in strings], axis=1),
+        end)
 
 
-def _numbers(low, high, between, update):
-    """Return (k,) which update each change was, from 0 upwards."""
-    number, at, found = 0, (low[0] + high[0]) / 2, []
-    slack = between / 2
-    for begin, finish in zip(low.tolist(), high.tolist()):
-        if found:
-            if finish - begin > _MISSED * between:
-                # Several updates may have come: what was read is the last.
-                steps = math.floor((finish + slack - at) / update)
-            else:
-                steps = round(((begin + finish) / 2 - at) / update)
-            number += max(1, steps)
-            at += max(1, steps) * update
-        at = min(max(at, begin - slack), finish + slack)
-        found.append(number)
-    return np.array(found)
+def _windows(clock, changed, between, update, longest):
+    """Return between which times each update came that changed a counter.
 
+    That is between two readings. Updates follow each other at the interval,
+    so what the updates around it leave open is less.
 
-def _smoothed(low, high, number, between, update, neighbours):
-    """Return (k,) when each update came."""
-    # The middle of the stretch in which the update came, by what it should
-    # be. Stretches in which a reading is missing say little.
-    offset = (low + high) / 2 - number * update
-    told = (high - low) <= _MISSED * between
-    count = np.concatenate([[0], np.cumsum(told)])
-    # Of small numbers, so that a sum loses no digits.
-    base = offset[0]
-    total = np.concatenate([[0.0], np.cumsum(
-        np.where(told, offset - base, 0.0))])
-    begin = np.searchsorted(number, number - neighbours)
-    end = np.searchsorted(number, number + neighbours, side='right')
-    seen = count[end] - count[begin]
-    mean = np.divide(total[end] - total[begin], seen,
-                     out=offset - base, where=seen > 0)
-    slack = between / 2
-    return np.clip(base + mean + number * update, low - slack, high + slack)
-
-
-def _points(at, low, changed, counters, begin, update):
-    """Return [(time, row of the counters)] of the curve up to the last change.
-
-    :param at: (k,) when each update came that changed a counter
-    :param low: (k,) when the counters were last read before that
-    :param changed: (k,) row that was read first after the change
-    :param begin: time of the first reading
+    :returns: (k,) and (k,)
     """
-    volume = counters[:, :2].sum(axis=1)
-    first = _update_before(at[0], begin, update)
-    if first < _update_before(at[0], float(low[0]), update) - update / 2:
-        # It stood still; for how long before is unknown.
-        first = begin
-    points = [(first, 0)]
-    for i, (time, row) in enumerate(zip(at.tolist(), changed.tolist())):
-        before, row_before = points[-1]
-        if time - before < _CLOSEST * update:
-            # Two updates so close are one: the rise counts with the next.
-            continue
-        # Until the update that was read last, it stood still.
-        still = _update_before(time, float(low[i]), update)
-        if still - before > update / 2 and not _is_late(
-                at, changed, volume, i, before, update):
-            # Two updates at each end are enough.
-            for moment in (before + update, before + 2 * update,
-                           still - update):
-                if points[-1][0] + update / 2 < moment < still - update / 2:
-                    points.append((moment, row_before))
-            points.append((still, row_before))
-        points.append((time, row))
-    return points
+    before = clock[changed]
+    after = np.maximum(clock[changed - 1], before - longest)
+    if update < _SHARP * between:
+        return after, before
+    steps = np.round(np.diff((after + before) / 2) / update)
+    number = np.concatenate([[0], np.cumsum(np.maximum(steps, 1))])
+    jitter = _JITTER * update + _JITTER_SECONDS
+    low, high = after.copy(), before.copy()
+    for away in range(1, _NEIGHBOURS + 1):
+        for ours, theirs in ((slice(away, None), slice(None, -away)),
+                             (slice(None, -away), slice(away, None))):
+            near = abs(number[ours] - number[theirs]) <= _NEIGHBOURS
+            moved = (number[ours] - number[theirs]) * update
+            low[ours] = np.where(near, np.maximum(
+                low[ours], after[theirs] + moved - jitter), low[ours])
+            high[ours] = np.where(near, np.minimum(
+                high[ours], before[theirs] + moved + jitter), high[ours])
+    agree = low < high
+    return np.where(agree, low, after), np.where(agree, high, before)
 
 
-def _update_before(time, read, update):
-    """Return when the update came that was read before the one at a time."""
-    return float(time - max(1, math.ceil((time - read) / update - 1e-9))
-                 * update)
-
-
-def _is_late(at, changed, volume, i, before, update):
-    """Whether updates are missing before a change, rather than traffic.
+def _are_late(clock, counters, changed, update):
+    """Return before which changes updates were missing, rather than traffic.
 
     If a poller misses updates, the rise after them is the rise of all of them.
     It is taken for that where the traffic is as steady as this: two updates
     before and two after, each right after the one before it, have the rate
     that the whole time has.
+
+    :returns: (k,) bool
     """
-    if not 2 < i + 1 < len(at) - 1 or round((at[i] - before) / update) > _LATE:
-        return False
-    apart = np.diff(at[i - 2:i + 3])
-    rates = np.diff(volume[changed[i - 2:i + 3]]) / np.maximum(apart, update)
-    around = rates[[0, 2, 3]]
-    return bool((apart[[0, 2, 3]] < 1.5 * update).all()
-                and (abs(around - rates[1]) <= _LATE_TOLERANCE
-                     * rates[1]).all())
+    late = np.zeros(changed.size, dtype=bool)
+    volume = counters[:, :2].sum(axis=1)[changed]
+    apart = np.diff(clock[changed])
+    with np.errstate(divide='ignore', invalid='ignore'):
+        rates = np.diff(volume) / np.maximum(apart, update)
+    for at in np.flatnonzero((apart > 1.5 * update)
+                             & (apart < (_LATE + 0.5) * update)).tolist():
+        around = [at - 2, at - 1, at + 1, at + 2]
+        if around[0] >= 0 and around[-1] < apart.size:
+            late[at + 1] = (apart[around] < 1.5 * update).all() and (
+                abs(rates[around] - rates[at]) <= _LATE_TOLERANCE
+                * rates[at]).all()
+    return late
 
 
 def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):

@@ -5,6 +5,7 @@ import unittest
 
 import numpy as np
 
+from tests.contract import telemetry_simulator as simulator
 from vswitch_aware_scheduler.telemetry import interfaces
 from vswitch_aware_scheduler.traffic import series as rate_series
 
@@ -146,6 +147,98 @@ class CountersTest(unittest.TestCase):
         for counts in ([], [5]):
             one = told([from_counters([readings(counts)])])
             self.assertEqual((0, 0), (len(one), one.refused.total))
+
+
+class UpdatesTest(unittest.TestCase):
+    """A day of counters that are updated at intervals, beside the truth."""
+
+    STEADY = simulator.Traffic(1e6)
+
+    #: On for 15 minutes of each three hours.
+    BURSTS = simulator.Traffic(1e6, 900.0, 10800.0,
+                               simulator.T0 + 4137.0 - 864000.0)
+
+    def rates(self, traffic, known=None, seed=1, **source):
+        """Return the rates that are found, and the true volume, relative."""
+        day = 86400.0
+        hosts = simulator.Source(**source).readings(
+            traffic, day, np.random.default_rng(seed))
+        update = known
+        if known is None:
+            update = interfaces.update_seconds([
+                (times, values) for _, times, values in hosts])
+        part = interfaces.from_counters(
+            [interfaces.Readings(np.stack([times] * 2, axis=1),
+                                 np.stack([values, values / 2], axis=1))
+             for _, times, values in hosts], 300.0, update,
+            simulator.T0 + day)
+        times = part.periods * 300.0
+        true = np.array([traffic.mean_kbps(begin, begin + 300)
+                         for begin in times])
+        return part.rates[:, 0] / traffic.kbps, true / traffic.kbps
+
+    def check(self, peak, bursts=0.15, **source):
+        for traffic, delta in ((self.STEADY, peak), (self.BURSTS, bursts)):
+            # What a lone instance of bursts says is not enough to find the
+            # interval.
+            known = None if traffic is self.STEADY \
+                else source['update_seconds']
+            with self.subTest(traffic=traffic, **source):
+                found, true = self.rates(traffic, known, **source)
+                self.assertGreater(found.size, 240)
+                self.assertAlmostEqual(1.0, found.sum() / true.sum(),
+                                       delta=0.01)
+                self.assertAlmostEqual(1.0, found.max(), delta=delta)
+
+    def test_updates_as_often_as_readings(self):
+        for seconds in (15, 30, 60, 120):
+            peak = 0.05 if seconds <= 30 else 0.1
+            intervals = {'update_seconds': seconds, 'scrape_seconds': seconds}
+            self.check(peak, jitter_seconds=2, **intervals)
+            self.check(peak, drift_seconds=seconds / 400, **intervals)
+            self.check(peak, drift_seconds=-seconds / 400, **intervals)
+            self.check(peak, phase_seconds=.6 * seconds, outages=(
+                (20000, 20300), (50000, 50420)), **intervals)
+
+    def test_updates_more_often_than_readings(self):
+        for update, scrape in ((20, 30), (45, 60), (30, 120), (60, 120),
+                               (90, 120)):
+            for changes in ({'jitter_seconds': 2},
+                            {'drift_seconds': -update / 400},
+                            {'phase_seconds': .3 * update}):
+                self.check(0.05 if scrape <= 30 else 0.1,
+                           update_seconds=update, scrape_seconds=scrape,
+                           **changes)
+
+    def test_updates_a_bit_less_often_than_readings(self):
+        for update, scrape in ((35, 30), (50, 30), (70, 60), (150, 120)):
+            for changes in ({'jitter_seconds': 2},
+                            {'drift_seconds': update / 400},
+                            {'phase_seconds': .3 * update}):
+                self.check(0.05 if scrape <= 30 else 0.1,
+                           update_seconds=update, scrape_seconds=scrape,
+                           **changes)
+
+    def test_updates_that_are_much_too_early_or_late(self):
+        for scrape in (15, 30, 60, 120):
+            self.check(0.05, update_seconds=300, scrape_seconds=scrape,
+                       jitter_seconds=15)
+
+    def test_bursts_after_an_outage_of_seldom_readings(self):
+        self.check(0.1, update_seconds=300, scrape_seconds=120, outages=(
+            (20000, 20300), (35000, 35310), (50000, 50420), (65000, 67000)),
+            phase_seconds=180)
+
+    def test_continuous_counters_are_not_taken_for_updated_ones(self):
+        random = np.random.default_rng(5)
+        times = np.arange(0, 86400, 30.0)
+        for rises in (np.full(times.size, 7.0),
+                      random.lognormal(0, 1, times.size),
+                      1 + .05 * random.standard_normal(times.size),
+                      np.repeat(random.choice([1.0, 2.0], 720), 4)[
+                          :times.size]):
+            self.assertEqual(0.0, interfaces.update_seconds(
+                [(times, np.cumsum(rises))]))
 
 
 class IncrementsTest(unittest.TestCase):

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import unittest
+
+import numpy as np
+
+from vswitch_aware_scheduler.telemetry import taut_string
+
+
+def shortest(at, low, high):
+    """Return the curve of least energy at some times, by relaxation.
+
+    The shortest curve is the one of least sum of rise ** 2 / seconds.
+    """
+    seconds = np.diff(at)
+    volume = (low + high) / 2
+    for _ in range(3000):
+        for i in range(1, len(at) - 1):
+            volume[i] = np.clip(
+                (volume[i - 1] / seconds[i - 1] + volume[i + 1] / seconds[i])
+                / (1 / seconds[i - 1] + 1 / seconds[i]), low[i], high[i])
+    return volume
+
+
+class TautStringTest(unittest.TestCase):
+
+    def string(self, times, volumes, width):
+        """Return the string of readings that are up to ``width`` old."""
+        return taut_string.taut_string(
+            times, volumes, times - width, volumes,
+            (times[0] - width / 2, volumes[0]),
+            (times[-1] - width / 2, volumes[-1]))
+
+    def test_it_is_the_curve_of_least_energy_within_the_bounds(self):
+        random = np.random.default_rng(0)
+        for _ in range(4):
+            times = np.arange(7) * 10.0
+            volumes = np.cumsum(random.integers(0, 50, 7)).astype(float)
+            points, string = self.string(times, volumes, 7.0)
+            at = np.unique(np.concatenate([points, times, times - 7]))
+            at = at[(at >= points[0]) & (at <= points[-1])]
+            low = np.array([volumes[times <= moment].max(initial=volumes[0])
+                            for moment in at])
+            high = np.array([
+                volumes[times - 7 >= moment].min(initial=volumes[-1])
+                for moment in at])
+            low[0] = high[0] = volumes[0]
+            low[-1] = high[-1] = volumes[-1]
+            np.testing.assert_allclose(
+                np.interp(at, points, string), shortest(at, low, high),
+                atol=1e-6)
+
+    def test_a_steady_rate_that_is_read_late_is_a_straight_line(self):
+        random = np.random.default_rng(1)
+        times = np.arange(100) * 10.0
+        age = random.uniform(0, 7, 100)
+        age[[0, -1]] = 3.5
+        points, string = self.string(times, 5.0 * (times - age), 7.0)
+        np.testing.assert_allclose(string, 5.0 * points, atol=1e-9)
+
+    def test_without_room_it_passes_through_all_readings(self):
+        times = np.arange(20) * 10.0
+        volumes = np.cumsum(np.arange(20.0))
+        points, string = self.string(times, volumes, 0.0)
+        np.testing.assert_allclose(np.interp(times, points, string), volumes)
+
+    def test_it_never_falls(self):
+        random = np.random.default_rng(2)
+        times = np.cumsum(random.uniform(1, 20, 300))
+        volumes = np.cumsum(random.exponential(1, 300)
+                            * (random.random(300) < .5))
+        _, string = self.string(times, volumes, 15.0)
+        self.assertGreaterEqual(np.diff(string).min(), -1e-9)
+
+
+if __name__ == '__main__':
+    unittest.main()
