@@ -49,6 +49,10 @@ _BROADCAST_TIMEOUT_SECONDS = 2.0
 _DROP_SECONDS = 120.0
 _NOTE_SECONDS = 1.0
 
+#: While a cell is read for the first time, which changes each host many times,
+#: hosts are described in the background no more often than this.
+_FIRST_READING_SECONDS = 2.0
+
 #: Hosts that are described at a time while others wait.
 _FEW_HOSTS = 16
 
@@ -141,7 +145,7 @@ class SchedulerState:
         self._last_asked = None  # _Asked
         self._outdated = set()   # hosts to describe
         self._described = set()  # hosts described since the last adoption
-        self._next_note = float('-inf')
+        self._next_note = self._next_incomplete = float('-inf')
         self._laws = laws.Laws(
             self._residency, self._policies,
             None if conf.unknown_instance_policy == 'ignore'
@@ -424,7 +428,10 @@ class SchedulerState:
         with self._lock:
             ended = self._residency.take(reading)
         self._tell_ended(ended)
-        self._describe_in_turn()
+        now = self._monotonic()
+        if reading.complete or now >= self._next_incomplete:
+            self._next_incomplete = now + _FIRST_READING_SECONDS
+            self._describe_in_turn()
 
     def _take_build_requests(self, began, uuids):
         with self._lock:

@@ -444,6 +444,24 @@ class TestUnreadCells(base.StateTestCase):
         self.assertEqual(['vswitch: hosts of unread cells is well again'],
                          self.infos)
 
+    def test_a_first_reading_describes_hosts_now_and_then(self):
+        self.ask(base.request(1))
+        describe = admission.LoadTable.describe
+        with mock.patch.object(admission.LoadTable, 'describe', autospec=True,
+                               side_effect=describe) as described:
+            for piece in range(20):
+                # A tenth of a second each.
+                self.state._take_reading(residency.Reading(
+                    'unread', self.clock.now, {
+                        base.instance_uuid(piece + 1): residency.Row(
+                            'a', 'active', None)}, complete=False))
+                self.clock.now += .1
+            self.assertLessEqual(described.call_count, 3)
+            self._read(21)
+        # The one that asks is among them.
+        self.assertEqual({'a': sum(range(1, 22)) / 100, 'b': .01},
+                         self.ask(base.request(1)))
+
     def test_other_hosts_go_by_the_record(self):
         self.assertEqual({'a': .11, 'b': .21, 'c': .08},
                          self.ask(base.request(1), c=[7]))
