@@ -107,6 +107,8 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
 
     compute_driver = 'fake.FakeDriver'
     HOSTS = ('host1', 'host2', 'host3')
+    #: {host: cell}, those that are not in the first cell.
+    CELLS = {}
     TRACK_INSTANCE_CHANGES = True
     #: Of [vswitch_scheduler].
     OPTIONS = {}
@@ -153,7 +155,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self._find_plugin()
         self.aggregates = {}
         for host in self.HOSTS:
-            self._start_compute(host=host)
+            self._start_compute(host, self.CELLS.get(host))
         if self.TRACK_INSTANCE_CHANGES:
             # Until a host has reported once, nova asks the database.
             self.sync_reports()

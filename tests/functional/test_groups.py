@@ -40,3 +40,24 @@ class ServerGroupTestCase(base.VSwitchTestCase):
         self.boot_refused(flavor, group=group)
         self.assertEqual({'host1': 2, 'host3': 2},
                          self.hosts_of(self.boot_many(flavor, 4)))
+
+    def test_soft_policies_hold_as_far_as_there_is_room(self):
+        # Else other weighers of Nova outvote these.
+        self.flags(soft_affinity_weight_multiplier=1000,
+                   soft_anti_affinity_weight_multiplier=1000,
+                   group='filter_scheduler')
+        self.describe_hosts(2000, 2000, 2000)
+        flavor = self.flavor('thousand', egress_kbps=1000)
+        together = self.group('soft-affinity')
+        with self.subTest('soft-affinity'):
+            servers = [self.boot(flavor, group=together) for _ in range(3)]
+            self.assertEqual([1, 2], sorted(self.hosts_of(servers).values()))
+            self.delete(*servers)
+        apart = self.group('soft-anti-affinity')
+        with self.subTest('soft-anti-affinity'):
+            servers = [self.boot(flavor, group=apart) for _ in range(6)]
+            self.assertEqual(dict.fromkeys(self.HOSTS, 1),
+                             self.hosts_of(servers[:3]))
+            self.assertEqual(dict.fromkeys(self.HOSTS, 2),
+                             self.hosts_of(servers))
+            self.boot_refused(flavor, group=apart)
