@@ -6,7 +6,14 @@ All run in one process on the same hosts, in turn, warm; the HostStates are
 made anew for each pass, as Nova makes them for each request, and each request
 has another demand. "Reordered" is a pass with the hosts in another order and
 other dictionaries of instances. "Kernel" is the part of a pass that computes:
-LoadTable.assess. Prints medians, spread and ratios; --json for a machine.
+LoadTable.assess; "observe" is the part that reads HostStates.
+
+Who is where is taken from Nova's record, as it is once the cell was read: a
+change is a reading, taken in between requests ("reading"), and the request
+that follows. With --lists the cell cannot be read, so that Nova's lists count,
+and requests take in the changes themselves.
+
+Prints medians, spread and ratios; --json for a machine.
 """
 
 import argparse
@@ -27,6 +34,7 @@ import numpy as np
 from oslo_utils import uuidutils
 
 from vswitch_aware_scheduler.scheduler import filters
+from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import weights
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
@@ -117,6 +125,30 @@ def add(states, share, generator):
         instances[uuidutils.generate_uuid()] = next(iter(instances.values()))
 
 
+class Record:
+    """Nova's record of the hosts, as readings of a cell bring it."""
+
+    def __init__(self, state):
+        self._state = state
+        self._rows = {}
+
+    def read(self, states):
+        """Take in who is where now; return milliseconds.
+
+        A reading has the rows that have changed, and finding them is not
+        timed: Nova's database does that.
+        """
+        rows = {uuid: residency.Row(state.host, 'active', None)
+                for state in states for uuid in state.instances}
+        changed = dict(rows.items() - self._rows.items())
+        changed.update(dict.fromkeys(self._rows.keys() - rows.keys()))
+        self._rows = rows
+        reading = residency.Reading('cell', time.monotonic(), changed)
+        start = time.perf_counter()
+        self._state._take_reading(reading)
+        return (time.perf_counter() - start) * 1e3
+
+
 def fresh(states):
     """Return HostStates as Nova makes them for its next request."""
     made = []
@@ -156,6 +188,16 @@ def kernel(ours, slots, law):
     return (time.perf_counter() - start) * 1e3
 
 
+def observe(ours, states):
+    """Return milliseconds of the part of a pass that reads HostStates."""
+    states = fresh(states)
+    start = time.perf_counter()
+    ours._state._observe(states)
+    milliseconds = (time.perf_counter() - start) * 1e3
+    _kept.append(states)
+    return milliseconds
+
+
 def filtered(chosen, states, spec):
     """Return (milliseconds of a pass of a filter, those that pass)."""
     states = fresh(states)
@@ -175,7 +217,7 @@ def weighed(weigher, states, spec):
     return (time.perf_counter() - start) * 1e3
 
 
-def measure(hosts, instances, rounds, seed, behind=0):
+def measure(hosts, instances, rounds, seed, behind=0, lists=False):
     """Return {name: [milliseconds]} of an interleaved run."""
     generator = np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as directory:
@@ -189,9 +231,13 @@ def measure(hosts, instances, rounds, seed, behind=0):
         number = num_instances_filter.NumInstancesFilter()
         first, _ = filtered(ours, states, spec)
         found = {name: [] for name in (
-            'filter_ms', 'kernel_ms', 'filter_reordered_ms',
-            'filter_added_ms', 'filter_changed_ms', 'weigher_ms', 'both_ms',
-            'compute_capabilities_ms', 'num_instances_ms')}
+            'filter_ms', 'kernel_ms', 'observe_ms', 'filter_reordered_ms',
+            'filter_added_ms', 'filter_changed_ms', 'reading_ms',
+            'weigher_ms', 'both_ms', 'compute_capabilities_ms',
+            'num_instances_ms')}
+        record = Record(ours._state)
+        if not lists:
+            record.read(states)
         filtered(ours, states, spec)
         for turn in range(rounds):
             demand_again(spec, generator)
@@ -207,15 +253,19 @@ def measure(hosts, instances, rounds, seed, behind=0):
                 ours, table.slots_of(state.host for state in states),
                 model.TrafficModel.on_off(
                     2001.0 + turn, on_seconds=30, off_seconds=300).law))
+            found['observe_ms'].append(observe(ours, states))
             demand_again(spec, generator)
             found['filter_reordered_ms'].append(filtered(
                 ours, reordered(states, generator), spec)[0])
             # Back in the order of the other passes.
             filtered(ours, states, spec)
-            add(states, .05, generator)
-            found['filter_added_ms'].append(filtered(ours, states, spec)[0])
-            change(states, .05, generator)
-            found['filter_changed_ms'].append(filtered(ours, states, spec)[0])
+            for name, changes in (('filter_added_ms', add),
+                                  ('filter_changed_ms', change)):
+                changes(states, .05, generator)
+                reading = 0.0 if lists else record.read(states)
+                demand_again(spec, generator)
+                found[name].append(reading + filtered(ours, states, spec)[0])
+            found['reading_ms'].append(reading)
         found['both_ms'] = [a + b for a, b in zip(found['filter_ms'],
                                                   found['weigher_ms'])]
         ours._state.stop()
@@ -228,13 +278,15 @@ def main():
     parser.add_argument('--instances', type=int, default=50)
     parser.add_argument('--behind', type=int, default=0, metavar='HOSTS',
                         help='so many hosts share an uplink')
+    parser.add_argument('--lists', action='store_true',
+                        help="the cell cannot be read: Nova's lists count")
     parser.add_argument('--rounds', type=int, default=30)
     parser.add_argument('--seed', type=int, default=1)
     parser.add_argument('--json', action='store_true')
     options = parser.parse_args()
     found, first, passed = measure(options.hosts, options.instances,
                                    options.rounds, options.seed,
-                                   options.behind)
+                                   options.behind, options.lists)
     medians = {name: statistics.median(values)
                for name, values in found.items()}
     if options.json:

@@ -42,7 +42,7 @@ _TOLERANCE = 1e-9
 #: Probabilities are known up to this, and to that relative tolerance.
 _NOISE = 1e-12
 
-#: Likewise, relatively, where the tail is smooth.
+#: Smooth tails are known up to this, relatively.
 _ERROR = 1e-3
 
 _SLACK = 1 + fourier_sum.TOLERANCE
@@ -61,9 +61,14 @@ _FEW_CELLS = 2.5
 #: Up to so many sources are few: they are computed anew when one changes.
 _FEW = 20
 
-#: Spectra below it lose their accuracy, and so do those of the others when
-#: one below it is divided by.
+#: Overload that there is, however seldom.
 _LEAST = 1e-250
+
+#: Up to so many sources that come and go are taken one by one.
+_ONE_BY_ONE = 2
+
+#: Laws that are kept in the units of limits.
+_MOST_LAWS = 1024
 
 #: Hosts that are computed at once.
 _TOGETHER = 64
@@ -206,7 +211,9 @@ class LoadTable:
         self._slot_of = {}       # host -> slot
         self._units = {}         # (weights, packet bytes) -> unit number
         self._unit_keys = []
-        self._last_levels = None, None    # of the last law that was asked
+        self._levels = {}        # RateLaw -> _Levels
+        # _Host -> laws that came and laws that went since somebody asked.
+        self._pending = {}
         # By slot and limit, LIMITS wide: what the vectorised path reads.
         self._numbers = np.zeros((0, 0, _NUMBERS))
         self._unit = np.zeros((0, 0), dtype=np.int64)
@@ -275,9 +282,9 @@ class LoadTable:
         if entry.policy is policy:
             came = [law for uuid, law in residents.items()
                     if known.get(uuid) != law]
-            self._follow([(entry, came, [
+            self._follow_later(entry, came, [
                 law for uuid, law in known.items()
-                if residents.get(uuid) != law])])
+                if residents.get(uuid) != law])
         else:
             entry.policy = policy
             self._set_limits(entry)
@@ -291,7 +298,7 @@ class LoadTable:
         :returns: list of the hosts that this cannot be: what they have is no
             change of what was described; :meth:`describe` them
         """
-        unlike, followed = [], []
+        unlike = []
         for host, (came, went) in changes.items():
             entry = self._hosts.get(host)
             residents = {} if entry is None else entry.residents
@@ -299,16 +306,14 @@ class LoadTable:
                     or not all(map(residents.__contains__, went)):
                 unlike.append(host)
                 continue
-            followed.append((entry, list(came.values()),
-                             list(map(residents.pop, went))))
+            self.version += 1
+            self._follow_later(entry, list(came.values()),
+                               list(map(residents.pop, went)))
             residents.update(came)
             if entry.policy.uplinks:
                 self._uplinks.change(entry.policy.uplinks, came, went)
             if entry.slot in self._tunnels:
                 self._attach_changed(entry.slot, came, went)
-        if followed:
-            self.version += 1
-            self._follow(followed)
         return unlike
 
     def _follow_uplinks(self, entry, policy, residents):
@@ -494,8 +499,8 @@ class LoadTable:
                               np.count_nonzero(rows), same))
 
     def _is_narrow(self, numbers):
-        return numbers[:, _VARIANCE] < (
-            _FEW_CELLS / self._cells * numbers[:, _CAPACITY]) ** 2
+        return numbers[..., _VARIANCE] < (
+            _FEW_CELLS / self._cells * numbers[..., _CAPACITY]) ** 2
 
     def _make(self, slots, position, kind, spectra, means):
         """Store the look-up tables, and the spectra of many sources."""
@@ -516,16 +521,29 @@ class LoadTable:
             for store in (*self._tables, self._spectra):
                 store.values = np.repeat(store.values, sources.regimes, 1)
 
-    def _follow(self, changes):
+    def _follow_later(self, entry, came, went):
+        """Note which laws came to a host and which went."""
+        if not self._stale[entry.slot]:
+            pending = self._pending.setdefault(entry, ([], []))
+            pending[0].extend(came)
+            pending[1].extend(went)
+
+    def _follow(self):
         """Take in who came and who went: factors of what is kept.
 
         All hosts at once: there are many, and each is little work.
-
-        :param changes: list of (_Host with its new residents, laws of those
-            that came, laws of those that went)
         """
-        changes = [one for one in changes if not self._stale[one[0].slot]]
-        if not changes:
+        changes = [(entry, came, went)
+                   for entry, (came, went) in self._pending.items()
+                   if not self._stale[entry.slot]]
+        self._pending.clear()
+        if sum(len(came) + len(went)
+               for _, came, went in changes) <= _ONE_BY_ONE:
+            for entry, came, went in changes:
+                if not (all(self._step(entry, law, 1.0) for law in came)
+                        and all(self._step(entry, law, -1.0)
+                                for law in went)):
+                    self._outdate([entry.slot])
             return
         slots = np.array([one[0].slot for one in changes], dtype=np.int64)
         sources = _Sources(
@@ -549,6 +567,39 @@ class LoadTable:
                 kept & ~outdated), sources, values, outdated)
         if outdated.any():
             self._outdate(slots[outdated])
+
+    def _step(self, entry, law, count):
+        """Take in one instance that came, or went: count 1 or -1.
+
+        :returns: whether the host need not be made anew
+        """
+        if count < 0 and len({*entry.residents.values()}) <= _FEW:
+            return False
+        slot, levels = entry.slot, self._levels_of(law)
+        if levels.regimes > self._regimes:
+            return False
+        for position in range(len(entry.policy.limits)):
+            numbers = self._numbers[slot, position]
+            unit, kept = self._unit[slot, position], self._kept[slot, position]
+            numbers[_SUMS] += count * levels.sums[unit]
+            if kept == _NO_ROW:
+                if self._row[slot, position] != _NO_ROW:
+                    return False
+                continue
+            cells = levels.above[unit] / numbers[_STEP]
+            if np.abs(cells - np.rint(cells)).max() > _NEAR:
+                numbers[_OFF] += count
+            masses = levels.by_regime[:self._regimes]
+            row, grid = self._spectra.values[kept], self._grids[_SMOOTH]
+            product, mean = row[:, :-1], row[:, -1]
+            mean += count * (masses @ cells)
+            if not (numbers[_ACTIVE] > _FEW and numbers[_OFF] > 0
+                    and not self._is_narrow(numbers)
+                    and grid.multiply(product, cells, masses, count < 0)):
+                return False
+            self._tables[False].values[self._row[slot, position]] = \
+                grid.tables(product, mean.real)
+        return True
 
     def _multiply(self, slots, position, which, sources, values, outdated):
         """Multiply the spectra of a limit of some hosts, and divide them.
@@ -578,8 +629,8 @@ class LoadTable:
         self._spectra.values[kept] = row
         self._tables[False].values[self._row[at]] = grid.tables(spectra, means)
         # NaN as well.
-        outdated[which] |= (off <= 0) | ~(np.abs(spectra) > _LEAST).all(
-            axis=(1, 2))
+        outdated[which] |= (off <= 0) | ~(
+            np.abs(spectra) > fourier_sum.LEAST_PRODUCT).all(axis=(1, 2))
 
     def _unit_number(self, weights, packet_bytes):
         key = (tuple(weights), packet_bytes if weights[2] else None)
@@ -663,12 +714,15 @@ class LoadTable:
         return result
 
     def _assess(self, slots, law, full):
+        if self._pending:
+            self._follow()
         self._refresh(np.unique(slots[self._stale[slots]]))
         count = slots.size
         numbers = self._numbers[slots]              # (h, l, _NUMBERS)
         rules = self._rules[slots]                  # (h, _RULES)
         units = self._unit[slots]                   # (h, l)
-        values, means, peaks, _ = self._levels(law)
+        levels = self._levels_of(law)
+        means, peaks = levels.means, levels.peaks
         capacity, mean, peak, vm_peak = (
             numbers[..., i] for i in (_CAPACITY, _MEAN, _PEAK, _VM_PEAK))
         with np.errstate(over='ignore'):
@@ -682,14 +736,14 @@ class LoadTable:
             at = slots[where], limit
             self._build_missing(*at)
             rows, numbers = self._row[at], self._numbers[at]
-            weights = self._levels(law)[3]
+            weights = levels.weights(self._regimes)
             found = np.empty((where.size, 2))
             fine = numbers[:, _KIND] == _FINE
             for which in (~fine, fine):
                 if which.any():
                     found[which] = self._tables[which is fine].look_up(
                         rows[which], numbers[which],
-                        values[units[where, limit]][which], weights)
+                        levels.values[units[where, limit]][which], weights)
             # There is overload where not all peaks fit, however seldom.
             probability[where, limit] = np.maximum(found[:, 0], _LEAST)
             excess[where, limit] = found[:, 1]
@@ -705,7 +759,7 @@ class LoadTable:
         reason = np.full(count, ADMITTED)
         # The first that holds is told, so it is written last.
         for which, why in (
-                (~average & self._exceeds(slots, law, overload), OVERLOAD),
+                (~average & (overload > self._most(slots)), OVERLOAD),
                 (average & too_much, MEAN),
                 ((peaks[units] > vm_peak * _SLACK).any(axis=1), PEAK),
                 (full > 0, TOO_MANY),
@@ -718,22 +772,10 @@ class LoadTable:
             used.max(axis=1) if used.size else np.zeros(count),
             rules[:, _KNOWN] > 0, mean_with, peaks[units], full.copy())
 
-    def _exceeds(self, slots, law, overload):
-        """Return which hosts have too much overload with one more instance.
-
-        A smooth tail is right to less than a thousandth of itself. Where that
-        decides, an instance that adds as little is not refused: else the
-        error would close full hosts to silent instances.
-        """
-        limit = self._rules[slots, _LIMIT]
-        found = overload > limit
-        near = np.flatnonzero(found & (overload <= limit * (1 + _ERROR)))
-        if near.size and law != _NO_LAW:
-            near = near[(self._kept[slots[near]] >= 0).any(axis=1)]
-            without = self._assess(slots[near], _NO_LAW, np.zeros_like(near))
-            found[near] = overload[near] - without.overload_probability \
-                > _ERROR * limit[near]
-        return found
+    def _most(self, slots):
+        """Return (h,) the overload probability up to which hosts take one."""
+        smooth = (self._kept[slots] >= 0).any(axis=1)
+        return self._rules[slots, _LIMIT] * np.where(smooth, 1 + _ERROR, 1.0)
 
     def _build_missing(self, slots, limits):
         """Make the look-up tables that these limits of these hosts lack."""
@@ -745,23 +787,14 @@ class LoadTable:
                 self._build(part, position, np.arange(part.size),
                             self._sources_of(part))
 
-    def _levels(self, law):
-        """Return what a law is in each unit.
-
-        :returns: (u, n) rates of its states, (u,) means, (u,) peaks, and the
-            (g * n,) probabilities of regime and state at once, as the
-            look-up tables have them
-        """
-        key = law, len(self._unit_keys), self._regimes
-        if self._last_levels[0] != key:
-            values = np.array([law.values(*key) for key in self._unit_keys]
-                              or [np.zeros(law.probabilities.size)])
-            weights = law.probabilities if self._regimes == 1 else (
-                law.by_regime * _SHARES).ravel()
-            self._last_levels = key, (
-                values, values @ law.probabilities, values.max(axis=1),
-                weights)
-        return self._last_levels[1]
+    def _levels_of(self, law):
+        """Return the _Levels of a law, in all units."""
+        found = self._levels.get(law)
+        if found is None or found.units < len(self._unit_keys):
+            if len(self._levels) >= _MOST_LAWS:
+                self._levels.clear()
+            found = self._levels[law] = _Levels(law, self._unit_keys)
+        return found
 
     # For explanations.
 
@@ -1077,6 +1110,50 @@ class _Rows:
         return np.stack([
             tail.reshape(len(at), -1) @ weights,
             excess.reshape(len(at), -1) @ weights * step[:, 0]], axis=1)
+
+
+class _Levels:
+    """What a law is in each of some units.
+
+    :ivar units: how many
+    :ivar values: (u, n) rates of its states
+    :ivar means: (u,)
+    :ivar peaks: (u,)
+    :ivar by_regime: (2, n) probabilities of its states
+    """
+
+    def __init__(self, law, unit_keys):
+        self.units = len(unit_keys)
+        self.values = np.array([law.values(*key) for key in unit_keys]
+                               or [np.zeros(law.probabilities.size)])
+        self.by_regime, self._masses = law.by_regime, law.probabilities
+        self.means = self.values @ self._masses
+        self.peaks = self.values.max(axis=1)
+
+    def weights(self, regimes):
+        """Return the (g * n,) probabilities of regime and state at once."""
+        return self._masses if regimes == 1 else (
+            self.by_regime * _SHARES).ravel()
+
+    @functools.cached_property
+    def regimes(self):
+        """How many regimes have to be told apart."""
+        return 1 if (self.by_regime[0] == self.by_regime[1]).all() \
+            else len(model.REGIMES)
+
+    @functools.cached_property
+    def above(self):
+        """(u, n) rates above the least one."""
+        return self.values - self.values.min(axis=1)[:, None]
+
+    @functools.cached_property
+    def sums(self):
+        """(u, 5): the columns :data:`_SUMS`."""
+        square = self.above * self.above @ self._masses \
+            - model.REGIME_SHARES @ (self.by_regime @ self.above.T) ** 2
+        least = self.peaks - self.above.max(axis=1)
+        return np.array([least, self.peaks, self.means,
+                         least < self.peaks, square]).T
 
 
 class _Sources:

@@ -200,6 +200,72 @@ class TestProbability(AdmissionTestCase):
         self.assertGreater(sum(admitted), 10)
         self.assertLess(sum(admitted), len(admitted) - 10)
 
+    def test_few_that_dominate_are_decided_as_if_the_capacity_were_near(self):
+        # One to three large ones beside many small ones, that are busy at
+        # the same times or not, against a lattice in each regime.
+        rng = np.random.default_rng(103)
+        admitted = []
+        for number in range(40):
+            laws = []
+            for size in ([.6] * int(rng.integers(1, 4))
+                         + [.05] * int(rng.integers(5, 50))):
+                rates = np.append(0, rng.uniform(0, size, 2)) * 1000.0
+                shares = rng.dirichlet([9, 1, .1], 2)
+                laws.append(model.RateLaw.from_arrays(
+                    shares if number % 2 else shares[0],
+                    np.outer(rates, [.5, .5, 0])))
+            exact_tails = [self._regimes_tail(laws, by) for by in (.99, 1.01)]
+            if exact_tails[0] < 1e-9:
+                continue
+            limit = float(exact_tails[0] * 10 ** rng.uniform(-.3, .3))
+            if limit >= 1:
+                continue
+            table = admission.LoadTable()
+            slot = table.describe('host', _policy(limit=limit), {})
+            # Each after a question, as requests place them.
+            for i, law in enumerate(laws[1:]):
+                table.change({'host': ({str(i): law}, ())})
+                found = bool(table.assess([slot], laws[0]).admitted[0])
+            admitted.append(found)
+            self.assertFalse(found and exact_tails[1] > limit, number)
+            self.assertFalse(not found and exact_tails[0] <= limit, number)
+        self.assertGreater(sum(admitted), 5)
+        self.assertLess(sum(admitted), len(admitted) - 5)
+
+    @staticmethod
+    def _regimes_tail(laws, share):
+        """Return P(sum > share * 1000 kbit/s), rates put on a lattice."""
+        total = 0.0
+        for regime, weight in enumerate(model.REGIME_SHARES):
+            found = exact_sum.LatticeSum(1000.0 * share, share / 20)
+            for law in laws:
+                found = found.plus(found.step * np.rint(law.values(
+                    model.DIMENSIONS['bandwidth']) / found.step),
+                    law.by_regime[regime])
+            total += weight * found.overflow
+        return total
+
+    def test_a_full_host_is_full_to_a_thousandth_of_its_limit(self):
+        # No instance is refused for the error of the tail, a silent one
+        # least of all; what exceeds the limit by more is refused.
+        rng = np.random.default_rng(105)
+        laws = [model.RateLaw.from_arrays(
+            rng.dirichlet([9, 1, 1]), np.outer(
+                [0, *rng.uniform(5, 80, 2)], [1.0, 0, 0]))
+                for _ in range(60)]
+        tail = self._regimes_tail(laws, 1.0)
+        self.assertTrue(1e-6 < tail < .5)
+        for excess, admitted in ((-1e-3, True), (3e-4, True), (5e-3, False)):
+            table = admission.LoadTable()
+            slot = table.describe('host', _policy(
+                limit=tail / (1 + excess)), _named(laws[1:]))
+            self.assertEqual(admitted, bool(
+                table.assess([slot], laws[0]).admitted[0]), excess)
+            table.change({'host': ({'last': laws[0]}, ())})
+            self.assertEqual(admitted, bool(table.assess(
+                [slot], model.RateLaw.from_arrays(
+                    [1.0], [[0.0, 0.0, 0.0]])).admitted[0]), excess)
+
     @staticmethod
     def _sources(rng, count, largest):
         """Return [(rates, shares)], some of them with much always on."""
@@ -1245,6 +1311,52 @@ class TestChange(AdmissionTestCase):
                 60, ['host'], 95):
             self.assertEqual([], unlike)
             self.assertAnew(policy, residents['host'], candidate)
+
+    def test_one_by_one_in_two_regimes_is_the_host_described_anew(self):
+        rng = np.random.default_rng(96)
+        pool = [model.RateLaw.from_arrays(
+            rng.dirichlet([6, 1, 1], 2), rng.uniform(0, 60, (3, 3))
+            * [1, 1, .05]) for _ in range(50)]
+        policy = _policy(saturation_kbps=2000.0, line_rate_kbps=1300.0,
+                         packet_rate_kpps=60.0)
+        residents = _named(pool[:40])
+        self.table.describe('host', policy, residents)
+        for step in range(40):
+            self.one(policy, residents, _on_off(200), table=self.table)
+            came, went = {}, ()
+            if step % 2:
+                came = {f'new-{step}': pool[int(rng.integers(50))]}
+            else:
+                went = [sorted(residents)[int(rng.integers(len(residents)))]]
+            self.assertEqual([], self.table.change({'host': (came, went)}))
+            residents = {uuid: law for uuid, law in residents.items()
+                         if uuid not in went} | came
+            self.assertAnew(policy, residents, _on_off(200))
+
+    def test_changes_before_a_question_add_up(self):
+        rng = np.random.default_rng(98)
+        pool = [one.law for one in _random_models(rng, 80)]
+        policy = _policy(saturation_kbps=4000.0)
+        residents = _named(pool[:50])
+        self.table.describe('host', policy, residents)
+        self.table.describe('other', policy, residents)
+        slots = self.table.slots_of(['host', 'other'])
+        self.table.assess(slots, pool[0])
+        # The same one comes, goes and comes again; one changes its law.
+        self.table.change({'host': ({'new': pool[60]}, ())})
+        self.table.change({'host': ({}, ['new', 'vm-3'])})
+        self.table.change({'host': ({'new': pool[61]}, ())})
+        residents = residents | {'new': pool[61], 'vm-7': pool[62]}
+        del residents['vm-3']
+        self.table.describe('host', policy, residents)
+        # What is not asked about is followed as well.
+        self.table.change({'other': ({'new': pool[63]}, ())})
+        self.assertAnew(policy, residents, _on_off(500))
+        self.assertAlike(
+            self.wanted(policy, _named(pool[:50]) | {'new': pool[63]},
+                        _on_off(500)),
+            self.table.assess([self.table.slot('other')],
+                              _on_off(500).law), atol=1e-12)
 
     def test_many_hosts_are_followed_at_once(self):
         hosts = [f'host-{i}' for i in range(7)]

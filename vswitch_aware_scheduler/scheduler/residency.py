@@ -13,6 +13,8 @@ are monotonic seconds of this process.
 
 import collections
 import dataclasses
+import itertools
+import operator
 import typing
 
 __all__ = ['CELL0', 'Claim', 'Move', 'Reading', 'Residency', 'Row']
@@ -117,7 +119,7 @@ class Residency:
         self._complete = set()   # cells that have been read once
         self._cell_of = {}       # host -> cell
         self._claims = {}        # uuid -> {host: Claim}
-        self._listed = {}        # host of an unread cell -> set of uuids
+        self._listed = {}        # host of an unread cell -> list of uuids
         self._listed_on = {}     # uuid -> {host} of these
         self._hosts = {}         # uuid -> {hosts that it counts on}
         self._on = {}            # host -> {uuid: None}
@@ -163,7 +165,7 @@ class Residency:
             self._complete.add(cell)
             for host in [host for host in self._listed
                          if self._cell_of.get(host) == cell]:
-                self._list(host, set())
+                self._list(host, [])
         ended = [claim for claim in self.claims
                  if claim.received < reading.began
                  and self._is_ended(claim, reading)]
@@ -187,6 +189,10 @@ class Residency:
             self._drop(claim)
         return ended
 
+    def set_cells(self, hosts, cells):
+        """Set in which cells some hosts are."""
+        self._cell_of.update(zip(hosts, cells))
+
     def observe(self, host, cell, uuids):
         """Take in what Nova lists for a host, of use until its cell is read.
 
@@ -194,7 +200,18 @@ class Residency:
         """
         self._cell_of[host] = cell
         if cell not in self._complete:
-            self._list(host, set(uuids))
+            self._list(host, list(uuids))
+
+    def observe_lists(self, listings):
+        """Do what :meth:`observe` does for many hosts, few of which changed.
+
+        :param listings: list of (host, cell, iterable of instance uuids)
+        """
+        known = map(self._listed.get, map(operator.itemgetter(0), listings))
+        uuids = map(list, map(operator.itemgetter(2), listings))
+        for one in itertools.compress(listings, map(operator.ne, uuids,
+                                                    known)):
+            self.observe(*one)
 
     def is_read(self, cell):
         """Return whether a cell has been read completely."""
@@ -237,7 +254,8 @@ class Residency:
     def forget_host(self, host):
         """Drop what is kept of a host that nobody is on."""
         self._cell_of.pop(host, None)
-        self._list(host, set())
+        self._list(host, [])
+        self._listed.pop(host, None)
         self._changed.discard(host)
 
     # What follows.
@@ -380,12 +398,9 @@ class Residency:
             del self._claims[claim.instance_uuid]
         self._place(claim.instance_uuid)
 
-    def _list(self, host, uuids):
-        known = self._listed.get(host, set())
-        if uuids:
-            self._listed[host] = uuids
-        else:
-            self._listed.pop(host, None)
+    def _list(self, host, listed):
+        known, uuids = set(self._listed.get(host, ())), set(listed)
+        self._listed[host] = listed
         for uuid in known ^ uuids:
             on = self._listed_on.setdefault(uuid, set())
             (on.add if uuid in uuids else on.discard)(host)

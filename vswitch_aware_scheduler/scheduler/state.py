@@ -53,11 +53,8 @@ _NOTE_SECONDS = 1.0
 #: hosts are described in the background no more often than this.
 _FIRST_READING_SECONDS = 2.0
 
-#: Hosts that are described at a time while others wait.
+#: Hosts that are described and computed at a time while others wait.
 _FEW_HOSTS = 16
-
-#: Hosts of a new snapshot that are computed at once.
-_TOGETHER = 16
 
 #: What happens to hosts without a profile, by unknown_host_policy.
 _UNKNOWN_HOSTS = {'pass': 'checks nothing and lets every instance pass',
@@ -139,7 +136,9 @@ class SchedulerState:
         self._snapshot = snapshots.Snapshot()
         self._table = self._new_table(self._snapshot)
         self._policies = {}      # host -> HostPolicy, None: to be found
+        self._names = {}         # host -> its name, the same object each time
         self._listings = {}      # host -> what Nova lists for it
+        self._seen = {}          # host -> what tells whether these changed
         self._bare_metal = set()
         self._had_at = {}        # host -> when a request had it last
         self._last_asked = None  # _Asked
@@ -431,7 +430,7 @@ class SchedulerState:
         now = self._monotonic()
         if reading.complete or now >= self._next_incomplete:
             self._next_incomplete = now + _FIRST_READING_SECONDS
-            self._describe_in_turn()
+            self._describe_in_turn(reading.complete)
 
     def _take_build_requests(self, began, uuids):
         with self._lock:
@@ -507,39 +506,47 @@ class SchedulerState:
         now = self._monotonic()
         asked, hosts = self._last_asked, list(map(_HOST, host_states))
         listings = list(map(_INSTANCES, host_states))
-        counts = list(map(len, listings))
+        cells = list(map(_CELL, host_states))
         if asked is None or asked.hosts != hosts:
             # Mostly the same hosts are asked about, in the same order.
-            asked = self._last_asked = _Asked(hosts)
-            self._next_note = now
+            asked = self._last_asked = _Asked(
+                list(map(self._names.setdefault, hosts, hosts)))
+            asked.seen = list(map(self._seen.get, asked.hosts,
+                                  itertools.repeat(_NEVER_SEEN)))
         hosts = asked.hosts
-        self._listings.update(zip(hosts, listings))
-        changed = self._outdated
-        if asked.counts != counts:
-            # With an instance comes what it is attached to.
-            changed.update(itertools.compress(hosts, map(
-                operator.ne, counts, asked.counts or itertools.repeat(-1))))
-            asked.counts = counts
-        unread = {cell for cell in set(map(_CELL, host_states))
+        note = now >= self._next_note or not all(
+            map(self._policies.__contains__, hosts))
+        if note:
+            self._note(hosts, host_states, now)
+        if asked.cells != cells:
+            asked.cells = cells
+            self._residency.set_cells(hosts, cells)
+        unread = {cell for cell in set(cells)
                   if not self._residency.is_read(cell)}
         self.report('hosts of unread cells', (
             f'{len(unread)} cells could not be read yet, '
             f"{min(map(str, unread))} among them: going by Nova's lists of "
             f'instances') if unread else None)
-        if now >= self._next_note:
-            self._next_note = now + _NOTE_SECONDS
-            self._had_at.update(dict.fromkeys(hosts, now))
-            for host, host_state in zip(hosts, host_states):
-                if host not in self._policies:
-                    self._policies[host] = None
+        # The last one is an instance that came.
+        seen = list(zip(map(len, listings), map(
+            next, map(reversed, listings), itertools.repeat(None))
+            if unread else itertools.repeat(None), map(id, listings)))
+        changed = self._outdated
+        if note or seen != asked.seen:
+            some = list(itertools.compress(
+                zip(hosts, cells, listings, seen, asked.seen),
+                itertools.repeat(True) if note
+                else map(operator.ne, seen, asked.seen)))
+            for host, _, listed, (count, *_), (known, *_) in some:
+                self._listings[host] = listed
+                if count != known:
+                    # With an instance comes what it is attached to.
                     changed.add(host)
-                    if getattr(host_state, 'hypervisor_type', 0) == _IRONIC:
-                        self._bare_metal.add(host)
-        if unread or asked.cells != (cells := list(map(_CELL, host_states))):
-            asked.cells = None if unread else cells
-            for host, cell, listed in zip(hosts, map(_CELL, host_states),
-                                          listings):
-                self._residency.observe(host, cell, list(listed))
+            self._seen.update(zip(hosts, seen))
+            asked.seen = seen
+            if unread:
+                self._residency.observe_lists(
+                    [one[:3] for one in some if one[1] in unread])
         for host in self._aggregates.observe(
                 hosts, list(map(_AGGREGATES, host_states)), now):
             self._policies[host] = None
@@ -552,8 +559,19 @@ class SchedulerState:
         self._describe_due()
         return asked
 
+    def _note(self, hosts, host_states, now):
+        """Note which hosts requests have, and which of them are new."""
+        self._next_note = now + _NOTE_SECONDS
+        self._had_at.update(dict.fromkeys(hosts, now))
+        for host, host_state in zip(hosts, host_states):
+            if host not in self._policies:
+                self._policies[host] = None
+                self._outdated.add(host)
+                if getattr(host_state, 'hypervisor_type', 0) == _IRONIC:
+                    self._bare_metal.add(host)
+
     def _describe_due(self, most=None):
-        """Describe the hosts that have changed; return how many."""
+        """Describe hosts that have changed; return them."""
         due = self._outdated
         due |= self._residency.take_changed()
         due.intersection_update(self._policies)
@@ -562,14 +580,21 @@ class SchedulerState:
             self._describe(self._table, self._snapshot, host)
         self._described.update(some)
         due.difference_update(some)
-        return len(some)
+        return some
 
-    def _describe_in_turn(self):
-        """Describe what has changed, so that no request has to."""
+    def _describe_in_turn(self, compute):
+        """Describe what has changed, so that no request has to.
+
+        :param compute: whether to make the tables of these hosts as well
+        """
         while True:
             with self._lock:
-                if not self._describe_due(_FEW_HOSTS):
+                described = self._describe_due(_FEW_HOSTS)
+                if not described:
                     return
+                if compute:
+                    self._table.assess(self._table.slots_of(described),
+                                       self._default_law)
 
     def _describe(self, table, snapshot, host):
         uuids = self._residency.residents(host)
@@ -627,8 +652,8 @@ class SchedulerState:
             hosts = list(self._policies)
             self._described.clear()
         table = self._new_table(snapshot)
-        for first in range(0, len(hosts), _TOGETHER):
-            some = hosts[first:first + _TOGETHER]
+        for first in range(0, len(hosts), _FEW_HOSTS):
+            some = hosts[first:first + _FEW_HOSTS]
             for host in some:
                 with self._lock:
                     self._describe(table, snapshot, host)
@@ -663,7 +688,8 @@ class SchedulerState:
         gone = [host for host, had_at in self._had_at.items()
                 if had_at < until and not self._residency.residents(host)]
         for host in gone:
-            for kept in (self._had_at, self._policies, self._listings):
+            for kept in (self._names, self._had_at, self._policies,
+                         self._listings, self._seen):
                 kept.pop(host, None)
             self._bare_metal.discard(host)
             self._residency.forget_host(host)
@@ -688,15 +714,18 @@ class _Placed:
 
 _NOT_PLACED = _Placed()
 
+#: (instances listed, the last of these, id of the list) of a new host.
+_NEVER_SEEN = -1, None, None
+
 
 class _Asked:
-    """Hosts that were asked about together."""
+    """Hosts that were asked about together, and what Nova said of them."""
 
-    __slots__ = ('hosts', 'counts', 'cells', '_slots')
+    __slots__ = ('hosts', 'cells', 'seen', '_slots')
 
     def __init__(self, hosts):
         self.hosts = hosts
-        self.counts = self.cells = None
+        self.cells = self.seen = None
         self._slots = None, None
 
     def slots(self, table):

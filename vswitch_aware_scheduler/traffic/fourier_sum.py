@@ -14,7 +14,7 @@ import functools
 
 import numpy as np
 
-__all__ = ['Grid', 'NEAR', 'TOLERANCE', 'common_step', 'grid']
+__all__ = ['Grid', 'LEAST_PRODUCT', 'NEAR', 'TOLERANCE', 'common_step', 'grid']
 
 #: Rates closer than this, relative to the capacity, are the same rate: a sum
 #: equal to the capacity is not above the capacity, whatever its rounding.
@@ -33,6 +33,9 @@ _MOST = 1e200
 
 #: A source whose transform is smaller somewhere is not divided by.
 _LEAST_DIVISOR = 1e-3
+
+#: Products that are smaller somewhere lose their accuracy.
+LEAST_PRODUCT = 1e-250
 
 #: Sources that are transformed at once.
 _TOGETHER = 128
@@ -61,9 +64,11 @@ class Grid:
         self.frequencies = half + 1
         self._tilt = _TILTING[reach] / size
         # Frequency number a * width + b is a coarse step and a fine one.
-        self._width = 1 << (half.bit_length() // 2)
+        width = self._width = 1 << (half.bit_length() // 2)
         angle = 2 * np.pi / size * np.arange(half + 1)
         tilted = self._tilt + 1j * angle
+        # The fine steps with the tilt of all, and the coarse ones.
+        self._turns = -np.append(tilted[:width], 1j * angle[::width])
         # 1 at frequency 0 and 0 at the last one, and so are seven derivatives.
         part = np.sin(angle / 2) ** 2
         window = (1 - part) ** 4 * (
@@ -103,6 +108,31 @@ class Grid:
         return (coarse @ fine).reshape(n, regimes, -1)[
             ..., :self.frequencies]
 
+    def multiply(self, product, levels, masses, divide=False):
+        """Multiply the transform of a sum by that of one source, in place.
+
+        Few calls for one source; :meth:`products` is for many.
+
+        :param product: (g, frequencies) complex
+        :param levels: (m,) cells of the tables, >= 0
+        :param masses: (g, m) probabilities in each of g regimes
+        :param divide: whether the source goes
+        :returns: whether the product is as accurate as one made anew
+        """
+        # As in products().
+        levels = np.where(levels > self._last, self._size, levels)
+        turns = np.exp(levels[:, None] * self._turns)
+        factor = ((turns[:, self._width:].T * masses[:, None])
+                  @ turns[:, :self._width]).reshape(len(masses), -1)[
+                      :, :self.frequencies]
+        if divide:
+            if not np.abs(factor).min() > _LEAST_DIVISOR:
+                return False
+            product /= factor
+        else:
+            product *= factor
+        return bool(np.abs(product).min() > LEAST_PRODUCT)
+
     def products(self, levels, masses, counts, of, sums, same=None):
         """Return the transforms and the means of sums.
 
@@ -119,41 +149,29 @@ class Grid:
         levels = levels * self._finer
         if self._on_grid:
             levels = np.rint(levels)
-        ends = None if of.size == 1 else np.searchsorted(
-            of, np.arange(sums + 1)).tolist()
         found = np.ones((sums, masses.shape[1], self.frequencies), complex)
         means = np.zeros(found.shape[:2])
         each = (masses * levels[:, None]).sum(axis=2) * counts[:, None]
         # Of what is above the capacity alone, no more counts than that it is.
         levels[levels > self._last] = self._size
-        if ends is None:
-            found[of] = self.spectra(levels, masses)
-            if counts[0] != 1:
-                found[of] = _power(found[of], counts[0])
-            means[of] = each / self._finer
-            return found, np.minimum(means, _MOST)
-        size, shared = _TOGETHER, None
+        shared = None
         if same is not None:
             _, first, same = np.unique(same, return_index=True,
                                        return_inverse=True)
             if 2 * first.size < of.size:
-                size, shared = of.size, np.concatenate([
+                shared = np.concatenate([
                     self.spectra(levels[some], masses[some])
                     for some in np.split(first, range(
                         _TOGETHER, first.size, _TOGETHER))])
-        several = counts != 1
-        for begin in range(0, of.size, size):
-            end = min(begin + size, of.size)
-            if shared is None:
-                spectra = self.spectra(levels[begin:end], masses[begin:end])
-            for one in range(int(of[begin]), int(of[end - 1]) + 1):
-                start, stop = max(ends[one], begin), min(ends[one + 1], end)
-                factors = (spectra[start - begin:stop - begin]
-                           if shared is None else shared[same[start:stop]])
-                for i in np.flatnonzero(several[start:stop]).tolist():
-                    factors[i] = _power(factors[i], counts[start + i])
-                means[one] += each[start:stop].sum(axis=0)
-                found[one] *= np.multiply.reduce(factors, axis=0)
+        for begin in range(0, of.size, _TOGETHER):
+            some = slice(begin, begin + _TOGETHER)
+            factors = self.spectra(levels[some], masses[some]) \
+                if shared is None else shared[same[some]]
+            _raise(factors, counts[some])
+            starts = np.flatnonzero(np.diff(of[some], prepend=-1))
+            which = of[some][starts]
+            found[which] *= np.multiply.reduceat(factors, starts, axis=0)
+            means[which] += np.add.reduceat(each[some], starts, axis=0)
         means /= self._finer
         return found, np.minimum(means, _MOST, out=means)
 
@@ -169,25 +187,28 @@ class Grid:
         period = np.fft.irfft(
             spectra[..., None, :] * self._inverse, self._size)
         period = period[..., :self._read[-1] + 1:self._finer] * self._untilt
-        below = period[..., 0, :]
-        np.subtract(self._ones, below, out=below)
+        found = np.empty((*period.shape[:-2], self._read.size), complex)
+        below = np.subtract(self._ones, period[..., 0, :], out=found.real)
         np.maximum(below, 0.0, out=below)
-        excess = period[..., 1, :]
-        excess += self._constant
+        np.minimum(below, 1.0, out=below)
+        excess = np.add(period[..., 1, :], self._constant, out=found.imag)
         excess += (means * self._ones)[..., None]
         np.maximum(excess, 0.0, out=excess)
-        found = np.empty(excess.shape, complex)
-        np.minimum(below, 1.0, out=found.real)
-        found.imag = excess
         return found
 
 
-def _power(spectrum, count):
-    if count > 0:
-        return spectrum ** count
-    if np.abs(spectrum).min() > _LEAST_DIVISOR:
-        return 1 / spectrum
-    return np.nan
+def _raise(spectra, counts):
+    """Raise each spectrum to a power, in place; -1 may make it NaN."""
+    gone = counts == -1
+    if gone.any():
+        divisors = spectra[gone]
+        small = np.abs(divisors).min(axis=(1, 2)) <= _LEAST_DIVISOR
+        divisors[small] = 1.0
+        factors = 1 / divisors
+        factors[small] = np.nan
+        spectra[gone] = factors
+    for i in np.flatnonzero(counts > 1).tolist():
+        spectra[i] **= counts[i]
 
 
 def _powers(numbers, count):

@@ -433,6 +433,43 @@ class TestUnreadCells(base.StateTestCase):
         del instances[base.instance_uuid(10)]
         self.assertEqual({'a': .21, 'b': .21}, self.ask(base.request(1)))
 
+    def test_one_out_and_one_in_is_seen_in_any_place(self):
+        a, b = self.hosts.values()
+        a.instances = {base.instance_uuid(n): None for n in (10, 11, 12)}
+        self.assertEqual({'a': .34, 'b': .21}, self.ask(base.request(1)))
+        # In the dictionary that Nova had before, and in other ones.
+        del a.instances[base.instance_uuid(10)]
+        a.instances[base.instance_uuid(13)] = None
+        self.assertEqual({'a': .37, 'b': .21}, self.ask(base.request(1)))
+        for first, wanted in ((14, .40), (15, .41), (14, .40)):
+            a.instances = {base.instance_uuid(n): None
+                           for n in (first, 12, 13)}
+            self.assertEqual({'a': wanted, 'b': .21},
+                             self.ask(base.request(1)))
+
+    def test_another_order_of_hosts_is_no_change(self):
+        for read in (False, True):
+            if read:
+                self._read(10)
+            self.ask(base.request(1))
+            version = self.state._table.version
+            self.state._described.clear()
+            for _ in range(2):
+                self.hosts = dict(reversed(self.hosts.items()))
+                for host in self.hosts.values():
+                    host.instances = dict(host.instances)
+                self.ask(base.request(1))
+            self.assertEqual(version, self.state._table.version)
+            self.assertEqual(set(), self.state._described)
+
+    def test_a_list_that_becomes_empty_is_seen(self):
+        self.ask(base.request(1))
+        for listed, wanted in (([], .01), ([10], .11), ([], .01)):
+            self.hosts['a'].instances = {
+                base.instance_uuid(number): None for number in listed}
+            self.assertEqual({'a': wanted, 'b': .21},
+                             self.ask(base.request(1)))
+
     def test_once_the_cell_is_read_the_lists_say_nothing(self):
         self.ask(base.request(1))
         self._read(5, complete=False)
@@ -504,6 +541,7 @@ class TestHosts(base.StateTestCase):
             self.clock.now += 60
             self.state.refresh()
         for names in (self.state.counted(), self.state._listings,
+                      self.state._names, self.state._seen,
                       self.state._had_at, self.state._aggregates._of,
                       self.state._residency._cell_of):
             self.assertLess(len(names), 100)

@@ -166,6 +166,32 @@ class TestOffTheGrid(GridTestCase):
             grid.tables(now, mean), grid.tables(start, means), rtol=1e-9,
             atol=1e-12)
 
+    def test_multiplying_by_one_source_is_the_product_with_it(self):
+        rng = np.random.default_rng(7)
+        for grid in (fourier_sum.grid(128, on_grid=False),
+                     fourier_sum.grid(64, 8, on_grid=False)):
+            levels, masses = _random(rng, 30, 4, 20)
+            # One of them above the grid, and both in two regimes.
+            levels[3, 3] = 5000.0
+            masses = np.stack([masses, rng.dirichlet([9, 1, 1, 1], 30)], 1)
+            scale = 1 if grid is fourier_sum.grid(128, on_grid=False) else 8
+            for one in range(30):
+                others = np.arange(30) != one
+                product, _ = grid.products(
+                    levels[others], masses[others], np.ones(29),
+                    np.zeros(29, dtype=int), 1)
+                wanted, _ = grid.products(
+                    levels, masses, np.ones(30), np.zeros(30, dtype=int), 1)
+                found = product[0].copy()
+                self.assertTrue(grid.multiply(
+                    found, levels[one] * scale, masses[one]))
+                np.testing.assert_allclose(found, wanted[0], rtol=1e-9,
+                                           atol=1e-15)
+                if grid.multiply(found, levels[one] * scale, masses[one],
+                                 divide=True):
+                    np.testing.assert_allclose(found, product[0], rtol=1e-9,
+                                               atol=1e-15)
+
     def test_what_cannot_be_divided_by_is_told(self):
         # On for as long as off, tilted against: nearly 0 at some frequency.
         grid = fourier_sum.grid(128, on_grid=False)
@@ -175,6 +201,10 @@ class TestOffTheGrid(GridTestCase):
             np.array([[[1 / (1 + tilt), tilt / (1 + tilt)]]]),
             np.array([-1.0]), np.zeros(1, dtype=int), 1)
         self.assertTrue(np.isnan(found).any())
+        product = np.ones((1, grid.frequencies), complex)
+        self.assertFalse(grid.multiply(
+            product, np.array([0, 64.0]),
+            np.array([[1 / (1 + tilt), tilt / (1 + tilt)]]), divide=True))
 
 
 class TestCommonStep(unittest.TestCase):
