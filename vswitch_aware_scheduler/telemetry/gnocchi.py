@@ -50,6 +50,12 @@ _FEW = 200
 _MAX_POINTS_OF_METRIC = 20000
 
 
+#: So many periods before and after those that are wanted are read: they show
+#: whether polls came late.
+_BEFORE = 2 * interfaces.AGGREGATES_AROUND
+_AFTER = interfaces.AGGREGATES_AROUND + 1
+
+
 class GnocchiDriver(service.ServiceDriver):
     """Telemetry from a Gnocchi server, asked anew on every call."""
 
@@ -143,13 +149,20 @@ class GnocchiDriver(service.ServiceDriver):
                                  trusted is not None)
             _, last, oldest = self._bounds(start, end)
             first = self._first(found, start)
+            # What follows shows whether polls came late.
+            settled = self._bounds(-math.inf, math.inf)[1]
+            finish = min(last + _AFTER, settled)
+            if first is not None and last <= start / self._period_seconds:
+                finish = first  # nothing is wanted
             done = 0
-            for shard in self._shards(found, first, last):
-                answers = self._read(client, shard, first, last)
+            for shard in self._shards(found, first, finish):
+                answers = self._read(client, shard, first, finish)
+                update = self._update(shard, answers)
                 for uuid, links in shard:
                     measured = [link for link in links
                                 if set(_BYTES) & set(link.metrics)]
-                    parts = [self._part(link, answers[link.id])
+                    parts = [self._part(link, answers[link.id], update,
+                                        finish * self._period_seconds)
                              for link in measured if link.id in answers]
                     yield interfaces.instance_series(
                         uuid, self._period_seconds, start,
@@ -301,12 +314,14 @@ class GnocchiDriver(service.ServiceDriver):
     def _first(self, found, start):
         """Return the first period to ask for, None: what is the first.
 
-        It is early enough to tell what the first period wanted follows.
+        It is early enough to show what the first period wanted follows.
         """
         if start > -math.inf:
+            rates = all(link.aggregation == 'rate:mean'
+                        for _, links in found for link in links)
             return max(0, math.ceil(min(start, service.TIME_RANGE[1])
                                     / self._period_seconds)
-                       - interfaces.GRACE_PERIODS - 1)
+                       - (interfaces.GRACE_PERIODS + 1 if rates else _BEFORE))
         points = max((link.points for _, links in found for link in links),
                      default=0)
         if points <= _MAX_POINTS_OF_METRIC:
@@ -343,7 +358,7 @@ class GnocchiDriver(service.ServiceDriver):
                         []).append(link.id)
         # One more point closes the last period.
         end = last + 1
-        if first is not None and end <= first + interfaces.GRACE_PERIODS + 1:
+        if first is not None and end <= first + 1:
             nothing = np.empty(0, np.int64), np.empty(0)
             return {link.id: dict.fromkeys(link.names, nothing)
                     for _, links in shard for link in links
@@ -388,8 +403,31 @@ class GnocchiDriver(service.ServiceDriver):
             LOG.warning('%s; interface %s has no samples', error, ids[0])
             return {}
 
-    def _part(self, link, answer):
-        """Return the :class:`.interfaces.Part` of an interface."""
+    def _update(self, shard, answers):
+        """Return the interval of polls that change their place, else 0.
+
+        That is an interval of less than a period, or one at which polls now
+        and then come twice in a period.
+        """
+        if self._interval_seconds < self._period_seconds:
+            return float(self._interval_seconds)
+        series = [
+            (periods * self._period_seconds, values)
+            for _, links in shard for link in links
+            if link.id in answers and link.aggregation != 'rate:mean'
+            for periods, values in answers[link.id].values()]
+        update = interfaces.update_seconds(series) or 0.0
+        # Longer intervals are those of traffic, or leave periods empty. The
+        # mean of two polls is of half an interval later than one.
+        return min(2 * update, self._period_seconds) \
+            if update < 1.25 * self._period_seconds else 0.0
+
+    def _part(self, link, answer, update, until):
+        """Return the :class:`.interfaces.Part` of an interface.
+
+        :param update: as :meth:`_update` returns it
+        :param until: time up to which points were asked for
+        """
         columns = [(periods * self._period_seconds, values)
                    for periods, values in (answer[name]
                                            for name in link.names)]
@@ -402,7 +440,9 @@ class GnocchiDriver(service.ServiceDriver):
                 np.round(readings.times[:, 0] / self._period_seconds).astype(
                     np.int64), readings.counters, self._interval_seconds)
         else:
-            part = interfaces.from_counters([readings], self._period_seconds)
+            part = interfaces.from_counters(
+                [interfaces.Aggregates(readings.times, readings.counters)],
+                self._period_seconds, update, until)
         if len(link.names) == 1:
             part.rates[:, 1 - _BYTES.index(link.names[0])] = math.nan
         return part

@@ -41,10 +41,10 @@ import numpy as np
 from vswitch_aware_scheduler.telemetry import taut_string
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['GRACE_PERIODS', 'Part', 'Readings', 'finite', 'from_counters',
-           'from_increments', 'from_rates', 'guessed_update_seconds',
-           'instance_series', 'joined', 'margin_seconds', 'together',
-           'update_seconds']
+__all__ = ['AGGREGATES_AROUND', 'GRACE_PERIODS', 'Aggregates', 'Part',
+           'Readings', 'finite', 'from_counters', 'from_increments',
+           'from_rates', 'guessed_update_seconds', 'instance_series', 'joined',
+           'margin_seconds', 'together', 'update_seconds']
 
 #: For how many periods an interface may be silent before it counts as
 #: detached from its instance.
@@ -117,6 +117,13 @@ _SAME_AS_PERIOD = 0.01
 #: an update may be so late, in periods.
 _LATENESS_PERIODS = 0.03
 
+#: Around an empty period the values of so many periods are of any moment.
+AGGREGATES_AROUND = 5
+
+#: A rise of aggregates that is so many times as large as all before it may be
+#: one of two polls.
+_LARGER = 1.3
+
 #: An update is early or late by up to this share of the interval, and so many
 #: seconds.
 _JITTER = 0.05
@@ -124,14 +131,15 @@ _JITTER_SECONDS = 2.0
 
 #: A steady counter rises by up to so many updates between two readings, for
 #: the updates to show.
-_MOST_UPDATES = 4
+_MOST_UPDATES = 10
 
 #: So many updates at each end of a run of bounded readings are not used.
 _UNSURE_UPDATES = 2
 
-#: How far such a rise may be from a whole number of updates; of a single one.
-_WHOLE = 0.3
+#: How far such a rise may be from a whole number of updates, beside what the
+#: updates are early or late; at most.
 _EXACTLY_WHOLE = 0.05
+_WHOLE = 0.3
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -145,6 +153,15 @@ class Readings:
 
     times: np.ndarray
     counters: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Aggregates(Readings):
+    """A counter by what one value of each period is left of it.
+
+    The value is the volume at some moment of the period. A time is the begin
+    of the period.
+    """
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -267,7 +284,8 @@ def update_seconds(series, min_changes=_MIN_CHANGES):
     interval, between, count, _ = found[len(found) // 10]
     if interval < _VISIBLE * between:
         hidden = [updates for updates in (
-            _updates_of_reading(one[-1]) for one in found) if updates]
+            _updates_of_reading(one[-1], between) for one in found)
+            if updates]
         if hidden:
             return between / float(np.median(hidden))
     if interval < _STEPPED * between:
@@ -328,7 +346,7 @@ def _usual_intervals(times, values, between, min_changes):
     return apart[near] if near.sum() >= max(1, min_changes - 2) else nothing
 
 
-def _updates_of_reading(values):
+def _updates_of_reading(values, between):
     """Return how many updates come from a reading to the next, on average.
 
     If the traffic is steady, each rise is that of a whole number of updates.
@@ -358,12 +376,14 @@ def _updates_of_reading(values):
         others = np.flatnonzero(whole != number)
         if not others.size:
             continue
+        # Each end of a rise is that much early or late.
+        exactly = 2 * _JITTER_SECONDS * number / between + _EXACTLY_WHOLE
         off = abs(updates - whole) > (
-            _WHOLE if others.size > 1 else _EXACTLY_WHOLE)
+            min(exactly, _WHOLE) if others.size > 1 else _EXACTLY_WHOLE)
         together = np.append(
             (np.diff(whole[others]) == 0) & (np.diff(others) == 1), False)
         if max(off.mean(), off[others].mean()) <= 0.05 \
-                and together.mean() <= max(0.1, others.size / whole.size):
+                and together.mean() <= 0.5:
             return float(whole.sum() / whole.size)
     return 0.0
 
@@ -422,32 +442,46 @@ def _runs(host, readings, newest, period_seconds, update):
     if not len(times):
         return []
     reset = (np.diff(counters, axis=0) < 0).any(axis=1)
-    apart = (np.diff(times, axis=0)
-             > _GAP_PERIODS * period_seconds).any(axis=1)
+    gap = _GAP_PERIODS * period_seconds
+    aggregated = isinstance(readings, Aggregates)
+    if aggregated and len(times) > 1:
+        # One period may be empty, beside those without a poll, because the
+        # poll was late.
+        gap += min(float(np.median(np.diff(times[:, 0]))),
+                   2 * AGGREGATES_AROUND * period_seconds)
+    apart = (np.diff(times, axis=0) > gap).any(axis=1)
     cuts = np.flatnonzero(reset | apart) + 1
     found = []
     for begin, end in zip([0, *cuts], [*cuts, len(times)]):
-        is_over = end < len(times) or newest - times[end - 1].max() \
-            > _GAP_PERIODS * period_seconds
+        is_over = end < len(times) or newest - times[end - 1].max() > gap
+        sides = [bool(0 < at < len(times) and times[at].max()
+                      - times[at - 1].max() < 2 * AGGREGATES_AROUND
+                      * period_seconds and apart[at - 1])
+                 for at in (begin, end)] if aggregated else None
         first, rates = _rates(times[begin:end], counters[begin:end],
-                              is_over, period_seconds, update)
+                              is_over, period_seconds, update, sides)
         found.append(_Run(host, first, first + len(rates), rates,
                           bool(begin and reset[begin - 1])))
     return found
 
 
-def _rates(times, counters, is_over, period_seconds, update):
+def _rates(times, counters, is_over, period_seconds, update, sides=None):
     """Return the rates of a run of readings.
 
     :param times: (n, c)
     :param counters: (n, c), not decreasing
     :param is_over: whether it is known that no reading follows
     :param update: seconds, 0: the counters are continuous
+    :param sides: of :class:`Aggregates`, whether several periods are empty
+        before and after them, else None
     :returns: first period, (m, 3) rates of it and those that follow
     """
     between = float(np.median(np.diff(times[:, 0]))) if len(times) > 1 \
         else 0.0
-    if min(update, between) > _LATENESS_PERIODS * period_seconds \
+    if sides is not None:
+        curve, interval = _aggregated_curve(
+            times, counters, is_over, period_seconds, update, sides)
+    elif min(update, between) > _LATENESS_PERIODS * period_seconds \
             or update >= _STEPPED * between and update:
         curve = _updated_curve(times, counters, is_over, between,
                                period_seconds, update)
@@ -546,6 +580,73 @@ def _updated_curve(times, counters, is_over, between, period_seconds, update):
         when[:, None] + (times[:1] - times[:1, :1]),
         np.stack([np.interp(when, *string) for string in strings], axis=1),
         end)
+
+
+def _aggregated_curve(times, counters, is_over, period_seconds, update,
+                      sides):
+    """Return the :class:`_Curve` of aggregates, and their interval.
+
+    If the polls keep their place in the periods, a value is that of the begin
+    of its period, or of another moment that is the same in all periods. A
+    poll that is late may leave a period empty and come into the next one
+    together with the next poll. So the values around an empty period are of
+    any moment of theirs, and the curve is the straightest that agrees with
+    this.
+
+    :param update: interval of the polls in seconds if polls were seen to
+        change their place, else 0
+    :param sides: whether several periods are empty before and after
+    :returns: the curve; the period, or 0 if polls may have changed their
+        place
+    """
+    clock = times[:, 0]
+    around = AGGREGATES_AROUND * period_seconds
+    near = (clock <= clock[0] + around) & sides[0]
+    near |= (clock >= clock[-1] - around) & sides[1]
+    for at in np.flatnonzero(np.diff(clock) > _GAP_PERIODS * period_seconds):
+        near |= (clock >= clock[at] - around) & (
+            clock <= clock[at + 1] + around)
+    if near.mean() > 0.5:
+        # No place is the usual one: the middle is as good as any.
+        slack = np.full(clock.size, period_seconds / 2)
+    else:
+        slack = np.where(near, period_seconds, 0.0)
+    if update:
+        slack = np.maximum(slack, update / 2 + _JITTER_SECONDS)
+    end = math.inf if is_over else min(
+        _sure_until(clock, counters), float(clock[-1]) - around * near.any())
+    if not slack.any():
+        return _Curve(times, counters, min(
+            end, float(times[-1].min()))), period_seconds
+    strings = [taut_string.taut_string(
+        clock + slack, column, clock - slack, column,
+        (clock[0], column[0]), (clock[-1], column[-1]))
+        for column in counters.T]
+    # Which moment the first and the last value are of is not known: what
+    # follows from them is not used.
+    begin = clock[0] + 2 * period_seconds * bool(slack[0])
+    end = min(end, clock[-1] - 2 * period_seconds * bool(slack[-1]))
+    when = np.unique(np.concatenate([
+        [begin], *(points for points, _ in strings)]))
+    when = when[when >= begin]
+    return _Curve(
+        when[:, None] + (times[:1] - times[:1, :1]),
+        np.stack([np.interp(when, *string) for string in strings], axis=1),
+        end), 0.0
+
+
+def _sure_until(clock, counters):
+    """Return until when aggregates show what they show for good.
+
+    A rise that is larger than all before it may be one of two polls. Whether
+    a period is empty instead shows in the next ones.
+    """
+    rises = np.diff(counters[:, :2].sum(axis=1))
+    for at in range(max(1, rises.size - AGGREGATES_AROUND), rises.size):
+        before = rises[max(0, at - AGGREGATES_AROUND):at]
+        if rises[at] > _LARGER * before.max():
+            return float(clock[at])
+    return math.inf
 
 
 def _windows(clock, changed, between, update, longest):
@@ -657,9 +758,14 @@ def from_rates(periods, rates):
 def from_increments(periods, increments, seconds):
     """Return the :class:`Part` of an interface of increments of counters.
 
-    An increment is told for the period at whose end the counter was read.
+    An increment is the one of the period at whose end the counter was read.
     It belongs to that period and no other only if the counter was read in
     the period before as well. Of the first one nobody knows.
+
+    If one period is empty, its reading was left out, or came a moment earlier
+    or later into a period with another one. The increment after it is twice
+    as large in the former case. In the latter it is no larger than the ones
+    beside it; the mean of two increments is then the one of two periods.
 
     :param periods: (n,) int64, increasing, of the readings
     :param increments: (n, 2) bytes or (n, 4) bytes and packets, mean rise
@@ -671,17 +777,34 @@ def from_increments(periods, increments, seconds):
     rates[:, :2] = per_second[:, :2] * KBPS_PER_BYTE
     if per_second.shape[1] == 4:
         rates[:, 2] = per_second[:, 2:].sum(axis=1) * KPPS_PER_PACKET
+    steps = np.diff(periods)
     follows = np.zeros(periods.size, dtype=bool)
-    follows[1:] = np.diff(periods) == 1
+    follows[1:] = steps == 1
     reset = (per_second < 0).any(axis=1)
-    keep = follows & ~reset
+    # Of the increment before an empty period and the one after the next.
+    largest = per_second.copy()
+    largest[1:] = per_second[:-1]
+    at = np.flatnonzero(follows[2:]) + 1
+    largest[at] = np.maximum(largest[at], per_second[at + 1])
+    moved = np.zeros(periods.size, dtype=bool)
+    moved[1:] = (steps == 2) & (
+        per_second <= (1 + _JITTER) * largest).all(axis=1)[1:]
+    # The first increment of all is the one of an unknown time.
+    moved[1:2] = False
+    keep = (follows | moved) & ~reset
     lost = {}
     for at in np.flatnonzero(~keep[1:]).tolist():
         first, closing = int(periods[at]), int(periods[at + 1])
-        reason = _RESET if follows[at + 1] else _GAP
+        reason = _RESET if follows[at + 1] or moved[at + 1] else _GAP
         lost.update(dict.fromkeys(
             range(max(first, closing - _LONGEST_GAP), closing), reason))
-    return Part(periods[keep] - 1, rates[keep], lost)
+    twice = np.flatnonzero(moved & keep & np.append(False, keep[:-1]))
+    for at in np.flatnonzero(moved & keep & ~np.append(False, keep[:-1])):
+        lost[int(periods[at]) - 2] = _GAP
+    labels = np.concatenate([periods[keep] - 1, periods[twice] - 2])
+    order = np.argsort(labels)
+    return Part(labels[order], np.concatenate(
+        [rates[keep], rates[twice - 1]])[order], lost)
 
 
 def instance_series(instance_uuid, period_seconds, start, end, parts,

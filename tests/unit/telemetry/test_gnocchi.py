@@ -12,6 +12,7 @@ import testtools
 from tests.contract import telemetry_counters
 from tests.contract import telemetry_driver
 from tests.contract import telemetry_services
+from tests.contract import telemetry_simulator as simulator
 from tests.contract import telemetry_stand_ins as stand_ins
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import gnocchi
@@ -332,6 +333,82 @@ class CreatorsTest(GnocchiTestCase):
                                              max_answer_mib=.3)
         self.assertEqual(good, [one.rates.tolist()
                                 for one in driver.series()])
+
+
+class PollsTest(GnocchiTestCase):
+    """What passes of a modeler read of polls that change their place."""
+
+    def read(self, traffic, method, polled, **options):
+        """Return the times and the rates that are read in a day."""
+        counters = traffic.volume(polled)[:, None] * np.array(
+            [1, .5, .001, .0005])
+        one = dataclasses.replace(INTERFACES[0], times=polled,
+                                  counters=counters)
+        driver = self.make([one], (method,), **options)
+        times, rates, start = [], [], simulator.T0
+        for hours in (5, 11, 24):
+            driver._clock = telemetry_services.Clock(
+                simulator.T0 + hours * 3600.0)
+            series, = driver.series(start=start)
+            times.extend(series.times)
+            rates.extend(series.rates[:, 0])
+            if len(series):
+                start = np.nextafter(series.times[-1], np.inf)
+        return np.array(times), np.array(rates)
+
+    def polls(self, every=300.0, jitter=0.0, phase=0.0, left_out=()):
+        polled = simulator.T0 + np.arange(phase, 86400, every)
+        polled = polled + np.random.default_rng(3).uniform(
+            -jitter, jitter, polled.size)
+        return np.delete(np.sort(polled), left_out)
+
+    def check(self, method, polled, peak=0.05, **options):
+        steady = simulator.Traffic(1e6)
+        times, rates = self.read(steady, method, polled, **options)
+        self.assertGreater(times.size, 230)
+        self.assertAlmostEqual(1.0, rates.mean() / 1e6, delta=0.01)
+        self.assertAlmostEqual(1.0, rates.max() / 1e6, delta=peak)
+
+    def test_polls_that_fall_into_one_period_in_twos(self):
+        for method in gnocchi.AGGREGATIONS:
+            with self.subTest(method):
+                self.check(method, self.polls(jitter=2))
+
+    def test_polls_that_are_seldom_late(self):
+        for method in gnocchi.AGGREGATIONS:
+            with self.subTest(method):
+                self.check(method, self.polls(jitter=2, phase=1.8))
+
+    def test_polls_that_drift(self):
+        for method in ('rate:mean', 'last', 'mean', 'min'):
+            for every in (299.25, 300.75):
+                with self.subTest(method, every=every):
+                    self.check(method, self.polls(every, phase=150))
+
+    def test_polls_that_are_left_out(self):
+        for method in gnocchi.AGGREGATIONS:
+            with self.subTest(method):
+                self.check(method, self.polls(phase=90, left_out=[40, 170]))
+
+    def test_several_polls_in_a_period(self):
+        for method in gnocchi.AGGREGATIONS:
+            with self.subTest(method):
+                self.check(method, self.polls(60, jitter=2),
+                           interval_seconds=60)
+
+    def test_the_volume_of_bursts_is_kept(self):
+        # On for 15 minutes of each three hours.
+        bursts = simulator.Traffic(1e6, 900.0, 10800.0,
+                                   simulator.T0 + 4137.0 - 864000.0)
+        for method in ('last', 'max', 'mean', 'min'):
+            with self.subTest(method):
+                times, rates = self.read(bursts, method,
+                                         self.polls(jitter=2))
+                true = sum(bursts.mean_kbps(begin, begin + 300)
+                           for begin in times)
+                self.assertAlmostEqual(1.0, rates.sum() / true, delta=0.01)
+                self.assertLess(0.6e6, rates.max())
+                self.assertLess(rates.max(), 1.05e6)
 
 
 class RequestsTest(GnocchiTestCase):

@@ -257,6 +257,25 @@ class IncrementsTest(unittest.TestCase):
         self.assertEqual([10, 60], one.times.tolist())
         self.assertEqual(rate_series.Refused(gap=4), one.refused)
 
+    def test_an_increment_of_one_interval_after_an_empty_period_is_kept(self):
+        # Two readings were in period 2, none in 3: 2 has the mean of both.
+        one = told([interfaces.from_increments(
+            np.array([0, 1, 2, 4, 5]),
+            np.array([[90.], [90], [50], [10], [10]]) * [1, 1], 10)])
+        self.assertEqual([0, 10, 20, 30, 40], one.times.tolist())
+        np.testing.assert_allclose(one.rates[:, 0] / .0008,
+                                   [90, 50, 50, 10, 10])
+        self.assertEqual(0, one.refused.total)
+
+    def test_an_increment_of_two_intervals_after_an_empty_period_is_a_gap(
+            self):
+        # A reading was left out.
+        one = told([interfaces.from_increments(
+            np.array([0, 1, 2, 4, 5]),
+            np.array([[50.], [50], [50], [100], [50]]) * [1, 1], 10)])
+        self.assertEqual([0, 10, 40], one.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=2), one.refused)
+
     def test_a_negative_increment_is_a_reset(self):
         one = told([interfaces.from_increments(
             np.array([1, 2, 3, 4]),
