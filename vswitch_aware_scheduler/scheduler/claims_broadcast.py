@@ -55,7 +55,6 @@ class ClaimsBroadcast:
         self._tokens = itertools.count(1)
         # (StoredClaim, until when it holds), the oldest first.
         self._words = collections.deque(maxlen=_MOST_KEPT)
-        self._placed = collections.OrderedDict()  # token -> StoredClaim
         self._seen = None
         self._purge_at = float('-inf')
 
@@ -72,23 +71,21 @@ class ClaimsBroadcast:
         self._thread.stop()
 
     def placed(self, instance_uuid, host, source, law, stated, attachments):
-        """Tell of a placement; return its token."""
-        token = f'{self._author}-{next(self._tokens)}'
-        word = self._placed[token] = store.StoredClaim(
-            instance_uuid, token, store.ASSUMED, host, source, law, stated,
-            HELD_SECONDS, self._claimed_by,
-            0 if self._seen is None else self._seen.number,
+        """Publish a placement; return its StoredClaim."""
+        word = store.StoredClaim(
+            instance_uuid, f'{self._author}-{next(self._tokens)}',
+            store.ASSUMED, host, source, law, stated, HELD_SECONDS,
+            self._claimed_by, 0 if self._seen is None else self._seen.number,
             attachments=attachments)
-        if len(self._placed) > _MOST_KEPT:
-            self._placed.popitem(last=False)
         self._tell(word)
-        return token
+        return word
 
-    def withdrawn(self, token):
-        """Tell that a placement has come to nothing."""
-        word = self._placed.pop(token, None)
-        if word is not None:
-            self._tell(dataclasses.replace(word, state=store.FORGOTTEN))
+    def withdrawn(self, word):
+        """Publish that a placement has come to nothing.
+
+        :param word: what :meth:`placed` returned
+        """
+        self._tell(dataclasses.replace(word, state=store.FORGOTTEN))
 
     def _tell(self, word):
         self._words.append((word, time.monotonic() + word.seconds))

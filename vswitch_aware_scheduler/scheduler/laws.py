@@ -27,13 +27,15 @@ class Laws:
     Callers serialise access.
 
     :param residency: Residency
+    :param statements: :class:`.request.Statements`
     :param policies: {host: HostPolicy or None}, kept by others
     :param default: RateLaw of instances of which nothing is known, None: they
         count for nothing
     """
 
-    def __init__(self, residency, policies, default):
+    def __init__(self, residency, statements, policies, default):
         self._residency = residency
+        self._statements = statements
         self._policies = policies
         self._default = default
         # (prior, that of its group, id of policy) -> (policy, law)
@@ -84,7 +86,7 @@ class Laws:
         # What it has shown itself, then what it was placed with.
         if of != 'instance':
             stated = [one for one in (
-                self._residency.stated_law(uuid),
+                self._statements.law(uuid),
                 self._residency.claimed_law(uuid, host),
                 *(self._of_flavor(specs, snapshot) for _, specs in of_flavor))
                 if one is not None]

@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads who is where from the databases of Nova's cells, in the background.
 
-One thread finds the cells, and one for each enabled cell and for cell0 reads
-it: a cell that hangs keeps nobody else waiting. Statements are plain SQL, and
-nothing is written. What is read goes to a :class:`.residency.Residency`
+One thread finds the cells, and one for each enabled cell reads it: a cell
+that hangs keeps nobody else waiting. Statements are plain SQL, and nothing is
+written. What is read goes to a :class:`.residency.Residency`
 (reference/claims.rst, "The record").
 """
 
 import datetime
+import functools
 import json
 import threading
 import time
@@ -33,8 +34,12 @@ ENDED = ('confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
 #: Changes are read from so long before the last reading: clocks of those who
 #: write differ, and a transaction becomes visible when it ends. Likewise so
 #: many of the newest rows.
-_OVERLAP_SECONDS = 15.0
+_OVERLAP = datetime.timedelta(seconds=15)
 _OVERLAP_ROWS = 50
+
+#: A migration that nobody has changed for so long is left over from a service
+#: that died, if nothing is under way with its instance.
+_LEFT_OVER = datetime.timedelta(days=1)
 
 #: Rows that are read at a time, and how long the thread then rests, as a
 #: multiple of the time that it has worked.
@@ -51,13 +56,11 @@ _COMPARE_SHARE = 0.01
 _MOST_BACK_OFF_SECONDS = 60.0
 _GIVE_UP_SECONDS = 600.0
 
-#: How often it is looked which cells there are.
+#: How often the list of cells is read.
 _CELLS_SECONDS = 30.0
 
 #: A worker reads when a request begins, unless it has done so lately.
 _FRESH_SECONDS = 0.25
-
-_MOST_FLAVORS = 10_000
 
 _INSTANCE = models.Instance.__table__
 _MIGRATION = models.Migration.__table__
@@ -70,7 +73,11 @@ _COLUMNS = (_INSTANCE.c.id, _INSTANCE.c.uuid, _INSTANCE.c.host,
             _INSTANCE.c.deleted)
 _MOVE_COLUMNS = (_MIGRATION.c.id, _MIGRATION.c.instance_uuid,
                  _MIGRATION.c.source_compute, _MIGRATION.c.dest_compute,
-                 _MIGRATION.c.status, _MIGRATION.c.deleted)
+                 _MIGRATION.c.status, _MIGRATION.c.deleted,
+                 sa.func.coalesce(_MIGRATION.c.updated_at,
+                                  _MIGRATION.c.created_at).label('changed'))
+_IN_PROGRESS = sa.and_(_MIGRATION.c.deleted == 0,
+                       _MIGRATION.c.status.not_in(ENDED))
 
 #: The time in UTC, which is what Nova writes.
 _NOW = {'sqlite': "datetime('now')",
@@ -111,21 +118,20 @@ class NovaRecord:
         self._report = report
         self._thread = worker_thread.WorkerThread(
             'vswitch-record', self.step, self._forget)
-        # Who refreshes does so in a thread of its own.
+        # A caller of refresh() makes steps in a thread of its own.
         self._stepping = threading.Lock()
         self._forget()
 
     def _forget(self):
-        self._readers = {}       # cell -> CellReader
+        self._readers = {}       # uuid of a cell -> CellReader
         self._cells_at = float('-inf')
-        self._tried = threading.Event()
+        self._first = threading.Event()
         self._wait_until = time.monotonic() + self._first_wait_seconds
 
     @property
-    def waiting(self):
-        """Whether the first readings are being waited for."""
-        return not self._tried.is_set() \
-            and time.monotonic() < self._wait_until
+    def is_first(self):
+        """Whether a request may be waiting for the first readings."""
+        return not self._first.is_set()
 
     def start(self):
         """Be at work from now on, in this process."""
@@ -133,15 +139,14 @@ class NovaRecord:
 
     def wait(self):
         """Wait until each cell was tried once, or the first wait is over."""
-        if not self._tried.is_set():
-            self._tried.wait(max(0.0, self._wait_until - time.monotonic()))
-            self._tried.set()
+        if not self._first.is_set():
+            self._first.wait(max(0.0, self._wait_until - time.monotonic()))
+            self._first.set()
 
     def tried(self):
         """Take note that a cell was tried."""
-        if self._readers and all(one.tried for one in
-                                 list(self._readers.values())):
-            self._tried.set()
+        if all(one.tried for one in list(self._readers.values())):
+            self._first.set()
 
     def wake(self):
         """Read now what has changed, unless that was done just now."""
@@ -163,31 +168,33 @@ class NovaRecord:
         for reader in self._readers.values():
             reader.thread.stop(30.0)
 
+    def is_current(self, reader):
+        """Return whether a reader was not given up."""
+        return self._readers.get(reader.uuid) is reader
+
     def step(self):
-        """Look after the readers, and after claims of which nothing is seen.
+        """Look after the readers, and after claims that nothing shows.
 
         :returns: seconds until the next time
         """
         with self._stepping:
-            self._look_after_all()
+            try:
+                if time.monotonic() >= self._cells_at + _CELLS_SECONDS:
+                    self._find_cells()
+                    self._cells_at = time.monotonic()
+                for reader in list(self._readers.values()):
+                    self._look_after(reader)
+                now = self.clock()
+                with self.lock:
+                    unseen = self.known.unseen(now)
+                if unseen:
+                    self._take_build_requests(now, _build_requests(unseen))
+                self._report("Nova's record", None)
+            except Exception as error:
+                self._report("Nova's record", (
+                    f'{_words(error)}; going by what was read before'))
+                self._first.set()
         return self.seconds
-
-    def _look_after_all(self):
-        try:
-            now = self.clock()
-            if time.monotonic() >= self._cells_at + _CELLS_SECONDS:
-                self._find_cells()
-                self._cells_at = time.monotonic()
-            self._look_after_readers()
-            with self.lock:
-                unseen = list(self.known.unseen(now))
-            if unseen:
-                self._take_build_requests(now, _build_requests(unseen))
-            self._report("Nova's record", None)
-        except Exception as error:
-            self._report("Nova's record", (
-                f'{_words(error)}; going by what was read before'))
-            self._tried.set()
 
     def _find_cells(self):
         cells = {cell.uuid: cell for cell in objects.CellMappingList.get_all(
@@ -197,26 +204,20 @@ class NovaRecord:
             self._report(f'record of cell {uuid}', None)
         new = [CellReader(self, cell) for uuid, cell in cells.items()
                if uuid not in self._readers]
-        self._readers.update((reader.cell.uuid, reader) for reader in new)
+        self._readers.update((reader.uuid, reader) for reader in new)
         for reader in new:
             reader.thread.start()
 
-    def _look_after_readers(self):
-        for uuid, reader in list(self._readers.items()):
-            hangs = reader.hangs_for()
-            problem = reader.problem
-            if hangs > self._limit_seconds:
-                problem = f'no answer for {hangs:.0f} s'
-            self._report(f'record of cell {reader.name}', problem and (
-                f'{problem}; its hosts go by what was read before'))
-            if hangs > _GIVE_UP_SECONDS:
-                self._readers[uuid] = CellReader(self, reader.cell)
-                self._readers[uuid].thread.start()
-                reader.thread.stop(0.0)
-
-    def is_current(self, reader):
-        """Return whether a reader still is the one of its cell."""
-        return self._readers.get(reader.cell.uuid) is reader
+    def _look_after(self, reader):
+        hangs, problem = reader.hangs_for(), reader.problem
+        if hangs > self._limit_seconds:
+            problem = f'no answer for {hangs:.0f} s'
+        self._report(f'record of cell {reader.name}', problem and (
+            f'{problem}; its hosts go by what was read before'))
+        if hangs > _GIVE_UP_SECONDS:
+            new = self._readers[reader.uuid] = CellReader(self, reader.cell)
+            new.thread.start()
+            reader.thread.stop(0.0)
 
 
 class CellReader:
@@ -228,6 +229,7 @@ class CellReader:
 
     def __init__(self, record, cell):
         self.cell = cell
+        self.uuid = cell.uuid
         self.name = cell.name or cell.uuid
         self.problem = None
         self.tried = False
@@ -236,16 +238,12 @@ class CellReader:
         self._record = record
         # One reading at a time; tests read in a thread of their own.
         self._reading = threading.Lock()
-        self._began = None       # since when a reading is under way
-        self._back_off = 0.0
-        self._complete = cell.is_cell0()
-        self._full_at = self._compare_at = float('-inf')
-        self._since = None       # (time, id of instance, id of migration)
-        self._types = {}         # uuid -> id of its flavor
-        self._ids = {}           # uuid -> (host, id of its row)
-        self._sums = {}          # host -> [instances, sum of their ids]
-        self._flavors = {}       # text -> parsed
+        self._began = None       # since when a statement is under way
         self._worked_at = 0.0
+        self._back_off = 0.0
+        self._complete = False
+        self._full_at = self._compare_at = float('-inf')
+        self._since = None       # what _newest() returned before
 
     def hangs_for(self):
         """Return for how many seconds the reading has been under way."""
@@ -274,82 +272,61 @@ class CellReader:
             self._began = time.monotonic()
             self._worked_at = time.thread_time()
             try:
-                self._read_changes()
-                if self.cell.is_cell0():
-                    return
                 now = self._record.clock()
-                if not now < self._full_at + self._record.full_seconds:
+                if now >= self._full_at:
                     self._read_all()
-                    self._full_at = now
-                elif now >= self._compare_at:
+                    self._full_at = now + self._record.full_seconds
+                self._read_changes()
+                if now >= self._compare_at:
                     self._compare()
             finally:
                 self._began = None
 
     def _read_changes(self):
+        """Read what was written lately or is under way."""
         began = self._record.clock()
-        cell = self.cell.uuid
         with self._record.lock:
-            unsettled = list(self._record.known.unsettled(cell))
-            moving = list(self._record.known.moves(cell))
+            unsettled = self._record.known.unsettled(self.uuid)
+            moving = list(self._record.known.moves(self.uuid))
         with self._connection() as connection:
-            moves, rows = [], []
-            if not self.cell.is_cell0():
-                now, *newest = connection.execute(sa.select(
-                    sa.literal_column(_NOW[connection.dialect.name]),
-                    *(sa.select(sa.func.max(table.c.id)).scalar_subquery()
-                      for table in (_INSTANCE, _MIGRATION)))).one()
-                if isinstance(now, str):
-                    now = datetime.datetime.fromisoformat(now)
-                # Migrations first: where one ends in between, both of its
-                # hosts count the instance until the next reading.
-                moves = self._changed_moves(connection, moving)
-                if self._since is not None:
-                    rows = [*connection.execute(sa.select(*_COLUMNS).where(
-                        _INSTANCE.c.updated_at >= self._since[0])),
-                        *connection.execute(sa.select(*_COLUMNS).where(
-                            _INSTANCE.c.id > self._since[1]))]
-                self._since = (
-                    now - datetime.timedelta(seconds=_OVERLAP_SECONDS),
-                    *((number or 0) - _OVERLAP_ROWS for number in newest))
-            seen = {row.uuid for row in rows}
-            for some in _pieces([uuid for uuid in unsettled
-                                 if uuid not in seen]):
-                rows.extend(connection.execute(sa.select(*_COLUMNS).where(
-                    _INSTANCE.c.uuid.in_(some))))
-            absent = set(unsettled).difference(row.uuid for row in rows)
-            if self.cell.is_cell0():
-                absent.update(set(self._record.known.rows(cell)).difference(
-                    unsettled))
-            found = self._reading_of(connection, began, rows, moves, absent)
-        self._take(found)
+            newest = self._newest(connection)
+            since, row, move = self._since
+            # Migrations first: where one ends in between, both of its hosts
+            # count the instance until the next reading.
+            moves = _select(connection, _MOVE_COLUMNS, _MIGRATION.c.id,
+                            moving, _MIGRATION.c.id > move - _OVERLAP_ROWS)
+            rows = _select(connection, _COLUMNS, _INSTANCE.c.uuid, unsettled,
+                           _INSTANCE.c.updated_at >= since - _OVERLAP,
+                           _INSTANCE.c.id > row - _OVERLAP_ROWS)
+            reading = self._reading_of(connection, rows, unsettled, moves,
+                                       began=began)
+        self._take(reading)
+        self._since = newest
 
-    def _changed_moves(self, connection, moving):
-        """Return the rows of migrations that have changed or go on."""
-        query = sa.select(*_MOVE_COLUMNS)
-        if self._since is None:
-            return connection.execute(query.where(
-                _MIGRATION.c.deleted == 0,
-                _MIGRATION.c.status.not_in(ENDED))).all()
-        rows = [*connection.execute(query.where(
-            _MIGRATION.c.updated_at >= self._since[0])),
-            *connection.execute(query.where(
-                _MIGRATION.c.id > self._since[2]))]
-        for some in _pieces(moving):
-            rows.extend(connection.execute(query.where(
-                _MIGRATION.c.id.in_(some))))
-        # One that went on is as it is in a later statement.
-        return list({row.id: row for row in rows}.values())
+    def _newest(self, connection):
+        """Return (time, number of the last instance, of the last migration).
+
+        The time is the database's: no clock of this machine decides.
+        """
+        now, *newest = connection.execute(sa.select(
+            sa.literal_column(_NOW[connection.dialect.name]),
+            *(sa.select(sa.func.max(table.c.id)).scalar_subquery()
+              for table in (_INSTANCE, _MIGRATION)))).one()
+        if isinstance(now, str):
+            now = datetime.datetime.fromisoformat(now)
+        return now, *(number or 0 for number in newest)
 
     def _read_all(self):
         """Read all instances and all migrations in progress, in pieces."""
         known = self._record.known
-        cell = self.cell.uuid
-        began = self._record.clock()
-        missing = set(known.rows(cell))
-        moving = set(known.moves(cell))
-        last, changes_at = 0, began + self._record.seconds
-        while True:
+        missing = set(known.rows(self.uuid))
+        moving = set(known.moves(self.uuid))
+        if self._since is None:
+            with self._connection() as connection:
+                self._since = self._newest(connection)
+        last, rows = 0, None
+        changes_at = self._record.clock() + self._record.seconds
+        while rows is None or len(rows) == _PIECE:
             if self._record.clock() >= changes_at:
                 self._read_changes()
                 changes_at = self._record.clock() + self._record.seconds
@@ -357,30 +334,19 @@ class CellReader:
                 rows = connection.execute(sa.select(*_COLUMNS).where(
                     _INSTANCE.c.id > last, _INSTANCE.c.deleted == 0).order_by(
                         _INSTANCE.c.id).limit(_PIECE)).all()
-                found = self._reading_of(connection, began, rows)
-            self._take(found)
-            self._rest()
+                reading = self._reading_of(connection, rows)
+            self._take(reading)
             missing.difference_update(row.uuid for row in rows)
-            if len(rows) < _PIECE:
-                break
-            last = rows[-1].id
-        for some in _pieces(list(missing)):
-            self._read_some(_INSTANCE.c.uuid.in_(some), some)
+            last = rows[-1].id if rows else last
+            self._rest()
+        self._read_instances(missing)
         with self._connection() as connection:
-            moves = connection.execute(sa.select(*_MOVE_COLUMNS).where(
-                _MIGRATION.c.deleted == 0,
-                _MIGRATION.c.status.not_in(ENDED))).all()
-            gone = moving.difference(row.id for row in moves)
-            for some in _pieces(list(gone)):
-                moves.extend(connection.execute(sa.select(
-                    *_MOVE_COLUMNS).where(_MIGRATION.c.id.in_(some))))
-            gone.difference_update(row.id for row in moves)
-            found = self._reading_of(connection, began, [], moves)
-        found.moves.update(dict.fromkeys(gone))
-        self._complete = True
-        self._take(found)
-        # What has changed meanwhile, before anybody goes by it.
-        self._read_changes()
+            moves = _select(connection, _MOVE_COLUMNS, _MIGRATION.c.id,
+                            moving, _IN_PROGRESS)
+            # What changed meanwhile is read next.
+            self._complete = True
+            reading = self._reading_of(connection, moves=moves, gone=moving)
+        self._take(reading)
 
     def _compare(self):
         """Read the hosts that have other instances than are known.
@@ -388,46 +354,51 @@ class CellReader:
         The database adds them up: this finds what no time stamp shows.
         """
         began = time.monotonic()
-        column = _INSTANCE.c.host
+        known, host = self._record.known.rows(self.uuid), _INSTANCE.c.host
         with self._connection() as connection:
-            sums = {row[0]: [row[1], int(row[2])] for row in
-                    connection.execute(sa.select(
-                        column, sa.func.count(),
-                        sa.func.sum(_INSTANCE.c.id)).where(
-                            _INSTANCE.c.deleted == 0,
-                            column.is_not(None)).group_by(column))}
-        took = time.monotonic() - began
+            there = {(row[0], row[1], int(row[2])) for row in
+                     connection.execute(sa.select(
+                         host, sa.func.count(),
+                         sa.func.sum(_INSTANCE.c.id)).where(
+                             _INSTANCE.c.deleted == 0,
+                             host.is_not(None)).group_by(host))}
+        sums = {}
+        for row in known.values():
+            count, total = sums.get(row.host, (0, 0))
+            sums[row.host] = count + 1, total + row.number
+        sums.pop(None, None)
+        hosts = {one[0] for one in there ^ {
+            (name, *numbers) for name, numbers in sums.items()}}
+        on_hosts = [uuid for uuid, row in known.items() if row.host in hosts]
         self._compare_at = self._record.clock() + max(
-            _COMPARE_SECONDS, took / _COMPARE_SHARE)
-        others = [host for host in sums.keys() | self._sums.keys()
-                  if sums.get(host) != self._sums.get(host)]
-        if others:
-            hosts = set(others)
-            there = [uuid for uuid, (host, _) in self._ids.items()
-                     if host in hosts]
-            for some in _pieces(others):
-                self._read_some(sa.and_(column.in_(some),
-                                        _INSTANCE.c.deleted == 0), [])
-            for some in _pieces(there):
-                self._read_some(_INSTANCE.c.uuid.in_(some), some)
+            _COMPARE_SECONDS, (time.monotonic() - began) / _COMPARE_SHARE)
+        for some in _pieces(hosts):
+            self._read_where(sa.and_(host.in_(some), _INSTANCE.c.deleted == 0))
+        self._read_instances(on_hosts)
 
-    def _read_some(self, condition, uuids):
-        """Read some instances; those of ``uuids`` that are not there go."""
-        began = self._record.clock()
+    def _read_instances(self, uuids):
+        for some in _pieces(uuids):
+            self._read_where(_INSTANCE.c.uuid.in_(some), some)
+
+    def _read_where(self, condition, asked=()):
         with self._connection() as connection:
             rows = connection.execute(
                 sa.select(*_COLUMNS).where(condition)).all()
-            found = self._reading_of(
-                connection, began, rows,
-                absent=set(uuids).difference(row.uuid for row in rows))
-        self._take(found)
+            reading = self._reading_of(connection, rows, asked)
+        self._take(reading)
         self._rest()
 
-    def _reading_of(self, connection, began, rows, moves=(), absent=()):
-        """Return the Reading that some rows of the database make."""
-        known = self._record.known.rows(self.cell.uuid)
-        found = {uuid: None for uuid in absent}
-        deleted, without_flavor = set(), []
+    def _reading_of(self, connection, rows=(), asked=(), moves=(), gone=(),
+                    began=float('-inf')):
+        """Return the Reading that some rows of the database make.
+
+        :param asked: uuids of instances that were asked for
+        :param gone: ids of migrations that were asked for
+        :param began: as of Reading
+        """
+        known = self._record.known.rows(self.uuid)
+        found = dict.fromkeys(asked)
+        deleted, changed = set(), []
         for row in rows:
             if row.deleted:
                 found[row.uuid] = None
@@ -437,59 +408,23 @@ class CellReader:
             found[row.uuid] = new = residency.Row(
                 row.host, row.vm_state, row.task_state,
                 before.flavors if before else (None, None, None),
-                row.project_id)
-            if before is None or not new.at_rest or new != before \
-                    or self._types.get(row.uuid) != row.instance_type_id:
-                without_flavor.append(row.uuid)
-                self._types[row.uuid] = row.instance_type_id
-        for some in _pieces(without_flavor):
-            for extra in connection.execute(sa.select(
-                    _EXTRA.c.instance_uuid, _EXTRA.c.flavor).where(
-                        _EXTRA.c.instance_uuid.in_(some))):
-                found[extra.instance_uuid] = found[
-                    extra.instance_uuid]._replace(
-                        flavors=self._parse(extra.flavor))
-        if not self.cell.is_cell0():
-            self._add_up(rows, found)
-        return residency.Reading(
-            self.cell.uuid, began, found, frozenset(deleted), {
-                row.id: None if row.deleted or row.status in ENDED
-                else residency.Move(row.instance_uuid, row.source_compute,
-                                    row.dest_compute) for row in moves},
-            self._complete)
-
-    def _add_up(self, rows, found):
-        """Follow the hosts' numbers of instances, as :meth:`_compare` does."""
-        numbers = {row.uuid: row.id for row in rows}
-        for uuid, row in found.items():
-            before = self._ids.pop(uuid, None)
-            if row is not None and row.host is not None:
-                self._ids[uuid] = row.host, numbers[uuid]
-            elif row is None:
-                self._types.pop(uuid, None)
-            for sign, one in ((-1, before), (1, self._ids.get(uuid))):
-                if one is not None:
-                    of = self._sums.setdefault(one[0], [0, 0])
-                    of[0] += sign
-                    of[1] += sign * one[1]
-                    if not of[0]:
-                        del self._sums[one[0]]
-
-    def _parse(self, text):
-        """Return (current, old, new) flavor of an instance's flavors."""
-        found = self._flavors.get(text)
-        if found is None:
-            if len(self._flavors) >= _MOST_FLAVORS:
-                self._flavors.clear()
-            try:
-                data = json.loads(text)
-                found = tuple(_flavor(data.get(which))
-                              for which in ('cur', 'old', 'new'))
-            except Exception:
-                # Of one instance, which counts without it.
-                found = None, None, None
-            self._flavors[text] = found
-        return found
+                row.project_id, row.id, row.instance_type_id)
+            if new != before or not new.at_rest:
+                changed.append(row.uuid)
+        for extra in _select(connection, (_EXTRA.c.id, _EXTRA.c.instance_uuid,
+                                          _EXTRA.c.flavor),
+                             _EXTRA.c.instance_uuid, changed):
+            uuid = extra.instance_uuid
+            found[uuid] = found[uuid]._replace(flavors=_flavors(extra.flavor))
+        ends = dict.fromkeys(gone)
+        for row in moves:
+            ends[row.id] = None if row.deleted or row.status in ENDED \
+                else residency.Move(
+                    row.instance_uuid, row.source_compute, row.dest_compute,
+                    row.changed is not None
+                    and row.changed < self._since[0] - _LEFT_OVER)
+        return residency.Reading(self.uuid, began, found, frozenset(deleted),
+                                 ends, self._complete)
 
     def _take(self, reading):
         # One that was given up may come back.
@@ -499,7 +434,7 @@ class CellReader:
     def _rest(self):
         """Let others work, who share the interpreter."""
         worked = time.thread_time() - self._worked_at
-        if not self._record.waiting:
+        if not self._record.is_first:
             time.sleep(min(1.0, _REST * worked))
         self._worked_at = time.thread_time()
         # The next piece: only one that does not end is a hang.
@@ -530,14 +465,36 @@ def _build_requests(uuids):
     context = _admin_context()
     with api_database.context_manager.reader.connection.using(
             context) as connection:
-        return {row[0] for some in _pieces(uuids) for row in
-                connection.execute(sa.select(_REQUEST.c.instance_uuid).where(
-                    _REQUEST.c.instance_uuid.in_(some)))}
+        return {row.instance_uuid for row in _select(
+            connection, (_REQUEST.c.id, _REQUEST.c.instance_uuid),
+            _REQUEST.c.instance_uuid, uuids)}
+
+
+def _select(connection, columns, key, keys, *conditions):
+    """Return the rows that have one of some keys or meet a condition."""
+    rows = {}
+    for condition in (*conditions, *map(key.in_, _pieces(keys))):
+        # One that a later statement returns, too, is as it is there.
+        rows.update((row.id, row) for row in connection.execute(
+            sa.select(*columns).where(condition)))
+    return list(rows.values())
 
 
 def _words(error):
     # Errors of a database go on for many lines.
     return f'{type(error).__name__}: {str(error).partition(chr(10))[0]}'
+
+
+@functools.lru_cache(maxsize=10_000)
+def _flavors(text):
+    """Return the (current, old, new) flavor of an instance, as in a Row."""
+    try:
+        data = json.loads(text or '{}')
+        return tuple(_flavor(data.get(which))
+                     for which in ('cur', 'old', 'new'))
+    except Exception:
+        # Of one instance, which counts without it.
+        return None, None, None
 
 
 def _flavor(data):
@@ -548,4 +505,5 @@ def _flavor(data):
 
 def _pieces(items):
     """Return lists of a few of some items each."""
+    items = list(items)
     return [items[at:at + _PIECE] for at in range(0, len(items), _PIECE)]

@@ -8,6 +8,7 @@ guarantee (QoS minimum bandwidth and packet rate) raises each of these and
 lowers none: a tenant chooses the guarantee.
 """
 
+import collections
 import dataclasses
 import functools
 
@@ -20,9 +21,8 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 from vswitch_aware_scheduler.vswitch import tunnels
 
-__all__ = ['Demand', 'attachments_of', 'attachments_of_instance', 'demand_of',
-           'flavor_of', 'instance_uuid_of', 'is_rebuild_on', 'law_of_flavor',
-           'raised', 'read']
+__all__ = ['Demand', 'Statements', 'attachments_of', 'attachments_of_instance',
+           'demand_of', 'instance_uuid_of', 'is_rebuild_on', 'raised', 'read']
 
 # Amounts that ports with a QoS policy guarantee, as columns of a rate.
 _QOS_COLUMNS = {
@@ -40,6 +40,9 @@ _PRIOR = 'prior of '
 _RAISED = ', raised to the QoS guarantee of its ports'
 
 _NO_GUARANTEE = (0.0, 0.0, 0.0)
+
+#: Instances whose requests are remembered.
+_MOST_STATEMENTS = 100_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -91,6 +94,39 @@ class Demand:
     def prior_of(self):
         """What the prior is of, as :meth:`.Snapshot.prior` has it."""
         return self.rule.removeprefix(_PRIOR).removesuffix(_RAISED)
+
+
+class Statements:
+    """What requests said of instances that Nova's record does not have.
+
+    That is the law by a prior or a guarantee of ports, and the attachments.
+    """
+
+    def __init__(self):
+        self._of = collections.OrderedDict()  # uuid -> (law, attachments)
+
+    def add(self, instance_uuid, law, attachments):
+        """Remember what a request says; what is None stays as it was.
+
+        :param law: RateLaw, or None
+        :param attachments: Attachments, or None
+        :returns: whether that is something new
+        """
+        before = self._of.pop(instance_uuid, (None, None))
+        said = (before[0] if law is None else law,
+                before[1] if attachments is None else attachments)
+        self._of[instance_uuid] = said
+        if len(self._of) > _MOST_STATEMENTS:
+            self._of.popitem(last=False)
+        return said != before
+
+    def law(self, instance_uuid):
+        """Return the RateLaw of an instance by its requests, or None."""
+        return self._of.get(instance_uuid, (None, None))[0]
+
+    def attachments(self, instance_uuid):
+        """Return the Attachments by its requests, or None."""
+        return self._of.get(instance_uuid, (None, None))[1]
 
 
 def instance_uuid_of(spec_obj):
@@ -245,24 +281,6 @@ def attachments_of_instance(instance):
         (others if tunnelled is False else networks).append(network['id'])
         functions += interface.get('vnic_type') in tunnels.VNIC_TYPES
     return tunnels.Attachments(networks, others, functions)
-
-
-def flavor_of(instance):
-    """Return the Flavor that a nova Instance carries, or None.
-
-    Nothing is loaded: that could ask a database, and fail.
-    """
-    return read(instance, 'flavor')
-
-
-def law_of_flavor(flavor, laws):
-    """Return the RateLaw that a nova Flavor describes, or None.
-
-    :param laws: callable, instance uuid -> learned RateLaw or None
-    :raises InvalidOverride: as :func:`.flavors.law_of_extra_specs`
-    """
-    found = flavors.law_of(read(flavor, 'extra_specs') or {}, laws)
-    return found and found[0]
 
 
 def _guaranteed_rates(spec_obj):

@@ -11,7 +11,6 @@ Pure: no clock, no thread, no database; callers serialise access. All times
 are monotonic seconds of this process.
 """
 
-import collections
 import dataclasses
 import itertools
 import operator
@@ -26,10 +25,8 @@ CELL0 = '00000000-0000-0000-0000-000000000000'
 #: the instance is at rest.
 SETTLED_SECONDS = 60.0
 
-#: Instances whose demand or attachments by their request are remembered.
-_MOST_REMEMBERED = 100_000
-
-_BUILDING, _OFFLOADED, _ERROR = 'building', 'shelved_offloaded', 'error'
+_BUILDING, _OFFLOADED, _ERROR, _RESIZED = (
+    'building', 'shelved_offloaded', 'error', 'resized')
 
 
 class Row(typing.NamedTuple):
@@ -37,6 +34,8 @@ class Row(typing.NamedTuple):
 
     :ivar flavors: (current, old, new) flavor, each (name, extra specs) or
         None
+    :ivar number: id of the row
+    :ivar type_id: id of the current flavor
     """
 
     host: str | None
@@ -44,11 +43,18 @@ class Row(typing.NamedTuple):
     task_state: str | None
     flavors: tuple = (None, None, None)
     project_id: str | None = None
+    number: int = 0
+    type_id: int | None = None
 
     @property
     def kept_on(self):
         """The host that keeps the instance's resources, or None."""
         return None if self.vm_state == _OFFLOADED else self.host
+
+    @property
+    def may_move(self):
+        """Whether a migration of the instance may be under way."""
+        return not self.at_rest or self.vm_state == _RESIZED
 
     @property
     def at_rest(self):
@@ -58,11 +64,15 @@ class Row(typing.NamedTuple):
 
 
 class Move(typing.NamedTuple):
-    """A migration that Nova's record has in progress."""
+    """A migration that Nova's record has in progress.
+
+    :ivar left_over: whether it was not changed for very long
+    """
 
     instance_uuid: str
     source: str | None
     dest: str | None
+    left_over: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +80,8 @@ class Reading:
     """What one reading of a cell has found.
 
     :ivar cell: uuid of the cell
-    :ivar began: when the reading began
+    :ivar began: when a reading of all :meth:`Residency.unsettled` instances
+        began; -inf for one of other instances, which ends no claim
     :ivar rows: {uuid: Row, or None when the cell has no such instance}
     :ivar deleted: uuids among those that the cell has as deleted
     :ivar moves: {id: Move, or None when it has ended}
@@ -124,8 +135,6 @@ class Residency:
         self._hosts = {}         # uuid -> {hosts that it counts on}
         self._on = {}            # host -> {uuid: None}
         self._changed = set()
-        self._stated = collections.OrderedDict()    # uuid -> RateLaw
-        self._attached = collections.OrderedDict()  # uuid -> Attachments
 
     # What arrives.
 
@@ -225,29 +234,28 @@ class Residency:
         :param age_seconds: how long ago the claim was made
         :param source: a host that had it, if the caller knows one
         """
-        sources = {*self._recorded(instance_uuid), source}
+        made = now - age_seconds
         if foreign:
-            # The withdrawal of what the same process placed before may never
-            # be heard of; what is left is where the instance is moved from.
-            for known in list(self._claims.get(instance_uuid, {}).values()):
-                if known.foreign and known.host != source and \
-                        known.token != token and _author(known.token) \
-                        == _author(token):
+            # Of an instance the broadcast has the last word only: what was
+            # said before is withdrawn, but for where it is moved from.
+            for known in self._claims_of(instance_uuid):
+                if known.foreign and known.made <= made \
+                        and known.host not in (host, source):
                     self._drop(known)
-        claims = self._claims.setdefault(instance_uuid, {})
-        for known in claims.values():
+        sources = {*self._recorded(instance_uuid), source}
+        for known in self._claims_of(instance_uuid):
             sources.update(known.sources or ())
             if known.host != host:
                 sources.add(known.host)
         sources.discard(None)
-        claims[host] = Claim(
-            instance_uuid, host, law, now - age_seconds, now,
-            frozenset(sources) if sources else None, token, foreign)
+        self._claims.setdefault(instance_uuid, {})[host] = Claim(
+            instance_uuid, host, law, made, now,
+            frozenset(sources) or None, token, foreign)
         self._place(instance_uuid)
 
     def withdraw(self, instance_uuid, host=None, token=None):
         """Drop the claim of an instance on a host, or with a token."""
-        for claim in list(self._claims.get(instance_uuid, {}).values()):
+        for claim in self._claims_of(instance_uuid):
             if claim.token == token if host is None else claim.host == host:
                 self._drop(claim)
 
@@ -287,14 +295,10 @@ class Residency:
 
         :returns: (list of (name, extra specs), project id or None)
         """
-        for rows in self._rows.values():
-            row = rows.get(instance_uuid)
-            if row is not None:
-                break
-        else:
+        rows, moves = self._recorded_rows(instance_uuid)
+        if not rows:
             return [], None
-        current, old, new = row.flavors
-        moves = self._moves_of.get(instance_uuid, {}).values()
+        current, old, new = rows[0].flavors
         source = any(move.source == host for move in moves)
         dest = any(move.dest == host for move in moves)
         if source and not dest:
@@ -303,37 +307,12 @@ class Residency:
             kept = [new or current]
         else:
             kept = [current, old, new] if source else [current]
-        return [one for one in kept if one is not None], row.project_id
+        return [one for one in kept if one is not None], rows[0].project_id
 
     def claimed_law(self, instance_uuid, host):
         """Return the RateLaw of an open claim on a host, or None."""
         claim = self._claims.get(instance_uuid, {}).get(host)
         return claim and claim.law
-
-    def remember(self, instance_uuid, stated, attachments):
-        """Keep what a request says that Nova's record does not have.
-
-        :param stated: RateLaw by a prior or a guarantee of its ports, or None
-        :param attachments: Attachments, or None
-        """
-        for kept, value in ((self._stated, stated),
-                            (self._attached, attachments)):
-            if value is None:
-                continue
-            if kept.get(instance_uuid) != value:
-                self._changed.update(self._hosts.get(instance_uuid, ()))
-            kept[instance_uuid] = value
-            kept.move_to_end(instance_uuid)
-            if len(kept) > _MOST_REMEMBERED:
-                kept.popitem(last=False)
-
-    def stated_law(self, instance_uuid):
-        """Return the RateLaw that :meth:`remember` got, or None."""
-        return self._stated.get(instance_uuid)
-
-    def attached(self, instance_uuid):
-        """Return the Attachments that :meth:`remember` got, or None."""
-        return self._attached.get(instance_uuid)
 
     # What the reader of the record has to know.
 
@@ -410,18 +389,28 @@ class Residency:
 
     def _recorded(self, uuid):
         """Return the set of hosts where the record or a list has one."""
+        rows, moves = self._recorded_rows(uuid)
         hosts = set(self._listed_on.get(uuid, ()))
-        exists = False
-        for rows in self._rows.values():
-            row = rows.get(uuid)
-            if row is not None:
-                exists = True
-                hosts.add(row.kept_on)
-        if exists:
-            for move in self._moves_of.get(uuid, {}).values():
-                hosts.update((move.source, move.dest))
+        hosts.update(row.kept_on for row in rows)
+        for move in moves:
+            hosts.update((move.source, move.dest))
         hosts.discard(None)
         return hosts
+
+    def _recorded_rows(self, uuid):
+        """Return the rows of an instance, one a cell, and its migrations.
+
+        Without those that were left over: the instance has come to rest.
+        """
+        rows = [of[uuid] for of in self._rows.values() if uuid in of]
+        if not rows:
+            return rows, []
+        may_move = any(row.may_move for row in rows)
+        return rows, [move for move in self._moves_of.get(uuid, {}).values()
+                      if may_move or not move.left_over]
+
+    def _claims_of(self, uuid):
+        return list(self._claims.get(uuid, {}).values())
 
     def _place(self, uuid):
         """Work out where an instance counts."""
@@ -439,7 +428,3 @@ class Residency:
         else:
             self._hosts.pop(uuid, None)
         self._changed.update(before, hosts)
-
-
-def _author(token):
-    return (token or '').rpartition('-')[0]

@@ -122,6 +122,7 @@ class SchedulerState:
         self._default_law = model.TrafficModel.on_off(
             **opts.default_demand(conf)).law
         self._residency = residency.Residency()
+        self._statements = request.Statements()
         self._record = nova_record.NovaRecord(
             self._take_reading, self._take_build_requests, self._residency,
             self._lock, conf.record_refresh_seconds,
@@ -146,7 +147,7 @@ class SchedulerState:
         self._described = set()  # hosts described since the last adoption
         self._next_note = self._next_incomplete = float('-inf')
         self._laws = laws.Laws(
-            self._residency, self._policies,
+            self._residency, self._statements, self._policies,
             None if conf.unknown_instance_policy == 'ignore'
             else self._default_law)
         self._limits = strict.EffectiveLimits(conf.strict_headroom)
@@ -386,21 +387,23 @@ class SchedulerState:
             self._withdraw(uuid, known)
         law, wanted = self._law_on(host, demand), self._wanted(spec_obj, uuid)
         source = min(self._residency.hosts_of(uuid), default=None)
-        token = None
-        if self._broadcast is not None:
-            token = self._broadcast.placed(
-                uuid, host, source, law,
-                demand.rule not in ('default', 'unknown'), wanted)
-        self._residency.claim(uuid, host, law, self._monotonic(), token=token)
+        word = self._broadcast and self._broadcast.placed(
+            uuid, host, source, law,
+            demand.rule not in ('default', 'unknown'), wanted)
+        self._residency.claim(uuid, host, law, self._monotonic())
         # Nova's record has the flavor, and no more.
-        self._residency.remember(uuid, law if demand.is_prior or any(
+        self._remember(uuid, law if demand.is_prior or any(
             demand.guaranteed) else None, wanted)
-        placed[uuid] = _Placed(host, token, sure)
+        placed[uuid] = _Placed(host, word, sure)
 
     def _withdraw(self, uuid, placed):
         self._residency.withdraw(uuid, placed.host)
-        if placed.token is not None:
-            self._broadcast.withdrawn(placed.token)
+        if placed.word is not None:
+            self._broadcast.withdrawn(placed.word)
+
+    def _remember(self, uuid, law, attachments):
+        if self._statements.add(uuid, law, attachments):
+            self._outdated.update(self._residency.hosts_of(uuid))
 
     def _placed(self, spec_obj):
         """Return {uuid: _Placed} of what a request has placed so far."""
@@ -451,7 +454,7 @@ class SchedulerState:
                     self._residency.claim(
                         uuid, word.host, word.law, now, age, word.source,
                         word.token, foreign=True)
-                    self._residency.remember(uuid, None, word.attachments)
+                    self._remember(uuid, None, word.attachments)
                 elif word.state == store.FORGOTTEN:
                     self._residency.withdraw(uuid, token=word.token)
 
@@ -633,7 +636,7 @@ class SchedulerState:
                 (self._listings.get(host) or {}).get(uuid))
             if found is not None:
                 break
-        return self._residency.attached(uuid) if found is None else found
+        return self._statements.attachments(uuid) if found is None else found
 
     def _wanted(self, spec_obj, uuid):
         """Return the Attachments of a request."""
@@ -704,12 +707,12 @@ def _is_limited(policy):
 
 
 class _Placed:
-    """What a request has placed: (host, token of the claim, is it sure)."""
+    """What a request has placed: (host, word of the broadcast, is it sure)."""
 
-    __slots__ = ('host', 'token', 'sure')
+    __slots__ = ('host', 'word', 'sure')
 
-    def __init__(self, host=None, token=None, sure=False):
-        self.host, self.token, self.sure = host, token, sure
+    def __init__(self, host=None, word=None, sure=False):
+        self.host, self.word, self.sure = host, word, sure
 
 
 _NOT_PLACED = _Placed()

@@ -511,13 +511,3 @@ class TestTunnels(NetworkTestCase):
         self.state.refresh()
         self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
         self.assertEqual('abcd', self.fits(self.spec(2, 'green')))
-
-    def test_what_is_remembered_of_placements_has_bounds(self):
-        with mock.patch.object(residency, '_MOST_REMEMBERED', 2):
-            for number in (1, 2, 1, 3):
-                self.state.assess(list(self.hosts.values()),
-                                  self.spec(number, 'red'))
-                self.state.host_consumed(self.hosts['a'],
-                                         self.spec(number, 'red'))
-        self.assertEqual([base.instance_uuid(number) for number in (1, 3)],
-                         list(self.state._residency._attached))

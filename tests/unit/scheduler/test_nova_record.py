@@ -261,6 +261,7 @@ class TestChanges(RecordTestCase):
         self.assertEqual([], self.on('a'))
 
     def test_migrations_count_from_their_beginning_to_their_end(self):
+        self.one.change(1, task_state='migrating')
         number = self.one.migrate(1, dest='c')
         self.read()
         self.assertEqual(([1], [1]), (self.on('a'), self.on('c')))
@@ -276,6 +277,19 @@ class TestChanges(RecordTestCase):
             self.one.migrate(1, status, dest='d')
         self.read()
         self.assertEqual([], self.on('d'))
+
+    def test_a_migration_that_nobody_ends_ends_with_the_operation(self):
+        day = 24 * 3600.0
+        self.one.change(1, task_state='migrating')
+        self.one.change(2, task_state='migrating')
+        for number, updated in ((1, -day - 60), (2, -day + 60)):
+            self.one.migrate(number, 'queued', dest='c', updated=updated)
+        self.read()
+        self.assertEqual([1, 2], sorted(self.on('c')))
+        for number in (1, 2):
+            self.one.change(number, task_state=None)
+        self.read()
+        self.assertEqual([2], self.on('c'))
 
     def test_a_full_reading_finds_whatever_is_left(self):
         # On the same host, with an old time: nothing else shows it.
@@ -378,9 +392,6 @@ class TestClaims(RecordTestCase):
         self.now += 61
         self.read()
         self.assertEqual([], self.on('a'))
-        # Nothing is kept of it.
-        self.read()
-        self.assertEqual({}, self.known.rows(residency.CELL0))
 
     def test_a_build_request_keeps_a_claim(self):
         self._claim()

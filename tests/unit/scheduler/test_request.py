@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import unittest
+from unittest import mock
 
 from nova.network import model as network_model
 from nova import objects
@@ -222,19 +223,23 @@ class TestReports(DemandTestCase):
             self.assertIn('ignored', self.reports[0][1])
 
 
-class TestLawOfFlavor(unittest.TestCase):
+class TestStatements(unittest.TestCase):
 
-    def test_it_is_the_named_model_or_the_numbers(self):
-        flavor = objects.Flavor(extra_specs={
-            'vswitch:model': OTHER_UUID, 'vswitch:egress_kbps': '5'})
-        self.assertEqual(OTHER, request.law_of_flavor(
-            flavor, {OTHER_UUID: OTHER}.get))
-        self.assertEqual(model.TrafficModel.constant(5).law,
-                         request.law_of_flavor(flavor, {}.get))
+    def test_the_latest_that_is_said_is_remembered(self):
+        said = request.Statements()
+        self.assertTrue(said.add('x', OTHER, None))
+        self.assertTrue(said.add('x', None, 'attached'))
+        self.assertFalse(said.add('x', OTHER, 'attached'))
+        self.assertEqual((OTHER, 'attached'),
+                         (said.law('x'), said.attachments('x')))
+        self.assertEqual((None, None), (said.law('y'), said.attachments('y')))
 
-    def test_a_flavor_that_says_nothing_has_none(self):
-        for flavor in (objects.Flavor(), objects.Flavor(extra_specs={})):
-            self.assertIsNone(request.law_of_flavor(flavor, {}.get))
+    def test_those_of_whom_nothing_was_said_for_longest_are_forgotten(self):
+        said = request.Statements()
+        with mock.patch.object(request, '_MOST_STATEMENTS', 2):
+            for uuid in 'xyxz':
+                said.add(uuid, OTHER, None)
+        self.assertEqual([OTHER, None, OTHER], list(map(said.law, 'xyz')))
 
 
 class TestAttachments(unittest.TestCase):

@@ -76,6 +76,25 @@ class TestRecord(ResidencyTestCase):
         self.read(moves={1: None})
         self.check('b')
 
+    def test_one_that_was_left_over_ends_with_the_operation(self):
+        # By a service that died: its status stays for ever.
+        self.read({'x': row('a', task_state='migrating')})
+        left = residency.Move('x', 'a', 'b', left_over=True)
+        moves = {1: left}
+        self.known.take(residency.Reading(A, self.now, moves=moves))
+        self.check('a', 'b')
+        self.read({'x': row('a', 'resized')})
+        self.check('a', 'b')
+        for state in ('active', 'stopped', 'error', 'shelved'):
+            self.read({'x': row('a', state)})
+            self.check('a')
+            self.assertEqual(([SMALL], None), self.known.flavors('x', 'a'))
+        # Another one that was not.
+        self.read(moves={2: ('a', 'c')})
+        self.check('a', 'c')
+        self.read({'x': row('a', task_state='migrating')})
+        self.check('a', 'b', 'c')
+
     def test_a_migration_of_what_is_no_more_counts_nowhere(self):
         self.read({'x': row('a')}, {1: ('a', 'b')})
         self.read({'x': None})
@@ -300,11 +319,18 @@ class TestClaims(ResidencyTestCase):
         self.known.observe('b', B, ['x'])
         self.check('a', 'b')
 
-    def test_what_requests_said_is_remembered(self):
-        self.known.remember('x', LAW, 'attached')
-        self.known.remember('x', None, None)
-        self.assertEqual((LAW, 'attached'), (self.known.stated_law('x'),
-                                             self.known.attached('x')))
+    def test_the_last_word_of_other_workers_counts(self):
+        self.claim('a', foreign=True)
+        self.claim('b', foreign=True)
+        self.check('b')
+        # But for where it is moved from, and for claims of this worker.
+        self.claim('c', foreign=True, source='b')
+        self.check('b', 'c')
+        self.claim('d')
+        self.claim('c', foreign=True, source='d')
+        self.check('c', 'd')
+        self.claim('a', foreign=True, age_seconds=5)
+        self.check('a', 'c', 'd')
 
 
 class TestAnyOrder(unittest.TestCase):

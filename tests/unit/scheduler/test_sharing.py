@@ -133,10 +133,11 @@ class TestWorkers(SharingTestCase):
 
     def test_networks_of_a_placement_are_told_too(self):
         self.place(1, self.a, networks=['red'])
-        self.wait_for(lambda: self.two._residency.attached(
+        self.wait_for(lambda: self.two._statements.attachments(
             base.instance_uuid(1)) is not None)
-        self.assertEqual(tunnels.Attachments(('red',)),
-                         self.two._residency.attached(base.instance_uuid(1)))
+        self.assertEqual(
+            tunnels.Attachments(('red',)),
+            self.two._statements.attachments(base.instance_uuid(1)))
 
     def test_a_worker_that_begins_hears_of_open_claims(self):
         self.place(1, self.a)
