@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Placement refuses what schedulers give away at the same moment."""
 
+import itertools
 import threading
+import time
 from unittest import mock
 
 # Before the rest of nova, as in tests.functional.base.
@@ -11,6 +13,7 @@ import fixtures
 from keystoneauth1 import loading as ks_loading
 from keystoneauth1 import plugin as ks_plugin
 from nova.cmd import manage
+from nova.compute import manager
 
 from tests.functional import base
 from vswitch_aware_scheduler import admission
@@ -219,7 +222,7 @@ class LifeTestCase(StrictTestCase):
 
     def test_it_can_be_taken_out_while_instances_run(self):
         server = self.boot(self.small)
-        self.assertEqual((2, 1, 0), self.keeper.remove())
+        self.assertEqual((2, 1, 0, 0), self.keeper.remove())
         self.assertEqual({}, self.kept())
         self.assertNotIn(strict.RESOURCE_CLASS,
                          self._get_all_resource_classes())
@@ -227,29 +230,6 @@ class LifeTestCase(StrictTestCase):
         self.confirm(server)
         self.keep()
         self.assertEqual([(1000, 0, 0)] * 2, sorted(self.kept().values()))
-
-    def _known_to_computes(self):
-        # They look at what placement has below them when they start, and
-        # every five minutes.
-        server = self.boot(self.small)
-        for host, compute in list(self.computes.items()):
-            self.computes[host] = self.restart_compute_service(compute)
-        return server
-
-    def test_computes_that_know_of_it_go_on_without_it(self):
-        server = self._known_to_computes()
-        self.assertEqual((2, 1, 0), self.keeper.remove())
-        self._run_periodics()
-        self.delete(server)
-
-    def test_computes_are_to_forget_providers_that_have_gone(self):
-        server = self._known_to_computes()
-        self.assertEqual((2, 1, 2), self.keeper.remove(providers=True))
-        for compute in self.computes.values():
-            # As SIGHUP does.
-            compute.manager.reset()
-        self._run_periodics()
-        self.delete(server)
 
     def test_what_heal_allocations_takes_away_is_reserved(self):
         server = self.boot(self.small)
@@ -262,3 +242,67 @@ class LifeTestCase(StrictTestCase):
         self.learn(server['id'], egress_kbps=120)
         self.keep()
         self.assertEqual((1000, 120, 0), self.kept()[host])
+
+
+class DeleteTestCase(StrictTestCase):
+    """A server can be deleted, whatever becomes of our providers."""
+
+    # Of the hosts, the one that an instance is built on first fails.
+    compute_driver = 'fake.FakeRescheduleDriver'
+
+    def setUp(self):
+        super().setUp()
+        self.small = self.flavor('f100', egress_kbps=100)
+        self.describe_hosts(1000, 1000)
+        self.keep()
+        self._computes_look()
+
+    def _computes_look(self):
+        # They ask what placement has below them when they start, and every
+        # five minutes.
+        for host, compute in list(self.computes.items()):
+            self.computes[host] = self.restart_compute_service(compute)
+
+    def _computes_look_again(self):
+        # As after resource_provider_association_refresh.
+        for compute in self.computes.values():
+            compute.manager.reportclient._association_refresh_time.clear()
+        self._run_periodics()
+
+    def test_after_a_rescheduled_build_while_providers_go_and_come(self):
+        servers = [self.boot(self.small) for _ in range(5)]
+        self.assertEqual(500, sum(self.used()))
+        # Before each question to placement our providers change.
+        changes = itertools.cycle([
+            lambda: self.keeper.remove(), self.keep,
+            lambda: self.keeper.remove(providers=True), self.keep])
+        delete = manager.ComputeManager._complete_deletion
+
+        def complete(compute, context, instance):
+            get = compute.reportclient.get
+
+            def changed(*args, **kwargs):
+                next(changes)()
+                return get(*args, **kwargs)
+
+            with mock.patch.object(compute.reportclient, 'get', changed):
+                return delete(compute, context, instance)
+
+        self.delete(servers.pop())
+        with mock.patch.object(manager.ComputeManager, '_complete_deletion',
+                               complete):
+            self.delete(servers.pop())
+        # They know of providers that are detached, and then gone.
+        self.assertEqual(2, self.keeper.remove(providers=True)[-1])
+        self.delete(servers.pop())
+        self._computes_look_again()
+        later = time.time() + placement.DETACHED_SECONDS + 1
+        with mock.patch.object(placement.time, 'time', lambda: later):
+            self.assertEqual((0, 0, 2, 0),
+                             self.keeper.remove(providers=True))
+        self._run_periodics()
+        self.delete(servers.pop())
+        self.keep()
+        self._computes_look_again()
+        self.delete(servers.pop())
+        self.assertEqual([0, 0], self.used())

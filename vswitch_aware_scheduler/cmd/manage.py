@@ -25,6 +25,7 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import feedback
+from vswitch_aware_scheduler.modeler import placement
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import snapshot
@@ -207,8 +208,9 @@ def _parser():
                   'allocated of them')
     disable.add_argument(
         '--providers', action='store_true',
-        help='take out the empty providers too; each nova-compute has to be '
-             'sent SIGHUP then')
+        help='take out the empty providers too, in two steps: the first '
+             'call detaches them, one that is repeated after 15 minutes '
+             'removes them')
 
     costs = group('capacity', 'fit what a packet costs a switch')
     capacity.add_fit_arguments(add(
@@ -944,8 +946,9 @@ def _strict_disable(arguments, conf):
             'strict of the group [vswitch_scheduler] is set, wanted it unset '
             'for vswitch-modeler and nova-scheduler first: they would go on')
     removed = dict(zip(
-        ('inventories', 'allocations', 'providers'), service.make_keeper(
-            arguments.all_options).remove(arguments.providers)))
+        ('inventories', 'allocations', 'providers', 'detached'),
+        service.make_keeper(arguments.all_options).remove(
+            arguments.providers)))
     if arguments.json:
         terminal.print_json(removed)
         return 0
@@ -953,9 +956,11 @@ def _strict_disable(arguments, conf):
         f'Removed {removed["inventories"]} inventories, '
         f'{removed["allocations"]} allocations and '
         f'{removed["providers"]} providers.')
-    if removed['providers']:
+    if removed['detached']:
         terminal.print_line(
-            'Send each nova-compute SIGHUP now: it still knows them.')
+            f'Detached {removed["detached"]} providers: each nova-compute '
+            f'still asks for them for a while. Repeat the command after '
+            f'{placement.DETACHED_SECONDS / 60:.0f} minutes to remove them.')
     return 0
 
 

@@ -20,6 +20,8 @@ Derivation: reference/strict.rst.
 """
 
 import dataclasses
+import re
+import time
 import uuid as uuids
 
 from vswitch_aware_scheduler import exceptions
@@ -35,6 +37,9 @@ __all__ = ['Keeper', 'Outcome', 'Review', 'provider_uuid', 'read_aggregates']
 # That of Train, as Nova claims with.
 _PLACEMENT = {'microversion': '1.36'}
 
+# That of Wallaby, which lets a provider have another parent or none.
+_MOVING = {'microversion': '1.37'}
+
 # That of Stein, as the inventory asks with: the id of a hypervisor is that of
 # its resource provider, and flavors come with their extra specs.
 _COMPUTE = {'microversion': '2.69'}
@@ -48,7 +53,12 @@ PAGE = 1000
 #: A write is tried so often again when something else has written meanwhile.
 _ATTEMPTS = 5
 
+#: nova-compute asks for providers that it has seen below its own until it
+#: reads the tree again, every five minutes by default.
+DETACHED_SECONDS = 900.0
+
 _CLASS = strict.RESOURCE_CLASS
+_DETACHED = re.compile(r':vswitch detached at (\d+)$')
 
 
 def provider_uuid(node_uuid):
@@ -327,6 +337,8 @@ class Keeper:
         except service.Refusal as refusal:
             if refusal.status != 409:
                 raise
+            # It exists: another modeler has made it, or it was detached.
+            _place(client, ours, f'{node.name}:vswitch', node.uuid)
 
     def _wanted(self, node, limit):
         """Return (total, reserved) that a host is to have."""
@@ -393,15 +405,18 @@ class Keeper:
 
         What stays, unless it is to go as well, is the providers, empty.
         nova-compute remembers those below its own, and asks placement for
-        each: where one has gone it fails, and deletions with it, until it
-        looks anew (``[compute]/resource_provider_association_refresh``).
+        each: where one has gone it fails, and deletions of servers with it,
+        until it reads the tree again
+        (``[compute]/resource_provider_association_refresh``). So a provider
+        that is to go is detached from the compute node's, and removed
+        :data:`DETACHED_SECONDS` later, when nobody asks for it any more.
 
         :param providers: whether the providers are to go as well
-        :returns: (number of inventories, of allocations, of providers)
-            removed
+        :returns: (number of inventories, of allocations, of providers
+            removed, of providers detached that are still there)
         :raises TelemetryError: when placement cannot be asked or refuses
         """
-        inventories = allocations = 0
+        inventories = allocations = removed = detached = 0
         with self._client() as client:
             ours = _ours(client)
             for uuid, name in ours:
@@ -411,12 +426,30 @@ class Keeper:
                 inventories += _delete(client, f'inventory of {name}',
                                        f'{path}/inventories/{_CLASS}')
                 if providers:
-                    _delete(client, f'provider {name}', path)
+                    _place(client, uuid,
+                           f'{name} detached at {time.time():.0f}', None)
+            for uuid, name, *_ in _providers(client) if providers else ():
+                found = _DETACHED.search(name)
+                if found is None:
+                    continue
+                if time.time() - int(found[1]) >= DETACHED_SECONDS:
+                    removed += _delete(client, f'provider {name}',
+                                       f'/resource_providers/{uuid}')
+                else:
+                    detached += 1
             # Somebody else may use it.
             _delete(client, 'resource class', f'/resource_classes/{_CLASS}',
                     409)
         self._nodes.clear()
-        return inventories, allocations, len(ours) if providers else 0
+        return inventories, allocations, removed, detached
+
+
+def _place(client, uuid, name, parent):
+    """Give a provider a name and a parent, None: it is a root."""
+    client.json(f'provider {name}', 'PUT', f'/resource_providers/{uuid}',
+                'to have the parent',
+                json={'name': name, 'parent_provider_uuid': parent},
+                **_MOVING)
 
 
 def _delete(client, what, path, *allowed):
@@ -549,9 +582,9 @@ def _providers(client):
 
 
 def _generations(client):
-    """Return {uuid: generation} of all providers."""
-    return {uuid: generation for uuid, _, _, generation
-            in _providers(client)}
+    """Return {uuid: generation} of all providers that are not detached."""
+    return {uuid: generation for uuid, name, _, generation
+            in _providers(client) if not _DETACHED.search(name)}
 
 
 def _ours(client):

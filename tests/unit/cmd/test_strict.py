@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import time
+from unittest import mock
+
 from tests.unit.cmd import test_manage
 from tests.unit.modeler import test_placement
+from vswitch_aware_scheduler.modeler import placement
 
 
 class StrictTestCase(test_manage.ManageTestCase):
@@ -42,7 +46,8 @@ class StrictTestCase(test_manage.ManageTestCase):
     def test_it_is_taken_out_of_placement(self):
         there = set(self.cloud.providers)
         self.assertEqual(
-            {'inventories': 2, 'allocations': 2, 'providers': 0},
+            {'inventories': 2, 'allocations': 2, 'providers': 0,
+             'detached': 0},
             self.ask('strict', 'disable'))
         # nova-compute would miss a provider that it knows.
         self.assertEqual(there, set(self.cloud.providers))
@@ -53,9 +58,16 @@ class StrictTestCase(test_manage.ManageTestCase):
 
     def test_the_providers_go_when_asked_for(self):
         _, output, _ = self.run_command('strict', 'disable', '--providers')
-        self.assertEqual(set(self.cloud.hosts), set(self.cloud.providers))
         self.assertRegex(output, r'^Removed 2 inventories, 2 allocations and '
-                                 r'2 providers.\n.*nova-compute SIGHUP')
+                                 r'0 providers.\nDetached 2 providers')
+        self.assertIn('after 15 minutes', output)
+        later = time.time() + 901
+        with mock.patch.object(placement.time, 'time', lambda: later):
+            _, output, _ = self.run_command('strict', 'disable',
+                                            '--providers')
+        self.assertEqual(set(self.cloud.hosts), set(self.cloud.providers))
+        self.assertEqual('Removed 0 inventories, 0 allocations and 2 '
+                         'providers.\n', output)
 
     def test_it_is_not_while_the_mode_is_on(self):
         self.configure('strict = true')

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import time
 from unittest import mock
 import uuid as uuids
 
@@ -149,6 +150,9 @@ class Cloud(stand_ins.OpenStack):
                 body['name'], body['parent_provider_uuid'])
             return 200, {'uuid': body['uuid']}
         one = self.providers[rest[0]]
+        if method == 'PUT' and not rest[1:]:
+            one.name, one.parent = body['name'], body['parent_provider_uuid']
+            return 200, {'uuid': rest[0]}
         if method == 'DELETE':
             if any(rest[0] in found for found in self.allocations.values()):
                 return 409, {}
@@ -607,7 +611,17 @@ class RemovalTestCase(PlacementTestCase):
         self.assertEqual([('node-h0:vswitch', 1000, 0, 300),
                           ('node-h1:vswitch', 1000, 0, 0)],
                          self.keeper.inventories())
-        self.assertEqual((2, 2, 2), self.keeper.remove(providers=True))
+        # In two steps: nova-compute has seen them, and asks for them.
+        self.assertEqual((2, 2, 0, 2), self.keeper.remove(providers=True))
+        self.assertEqual((0, 0, 0, 2), self.keeper.remove(providers=True))
+        self.assertEqual({None}, {
+            self.cloud.providers[placement.provider_uuid(node)].parent
+            for node in nodes})
+        self.assertEqual((0, 0, 0, 0), self.keeper.remove())
+        later = time.time() + placement.DETACHED_SECONDS + 1
+        with mock.patch.object(placement.time, 'time', lambda: later):
+            self.assertEqual((0, 0, 2, 0),
+                             self.keeper.remove(providers=True))
         self.assertEqual({*nodes, child}, set(self.cloud.providers))
         self.assertEqual(set(), self.cloud.classes)
         self.assertEqual(
@@ -616,14 +630,21 @@ class RemovalTestCase(PlacementTestCase):
              'b': {nodes[0]: {'VCPU': 1}}, 'c': {nodes[1]: {'VCPU': 1}}},
             self.cloud.allocations)
         self.assertEqual([], self.keeper.inventories())
-        # It can be switched on again.
+        # It can be switched on again, at any time.
         self.assertEqual(2, self.keep().written)
+        self.keeper.remove(providers=True)
+        self.assertEqual(2, self.keep().written)
+        for node in nodes:
+            made = self.cloud.providers[placement.provider_uuid(node)]
+            self.assertEqual(node, made.parent)
+            self.assertEqual(f'{self.cloud.hosts[node][0]}:vswitch',
+                             made.name)
 
     def test_providers_stay_empty_for_those_who_know_them(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
         self.keep()
         self.cloud.allocate('a', node, 100)
-        self.assertEqual((1, 1, 0), self.keeper.remove())
+        self.assertEqual((1, 1, 0, 0), self.keeper.remove())
         ours = self.cloud.providers[placement.provider_uuid(node)]
         self.assertEqual({}, ours.inventories)
         self.assertEqual(set(), self.cloud.classes)
@@ -641,7 +662,7 @@ class RemovalTestCase(PlacementTestCase):
             self.cloud.generations['a'] += 1
 
         self.cloud.before_write = change
-        self.assertEqual((1, 1, 0), self.keeper.remove())
+        self.assertEqual((1, 1, 0, 0), self.keeper.remove())
 
     def test_one_that_left_meanwhile_is_left_alone(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
@@ -655,7 +676,7 @@ class RemovalTestCase(PlacementTestCase):
             return answer(method, path, *more)
 
         with mock.patch.object(self.cloud, 'answer', gone):
-            self.assertEqual((1, 0, 0), self.keeper.remove())
+            self.assertEqual((1, 0, 0, 0), self.keeper.remove())
 
     def test_changes_without_end_are_given_up(self):
         node = self.cloud.host('h1', saturation_kbps='1000')
@@ -673,7 +694,7 @@ class RemovalTestCase(PlacementTestCase):
         other = self.cloud.host('h1')
         self.cloud.providers[other].inventories[CLASS] = {}
         self.cloud.classes.add(CLASS)
-        self.assertEqual((0, 0, 0), self.keeper.remove())
+        self.assertEqual((0, 0, 0, 0), self.keeper.remove())
         self.assertEqual({CLASS}, self.cloud.classes)
         answer = self.cloud.answer
 
@@ -691,5 +712,5 @@ class RemovalTestCase(PlacementTestCase):
         self.cloud.providers[placement.provider_uuid(node)] = Provider(
             'node-h1:vswitch', node)
         self.assertEqual([], self.keeper.inventories())
-        self.assertEqual((0, 0, 0), self.keeper.remove())
-        self.assertEqual((0, 0, 1), self.keeper.remove(providers=True))
+        self.assertEqual((0, 0, 0, 0), self.keeper.remove())
+        self.assertEqual((0, 0, 0, 1), self.keeper.remove(providers=True))
