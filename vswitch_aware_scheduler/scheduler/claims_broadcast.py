@@ -107,18 +107,15 @@ class ClaimsBroadcast:
 
     def _write(self):
         now = time.monotonic()
-        words = []
-        while self._words:
-            words.append(self._words.popleft())
+        words = list(self._words)
         holding = [dataclasses.replace(word, seconds=until - now)
                    for word, until in words if until > now]
-        try:
-            if holding:
-                self._store.write_claims(holding)
-        except Exception:
-            while words and len(self._words) < _MOST_KEPT:
-                self._words.appendleft(words.pop())
-            raise
+        if holding:
+            self._store.write_claims(holding)
+        for written in words:
+            # Others are added meanwhile, and push out the oldest.
+            if self._words and self._words[0] is written:
+                self._words.popleft()
 
     def _read(self):
         changes = self._store.read_claims(self._seen)

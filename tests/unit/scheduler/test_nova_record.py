@@ -12,6 +12,7 @@ from unittest import mock
 
 from nova.db.api import api as api_database
 from nova.db.api import models as api_models
+from nova.db.main import api as database
 from nova.db.main import models
 from nova import objects
 from oslo_db.sqlalchemy import enginefacade
@@ -290,6 +291,25 @@ class TestChanges(RecordTestCase):
             self.one.change(number, task_state=None)
         self.read()
         self.assertEqual([2], self.on('c'))
+
+    def test_migrations_in_progress_are_those_of_this_nova(self):
+        statuses = (
+            'queued', 'accepted', 'preparing', 'pre-migrating', 'migrating',
+            'running', 'running (post-copy)', 'post-migrating', 'finished',
+            'confirming', 'reverting', 'odd', *nova_record.ENDED)
+        for status in statuses:
+            self.one.execute(sa.insert(_MIGRATION).values(
+                instance_uuid=base.instance_uuid(1), status=status, deleted=0,
+                source_compute='a', source_node='a', dest_compute='c',
+                dest_node='c', migration_type='migration',
+                created_at=utc()))
+        context = nova_record._admin_context()
+        context.db_connection = self.one.manager
+        in_progress = {
+            one.status for one in
+            database.migration_get_in_progress_by_host_and_node(
+                context, 'a', 'a')}
+        self.assertEqual(set(statuses) - set(nova_record.ENDED), in_progress)
 
     def test_a_full_reading_finds_whatever_is_left(self):
         # On the same host, with an old time: nothing else shows it.
