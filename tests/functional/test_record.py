@@ -2,6 +2,7 @@
 """Who is where is what Nova's record says, whatever else arrives when."""
 
 import contextlib
+import datetime
 import threading
 import traceback
 from unittest import mock
@@ -9,12 +10,17 @@ from unittest import mock
 from tests.functional import base
 
 from nova import context as nova_context
+from nova.db.main import api as database
+from nova.db.main import models
 from nova import exception
 from nova import objects
 from nova.virt import fake
+from oslo_utils import timeutils
 import sqlalchemy as sa
 
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
+
+_MIGRATION = models.Migration.__table__
 
 
 class RecordTestCase(base.VSwitchTestCase):
@@ -164,6 +170,57 @@ class MoveTestCase(RecordTestCase):
         self.room('host1', 400)
 
 
+class OddMigrationTestCase(RecordTestCase):
+    """Rows of migrations that services which died have left behind."""
+
+    def _execute(self, statement):
+        context = nova_context.RequestContext(
+            user_id=None, project_id=None, is_admin=True, overwrite=False)
+        nova_context.set_target_cell(context, self.cell_mappings['cell1'])
+        with database.get_context_manager(
+                context).writer.connection.using(context) as connection:
+            connection.execute(statement)
+
+    def _last_changed(self, server, days):
+        self._execute(sa.update(_MIGRATION).where(
+            _MIGRATION.c.instance_uuid == server['id']).values(
+                updated_at=timeutils.utcnow()
+                - datetime.timedelta(days=days)))
+
+    def test_they_hold_no_room_for_ever_and_none_in_progress_is_dropped(
+            self):
+        server = self.boot(self.of(600), host='host1')
+        for status in ('queued', 'accepted', 'pre-migrating', 'migrating',
+                       'error'):
+            self._execute(sa.insert(_MIGRATION).values(
+                instance_uuid=server['id'], source_compute='host1',
+                dest_compute='host2', status=status, deleted=0,
+                migration_type='live-migration',
+                created_at=timeutils.utcnow()))
+        # Of today: one of them may be in progress.
+        self.room('host2', 400)
+        self._last_changed(server, 3)
+        self.read_record()
+        self.room('host2', 1000)
+        self.room('host1', 400)
+        self.restart_scheduler()
+        self.room('host2', 1000)
+        other = self.boot(self.of(200), host='host1')
+        with self.live_migrating(other, 'host2') as finish:
+            self._last_changed(other, 3)
+            self.hours_pass()
+            self.read_record()
+            self.room('host2', 800)
+            self.room('host1', 200)
+            finish.set()
+            self._wait_for_migration_status(other, ['completed'])
+        self._wait_for_state_change(other, 'ACTIVE')
+        self.wait_for(lambda: self.host_of(other) == 'host2', 'host2')
+        self.read_record()
+        self.room('host1', 400)
+        self.room('host2', 800)
+
+
 class SameHostTestCase(RecordTestCase):
     """A resize on the same host counts the larger flavor until it ends."""
 
@@ -175,6 +232,9 @@ class SameHostTestCase(RecordTestCase):
         server = self.resize(self.boot(self.of(before), host='host1'),
                              self.of(after))
         self.assertEqual('host1', self.host_of(server))
+        if before < after:
+            # A worker that begins meanwhile counts the same.
+            self.restart_scheduler()
         self.hours_pass(1)
         self.read_record()
         self.room('host1', 1000 - max(before, after))
@@ -245,6 +305,14 @@ class NothingIsStuckTestCase(RecordTestCase):
         self.hours_pass()
         self.read_record()
         # The rest is deleted softly, too, and keeps its room.
+        self.boot_refused(self.of(101), host='host1')
+        self.action(deleted, 'restore')
+        self._wait_for_state_change(deleted, 'ACTIVE')
+        self.read_record()
+        self.boot_refused(self.of(101), host='host1')
+        self.admin_api.delete_server(deleted['id'])
+        self._wait_for_state_change(deleted, 'SOFT_DELETED')
+        self.read_record()
         self.boot_refused(self.of(101), host='host1')
         self.action(deleted, 'forceDelete')
         self._wait_until_deleted(deleted)

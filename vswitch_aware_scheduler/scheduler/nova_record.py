@@ -418,8 +418,8 @@ class CellReader:
             found[uuid] = found[uuid]._replace(flavors=_flavors(extra.flavor))
         ends = dict.fromkeys(gone)
         for row in moves:
-            ends[row.id] = None if row.deleted or row.status in ENDED \
-                else residency.Move(
+            ends[row.id] = None if row.deleted or row.status in (
+                None, *ENDED) else residency.Move(
                     row.instance_uuid, row.source_compute, row.dest_compute,
                     row.changed is not None
                     and row.changed < self._since[0] - _LEFT_OVER)

@@ -352,9 +352,8 @@ class Residency:
     def _is_ended(self, claim, reading):
         uuid = claim.instance_uuid
         row = self._rows[reading.cell].get(uuid)
-        moves = self._moves_of.get(uuid, {})
         if any(cell == reading.cell and move.dest == claim.host
-               for (cell, _), move in moves.items()):
+               for (cell, _), move in self._moves_of.get(uuid, {}).items()):
             return True
         if row is None:
             return uuid in reading.deleted and not any(
@@ -367,7 +366,7 @@ class Residency:
                 claim.sources = frozenset({host})
             if host not in (claim.sources or ()):
                 return True
-        return (row.at_rest and not moves
+        return (row.at_rest
                 and reading.began >= claim.made + SETTLED_SECONDS)
 
     def _drop(self, claim):

@@ -230,6 +230,27 @@ class TestClaims(ResidencyTestCase):
         self.read({'x': row('a')})
         self.check('a')
 
+    def test_a_resize_that_went_to_its_own_host_instead_frees_the_other(self):
+        # As an alternate, for which Nova asks no filter.
+        self.read({'x': row('a')})
+        self.claim('b')
+        self.read({'x': row('a', task_state='resize_prep')}, {1: ('a', None)})
+        self.read({'x': row('a', 'resized')}, {1: ('a', 'a')})
+        self.check('a', 'b')
+        self.read(after=61)
+        self.check('a')
+        self.assertEqual(0, self.open)
+
+    def test_a_migration_left_over_keeps_no_claim(self):
+        self.read({'x': row('a')})
+        self.known.take(residency.Reading(A, self.now, moves={
+            1: residency.Move('x', 'a', 'c', left_over=True)}))
+        self.claim('b')
+        self.read({'x': row('a', task_state='migrating')}, after=61)
+        self.check('a', 'b', 'c')
+        self.read({'x': row('a')})
+        self.check('a')
+
     def test_a_build_that_failed_frees_its_host_after_a_minute(self):
         self.claim('a')
         self.read({'x': row(None, 'error', 'scheduling')},
