@@ -558,6 +558,11 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.scheduler_service.manager.host_manager = \
             host_manager.HostManager()
         self._find_plugin()
+        self.plugin._ensure_ready()
+        if self.plugin._broadcast is not None:
+            # What others have placed lately; the record ends what is old.
+            self.plugin._broadcast.step()
+        self.read_record()
         self.sync_reports()
 
     # Several requests at once.

@@ -16,6 +16,7 @@ from nova import exception
 from nova import objects
 from nova.virt import fake
 from oslo_utils import timeutils
+from oslo_utils import uuidutils
 import sqlalchemy as sa
 
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
@@ -195,7 +196,8 @@ class OddMigrationTestCase(RecordTestCase):
             self._execute(sa.insert(_MIGRATION).values(
                 instance_uuid=server['id'], source_compute='host1',
                 dest_compute='host2', status=status, deleted=0,
-                migration_type='live-migration',
+                migration_type='live-migration', project_id='p', user_id='u',
+                uuid=uuidutils.generate_uuid(),
                 created_at=timeutils.utcnow()))
         # Of today: one of them may be in progress.
         self.room('host2', 400)

@@ -148,11 +148,14 @@ class NovaRecord:
         if all(one.tried for one in list(self._readers.values())):
             self._first.set()
 
-    def wake(self):
-        """Read now what has changed, unless that was done just now."""
+    def wake(self, again=False):
+        """Read what has changed now.
+
+        :param again: also if that was done just now
+        """
         for reader in list(self._readers.values()):
             if reader.problem is None:
-                reader.thread.wake(_FRESH_SECONDS)
+                reader.thread.wake(0.0 if again else _FRESH_SECONDS)
 
     def refresh(self):
         """Read all that has changed, in the calling thread."""

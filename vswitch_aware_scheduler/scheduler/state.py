@@ -457,6 +457,9 @@ class SchedulerState:
                     self._remember(uuid, None, word.attachments)
                 elif word.state == store.FORGOTTEN:
                     self._residency.withdraw(uuid, token=word.token)
+        if any(age for _, age in words):
+            # Of a worker that begins: the record knows what came of them.
+            self._record.wake(again=True)
 
     # What is shown.
 

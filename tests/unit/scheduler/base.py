@@ -113,7 +113,7 @@ class FakeRecord:
             raise AttributeError(name)
         if name == 'start' and name not in self.calls:
             self._take(residency.Reading(CELL, 0.0))
-        return lambda: self.calls.append(name)
+        return lambda **how: self.calls.append(name)
 
 
 class SchedulerTestCase(unittest.TestCase):
