@@ -56,6 +56,10 @@ _FIRST_READING_SECONDS = 2.0
 #: Hosts that are described and computed at a time while others wait.
 _FEW_HOSTS = 16
 
+#: How often, at most, the hosts that changed meanwhile are described again
+#: before a new snapshot is used.
+_MOST_ROUNDS = 5
+
 #: What happens to hosts without a profile, by unknown_host_policy.
 _UNKNOWN_HOSTS = {'pass': 'checks nothing and lets every instance pass',
                   'reject': 'refuses every host'}
@@ -658,17 +662,23 @@ class SchedulerState:
             hosts = list(self._policies)
             self._described.clear()
         table = self._new_table(snapshot)
-        for first in range(0, len(hosts), _FEW_HOSTS):
-            some = hosts[first:first + _FEW_HOSTS]
-            for host in some:
-                with self._lock:
-                    self._describe(table, snapshot, host)
-            # Nobody else has this table yet: whatever is asked now need not
-            # be computed in the first request.
-            table.assess(table.slots_of(some), self._default_law)
+        for _ in range(_MOST_ROUNDS):
+            for first in range(0, len(hosts), _FEW_HOSTS):
+                some = hosts[first:first + _FEW_HOSTS]
+                for host in some:
+                    with self._lock:
+                        self._describe(table, snapshot, host)
+                # Nobody else has this table yet: whatever is asked now need
+                # not be computed in the first request.
+                table.assess(table.slots_of(some), self._default_law)
+            with self._lock:
+                # What was learned meanwhile went into the table in use.
+                hosts = list(self._described)
+                self._described.clear()
+            if len(hosts) <= _FEW_HOSTS:
+                break
         with self._lock:
-            # What was learned meanwhile went into the table in use.
-            self._outdated |= self._described
+            self._outdated.update(hosts, self._described)
             self._table, self._snapshot = table, snapshot
             self._multiples = self._corrections.multiples(snapshot.outcomes)
 

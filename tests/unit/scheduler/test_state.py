@@ -13,6 +13,7 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
 
 #: Longest wait for a thread.
@@ -547,6 +548,37 @@ class TestHosts(base.StateTestCase):
             self.assertLess(len(names), 100)
             self.assertIn('kept', names)
         self.assertLess(len(self.state._table), 100)
+
+    def test_what_changes_while_a_snapshot_is_adopted_waits_for_no_request(
+            self):
+        hosts = [f'host{number}' for number in range(40)]
+        self.ask(base.request(1), **{host: [] for host in hosts})
+        snapshot, test = self.state._snapshot, self
+
+        class Adopted(snapshots.Snapshot):
+            left = 2
+
+            def host_profile(self, host):
+                if self.left:
+                    # Many hosts each time, the same ones with others.
+                    self.left -= 1
+                    test.record(**{
+                        name: [number + 10 * self.left] for number, name
+                        in enumerate(hosts[:9], 2)})
+                    for name in hosts:
+                        test.state._outdated.add(name)
+                    test.state._describe_due()
+                return None
+
+        adopted = Adopted(snapshot.generation, snapshot._laws)
+        self.state._adopt(adopted)
+        self.assertIs(adopted, self.state._snapshot)
+        self.assertLessEqual(len(self.state._outdated), 16)
+        found = self.ask(base.request(1))
+        for number, host in enumerate(hosts):
+            self.assertEqual(
+                round(.01 * (number + 3 if number < 9 else 1), 9),
+                found[host])
 
     def test_hosts_are_kept_while_there_is_no_request(self):
         self.ask(base.request(1), a=[], b=[2])
