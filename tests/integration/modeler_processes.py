@@ -2,6 +2,7 @@
 """Modelers as processes of their own, and what can go wrong around them."""
 
 import contextlib
+import faulthandler
 import logging
 import multiprocessing
 import os
@@ -48,12 +49,28 @@ class Modeler:
         self.process = None
 
     def start(self):
+        # The child writes where it is from its first line on.
+        with open(self._arguments[2] + '.stacks', 'w') as stream:
+            faulthandler.register(signal.SIGUSR2, stream)
+            self._start()
+            faulthandler.unregister(signal.SIGUSR2)
+
+    def _start(self):
         self.process = _fork.Process(target=_serve, args=self._arguments)
         self.process.start()
 
     def kill(self):
         self.process.kill()
         self.process.join()
+
+    def stacks(self):
+        """Return where each thread of the process is, as text."""
+        if not self.process.is_alive():
+            return f'ended with {self.process.exitcode}'
+        os.kill(self.process.pid, signal.SIGUSR2)
+        time.sleep(.5)
+        with open(self._arguments[2] + '.stacks') as stream:
+            return stream.read() or 'blocks its signals'
 
     def end(self):
         """End it by SIGTERM; return its exit status."""

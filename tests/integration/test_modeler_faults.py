@@ -116,6 +116,15 @@ class FaultsWhileModelling(base.WithServer):
 
     def assert_survived(self, spoil, heal):
         """Let time go on while the server is bad, then while it is good."""
+        try:
+            self._check_survival(spoil, heal)
+        except AssertionError as error:
+            log = '\n'.join(modeler_processes.lines(self.log))
+            raise AssertionError(
+                f'{error}\nlog of the modeler:\n{log}\nits threads:\n'
+                f'{self.modeler.stacks()}') from error
+
+    def _check_survival(self, spoil, heal):
         self.start()
         passed = self.proxy.passed.value
         self.clock.set(self.clock() + self.step)

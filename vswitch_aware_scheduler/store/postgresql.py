@@ -9,11 +9,23 @@ with an error as after any lost connection.
 """
 
 import contextlib
+import functools
+import operator
 import os
 import socket
 import threading
 
 __all__ = ['connection_factory']
+
+
+# Methods of psycopg2 that wait for an answer of the server.
+_CONNECTION_METHODS = ('commit', 'reset', 'rollback', 'set_client_encoding',
+                       'set_isolation_level')
+_CURSOR_METHODS = ('callproc', 'copy_expert', 'copy_from', 'copy_to',
+                   'execute', 'executemany')
+# A cursor that has a name is on the server, until it is closed.
+_SERVER_CURSOR_METHODS = ('__next__', 'close', 'fetchall', 'fetchmany',
+                          'fetchone', 'scroll')
 
 
 def connection_factory(extensions, seconds):
@@ -22,39 +34,41 @@ def connection_factory(extensions, seconds):
     :param extensions: module psycopg2.extensions
     :param seconds: longest wait for one answer
     """
-    class Cursor(extensions.cursor):
+    def limit(base, names, connection_of):
+        return {name: _limit(getattr(base, name), seconds, connection_of)
+                for name in names}
 
-        def execute(self, *arguments):
-            with _limited(self.connection, seconds):
-                return super().execute(*arguments)
+    cursor = type('Cursor', (extensions.cursor,), {
+        **limit(extensions.cursor, _CURSOR_METHODS,
+                lambda cursor: cursor.connection),
+        **limit(extensions.cursor, _SERVER_CURSOR_METHODS,
+                lambda cursor: cursor.name and cursor.connection)})
 
-        def fetchone(self):
-            with _limited(self.connection, seconds):
-                return super().fetchone()
+    def __init__(self, *arguments, **more):
+        extensions.connection.__init__(self, *arguments, **more)
+        self.cursor_factory = cursor
 
-        def fetchmany(self, *arguments):
-            with _limited(self.connection, seconds):
-                return super().fetchmany(*arguments)
+    return type('Connection', (extensions.connection,), {
+        '__init__': __init__,
+        **limit(extensions.connection, _CONNECTION_METHODS,
+                lambda connection: connection)})
 
-        def fetchall(self):
-            with _limited(self.connection, seconds):
-                return super().fetchall()
 
-    class Connection(extensions.connection):
+def _limit(method, seconds, connection_of):
+    """Return a method that waits for the server no longer than a limit.
 
-        def __init__(self, *arguments, **more):
-            super().__init__(*arguments, **more)
-            self.cursor_factory = Cursor
+    :param connection_of: returns the connection of what the method belongs
+        to, or None when this call does not wait for the server
+    """
+    @functools.wraps(method)
+    def limited(self, *arguments, **more):
+        connection = connection_of(self)
+        if not connection:
+            return method(self, *arguments, **more)
+        with _limited(connection, seconds):
+            return method(self, *arguments, **more)
 
-        def commit(self):
-            with _limited(self, seconds):
-                return super().commit()
-
-        def rollback(self):
-            with _limited(self, seconds):
-                return super().rollback()
-
-    return Connection
+    return limited
 
 
 @contextlib.contextmanager

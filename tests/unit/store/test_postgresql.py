@@ -2,50 +2,45 @@
 """What is watched; tests/integration has a real server that stands still."""
 
 import socket
+import threading
 import time
 import types
 import unittest
+from unittest import mock
 
 from vswitch_aware_scheduler.store import postgresql
 
 
+def _asks(self, *arguments):
+    """As psycopg2's: wait for a byte of the server."""
+    return getattr(self, 'connection', self).line.recv(1)
+
+
 class _Connection:
-    """As psycopg2's: every call waits for a byte of the server."""
 
     def __init__(self, line):
-        self._line = line
+        self.line = line
         self.closed = 0
 
     def fileno(self):
-        return self._line.fileno()
+        return self.line.fileno()
 
-    def cursor(self):
-        return self.cursor_factory(self)
+    def cursor(self, name=None):
+        return self.cursor_factory(self, name)
 
-    def answer(self):
-        return self._line.recv(1)
-
-    def commit(self):
-        return self.answer()
-
-    rollback = commit
+    commit = reset = rollback = _asks
+    set_client_encoding = set_isolation_level = _asks
 
 
 class _Cursor:
 
-    def __init__(self, connection):
+    def __init__(self, connection, name):
         self.connection = connection
+        self.name = name
 
-    def execute(self, statement, parameters=None):
-        return self.connection.answer()
-
-    def fetchone(self):
-        return self.connection.answer()
-
-    def fetchmany(self, size=None):
-        return self.connection.answer()
-
-    fetchall = fetchone
+    callproc = copy_expert = copy_from = copy_to = _asks
+    execute = executemany = _asks
+    __next__ = close = fetchall = fetchmany = fetchone = scroll = _asks
 
 
 EXTENSIONS = types.SimpleNamespace(connection=_Connection, cursor=_Cursor)
@@ -64,17 +59,26 @@ class LimitTestCase(unittest.TestCase):
     def _calls(self, seconds):
         connection = postgresql.connection_factory(
             EXTENSIONS, seconds)(self.line)
-        cursor = connection.cursor()
+        cursor = connection.cursor('of the server')
         return connection, [
-            lambda: cursor.execute('SELECT'), cursor.fetchone,
-            lambda: cursor.fetchmany(3), cursor.fetchall, connection.commit,
+            lambda: cursor.execute('SELECT'), cursor.executemany,
+            lambda: cursor.fetchmany(3), cursor.fetchone, cursor.fetchall,
+            cursor.__next__, cursor.close, connection.commit,
             connection.rollback]
 
     def test_an_answer_in_time_is_returned(self):
         _, calls = self._calls(20)
-        self.server.sendall(b'abcdef')
-        self.assertEqual([b'a', b'b', b'c', b'd', b'e', b'f'],
-                         [call() for call in calls])
+        self.server.sendall(b'abcdefghi')
+        self.assertEqual(b'abcdefghi', b''.join(call() for call in calls))
+
+    def test_rows_that_are_here_are_read_without_a_limit(self):
+        # A thread for each row would cost more than the row.
+        connection = postgresql.connection_factory(EXTENSIONS, .01)(self.line)
+        with mock.patch.object(threading, 'Timer') as timer:
+            self.server.sendall(b'ab')
+            cursor = connection.cursor()
+            self.assertEqual([b'a', b'b'], [next(cursor), cursor.close()])
+        timer.assert_not_called()
 
     def test_no_answer_is_not_waited_for(self):
         for number in range(len(self._calls(1)[1])):
@@ -86,10 +90,14 @@ class LimitTestCase(unittest.TestCase):
                 self.assertLess(time.monotonic() - began, 20)
 
     def test_a_line_that_is_gone_already_is_no_problem(self):
-        connection, [execute, *_] = self._calls(.05)
+        slow = type('_Slow', (_Cursor,), {
+            'execute': lambda cursor, statement: time.sleep(.2)})
+        connection = postgresql.connection_factory(
+            types.SimpleNamespace(connection=_Connection, cursor=slow),
+            .05)(self.line)
+        cursor = connection.cursor()
         self.server.close()
-        connection.answer = lambda: time.sleep(.2)
         self.line.shutdown(socket.SHUT_RDWR)
-        execute()
+        cursor.execute('SELECT')
         connection.closed = 1
-        execute()
+        cursor.execute('SELECT')
