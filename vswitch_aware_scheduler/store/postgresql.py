@@ -10,7 +10,6 @@ with an error as after any lost connection.
 
 import contextlib
 import functools
-import operator
 import os
 import socket
 import threading
