@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run test suites with stestr, each measured by coverage.
+"""Run test suites with stestr.
 
-Usage: run_suites.py RESULTS SUITE [SUITE ...] [-- FILTER ...]
+Usage: run_suites.py [--cover] RESULTS SUITE [SUITE ...] [-- FILTER ...]
 
 A SUITE is a directory below tests/. The results of all of them go to one
-stestr repository in RESULTS, with the coverage data beside it; what an
-earlier run left in RESULTS is removed first. A suite that fails does not keep
+stestr repository in RESULTS; with --cover the coverage data is beside it.
+What an earlier run left in RESULTS is removed first. A suite that fails does not keep
 the next one from running. FILTER is what stestr takes after "run": a suite
 in which no test matches is passed over, unless none matches in any.
 """
@@ -29,6 +29,8 @@ def main(arguments):
     if '--' in arguments:
         split = arguments.index('--')
         arguments, filters = arguments[:split], arguments[split + 1:]
+    cover = arguments[:1] == ['--cover']
+    arguments = arguments[cover:]
     if len(arguments) < 2:
         raise SystemExit(__doc__)
     results, suites = pathlib.Path(arguments[0]), arguments[1:]
@@ -46,11 +48,12 @@ def main(arguments):
             print(f'No test matches {" ".join(selectors)}', file=sys.stderr)
             return 1
 
-    environment = dict(
-        os.environ,
+    environment = dict(os.environ)
+    if cover:
         # The interpreter that stestr starts its workers with.
-        PYTHON='coverage run',
-        COVERAGE_FILE=str(results.absolute() / 'coverage'))
+        environment.update(
+            PYTHON='coverage run',
+            COVERAGE_FILE=str(results.absolute() / 'coverage'))
     failed = []
     for number, suite in enumerate(suites):
         command = stestr + ['--test-path', f'./tests/{suite}', 'run']

@@ -37,16 +37,19 @@ class RunSuitesTest(unittest.TestCase):
             (path / 'test_it.py').write_text(text)
         (self.root / 'tests/__init__.py').touch()
 
-    def _run(self, *arguments):
+    def _run(self, *arguments, options=()):
         """Return the exit status and the output of running both suites."""
         tools = pathlib.Path(sys.executable).parent
         done = subprocess.run(
-            [sys.executable, PROJECT / '.ci/run_suites.py', 'results', 'one',
-             'two', '--', *arguments], cwd=self.root,
+            [sys.executable, PROJECT / '.ci/run_suites.py', *options,
+             'results', 'one', 'two', '--', *arguments], cwd=self.root,
             env={**os.environ, 'PATH': f'{tools}:{os.environ["PATH"]}'},
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, check=False)
         return done.returncode, done.stdout
+
+    def _coverage(self):
+        return list((self.root / 'results').glob('coverage*'))
 
     def test_a_name_selects_tests_and_passes_over_suites_without_any(self):
         status, said = self._run('test_good')
@@ -54,6 +57,12 @@ class RunSuitesTest(unittest.TestCase):
         self.assertIn('Passed: 1\n', said)
         self.assertIn('Failed: 0\n', said)
         self.assertNotIn('# tests/two', said)
+        self.assertEqual([], self._coverage())
+
+    def test_coverage_is_measured_where_it_is_asked_for(self):
+        status, said = self._run('test_good', options=['--cover'])
+        self.assertEqual(0, status, said)
+        self.assertNotEqual([], self._coverage())
 
     def test_a_suite_that_fails_is_told(self):
         status, said = self._run('test_other')
