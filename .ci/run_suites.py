@@ -5,9 +5,9 @@ Usage: run_suites.py [--cover] RESULTS SUITE [SUITE ...] [-- FILTER ...]
 
 A SUITE is a directory below tests/. The results of all of them go to one
 stestr repository in RESULTS; with --cover the coverage data is beside it.
-What an earlier run left in RESULTS is removed first. A suite that fails does not keep
-the next one from running. FILTER is what stestr takes after "run": a suite
-in which no test matches is passed over, unless none matches in any.
+What an earlier run left in RESULTS is removed first. A suite that fails does
+not keep the next one from running. FILTER is what stestr takes after "run": a
+suite in which no test matches is passed over, unless none matches in any.
 """
 
 import os
