@@ -3,6 +3,9 @@
 
 from tests.functional import base
 
+from nova import context as nova_context
+from nova import objects
+
 
 class AggregateTestCase(base.VSwitchTestCase):
     HOSTS = ('host1', 'host2')
@@ -103,3 +106,45 @@ class AggregateTestCase(base.VSwitchTestCase):
                          if 'saturation_kbps is well again' in line],
                         self.log.messages())
         self.assertEqual([], self.log.warnings)
+        self._check_extremes(bad, flavor)
+        self._check_bare_metal(flavor)
+
+    def _check_extremes(self, bad, flavor):
+        least, two = (self.flavor(f'f{kbps}', egress_kbps=kbps)
+                      for kbps in (1, 2))
+        # Zero closes a host for all but silent instances, whatever another
+        # aggregate allows.
+        self.set_metadata(bad, saturation_kbps=0)
+        self.boot_refused(least, host='host1')
+        silent = self.boot(least, host='host2')
+        self.learn(silent['id'], egress_kbps=0)
+        self.delete_without_reading(self.live_migrate(silent, 'host1'))
+        self.read_record()
+        # A value beyond all bounds changes nothing on any other host.
+        self.set_metadata(bad, saturation_kbps=None, uplink='tor')
+        for entries in (10 ** 16, 10 ** 400):
+            self.set_metadata(bad, uplink_mapping_entries=str(entries)[:255])
+            self.boot_refused(two, host='host2')
+            server = self.boot(flavor, host='host1')
+            self.boot_refused(least, host='host1')
+            self.delete(server)
+
+    def _check_bare_metal(self, flavor):
+        context = nova_context.RequestContext(
+            user_id=None, project_id=None, is_admin=True, overwrite=False)
+        with nova_context.target_cell(
+                context, self.cell_mappings['cell1']) as cell:
+            node = objects.ComputeNodeList.get_all_by_host(cell, 'host2')[0]
+            node.hypervisor_type = 'ironic'
+            node.save()
+        self.restart_scheduler()
+        # Passes unjudged, unless an aggregate asks for it; so does a host
+        # that an aggregate leaves out.
+        server = self.boot(flavor, host='host2')
+        self.describe_host('host2', judge='true')
+        self.boot_refused(flavor, host='host2')
+        self.delete(server)
+        self.boot(flavor, host='host1')
+        self.boot_refused(flavor, host='host1')
+        self.describe_host('host1', judge='false')
+        self.boot(flavor, host='host1')
