@@ -14,8 +14,15 @@ class DeleteTestCase(base.VSwitchTestCase):
         self.boot_refused(whole)
         self.delete(server)
         server = self.boot(whole, 'host1')
-        # Without a request in between.
+        # Without a request in between, and put back on the list, as when a
+        # host reports all its instances while one is deleted.
+        reported = self._nova_view['host1']['instances']
+        listed = dict(reported)
+        self.assertEqual([server['id']], list(listed))
         self.delete(server)
+        self.wait_for(lambda: not reported, 'the report of the deletion')
+        reported.update(listed)
+        self.assertTrue(self._lists(server['id'], 'host1'))
         self.boot(whole, 'host1')
         self.boot_refused(whole)
 
@@ -31,22 +38,3 @@ class DeleteTestCase(base.VSwitchTestCase):
         self.sync_reports()
         self.boot_refused(self.flavor('least', egress_kbps=1))
         self.boot(most, 'host1', az='nova:host1')
-
-
-class LateListTestCase(base.VSwitchTestCase):
-    HOSTS = ('host1',)
-
-    def test_one_that_is_put_back_on_the_list_keeps_nobody_out(self):
-        # As when a host tells of all its instances while one is deleted.
-        self.describe_hosts(1000)
-        whole = self.flavor('whole', egress_kbps=1000)
-        server = self.boot(whole, 'host1')
-        reported = self._nova_view['host1']['instances']
-        listed = dict(reported)
-        self.assertEqual([server['id']], list(listed))
-        self.delete(server)
-        self.wait_for(lambda: not reported, 'the report of the deletion')
-        reported.update(listed)
-        self.assertTrue(self._lists(server['id'], 'host1'))
-        self.boot(whole, 'host1')
-        self.boot_refused(whole)

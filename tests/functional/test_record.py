@@ -77,7 +77,36 @@ class RecordTestCase(base.VSwitchTestCase):
 
 class LateListTestCase(RecordTestCase):
 
-    def test_after_an_evacuation_the_list_of_the_source_says_nothing(self):
+    def test_a_late_list_never_beats_the_record(self):
+        self._check_a_list_of_others()
+        self._check_after_a_live_migration()
+        self._check_after_an_evacuation()
+
+    def _check_a_list_of_others(self):
+        # As of a compute that somebody has taken over.
+        server = self.boot(self.of(1000), host='host1')
+        for _ in range(2):
+            self.list_late('host2', server)
+            self._nova_view['host1']['instances'].pop(server['id'], None)
+            self.boot_refused(self.of(1), host='host1')
+            self.room('host2', 1000)
+        self.sync_reports()
+        self.delete(server)
+
+    def _check_after_a_live_migration(self):
+        server = self.boot(self.of(1000), host='host1')
+        self.live_migrate(server, 'host2')
+        # A worker that begins has never seen the list of the source.
+        self.restart_scheduler()
+        self.list_late('host1', server)
+        self._nova_view['host2']['instances'].pop(server['id'], None)
+        self.boot_refused(self.of(1), host='host2')
+        other = self.boot(self.of(1000), 'host1')
+        self.boot_refused(self.of(1))
+        self.sync_reports()
+        self.delete(server, other)
+
+    def _check_after_an_evacuation(self):
         server = self.boot(self.of(1000), host='host1')
         self.computes['host1'].stop()
         service = self.admin_api.get_services(
@@ -91,25 +120,6 @@ class LateListTestCase(RecordTestCase):
             self.list_late('host1', server)
             self.boot_refused(self.of(1), host='host2')
             self.room('host1', 1000)
-
-    def test_after_a_live_migration_a_new_worker_goes_by_the_record(self):
-        server = self.boot(self.of(1000), host='host1')
-        self.live_migrate(server, 'host2')
-        self.restart_scheduler()
-        self.list_late('host1', server)
-        self._nova_view['host2']['instances'].pop(server['id'], None)
-        self.boot_refused(self.of(1), host='host2')
-        self.boot(self.of(1000), 'host1')
-        self.boot_refused(self.of(1))
-
-    def test_a_host_that_lists_others_instances_takes_them_from_nobody(self):
-        # As a compute that somebody has taken over.
-        server = self.boot(self.of(1000), host='host1')
-        for _ in range(2):
-            self.list_late('host2', server)
-            self._nova_view['host1']['instances'].pop(server['id'], None)
-            self.boot_refused(self.of(1), host='host1')
-            self.room('host2', 1000)
 
 
 class FirstFilterTestCase(LateListTestCase):
@@ -137,23 +147,9 @@ class MoveTestCase(RecordTestCase):
         self.room('host1', 700)
         self.room('host2', 100)
 
-    def test_a_live_migration_counts_at_both_ends_for_hours(self):
+    def test_a_live_migration_counts_at_both_ends_until_it_ends(self):
         server = self.boot(self.of(600), host='host1')
-        with self.live_migrating(server, 'host2') as finish:
-            for _ in range(2):
-                self.room('host1', 400)
-                self.room('host2', 400)
-                self.hours_pass()
-            finish.set()
-            self._wait_for_migration_status(server, ['completed'])
-        self.wait_for(lambda: self.host_of(server) == 'host2', 'host2')
-        self._wait_for_state_change(server, 'ACTIVE')
-        self.read_record()
-        self.room('host1', 1000)
-        self.room('host2', 400)
 
-    def test_after_an_aborted_live_migration_only_the_source_counts(self):
-        server = self.boot(self.of(600), host='host1')
         def abort(driver, context, instance, dest, post_method,
                   recover_method, block_migration=False, migrate_data=None):
             recover_method(context, instance, dest, migrate_data,
@@ -169,6 +165,19 @@ class MoveTestCase(RecordTestCase):
         self.read_record()
         self.room('host2', 1000)
         self.room('host1', 400)
+        # However long it takes.
+        with self.live_migrating(server, 'host2') as finish:
+            for _ in range(2):
+                self.room('host1', 400)
+                self.room('host2', 400)
+                self.hours_pass()
+            finish.set()
+            self._wait_for_migration_status(server, ['completed'])
+        self.wait_for(lambda: self.host_of(server) == 'host2', 'host2')
+        self._wait_for_state_change(server, 'ACTIVE')
+        self.read_record()
+        self.room('host1', 1000)
+        self.room('host2', 400)
 
 
 class OddMigrationTestCase(RecordTestCase):
@@ -242,7 +251,8 @@ class SameHostTestCase(RecordTestCase):
         self.room('host1', 1000 - max(before, after))
         return server
 
-    def test_confirmed_the_new_one_is_left(self):
+    def test_then_the_one_that_is_left_counts(self):
+        # Confirmed.
         for before, after in ((300, 900), (900, 300)):
             server = self._resized(before, after)
             self.confirm(server)
@@ -250,8 +260,7 @@ class SameHostTestCase(RecordTestCase):
             self.hours_pass(1)
             self.room('host1', 1000 - after)
             self.delete(server)
-
-    def test_reverted_the_old_one_is_left(self):
+        # Reverted.
         for before, after in ((900, 300), (100, 900)):
             server = self._resized(before, after)
             self.revert(server)

@@ -39,14 +39,6 @@ class ResizeTestCase(base.VSwitchTestCase):
         self.boot(self.flavors[600], 'host1')
         self.room('host1', 100)
 
-    def test_on_the_same_host_a_revert_brings_back_the_old_demand(self):
-        self.describe_hosts(1000, 50)
-        server = self.boot(self.flavors[900], 'host1')
-        self.resize(server, self.flavors[300])
-        self.revert(server)
-        self.assertEqual('host1', self.host_of(server))
-        self.room('host1', 100)
-
     def test_to_another_host_the_room_moves_with_the_vm(self):
         self.describe_hosts(700, 1000)
         server = self.boot(self.flavors[600], 'host1', host='host1')
