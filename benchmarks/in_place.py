@@ -11,8 +11,14 @@ of the medians and its spread over blocks of requests; the median share of a
 request that passes in the plugin, by a clock around each of its calls, which
 other load of the machine disturbs less; and the rate of --at-once requests
 that are made at the same moment, --repeats times with and without in turn, and
-how much longer they take: median and interval of 95 %. Then, each in processes
-of their own, the time in which a scheduler is ready and its memory.
+how much longer they take: median and interval of 95 %, by the clock and by the
+processor, which other load of the machine does not touch. Of --threads clients
+that ask without a pause, the distribution of the time of a request, and of the
+time in it that passes in the plugin. With --resizing, how much longer a
+request takes while so many instances await the confirmation of a resize and
+each statement of the database takes --query-ms more, in blocks with and
+without these instances in turn. Then, each in processes of their own, the time
+in which a scheduler is ready and its memory.
 
     in_place.py --hosts 6 100 1000
 
@@ -21,6 +27,7 @@ of their own, the time in which a scheduler is ready and its memory.
 
 import argparse
 import concurrent.futures
+import contextlib
 import json
 import logging
 import math
@@ -30,6 +37,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import threading
 import time
 import traceback
 from unittest import mock
@@ -41,11 +49,13 @@ os.environ.setdefault('OS_NOVA_DISABLE_EVENTLET_PATCHING', 'true')
 from tests.functional import base  # noqa: E402
 
 from nova import context as nova_context  # noqa: E402
+from nova.db.main import api as database  # noqa: E402
 from nova import objects  # noqa: E402
 from nova.scheduler.client import report  # noqa: E402
 from nova.scheduler import manager  # noqa: E402
 from oslo_utils import timeutils  # noqa: E402
 from oslo_utils import uuidutils  # noqa: E402
+import sqlalchemy as sa  # noqa: E402
 
 from vswitch_aware_scheduler.scheduler import nova_hooks  # noqa: E402
 
@@ -137,12 +147,12 @@ class InPlace(base.VSwitchTestCase):
         for _ in range(self._instances):
             objects.Instance(
                 context, uuid=uuidutils.generate_uuid(), host=host,
-                node=host, project_id=self.spec.project_id, user_id='u',
+                project_id=self.spec.project_id, user_id='u',
                 flavor=self.spec.flavor, vm_state='active').create()
 
     def _watch(self):
-        """Count the seconds that pass in the plugin."""
-        self.inside = 0.0
+        """Count the seconds that pass in the plugin, of each thread."""
+        self._inside = threading.local()
         ours = self.managers['with'].host_manager
         for owner, name in (
                 (next(one for one in ours.enabled_filters
@@ -163,23 +173,83 @@ class InPlace(base.VSwitchTestCase):
             found = function(*arguments, **options)
             # A generator would do its work later.
             found = list(found) if hasattr(found, '__next__') else found
-            self.inside += time.perf_counter() - began
+            self._inside.seconds = getattr(
+                self._inside, 'seconds', 0.0) + time.perf_counter() - began
             return found
         return timed
 
     def ask(self, name):
         """Return (seconds, those in the plugin) of one request."""
         with self._hooks_of(name):
-            self.inside = 0.0
-            return self._place(name), self.inside
+            return self._asked(name)
+
+    def _asked(self, name):
+        self._inside.seconds = 0.0
+        return self._place(name), self._inside.seconds
 
     def rate(self, name, at_once, count):
-        """Return the requests a minute of so many clients."""
+        """Return the requests a minute of so many clients, by two clocks.
+
+        That of the time, and that of the processor of this process.
+        """
         with self._hooks_of(name), \
                 concurrent.futures.ThreadPoolExecutor(at_once) as pool:
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             list(pool.map(lambda _: self._place(name), range(count)))
-            return 60 * count / (time.perf_counter() - began)
+            return (60 * count / (time.perf_counter() - began),
+                    60 * count / (time.process_time() - cpu))
+
+    def back_to_back(self, name, threads, count):
+        """Return [(seconds, those in the plugin)] of clients without pause."""
+        with self._hooks_of(name), \
+                concurrent.futures.ThreadPoolExecutor(threads) as pool:
+            return [one for some in pool.map(
+                lambda _: [self._asked(name) for _ in range(count)],
+                range(threads)) for one in some]
+
+    def add_resizing(self, count):
+        """Add instances whose resize is to be confirmed, on all hosts."""
+        cell = self.cell_mappings['cell1']
+        hosts = [f'row{number:05}' for number in range(self._count - 1)]
+        with nova_context.target_cell(self.context, cell) as context:
+            for number in range(count):
+                source, dest = (hosts[(number + i) % len(hosts)]
+                                for i in range(2))
+                one = objects.Instance(
+                    context, uuid=uuidutils.generate_uuid(), host=dest,
+                    project_id=self.spec.project_id, user_id='u',
+                    flavor=self.spec.flavor, vm_state='resized')
+                one.create()
+                objects.Migration(
+                    context, instance_uuid=one.uuid, source_compute=source,
+                    dest_compute=dest, status='finished',
+                    migration_type='resize').create()
+
+    def set_resizing(self, resizing):
+        """Let these await confirmation, or have it."""
+        cell = self.cell_mappings['cell1']
+        now = timeutils.utcnow()
+        with nova_context.target_cell(self.context, cell) as context, \
+                database.get_context_manager(
+                    context).writer.connection.using(context) as connection:
+            connection.execute(sa.text(
+                'UPDATE migrations SET status = :to, updated_at = :now '
+                'WHERE status = :was'), {
+                    'now': now, 'to': 'finished' if resizing else 'confirmed',
+                    'was': 'confirmed' if resizing else 'finished'})
+        self.plugin._record.refresh()
+
+    @contextlib.contextmanager
+    def slow_statements(self, seconds):
+        """Let each statement take longer."""
+        def wait(*_):
+            time.sleep(seconds)
+
+        sa.event.listen(sa.engine.Engine, 'before_cursor_execute', wait)
+        try:
+            yield
+        finally:
+            sa.event.remove(sa.engine.Engine, 'before_cursor_execute', wait)
 
     def _hooks_of(self, name):
         # A scheduler without the plugin has no hooks of it.
@@ -232,6 +302,9 @@ def measure(hosts, options):
             for name in sorted(rates, reverse=number % 2):
                 rates[name].append(cloud.rate(
                     name, options.at_once, options.at_once))
+        back_to_back = {name: cloud.back_to_back(
+            name, options.threads, options.requests) for name in rates}
+        resizing = _resizing(cloud, options) if options.resizing else None
     finally:
         cloud.doCleanups()
     medians = {name: statistics.median(spent)
@@ -243,13 +316,45 @@ def measure(hosts, options):
         'ratio_of_blocks': [min(blocks), max(blocks)],
         'share': statistics.median(shares),
         'share_quartiles': statistics.quantiles(shares, n=4)[::2],
-        'requests_a_minute': {name: statistics.median(found)
-                              for name, found in rates.items()},
+        'requests_a_minute': {
+            name: statistics.median(by_time for by_time, _ in found)
+            for name, found in rates.items()},
         'at_once': options.at_once,
-        # How much longer so many take that are made at the same moment.
-        'at_once_ratio': _median_and_interval([
-            without / with_ for with_, without in zip(
-                rates['with'], rates['without'])])}
+        # How much longer so many take that are made at the same moment, and
+        # how much more of the processor.
+        'at_once_ratio': _ratio(rates, 0),
+        'at_once_ratio_processor': _ratio(rates, 1),
+        'back_to_back_ms': {
+            name: [_distribution(column) for column in zip(*found)]
+            for name, found in back_to_back.items()},
+        'resizing_ms': resizing}
+
+
+def _ratio(rates, clock):
+    return _median_and_interval([
+        without[clock] / with_[clock] for with_, without in zip(
+            rates['with'], rates['without'])])
+
+
+def _distribution(seconds):
+    ordered = sorted(seconds)
+    return {name: 1e3 * ordered[int(share * (len(ordered) - 1))]
+            for name, share in (('median', .5), ('p99', .99), ('most', 1))}
+
+
+def _resizing(cloud, options):
+    """Return how many ms more a request takes: median and interval."""
+    cloud.add_resizing(options.resizing)
+    more = []
+    for number in range(options.repeats):
+        medians = {}
+        for resizing in sorted((False, True), reverse=number % 2):
+            cloud.set_resizing(resizing)
+            with cloud.slow_statements(options.query_ms / 1e3):
+                medians[resizing] = statistics.median(
+                    cloud.ask('with')[0] for _ in range(5))
+        more.append(1e3 * (medians[True] - medians[False]))
+    return _median_and_interval(more)
 
 
 def _median_and_interval(values):
@@ -310,7 +415,7 @@ def ready(repeats):
                 check=True)
             runs.append(tuple(map(float, done.stdout.split()[-2:])))
     return {name: [statistics.median(column) for column in zip(*runs)]
-            for name, runs in found.items()}
+            for name, runs in found.items() if runs}
 
 
 def main():
@@ -322,17 +427,22 @@ def main():
     parser.add_argument('--requests', type=int, default=30)
     parser.add_argument('--at-once', type=int, default=20)
     parser.add_argument('--repeats', type=int, default=15)
+    parser.add_argument('--starts', type=int, default=5,
+                        help='of a scheduler, with and without (default: 5)')
+    parser.add_argument('--threads', type=int, default=8)
+    parser.add_argument('--resizing', type=int, default=0)
+    parser.add_argument('--query-ms', type=float, default=3)
     parser.add_argument('--json', action='store_true')
     options = parser.parse_args()
     logging.disable(logging.WARNING)
-    found = {'ready': ready(options.repeats), 'sizes': [
-        measure(hosts, options) for hosts in options.hosts]}
+    sizes = [measure(hosts, options) for hosts in options.hosts]
+    found = {'ready': ready(options.starts), 'sizes': sizes}
     found['peak_memory_mib'] = resource.getrusage(
         resource.RUSAGE_SELF).ru_maxrss / 1024
     if options.json:
         print(json.dumps(found, indent=2))
         return 0
-    for one in found['sizes']:
+    for one in sizes:
         seconds, rates = one['seconds'], one['requests_a_minute']
         low, high = one['ratio_of_blocks']
         print(f'{one["hosts"]} hosts of {one["instances_per_host"]} '
@@ -344,8 +454,19 @@ def main():
               f'{one["share_quartiles"][1]:.2%}); '
               f'{options.at_once} at once: {rates["with"]:.0f} and '
               f'{rates["without"]:.0f} requests a minute, '
-              '{:.3f} times as long ({:.3f} to {:.3f})'.format(
-                  *one['at_once_ratio']))
+              '{:.3f} times as long ({:.3f} to {:.3f}), '
+              '{:.3f} times the processor ({:.3f} to {:.3f})'.format(
+                  *one['at_once_ratio'], *one['at_once_ratio_processor']))
+        for name, columns in one['back_to_back_ms'].items():
+            for what, ms in zip(('request', 'of it in the plugin'), columns):
+                print(f'  {options.threads} threads without pause, {name}: '
+                      f'{what} {ms["median"]:.1f} ms (median), '
+                      f'{ms["p99"]:.1f} (99 %), {ms["most"]:.1f} (most)')
+        if one['resizing_ms']:
+            print('  {} to be confirmed, {:g} ms a statement: {:+.1f} ms a '
+                  'request ({:+.1f} to {:+.1f})'.format(
+                      options.resizing, options.query_ms,
+                      *one['resizing_ms']))
     for name, (seconds, mebibytes) in found['ready'].items():
         print(f'scheduler {name}: ready in {seconds:.2f} s, '
               f'{mebibytes:.0f} MiB')
