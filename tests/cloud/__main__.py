@@ -4,11 +4,13 @@
 import argparse
 import json
 import sys
+import tempfile
 import time
 import traceback
 
 from tests.cloud import auditor
 from tests.cloud import client as api
+from tests.cloud import operations
 from tests.cloud import scenarios
 from tests.cloud import services
 from tests.cloud import telemetry
@@ -69,7 +71,7 @@ def miscounted(stage, judge):
     """Return what the workers count wrongly, claims of nobody included."""
     # A worker looks at the hosts when a request comes; nobody can carry
     # these, so they change nothing.
-    for number in range(4):
+    for number in range(2 * stage.cloud.openstack.workers):
         stage.client.boot(f'probe-{number}', stage.flavors['huge'])
     return judge.miscounted(stage.cloud.openstack.reports())
 
@@ -86,7 +88,19 @@ def main():
     parser.add_argument('--tempest', action='store_true',
                         help='run our tempest plugin instead')
     parser.add_argument('--json', action='store_true')
+    parser.add_argument('--operations', type=int, metavar='N',
+                        help='make N random operations under faults instead')
+    parser.add_argument('--seed', type=int, default=1,
+                        help='of the random operations')
+    parser.add_argument('--strict', action='store_true',
+                        help='random operations in the strict mode')
     options = parser.parse_args()
+    if options.operations is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            return 0 if operations.run(
+                {'computes': options.computes, 'driver': options.telemetry},
+                options.operations, options.seed, folder, stage_of, auditor,
+                options.strict) else 1
     began = time.monotonic()
     lines = []
     with services.Cloud(options.computes, options.telemetry) as cloud:

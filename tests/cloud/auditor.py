@@ -13,6 +13,10 @@ import numpy as np
 #: Steps of the grid, rounded down: what is above a limit here is above it.
 _CELLS = 4000
 
+#: Statuses of migrations that have ended.
+_ENDED = ('confirmed', 'reverted', 'error', 'failed', 'completed',
+          'cancelled', 'done')
+
 
 class Auditor:
     """Judges a :class:`~.services.Cloud` whose hosts have one capacity.
@@ -23,17 +27,91 @@ class Auditor:
 
     def __init__(self, cloud, capacity_kbps, limit):
         self._database, self._store = cloud.database, cloud.store
+        self._rows = cloud.openstack.cell_rows
         self._capacity = capacity_kbps
         self._limit = limit
 
     def instances(self):
         """Return {uuid: (host, flavor's extra specs)} of what runs."""
-        rows = self._database.rows('nova', '''
+        rows = self._rows('''
             SELECT i.uuid, i.host, e.flavor FROM instances i
             JOIN instance_extra e ON e.instance_uuid = i.uuid
             WHERE i.deleted = 0 AND i.host IS NOT NULL''')
         return {row['uuid']: (row['host'], json.loads(row['flavor'])[
             'cur']['nova_object.data']['extra_specs']) for row in rows}
+
+    def residency(self):
+        """Return {uuid: ({host: kbit/s}, is it at rest)} of each instance.
+
+        Both hosts of a migration in progress have it, the source with the old
+        and the destination with the new flavor. Softly deleted and shelved
+        ones are on the host that keeps them.
+        """
+        moves = collections.defaultdict(list)
+        for row in self._rows(f'''
+                SELECT instance_uuid, source_compute, dest_compute
+                FROM migrations WHERE deleted = 0
+                AND status NOT IN {_ENDED}'''):
+            moves[row['instance_uuid']].append(
+                (row['source_compute'], row['dest_compute']))
+        found = {}
+        for row in self._rows('''
+                SELECT i.uuid, i.host, i.vm_state, i.task_state, e.flavor
+                FROM instances i
+                JOIN instance_extra e ON e.instance_uuid = i.uuid
+                WHERE i.deleted = 0'''):
+            current, old, new = (
+                self._kbps(one) for one in map(json.loads(
+                    row['flavor']).get, ('cur', 'old', 'new')))
+            hosts = collections.defaultdict(float)
+            if row['host'] and row['vm_state'] != 'shelved_offloaded':
+                hosts[row['host']] = current
+            for source, dest in moves[row['uuid']]:
+                for host, kbps in ((source, old or current),
+                                   (dest, new or current)):
+                    if host:
+                        hosts[host] = max(kbps, hosts[host] * (source == dest))
+            found[row['uuid']] = dict(hosts), (
+                row['task_state'] is None and row['vm_state'] != 'building')
+        return found
+
+    def _kbps(self, flavor):
+        specs = flavor and flavor['nova_object.data']['extra_specs']
+        return specs and float(_of_flavor(specs)[0][1][1])
+
+    def loads(self):
+        """Return {host: kbit/s} of what is there, as constant demands."""
+        loads = collections.Counter()
+        for hosts, _ in self.residency().values():
+            loads.update(hosts)
+        return loads
+
+    def unsettled(self):
+        """Return the instances with which something is under way."""
+        return [uuid for uuid, (_, at_rest) in self.residency().items()
+                if not at_rest]
+
+    def differences(self, reports):
+        """Return how workers and Nova differ about instances at rest.
+
+        :param reports: {worker: {host: uuids}}
+        """
+        residency = self.residency()
+        found = []
+        for worker, counted in sorted(reports.items()):
+            if not counted:
+                found.append(f'worker {worker} knows no host')
+            on = collections.defaultdict(set)
+            for host, uuids in counted.items():
+                for uuid in uuids:
+                    on[uuid].add(host)
+            for uuid in on.keys() | residency.keys():
+                hosts, at_rest = residency.get(uuid, ({}, True))
+                if at_rest and on[uuid] != hosts.keys():
+                    found.append(
+                        f'worker {worker} counts {uuid} on '
+                        f'{sorted(on[uuid])}, Nova has {sorted(hosts)}')
+        return found
 
     def laws(self, instances):
         """Return {uuid: [(share of time, [(probability, kbps)])]}.

@@ -20,9 +20,6 @@ from tests.cloud import services
 CAPACITY_KBPS = 10_000
 RATES_KBPS = {'small': 1_000, 'large': 4_000, 'huge': 20_000}
 
-#: Of all schedulers together.
-WORKERS = 4
-
 ALL = []
 
 
@@ -116,7 +113,8 @@ def more_at_once_than_fit(stage):
     stage.client.delete_all()
     active = sum(on_host.values())
     require(active >= most, f'{active} are ACTIVE, {most} fit')
-    require(max(too_many.values(), default=0) < WORKERS,
+    require(max(too_many.values(), default=0) <
+            stage.cloud.openstack.workers,
             f'too many: {too_many}')
     return f'{active} of {most + 20}, {most} fit, too many: {too_many}'
 
@@ -225,8 +223,8 @@ def live_migration(stage):
     server = stage.act(server, 'live_migrate_server', host=None,
                        block_migration='auto')
     require(server.compute_host != before, f'still on {before}')
-    other = next(host for host in stage.hosts
-                 if host not in (before, server.compute_host))
+    other = next(host for host in stage.cloud.openstack.cell_of(before)
+                 if host != server.compute_host)
     server = stage.act(server, 'live_migrate_server', host=other,
                        block_migration='auto')
     require(server.compute_host == other, f'on {server.compute_host}, asked '
@@ -270,7 +268,7 @@ def failing(stage, *hosts):
 
 def tried(stage, server):
     """Return the hosts on which a server was built, in their order."""
-    return [row['host'] for row in stage.cloud.database.rows('nova', f"""
+    return [row['host'] for row in stage.cloud.openstack.cell_rows(f"""
         SELECT e.host FROM instance_actions_events e
         JOIN instance_actions a ON a.id = e.action_id
         WHERE a.instance_uuid = '{server.id}'
@@ -351,7 +349,7 @@ def scheduler_restarted(stage):
     for number in range(most - 1):
         stage.boot(f'before-{number}', 'large')
     openstack = stage.cloud.openstack
-    for name in ('scheduler-0', 'scheduler-1'):
+    for name in openstack.schedulers:
         openstack.kill(name)
         openstack.start_service(name)
     states = [stage.client.boot(f'after-{number}',
@@ -378,14 +376,16 @@ def store_stalled(stage):
 
 def _without_store(stage, stop, start):
     small, large = RATES_KBPS['small'], RATES_KBPS['large']
+    # One for each worker, about.
+    boots = stage.cloud.openstack.workers
     on_host = collections.Counter([stage.boot('before').compute_host])
     stop()
     try:
         time.sleep(3)
         began = time.monotonic()
         on_host.update(stage.boot(f'without-{number}').compute_host
-                       for number in range(WORKERS))
-        seconds = (time.monotonic() - began) / WORKERS
+                       for number in range(boots))
+        seconds = (time.monotonic() - began) / boots
     finally:
         start()
     time.sleep(5)
@@ -480,7 +480,7 @@ def strict_mode(stage):
 
     def switch(on):
         openstack.configure_scheduler(strict=on)
-        for name in ('scheduler-0', 'scheduler-1'):
+        for name in openstack.schedulers:
             openstack.kill(name)
             openstack.start_service(name)
 
@@ -613,9 +613,8 @@ def rebuild(stage):
 def reload_of_the_schedulers(stage):
     """SIGHUP, which Nova takes as the wish to read its options again."""
     stage.boot('before', 'large')
-    for number in range(2):
-        stage.cloud.openstack.processes[f'scheduler-{number}'].send_signal(
-            signal.SIGHUP)
+    for name in stage.cloud.openstack.schedulers:
+        stage.cloud.openstack.processes[name].send_signal(signal.SIGHUP)
     time.sleep(10)
     # New workers know the aggregates of when their parent started, until
     # Nova tells them of a change.

@@ -6,7 +6,9 @@ Nova's API, conductor, schedulers and computes with the fake driver. All listen
 on the loopback interface, and each keeps its state in a folder of its own.
 """
 
+import base64
 import glob
+import hashlib
 import json
 import os
 import pwd
@@ -34,6 +36,9 @@ START_SECONDS = 300
 DATABASES = ('keystone', 'placement', 'glance', 'nova_api', 'nova_cell0',
              'nova')
 STORE = 'vswitch'
+
+#: Database and virtual host of the broker of the second cell.
+CELL2 = 'cell2'
 
 #: The wheels of nova and its like have it below the prefix.
 _ETC = os.path.join(sys.prefix, 'etc')
@@ -85,7 +90,10 @@ class Database(servers.MariaDB):
 
 
 class RabbitMQ(servers.Server):
-    """A broker; ``url`` for oslo.messaging."""
+    """A broker with a virtual host for each cell.
+
+    ``url`` for oslo.messaging, ``url_of`` for that of another virtual host.
+    """
 
     required = True
 
@@ -98,14 +106,24 @@ class RabbitMQ(servers.Server):
             raise servers.MissingProgram('rabbitmq-server is not installed')
         self.port, distribution, epmd = (servers.free_port()
                                          for _ in range(3))
-        self.url = f'rabbit://openstack:{PASSWORD}@127.0.0.1:{self.port}/'
+        self.url = self.url_of('')
         self.write('rabbitmq.conf', f'''
             listeners.tcp.1 = 127.0.0.1:{self.port}
-            default_user = openstack
-            default_pass = {PASSWORD}
+            load_definitions = {self.folder}/definitions.json
             loopback_users = none
             log.file.level = warning
             ''')
+        everything = dict.fromkeys(('configure', 'read', 'write'), '.*')
+        salt = b'salt'
+        self.write('definitions.json', json.dumps({
+            'users': [{
+                'name': 'openstack', 'tags': '',
+                'hashing_algorithm': 'rabbit_password_hashing_sha256',
+                'password_hash': base64.b64encode(salt + hashlib.sha256(
+                    salt + PASSWORD.encode()).digest()).decode()}],
+            'vhosts': [{'name': name} for name in ('/', CELL2)],
+            'permissions': [{'user': 'openstack', 'vhost': name,
+                             **everything} for name in ('/', CELL2)]}))
         self.write('enabled_plugins', '[].')
         user = pwd.getpwnam('rabbitmq') if not os.getuid() else None
         if user:
@@ -132,6 +150,9 @@ class RabbitMQ(servers.Server):
         self.addCleanup(_end_group, self.process)
         self.wait(self.process, lambda: servers.listens(self.port))
 
+    def url_of(self, name):
+        return f'rabbit://openstack:{PASSWORD}@127.0.0.1:{self.port}/{name}'
+
 
 def _end_group(process):
     """End what a process has started, the Erlang port mapper included."""
@@ -146,22 +167,44 @@ class OpenStack(servers.Server):
     """Keystone, placement and Nova.
 
     :param database: :class:`Database`
+    :param cell2: Database of the second cell
     :param store_url: of our store
     :param broker: :class:`RabbitMQ`
-    :param computes: names of the hosts
+    :param computes: names of the hosts; the last third is in the second cell
     :param schedulers: number of nova-scheduler processes
     :param workers: of each of them
+    :param options: of nova.conf, section DEFAULT, by name
+    :param environments: {name of a process: its variables}
     :ivar auth: keywords of :class:`keystoneauth1.identity.v3.Password`
+    :ivar cells: list of the lists of hosts of each cell
+    :ivar schedulers: names of the nova-scheduler processes
     """
 
-    def __init__(self, database, store_url, broker, computes, schedulers=2,
-                 workers=2):
+    def __init__(self, database, cell2, store_url, broker, computes,
+                 schedulers=3, workers=2, options=(), environments=None):
         super().__init__()
+        self._options = {'service_down_time': 30, **dict(options)}
         self._database, self._broker = database, broker
+        self._cell2 = cell2
         self._store_url = store_url
         self.computes = list(computes)
-        self._schedulers, self._workers = schedulers, workers
+        first = len(self.computes) - len(self.computes) // 3
+        self.cells = [self.computes[:first], self.computes[first:]]
+        self.schedulers = [f'scheduler-{number}'
+                           for number in range(schedulers)]
+        self.workers = schedulers * workers
+        self._workers = workers
         self.processes = {}
+        self._environments = environments or {}
+
+    def cell_of(self, host):
+        """Return the hosts of the cell of a host."""
+        return next(hosts for hosts in self.cells if host in hosts)
+
+    def cell_rows(self, statement):
+        """Return the rows of a query in the databases of both cells."""
+        return (self._database.rows('nova', statement)
+                + self._cell2.rows(CELL2, statement))
 
     def _setUp(self):
         super()._setUp()
@@ -265,8 +308,7 @@ class OpenStack(servers.Server):
     def reports(self):
         """Return {pid: {host: [uuid]}} of what each worker counts where."""
         found = {}
-        for number in range(self._schedulers):
-            name = f'scheduler-{number}'
+        for name in self.schedulers:
             for pid in _children(self.processes[name].pid):
                 found[pid] = self._report(name, pid)
         return found
@@ -376,9 +418,9 @@ class OpenStack(servers.Server):
             vif_plugging_timeout = 0
             manager_shutdown_timeout = 0
             report_interval = 5
-            service_down_time = 30
             update_resources_interval = 20
             scheduler_instance_sync_interval = 20
+            @OPTIONS@
             [wsgi]
             api_paste_config = {_ETC}/nova/api-paste.ini
             [vnc]
@@ -400,7 +442,9 @@ class OpenStack(servers.Server):
             ram = -1
             [service_user]
             send_service_user_token = true
-            ''') + self.client_options('nova') + ''.join(
+            ''').replace('@OPTIONS@', '\n'.join(
+                f'{name} = {value}' for name, value in self._options.items()
+            )) + self.client_options('nova') + ''.join(
                 f'[{group}]\n{more}{self.client_options("nova")}'
                 for group, more in (
                     ('placement', ''), ('cinder', ''), ('neutron', (
@@ -412,6 +456,17 @@ class OpenStack(servers.Server):
             connection = {self._database.url_of('nova_api')}
             [database]
             connection = {self._database.url_of('nova')}
+            ''')
+        self._write('nova/cell2.conf', f'''
+            [DEFAULT]
+            transport_url = {self._broker.url_of(CELL2)}
+            ''')
+        self._write('nova/cell2-database.conf', f'''
+            [DEFAULT]
+            host = conductor-cell2
+            transport_url = {self._broker.url_of(CELL2)}
+            [database]
+            connection = {self._cell2.url_of(CELL2)}
             ''')
         shutil.copy(os.path.join(_ETC, 'nova', 'api-paste.ini'),
                     self.path('nova', 'api-paste.ini'))
@@ -497,9 +552,9 @@ class OpenStack(servers.Server):
         return [word for name in names
                 for word in ('--config-file', self.path('nova', name))]
 
-    def nova_manage(self, *words):
-        self._run(self._bin('nova-manage'),
-                  *self._files('nova.conf', 'database.conf'), *words)
+    def nova_manage(self, *words, files=()):
+        self._run(self._bin('nova-manage'), *self._files(
+            'nova.conf', 'database.conf', *files), *words)
 
     def _start_nova(self):
         self.nova_manage('api_db', 'sync')
@@ -507,11 +562,16 @@ class OpenStack(servers.Server):
                          self._database.url_of('nova_cell0'))
         self.nova_manage('cell_v2', 'create_cell', '--name', 'cell1')
         self.nova_manage('db', 'sync')
+        self.nova_manage(
+            'cell_v2', 'create_cell', '--name', 'cell2', '--transport-url',
+            self._broker.url_of(CELL2), '--database_connection',
+            self._cell2.url_of(CELL2))
+        self.nova_manage('db', 'sync', '--local_cell',
+                         files=['cell2-database.conf'])
         self._serve('neutron', 'tests.cloud.neutron:application',
                     PYTHONPATH=os.getcwd())
-        self.start_service('conductor')
-        for number in range(self._schedulers):
-            self.start_service(f'scheduler-{number}')
+        for name in ('conductor', 'cell2', *self.schedulers):
+            self.start_service(name)
         for host in self.computes:
             self.start_service(f'compute-{host}')
         self._serve('nova', 'nova.wsgi.osapi_compute:application',
@@ -522,15 +582,21 @@ class OpenStack(servers.Server):
         self.nova_manage('cell_v2', 'discover_hosts')
 
     def start_service(self, name, failing=False):
-        """Start a process of Nova: conductor, scheduler-N or compute-HOST.
+        """Start a process of Nova by its name.
+
+        That is conductor, cell2 (the conductor of that cell), scheduler-N or
+        compute-HOST.
 
         :param failing: whether it is a compute whose builds fail
         """
         kind, _, which = name.partition('-')
+        cell = ('cell2.conf',) if which in self.cells[1] else ()
         files = {'conductor': ('nova.conf', 'database.conf'),
+                 'cell2': ('nova.conf', 'database.conf',
+                           'cell2-database.conf'),
                  'scheduler': ('nova.conf', 'database.conf',
                                'scheduler.conf', f'{name}.conf'),
-                 'compute': ('nova.conf', f'{name}.conf')}[kind]
+                 'compute': ('nova.conf', *cell, f'{name}.conf')}[kind]
         if which:
             # Each scheduler is a service of its own to Nova.
             host = which if kind == 'compute' else name
@@ -542,10 +608,18 @@ class OpenStack(servers.Server):
                 lock_path = {self.path(f'state-{name}', 'locks')}
                 ''')
             os.makedirs(self.path(f'state-{name}'), exist_ok=True)
-        program = ((sys.executable, '-m', 'tests.cloud.failing_compute')
-                   if failing else (self._bin(f'nova-{kind}'),))
-        return self.run_service(name, *program, *self._files(*files),
-                                PYTHONPATH=os.getcwd())
+        program = (self._bin(
+            f'nova-{"conductor" if kind == "cell2" else kind}'),)
+        if kind == 'compute':
+            program = sys.executable, '-m', 'tests.cloud.slow_compute'
+        if failing:
+            program = sys.executable, '-m', 'tests.cloud.failing_compute'
+        elif kind == 'scheduler':
+            program = sys.executable, '-m', 'tests.cloud.timed_scheduler'
+        return self.run_service(
+            name, *program, *self._files(*files), PYTHONPATH=os.getcwd(),
+            VSWITCH_TIMES=self.path('times'),
+            **self._environments.get(name, {}))
 
     def restart_compute(self, host, failing=False):
         """Start a compute anew and wait until it is at work.
@@ -553,7 +627,7 @@ class OpenStack(servers.Server):
         :param failing: as of :meth:`start_service`
         """
         def reports():
-            row, = self._database.rows('nova', (
+            row, = self.cell_rows((
                 f"SELECT report_count FROM services WHERE deleted = 0 AND "
                 f"host = '{host}' AND services.binary = 'nova-compute'"))
             return row['report_count']
@@ -566,8 +640,8 @@ class OpenStack(servers.Server):
 
     def _await_computes(self):
         def known():
-            return len(self._database.rows(
-                'nova', 'SELECT id FROM compute_nodes WHERE deleted = 0'))
+            return len(self.cell_rows(
+                'SELECT id FROM compute_nodes WHERE deleted = 0'))
         self._await(f'compute-{self.computes[-1]}',
                     lambda: known() == len(self.computes))
 
@@ -593,25 +667,30 @@ class Cloud(fixtures.Fixture):
 
     :param computes: number of hosts
     :param driver: of telemetry, a key of :data:`~.telemetry.SOURCES`
+    :param more: arguments of :class:`OpenStack`
     :ivar database: :class:`Database` of all services but ours
+    :ivar cell2: Database of the second cell
     :ivar store: Database of our store
     :ivar openstack: :class:`OpenStack`
     """
 
-    def __init__(self, computes=6, driver='gnocchi'):
+    def __init__(self, computes=6, driver='gnocchi', **more):
         super().__init__()
+        self._more = more
         self._names = [f'c{number}' for number in range(1, computes + 1)]
         self._driver = driver
 
     def _setUp(self):
         self.database = self.useFixture(Database(DATABASES))
-        # A server of its own: that it is away takes nothing else away.
+        # Servers of their own: one that is away takes nothing else away.
+        self.cell2 = self.useFixture(Database([CELL2]))
         self.store = self.useFixture(Database([STORE]))
         self.store_url = self.store.url_of(STORE)
         migration.sync(self.store_url)
         broker = self.useFixture(RabbitMQ())
         self.openstack = self.useFixture(OpenStack(
-            self.database, self.store_url, broker, self._names))
+            self.database, self.cell2, self.store_url, broker,
+            self._names, **self._more))
         self._telemetry = None
 
     @property

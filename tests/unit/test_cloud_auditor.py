@@ -18,14 +18,27 @@ class FakeCloud:
     :param instances: [(uuid, host, extra specs)]
     :param allocations: [(uuid, host)], those of the instances by default
     :param models: {uuid: TrafficModel}
+    :param states: {uuid: (vm_state, task_state)}, active by default
+    :param moves: [(uuid, source, destination)] in progress
+    :param old: {uuid: extra specs} of the flavors before resizes
     """
 
-    def __init__(self, instances, allocations=None, models=None):
-        self.database = self.store = self
+    def __init__(self, instances, allocations=None, models=None, states=(),
+                 moves=(), old=()):
+        states, old = dict(states), dict(old)
+        self.database = self.store = self.openstack = self
         self._rows = {
             'nova': [{'uuid': uuid, 'host': host, 'flavor': json.dumps({
-                'cur': {'nova_object.data': {'extra_specs': specs}}})}
+                'cur': {'nova_object.data': {'extra_specs': specs}},
+                'old': uuid in old and {
+                    'nova_object.data': {'extra_specs': old[uuid]}} or None,
+                'new': None}), **dict(zip(
+                    ('vm_state', 'task_state'),
+                    states.get(uuid, ('active', None))))}
                 for uuid, host, specs in instances],
+            'migrations': [dict(zip(
+                ('instance_uuid', 'source_compute', 'dest_compute'), move))
+                for move in moves],
             'placement': [{'consumer_id': uuid, 'name': host}
                           for uuid, host in (
                               [one[:2] for one in instances]
@@ -36,6 +49,10 @@ class FakeCloud:
 
     def rows(self, name, statement):
         return self._rows[name]
+
+    def cell_rows(self, statement):
+        return self._rows['migrations' if 'FROM migrations' in statement
+                          else 'nova']
 
 
 class AuditorTest(unittest.TestCase):
@@ -88,3 +105,52 @@ class AuditorTest(unittest.TestCase):
                 ({'a': ['vm-0', 'vm-1', 'vm-7']}, '1 that are no more')):
             found, = judge.miscounted({1: counted})
             self.assertIn(words, found)
+
+
+class ResidencyTest(unittest.TestCase):
+    """Where an instance has to count, by the databases alone."""
+
+    SPECS = {'vswitch:egress_kbps': '400'}
+
+    def auditor(self, states=(), moves=(), old=()):
+        return auditor.Auditor(FakeCloud(
+            [('x', 'a', self.SPECS), ('y', 'b', self.SPECS),
+             ('z', None, self.SPECS)], states=states, moves=moves, old=old),
+            1000, .01)
+
+    def test_both_hosts_of_a_migration_have_the_instance(self):
+        judge = self.auditor(
+            moves=[('x', 'b', 'a')], old={'x': {'vswitch:egress_kbps': '70'}},
+            states={'x': ('resized', None)})
+        self.assertEqual({'x': ({'a': 400.0, 'b': 70.0}, True),
+                          'y': ({'b': 400.0}, True), 'z': ({}, True)},
+                         judge.residency())
+        self.assertEqual({'a': 400.0, 'b': 470.0}, dict(judge.loads()))
+
+    def test_the_larger_flavor_counts_on_the_same_host(self):
+        judge = self.auditor(moves=[('x', 'a', 'a')],
+                             old={'x': {'vswitch:egress_kbps': '700'}})
+        self.assertEqual({'a': 700.0}, judge.residency()['x'][0])
+
+    def test_an_offloaded_instance_is_nowhere(self):
+        judge = self.auditor(states={'x': ('shelved_offloaded', None)})
+        self.assertEqual({}, judge.residency()['x'][0])
+
+    def test_a_worker_that_counts_otherwise_is_named(self):
+        judge = self.auditor()
+        right = {'a': ['x'], 'b': ['y']}
+        self.assertEqual([], judge.differences({1: right}))
+        for wrong, uuid in (({'a': ['x']}, 'y'),
+                            ({'a': ['x', 'z'], 'b': ['y']}, 'z'),
+                            ({'a': ['x', 'y'], 'b': ['y']}, 'y'),
+                            ({'a': ['x', 'gone'], 'b': ['y']}, 'gone')):
+            found, = judge.differences({1: right, 2: wrong})
+            self.assertIn('worker 2', found)
+            self.assertIn(uuid, found)
+
+    def test_what_is_under_way_is_not_judged(self):
+        judge = self.auditor(states={'x': ('active', 'migrating'),
+                                     'z': ('building', None)})
+        self.assertEqual(['x', 'z'], judge.unsettled())
+        self.assertEqual([], judge.differences(
+            {1: {'b': ['x', 'y'], 'a': ['z']}}))

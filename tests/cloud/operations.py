@@ -1,0 +1,524 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random operations under faults, and whether the workers count rightly.
+
+The operations come in parts, each with one kind of fault. After each part
+and some quiet the auditor compares what each worker counts with what the
+databases of Nova's cells have.
+"""
+
+import collections
+import concurrent.futures
+import contextlib
+import glob
+import itertools
+import os
+import random
+import signal
+import threading
+import time
+
+from keystoneauth1 import exceptions as ks_exceptions
+from openstack import exceptions as sdk_exceptions
+
+from tests.cloud import scenarios
+from tests.cloud import services
+
+#: Operations of a part, and how many run at once.
+PART = 50
+AT_ONCE = 6
+
+#: Longest wait for an operation.
+OPERATION_SECONDS = 90.0
+
+#: Time without an operation before the workers are compared, and the longest
+#: wait for Nova to end what it has begun.
+QUIET_SECONDS = 10.0
+END_SECONDS = 240.0
+
+#: How long the database of a cell is paused.
+PAUSE_SECONDS = 60.0
+
+#: Share of all that hosts carry which the instances of a part take: in the
+#: roomy parts no request has to be refused.
+ROOMY, TIGHT = .4, .9
+
+#: A hook takes no longer of a thread than this.
+MOST_HOOK_SECONDS = .1
+
+_FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1'
+#: Processes whose clock is stepped.
+_STEPPED = ('scheduler-1', 'compute-c2')
+
+FLAVORS = ('small', 'medium', 'large')
+_KBPS = {'small': 1_000, 'medium': 2_000, 'large': 4_000}
+
+
+def options_of_cloud(folder):
+    """Return what a Cloud needs so that its clocks can be stepped.
+
+    :param folder: where the steps are written
+    """
+    step(folder, 0)
+    clock = {'LD_PRELOAD': _FAKETIME, 'FAKETIME_NO_CACHE': '1',
+             'FAKETIME_DONT_FAKE_MONOTONIC': '1',
+             'FAKETIME_TIMESTAMP_FILE': os.path.join(folder, 'step')}
+    return {
+        'options': {
+            # A clock that is an hour off makes Nova take all computes for
+            # dead; who kills one says so.
+            'service_down_time': 100_000,
+            # With it a deletion is a soft one.
+            'reclaim_instance_interval': 100_000},
+        'environments': {name: clock for name in _STEPPED}}
+
+
+def step(folder, seconds):
+    with open(os.path.join(folder, 'step'), 'w') as stream:
+        stream.write(f'{seconds:+d}')
+
+
+class Refused(Exception):
+    """Nova has found no host."""
+
+
+class Operations:
+    """Makes the operations and the faults, and tells what came of them.
+
+    :param stage: :class:`~.scenarios.Stage`
+    :param judge: :class:`~.auditor.Auditor`
+    :param folder: that of :func:`options_of_cloud`
+    :param seed: of the operations
+    """
+
+    def __init__(self, stage, judge, folder, seed):
+        self._stage, self._judge, self._folder = stage, judge, folder
+        self._openstack = stage.cloud.openstack
+        self._compute = stage.client.compute
+        self._random = random.Random(seed)
+        self._numbers = itertools.count()
+        self._idle = {}          # uuid -> (server, name of its flavor)
+        self._lock = threading.Lock()
+        self._demands = {}       # number of an operation under way -> kbit/s
+        self._overlapping = {}   # number -> kbit/s of all since it began
+        self._down = set()       # hosts that are forced down
+        self._paused = threading.Event()
+        self._image = stage.client.image()
+        stage.flavors['medium'] = stage.client.flavor(
+            'medium', egress_kbps=_KBPS['medium'])
+        self.outcomes = collections.Counter()
+        self.wrongly_refused = []
+        self.refused = self.judged = 0
+        self.too_many = 0        # most instances beyond what fits
+        self.samples = self.samples_above = 0
+
+    FAULTS = ('nothing', 'compute_killed', 'cell_paused', 'scheduler_killed',
+              'clock_ahead', 'clock_behind')
+
+    def play(self, count):
+        """Make so many operations; yield a line for each part."""
+        for part in range(0, count, PART):
+            number = part // PART
+            fault = self.FAULTS[number % len(self.FAULTS)]
+            target = TIGHT if number // len(self.FAULTS) % 2 else ROOMY
+            yield self._part(fault, target, min(PART, count - part))
+
+    def _part(self, fault, target, count):
+        began = time.monotonic()
+        before = collections.Counter(self.outcomes)
+        ended = threading.Event()
+        sampler = threading.Thread(target=self._sample, args=(ended,))
+        sampler.start()
+        plans = [self._random.random() for _ in range(count)]
+        try:
+            with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+                under_way = [pool.submit(self._operate, plan, target)
+                             for plan in plans]
+                getattr(self, f'_{fault}')()
+                for one in under_way:
+                    one.result()
+        finally:
+            ended.set()
+            sampler.join()
+        step(self._folder, 0)
+        unsettled = self._await_end()
+        time.sleep(QUIET_SECONDS)
+        wrong = self._differences()
+        counts = self.outcomes - before
+        return {'fault': fault, 'target': target,
+                'seconds': round(time.monotonic() - began, 1),
+                'outcomes': {f'{kind} {outcome}': number for (
+                    kind, outcome), number in sorted(counts.items())},
+                'unsettled': unsettled, 'differences': wrong}
+
+    # The faults.
+
+    def _nothing(self):
+        """No fault."""
+
+    def _compute_killed(self):
+        host = self._random.choice(self._openstack.computes)
+        time.sleep(5)
+        self._openstack.kill(f'compute-{host}')
+        service, = [one for one in self._compute.services(
+            binary='nova-compute') if one.host == host]
+        self._down.add(host)
+        self._compute.update_service_forced_down(
+            service, host, 'nova-compute', True)
+        time.sleep(10)
+        for server, name in self._take(
+                lambda server: server.compute_host == host):
+            self._attempt('evacuate', server, name)
+        self._openstack.start_service(f'compute-{host}')
+        limit = time.monotonic() + END_SECONDS
+        while True:
+            try:
+                # It has to settle its evacuations before it is let in.
+                self._compute.update_service_forced_down(
+                    service, host, 'nova-compute', False)
+                break
+            except Exception:
+                if time.monotonic() > limit:
+                    raise
+                time.sleep(2)
+        self._down.discard(host)
+
+    def _cell_paused(self):
+        server = self._stage.cloud.cell2.process
+        time.sleep(5)
+        self._paused.set()
+        server.send_signal(signal.SIGSTOP)
+        try:
+            time.sleep(PAUSE_SECONDS)
+        finally:
+            server.send_signal(signal.SIGCONT)
+        # What hung meanwhile has to end.
+        time.sleep(5)
+        self._paused.clear()
+
+    def _scheduler_killed(self):
+        name = self._random.choice(self._openstack.schedulers)
+        time.sleep(5)
+        self._openstack.kill(name)
+        time.sleep(5)
+        self._openstack.start_service(name)
+
+    def _clock_ahead(self):
+        time.sleep(5)
+        step(self._folder, 3600)
+
+    def _clock_behind(self):
+        time.sleep(5)
+        step(self._folder, -3600)
+
+    # The operations.
+
+    def _operate(self, plan, target):
+        generator = random.Random(plan)
+        try:
+            limit = target * scenarios.CAPACITY_KBPS * len(self._stage.hosts)
+            with self._lock:
+                used = sum(_KBPS[name] for _, name in self._idle.values())
+            if used < limit and generator.random() < .6 or not self._idle:
+                self._boot(generator.choice(FLAVORS))
+                return
+            chosen = self._take(lambda server: True, generator, 1)
+            if not chosen:
+                return
+            kind = 'delete' if used > limit else generator.choice(self.KINDS)
+            self._attempt(kind, *chosen[0], generator)
+        except Exception as error:
+            self.outcomes['operation', type(error).__name__] += 1
+
+    KINDS = ('delete', 'resize', 'migrate', 'live_migrate', 'abort',
+             'shelve', 'soft_delete', 'rebuild', 'stop')
+
+    def _take(self, wanted, generator=None, most=None):
+        """Take servers that nothing is done to; return them."""
+        with self._lock:
+            found = [uuid for uuid, (server, _) in sorted(self._idle.items())
+                     if wanted(server)]
+            if generator is not None:
+                generator.shuffle(found)
+            return [self._idle.pop(uuid) for uuid in found[:most]]
+
+    def _boot(self, name):
+        # Not through the client's boot(), which waits for longer.
+        with self._outcome('boot', _KBPS[name]):
+            server = self._stage.client.boot(
+                f'random-{next(self._numbers)}', self._stage.flavors[name],
+                wait=False)
+            server = self._settled(server, 'ACTIVE')
+            if server.status == 'ERROR':
+                self._compute.delete_server(server, force=True)
+                self._fail(server)
+            with self._lock:
+                self._idle[server.id] = server, name
+
+    def _attempt(self, kind, server, name, generator=None):
+        """Do something to a server that was taken."""
+        with self._outcome(kind, _KBPS['large']):
+            found = getattr(self, f'_{kind}_server')(server, name, generator)
+            if found is not None:
+                server, name = found
+                if server.status == 'ERROR':
+                    self._compute.delete_server(server, force=True)
+                    self._fail(server)
+                with self._lock:
+                    self._idle[server.id] = server, name
+
+    def _delete_server(self, server, name, generator):
+        self._compute.delete_server(server, force=True)
+
+    def _resize_server(self, server, name, generator):
+        to = generator.choice([one for one in FLAVORS if one != name])
+        self._compute.resize_server(server, self._stage.flavors[to].id)
+        return self._decide(server, name, to, generator)
+
+    def _migrate_server(self, server, name, generator):
+        self._compute.migrate_server(server)
+        return self._decide(server, name, name, generator)
+
+    def _decide(self, server, old, new, generator):
+        time.sleep(1)
+        server = self._settled(server, 'VERIFY_RESIZE', 'ACTIVE', 'SHUTOFF')
+        if server.status != 'VERIFY_RESIZE':
+            with self._lock:
+                self._idle[server.id] = server, old
+            raise Refused('it was not resized')
+        time.sleep(generator.random() * 5)
+        if generator.random() < .5:
+            self._compute.confirm_server_resize(server)
+            name = new
+        else:
+            self._compute.revert_server_resize(server)
+            name = old
+        time.sleep(1)
+        return self._settled(server, 'ACTIVE', 'SHUTOFF'), name
+
+    def _live_migrate_server(self, server, name, generator):
+        self._compute.live_migrate_server(server, host=None,
+                                          block_migration='auto')
+        time.sleep(1)
+        return self._settled(server, 'ACTIVE'), name
+
+    def _abort_server(self, server, name, generator):
+        self._compute.live_migrate_server(server, host=None,
+                                          block_migration='auto')
+        limit = time.monotonic() + 20
+        while time.monotonic() < limit:
+            running = [one for one in self._compute.server_migrations(server)
+                       if one.status == 'running']
+            if running:
+                with contextlib.suppress(sdk_exceptions.HttpException):
+                    self._compute.abort_server_migration(running[0], server)
+                break
+            time.sleep(.3)
+        time.sleep(1)
+        return self._settled(server, 'ACTIVE'), name
+
+    def _shelve_server(self, server, name, generator):
+        self._compute.shelve_server(server)
+        time.sleep(1)
+        self._settled(server, 'SHELVED_OFFLOADED')
+        time.sleep(generator.random() * 5)
+        self._compute.unshelve_server(server)
+        time.sleep(1)
+        return self._settled(server, 'ACTIVE', 'SHELVED_OFFLOADED'), name
+
+    def _soft_delete_server(self, server, name, generator):
+        self._compute.delete_server(server)
+        time.sleep(1)
+        self._settled(server, 'SOFT_DELETED')
+        time.sleep(generator.random() * 5)
+        if generator.random() < .5:
+            self._compute.delete_server(server, force=True)
+            return None
+        self._compute.restore_server(server)
+        time.sleep(1)
+        return self._settled(server, 'ACTIVE'), name
+
+    def _rebuild_server(self, server, name, generator):
+        self._compute.rebuild_server(server, self._image.id)
+        time.sleep(1)
+        return self._settled(server, 'ACTIVE'), name
+
+    def _stop_server(self, server, name, generator):
+        self._compute.stop_server(server)
+        time.sleep(1)
+        self._settled(server, 'SHUTOFF')
+        self._compute.start_server(server)
+        time.sleep(1)
+        return self._settled(server, 'ACTIVE'), name
+
+    def _evacuate_server(self, server, name, generator):
+        self._compute.evacuate_server(server)
+        time.sleep(1)
+        return self._settled(server, 'ACTIVE', 'SHUTOFF'), name
+
+    def _settled(self, server, *states):
+        limit = time.monotonic() + OPERATION_SECONDS
+        while True:
+            server = self._stage.client.get(server)
+            if server.status in {*states, 'ERROR'} and not server.task_state:
+                return server
+            if time.monotonic() > limit:
+                raise TimeoutError(f'{server.status} {server.task_state}')
+            time.sleep(.3)
+
+    def _fail(self, server):
+        message = (server.fault or {}).get('message', '')
+        if 'No valid host' in message:
+            raise Refused(message)
+        raise RuntimeError(message)
+
+    # What came of them.
+
+    @contextlib.contextmanager
+    def _outcome(self, kind, kbps):
+        number = next(self._numbers)
+        with self._lock:
+            self._overlapping[number] = sum(self._demands.values())
+            for other in self._demands:
+                self._overlapping[other] += kbps
+            self._demands[number] = kbps
+        paused = self._paused.is_set()
+        room = self._room() if kind == 'boot' and not paused else None
+        outcome = 'done'
+        try:
+            yield
+        except Refused:
+            outcome = 'refused'
+        except TimeoutError:
+            outcome = 'not ended'
+        except (sdk_exceptions.SDKException,
+                ks_exceptions.ClientException) as error:
+            outcome = f'HTTP {getattr(error, "status_code", None)}'
+        except RuntimeError as error:
+            outcome = f'failed: {str(error)[:60]}'
+        finally:
+            with self._lock:
+                del self._demands[number]
+                others = self._overlapping.pop(number)
+            self.outcomes[kind, outcome] += 1
+        if outcome == 'refused' and kind == 'boot':
+            self.refused += 1
+            if room is not None and not self._paused.is_set():
+                self.judged += 1
+                least = min(room, self._room()) - others
+                if least >= kbps:
+                    self.wrongly_refused.append(
+                        f'a boot of {kbps} kbit/s, {least} free')
+
+    def _room(self):
+        """Return what the host with most room has left, kbit/s."""
+        loads = self._judge.loads()
+        return scenarios.CAPACITY_KBPS - min(
+            loads.get(host, 0) for host in self._stage.hosts
+            if host not in self._down)
+
+    def _sample(self, ended):
+        """See how many instances there are beyond what fits."""
+        while not ended.wait(2.0):
+            if self._paused.is_set():
+                continue
+            loads = self._judge.loads().values()
+            above = [load - scenarios.CAPACITY_KBPS for load in loads
+                     if load > scenarios.CAPACITY_KBPS]
+            self.samples += len(self._stage.hosts)
+            self.samples_above += len(above)
+            self.too_many = max(self.too_many, sum(
+                -(-one // _KBPS['large']) for one in above))
+
+    def _await_end(self):
+        """Wait until Nova does nothing; return what it has not ended."""
+        limit = time.monotonic() + END_SECONDS
+        while True:
+            busy = self._judge.unsettled()
+            if not busy or time.monotonic() > limit:
+                return busy
+            time.sleep(2)
+
+    def _differences(self):
+        for number in range(2 * self._openstack.workers):
+            # A worker looks at the hosts when a request comes.
+            server = self._stage.client.boot(
+                f'probe-{number}', self._stage.flavors['huge'])
+            self._compute.delete_server(server, force=True)
+        time.sleep(QUIET_SECONDS)
+        return self._judge.differences(self._openstack.reports())
+
+    def hook_times(self):
+        """Return {hook: (count, median, 99 %, most)} ms of processor.
+
+        The first request of each worker, which reads the configuration and
+        all hosts, is apart.
+        """
+        found = collections.defaultdict(list)
+        for path in glob.glob(self._openstack.path('times', '*')):
+            called = set()
+            with open(path) as stream:
+                for line in stream:
+                    hook, cpu, _ = line.split()
+                    found[hook if hook in called else f'{hook}, first'
+                          ].append(1e3 * float(cpu))
+                    called.add(hook)
+        return {hook: (len(values), values[len(values) // 2],
+                       values[int(.99 * len(values))], values[-1])
+                for hook, values in sorted(
+                    (hook, sorted(values)) for hook, values
+                    in found.items())}
+
+    def clean_up(self):
+        """Delete all servers, the softly deleted ones as well."""
+        for server in self._stage.client.servers():
+            with contextlib.suppress(sdk_exceptions.SDKException):
+                self._compute.delete_server(server, force=True)
+
+
+def run(cloud_options, count, seed, folder, stage_of, auditor, strict):
+    """Start a cloud, play; print lines; return whether all was well."""
+    with services.Cloud(**cloud_options, **options_of_cloud(folder)) as cloud:
+        stage = stage_of(cloud)
+        judge = auditor.Auditor(cloud, scenarios.CAPACITY_KBPS, 0.0)
+        _, logged = cloud.openstack.complaints()
+        mode = (scenarios.strict_mode(stage) if strict
+                else contextlib.nullcontext())
+        with mode:
+            operations = Operations(stage, judge, folder, seed)
+            good = True
+            for line in operations.play(count):
+                good &= not line['differences']
+                outcomes = ', '.join(f'{number} {what}' for what, number
+                                     in line['outcomes'].items())
+                print(f'{"good" if not line["differences"] else "BAD ":5}'
+                      f'{line["seconds"]:7.1f} s {line["fault"]:18} '
+                      f'{line["target"]:.0%}: {outcomes}; '
+                      f'{len(line["unsettled"])} that Nova has not ended; '
+                      f'{"; ".join(line["differences"])}', flush=True)
+            operations.clean_up()
+        times = operations.hook_times()
+        print(f'refused {operations.refused} boots, of {operations.judged} '
+              f'it can be said by the databases whether that was right: '
+              f'{len(operations.wrongly_refused)} wrongly '
+              f'{operations.wrongly_refused}')
+        print(f'{operations.samples_above} of {operations.samples} times a '
+              f'host was above its limit, by at most '
+              f'{operations.too_many} instances')
+        for hook, (calls, median, p99, most) in times.items():
+            print(f'{hook:28}{calls:7} calls, ms of a thread: '
+                  f'{median:.2f} (median), {p99:.2f} (99 %), {most:.2f} '
+                  f'(most)')
+        ours = [line for line in cloud.openstack.complaints(logged)[0]
+                if any(words in line for words in _BUGS)]
+        print(*ours, f'{len(ours)} lines of a fault of ours', sep='\n')
+        good &= not operations.wrongly_refused and not ours and not (
+            strict and operations.samples_above)
+        good &= all(most <= 1e3 * MOST_HOOK_SECONDS
+                    for hook, (*_, most) in times.items()
+                    if not hook.endswith('first'))
+    return good
+
+
+#: What the log says of a bug of ours.
+_BUGS = ('vswitch: VSwitchFilter: ', 'vswitch: VSwitchWeigher: ',
+         'vswitch: hook ')

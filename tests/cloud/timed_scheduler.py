@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""nova-scheduler that writes down how long threads spend in our hooks.
+
+A line for each call, to a file by the number of the process in the folder
+that VSWITCH_TIMES names: hook, seconds of processor of the thread, seconds.
+"""
+
+import functools
+import os
+import sys
+import time
+
+from tests.cloud import stepped_clock  # noqa: F401
+
+# Before the rest of nova: it decides about threads.
+from nova.cmd import scheduler
+
+from vswitch_aware_scheduler.scheduler import filters
+from vswitch_aware_scheduler.scheduler import nova_hooks
+from vswitch_aware_scheduler.scheduler import weights
+
+FOLDER = os.environ['VSWITCH_TIMES']
+
+
+def timed(function, name=None):
+    @functools.wraps(function)
+    def measured(*args, **kwargs):
+        began, cpu = time.monotonic(), time.thread_time()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            line = (f'{name or args[0]} {time.thread_time() - cpu:.6f} '
+                    f'{time.monotonic() - began:.6f}\n')
+            with open(os.path.join(FOLDER, str(os.getpid())), 'a') as stream:
+                stream.write(line)
+    return measured
+
+
+def watch():
+    os.makedirs(FOLDER, exist_ok=True)
+    nova_hooks._call = timed(nova_hooks._call)
+    for owner, name in ((filters.VSwitchFilter, 'filter_all'),
+                        (weights.VSwitchWeigher, 'weigh_objects')):
+        setattr(owner, name, timed(getattr(owner, name), name))
+
+
+if __name__ == '__main__':
+    watch()
+    sys.exit(scheduler.main())
