@@ -477,3 +477,9 @@ class DeadCellTestCase(RecordTestCase):
                          set(asked) - {'MainThread'})
         self.assertEqual(1, len([text for text in self.log.warnings
                                  if 'cell2' in text]))
+        # A worker that begins while it is dead goes by the record of the
+        # other cell at its first request.
+        with mock.patch.object(nova_context, 'set_target_cell', fail):
+            self.restart_scheduler()
+            self.boot_refused(self.of(1), host='host1')
+            self.assertEqual(1, len(self.residents('host1')))
