@@ -716,7 +716,9 @@ class LoadTable:
     def _assess(self, slots, law, full):
         if self._pending:
             self._follow()
-        self._refresh(np.unique(slots[self._stale[slots]]))
+        stale = self._stale[slots]
+        if stale.any():
+            self._refresh(np.unique(slots[stale]))
         count = slots.size
         numbers = self._numbers[slots]              # (h, l, _NUMBERS)
         rules = self._rules[slots]                  # (h, _RULES)
@@ -737,13 +739,18 @@ class LoadTable:
             self._build_missing(*at)
             rows, numbers = self._row[at], self._numbers[at]
             weights = levels.weights(self._regimes)
-            found = np.empty((where.size, 2))
+            rates = levels.values[units[where, limit]]
             fine = numbers[:, _KIND] == _FINE
-            for which in (~fine, fine):
-                if which.any():
-                    found[which] = self._tables[which is fine].look_up(
-                        rows[which], numbers[which],
-                        levels.values[units[where, limit]][which], weights)
+            if not fine.any():
+                found = self._tables[False].look_up(
+                    rows, numbers, rates, weights)
+            else:
+                found = np.empty((where.size, 2))
+                for which in (~fine, fine):
+                    if which.any():
+                        found[which] = self._tables[which is fine].look_up(
+                            rows[which], numbers[which], rates[which],
+                            weights)
             # There is overload where not all peaks fit, however seldom.
             probability[where, limit] = np.maximum(found[:, 0], _LEAST)
             excess[where, limit] = found[:, 1]
@@ -759,7 +766,7 @@ class LoadTable:
         reason = np.full(count, ADMITTED)
         # The first that holds is told, so it is written last.
         for which, why in (
-                (~average & (overload > self._most(slots)), OVERLOAD),
+                (~average & self._exceeds(slots, overload), OVERLOAD),
                 (average & too_much, MEAN),
                 ((peaks[units] > vm_peak * _SLACK).any(axis=1), PEAK),
                 (full > 0, TOO_MANY),
@@ -772,14 +779,24 @@ class LoadTable:
             used.max(axis=1) if used.size else np.zeros(count),
             rules[:, _KNOWN] > 0, mean_with, peaks[units], full.copy())
 
-    def _most(self, slots):
-        """Return (h,) the overload probability up to which hosts take one."""
-        smooth = (self._kept[slots] >= 0).any(axis=1)
-        return self._rules[slots, _LIMIT] * np.where(smooth, 1 + _ERROR, 1.0)
+    def _exceeds(self, slots, overload):
+        """Return which hosts have more overload than their limit.
+
+        A smooth tail is known to its error, and no instance is refused for
+        that.
+        """
+        limit = self._rules[slots, _LIMIT]
+        found = overload > limit
+        if found.any():
+            smooth = (self._kept[slots] >= 0).any(axis=1)
+            found &= ~smooth | (overload > limit * (1 + _ERROR))
+        return found
 
     def _build_missing(self, slots, limits):
         """Make the look-up tables that these limits of these hosts lack."""
         lacking = self._row[slots, limits] == _NO_ROW
+        if not lacking.any():
+            return
         for position in np.unique(limits[lacking]).tolist():
             some = np.unique(slots[lacking & (limits == position)])
             for first in range(0, some.size, _TOGETHER):
@@ -1107,9 +1124,10 @@ class _Rows:
         deep = (part < -_NEAR)[:, None]
         tail = np.where(deep, 1.0, tail)
         excess = np.where(deep, lower.imag - part[:, None], excess)
-        return np.stack([
-            tail.reshape(len(at), -1) @ weights,
-            excess.reshape(len(at), -1) @ weights * step[:, 0]], axis=1)
+        found = np.empty((len(at), 2))
+        found[:, 0] = tail.reshape(len(at), -1) @ weights
+        found[:, 1] = excess.reshape(len(at), -1) @ weights * step[:, 0]
+        return found
 
 
 class _Levels:
