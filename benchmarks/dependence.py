@@ -75,9 +75,9 @@ GRID = fourier_sum.grid(2 * CELLS, 1, False, 2)
 
 #: What is varied for a frontier: rates times it, limit times it, or N.
 FRONTIER = {
-    'independent': (1.2, 1.35, 1.5, 1.65), 'stretch': (1.0, 1.15, 1.3, 1.45),
-    'slots': (1.0, 1.15, 1.3, 1.45), 'regimes': (2.5, 1.7, 1.0, 0.6),
-    'nsigma': (4.0, 5.0, 6.0, 7.0), 'sbp': (1e-2, 1e-3, 1e-5, 1e-7)}
+    'independent': (1.35, 1.55), 'stretch': (1.15, 1.3), 'slots': (1.15, 1.3),
+    'regimes': (1.7, 1.0), 'nsigma': (4.0, 5.0, 6.0),
+    'sbp': (1e-2, 1e-3, 1e-5, 1e-7)}
 WANTED_OVERLOAD = 0.8
 LEAST_OVERLOAD = 0.02
 
