@@ -586,7 +586,11 @@ def arguments():
     parser.add_argument('--judged-days', type=float, default=280)
     parser.add_argument('--seeds', type=int, default=3)
     parser.add_argument('--json', action='store_true')
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.days < 14:
+        parser.error(f'--days is {options.days:g}; expected 14 or more, for '
+                     f'{SLOTS} slots')
+    return options
 
 
 def main():
