@@ -49,6 +49,16 @@ class UpdatesTest(base.StoreTestCase):
         self.check(self.learned(STEADY, update_seconds=300, phase_seconds=100,
                                 stalls=((9000, 9350),)))
 
+    def test_a_poller_that_stands_still_makes_no_peak(self):
+        self.check(self.learned(STEADY, update_seconds=300, phase_seconds=100,
+                                stalls=((7000, 8600),)))
+
+    def test_a_poller_that_stands_still_for_long_makes_no_peak(self):
+        # What was read of it meanwhile looks like no traffic.
+        found = self.learned(STEADY, 10 * HOUR, update_seconds=300,
+                             phase_seconds=100, stalls=((9000, 19000),))
+        self.check(found, mean=1.0)
+
     def test_a_clock_that_is_ahead_makes_no_peak_and_no_volume(self):
         for ahead in (600.0, 86400.0):
             self.check(self.learned(

@@ -79,7 +79,7 @@ _VISIBLE = 1.9
 _SHARP = 2.2
 
 #: Longer intervals are those of the traffic, seconds.
-_LONGEST = 3600.0
+_LONGEST = 4000.0
 
 #: Intervals that are configured somewhere, seconds.
 _USUAL_SECONDS = (10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0,
@@ -99,9 +99,10 @@ _NEIGHBOURS = 3
 #: A curve may change by readings of so many periods later.
 _NEIGHBOUR_PERIODS = 2
 
-#: A counter that stands still for at most so many intervals may have missed
-#: updates.
+#: After so many intervals without a change, a counter of steady traffic is
+#: read on before what it shows is delivered: the poller may stand still.
 _LATE = 3
+_LATEST = 12
 
 #: How far the rate over missed updates may differ from the rates before and
 #: after them.
@@ -549,6 +550,9 @@ def _updated_curve(times, counters, is_over, between, period_seconds, update):
     """
     clock = times[:, 0]
     changed = np.flatnonzero((np.diff(counters, axis=0) > 0).any(axis=1)) + 1
+    if _began_late(clock, counters, changed, update):
+        return _updated_curve(times[changed[0]:], counters[changed[0]:],
+                              is_over, between, period_seconds, update)
     # The rows with the first and with the last reading of each volume.
     first = np.concatenate([[0], changed])
     last = np.concatenate([changed - 1, [len(clock) - 1]])
@@ -575,6 +579,8 @@ def _updated_curve(times, counters, is_over, between, period_seconds, update):
     when = when[when >= clock[0] + unsure]
     end = float(clock[-1]) - (unsure if is_over else _delay(
         period_seconds, update) + 2 * between)
+    if not is_over:
+        end = min(end, _steady_until(clock, changed, update))
     return _Curve(
         # Counters of one interface are read a moment after each other.
         when[:, None] + (times[:1] - times[:1, :1]),
@@ -678,6 +684,37 @@ def _windows(clock, changed, between, update, longest):
     return np.where(agree, low, after), np.where(agree, high, before)
 
 
+def _steady_until(clock, changed, update):
+    """Return until when a counter of steady traffic shows what came.
+
+    If it stands still after that, the next updates say whether the poller
+    did.
+    """
+    at = np.append(clock[changed], clock[-1])
+    steady = np.diff(at) < 1.5 * update
+    for still in range(max(2, steady.size - 3), steady.size):
+        if steady[still - 2:still].all() and not steady[still] \
+                and at[still + 1] - at[still] < _LATEST * update:
+            return float(at[still])
+    return math.inf
+
+
+def _began_late(clock, counters, changed, update):
+    """Whether the first change is that of a time before all readings.
+
+    So it is if the counter stood still until then, rises steadily after it,
+    and rose by more than it does in an interval.
+    """
+    apart = np.diff(clock[changed[:3]])
+    if apart.size < 2 or (apart > 1.5 * update).any() \
+            or clock[changed[0] - 1] - clock[0] < 0.5 * update:
+        return False
+    volume = counters[:, :2].sum(axis=1)
+    rise = np.diff(volume[np.append(0, changed[:3])])
+    return bool(abs(rise[2] - rise[1]) <= _LATE_TOLERANCE * rise[1]
+                and rise[0] > (1 + _LATE_TOLERANCE) * rise[1] > 0)
+
+
 def _are_late(clock, counters, changed, update):
     """Return before which changes updates were missing, rather than traffic.
 
@@ -693,11 +730,12 @@ def _are_late(clock, counters, changed, update):
     apart = np.diff(clock[changed])
     with np.errstate(divide='ignore', invalid='ignore'):
         rates = np.diff(volume) / np.maximum(apart, update)
-    for at in np.flatnonzero((apart > 1.5 * update)
-                             & (apart < (_LATE + 0.5) * update)).tolist():
-        around = [at - 2, at - 1, at + 1, at + 2]
-        if around[0] >= 0 and around[-1] < apart.size:
-            late[at + 1] = (apart[around] < 1.5 * update).all() and (
+    steady = apart < 1.5 * update
+    for at in np.flatnonzero(~steady).tolist():
+        # Of the two before, those that were read again.
+        around = [*range(max(0, at - 2), at), at + 1, at + 2]
+        if around[-1] < apart.size:
+            late[at + 1] = steady[around].all() and (
                 abs(rates[around] - rates[at]) <= _LATE_TOLERANCE
                 * rates[at]).all()
     return late

@@ -229,6 +229,24 @@ class UpdatesTest(unittest.TestCase):
             (20000, 20300), (35000, 35310), (50000, 50420), (65000, 67000)),
             phase_seconds=180)
 
+    def test_a_poller_that_stands_still(self):
+        for update, scrape in ((300, 30), (300, 120), (60, 15), (60, 30)):
+            for polls in (1.2, 3.2, 5.2, 12.2):
+                self.check(0.05, update_seconds=update, scrape_seconds=scrape,
+                           phase_seconds=.3 * update, stalls=(
+                               (20000, 20000 + polls * update),
+                               (50000, 50000 + polls * update)))
+
+    def test_long_intervals(self):
+        for update in (900, 1800, 3600):
+            for changes in ({'jitter_seconds': 30},
+                            {'drift_seconds': update / 400}):
+                found, _ = self.rates(self.STEADY, update_seconds=update,
+                                      scrape_seconds=60, **changes)
+                self.assertGreater(found.size, 180)
+                self.assertAlmostEqual(1e6, found.mean() * 1e6, delta=1e4)
+                self.assertAlmostEqual(1.0, found.max(), delta=0.05)
+
     def test_continuous_counters_are_not_taken_for_updated_ones(self):
         random = np.random.default_rng(5)
         times = np.arange(0, 86400, 30.0)
