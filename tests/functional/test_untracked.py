@@ -2,12 +2,12 @@
 """The main scenarios with [filter_scheduler]/track_instance_changes off."""
 
 from tests.functional import test_boot
-from tests.functional import test_claims
 from tests.functional import test_delete
 from tests.functional import test_evacuate
 from tests.functional import test_groups
 from tests.functional import test_migration
 from tests.functional import test_multi_create
+from tests.functional import test_record
 from tests.functional import test_resize
 from tests.functional import test_shelve
 
@@ -16,7 +16,7 @@ class BootUntrackedTestCase(test_boot.BootTestCase):
     TRACK_INSTANCE_CHANGES = False
 
 
-class RescheduleUntrackedTestCase(test_claims.RescheduleTestCase):
+class RescheduleUntrackedTestCase(test_record.RescheduleTestCase):
     TRACK_INSTANCE_CHANGES = False
 
 
