@@ -19,8 +19,6 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler import policies as host_policies
-from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import candidates
 from vswitch_aware_scheduler.scheduler import claims_broadcast
 from vswitch_aware_scheduler.scheduler import health
@@ -28,12 +26,11 @@ from vswitch_aware_scheduler.scheduler import laws
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import residency
+from vswitch_aware_scheduler.scheduler import wiring
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler import uplinks
-from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 LOG = logs.get_logger(__name__)
 
@@ -59,10 +56,6 @@ _FEW_HOSTS = 16
 #: How often, at most, the hosts that changed meanwhile are described again
 #: before a new snapshot is used.
 _MOST_ROUNDS = 5
-
-#: What happens to hosts without a profile, by unknown_host_policy.
-_UNKNOWN_HOSTS = {'pass': 'checks nothing and lets every instance pass',
-                  'reject': 'refuses every host'}
 
 #: Policy of a host that cannot be judged.
 _UNJUDGED = admission.HostPolicy(None, judged=False)
@@ -98,31 +91,8 @@ class SchedulerState:
     def _prepare(self):
         """Read the configuration, once, at the first request."""
         conf = self._conf
-        for ignored in ('claim_expiry_seconds', 'claims_refresh_seconds',
-                        'claims_wait_seconds'):
-            conf[ignored]        # oslo.config warns of one that is set
-        try:
-            profiles = vswitch_profile.profiles(conf.switch_profiles_file)
-            self.report('switch profiles', None)
-        except Exception as error:
-            profiles = vswitch_profile.profiles()
-            self.report('switch profiles',
-                        f'{error}; only the built-in profiles are used')
-        default = conf.default_switch_profile or None
-        if default is not None and default not in profiles:
-            self.report('default_switch_profile', (
-                f'[vswitch_scheduler]/default_switch_profile is {default!r}, '
-                f'wanted one of {", ".join(sorted(profiles))}; it is '
-                f'ignored'))
-            default = None
-        self._aggregates = aggregates.Aggregates(
-            host_policies.HostPolicies(
-                profiles, default, conf.admission_policy,
-                conf.overload_probability,
-                conf.unknown_host_policy == 'pass', self.report),
-            uplinks.UplinkPolicies(
-                profiles, conf.admission_policy, conf.overload_probability,
-                self.report), conf.strict, self.report)
+        wiring.warn_of_ignored(conf)
+        self._aggregates = wiring.make_aggregates(conf, self.report)
         self._default_law = model.TrafficModel.on_off(
             **opts.default_demand(conf)).law
         self._residency = residency.Residency()
@@ -134,7 +104,7 @@ class SchedulerState:
             conf.snapshot_first_wait_seconds, self.report,
             lambda: self._monotonic())
         self._broadcast = claims_broadcast.ClaimsBroadcast(
-            self._make_store(_BROADCAST_TIMEOUT_SECONDS),
+            wiring.make_store(conf, _BROADCAST_TIMEOUT_SECONDS),
             conf.claims_broadcast_seconds, self._hear,
             f'{socket.gethostname()}:{os.getpid()}'[:255],
             self.report) if conf.claims_broadcast_seconds > 0 else None
@@ -161,26 +131,13 @@ class SchedulerState:
         self._multiples = {}     # kind of host -> by what its limit is
         # Whether any host seen has a virtual switch, and any has a limit.
         self._switch_seen = self._limit_seen = False
-        self._unlimited = (
-            f'no host that requests have been for has a switch profile or is '
-            f'behind an uplink, so that VSwitchFilter '
-            f'{_UNKNOWN_HOSTS[conf.unknown_host_policy]}; set '
-            f'[vswitch_scheduler]/default_switch_profile, run '
-            f'"vswitch-manage host set", or set vswitch:profile on an '
-            f'aggregate')
+        self._unlimited = wiring.nothing_limited(conf)
         self._source = snapshots.SnapshotSource(
-            self._make_store(), conf.snapshot_refresh_seconds,
+            wiring.make_store(conf), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
             conf.max_generation_age_seconds, self._clock,
             prepare=self._adopt, tidy=self._tidy)
         self._ready = True
-
-    def _make_store(self, most_seconds=float('inf')):
-        try:
-            return store.Store(self._conf.store_url, min(
-                self._conf.store_timeout_seconds, most_seconds))
-        except Exception as error:
-            return _NoStore(error)
 
     def _ensure_ready(self):
         if not self._ready:
@@ -750,15 +707,3 @@ class _Asked:
             self._slots = table, np.array(table.slots_of(self.hosts),
                                           dtype=np.int64)
         return self._slots[1]
-
-
-class _NoStore:
-    """Stands in for a store whose URL cannot be used."""
-
-    def __init__(self, error):
-        self._error = error
-
-    def read_changes(self, since):
-        raise self._error
-
-    read_claims = write_claims = purge_claims = read_changes

@@ -3,17 +3,12 @@
 
 import collections
 import json
-import logging
 import os
 import tempfile
 import time
 
-from oslo_config import cfg
-
 from tests.unit.scheduler import base
-from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.scheduler import residency
-from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import migration
@@ -187,24 +182,6 @@ class TestWorkers(SharingTestCase):
         self.clock.now += 100
         self.assertEqual([.3], self.load(worker, self.a))
         self.wait_for(self.claims)
-
-    def test_whoever_sets_one_of_them_is_warned(self):
-        names = {'claim_expiry_seconds': 60, 'claims_refresh_seconds': 1,
-                 'claims_wait_seconds': 2}
-        path = f'{self.path}.conf'
-        with open(path, 'w') as file:
-            file.write('[vswitch_scheduler]\n' + ''.join(
-                f'{name} = {value}\n' for name, value in names.items()))
-        conf = cfg.ConfigOpts()
-        opts.register_opts(conf)
-        conf(['--config-file', path])
-        with self.assertLogs('oslo_config', logging.WARNING) as logged:
-            state = scheduler_state.SchedulerState(conf)
-            self.addCleanup(state.stop)
-            state._ensure_ready()
-        for name in names:
-            self.assertEqual(1, sum(f'"{name}"' in line and 'deprecated' in
-                                    line for line in logged.output), name)
 
 
 class TestProcesses(SharingTestCase):

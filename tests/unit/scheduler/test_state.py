@@ -15,6 +15,7 @@ from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 #: Longest wait for a thread.
 PATIENCE_SECONDS = 30.0
@@ -47,8 +48,8 @@ class TestStart(base.StateTestCase):
     def test_a_default_profile_holds_for_hosts_without_one(self):
         self.state = self.make_state(
             default_switch_profile='ovs-flat'
-            if 'ovs-flat' in scheduler_state.vswitch_profile.profiles()
-            else sorted(scheduler_state.vswitch_profile.profiles())[0])
+            if 'ovs-flat' in vswitch_profile.profiles()
+            else sorted(vswitch_profile.profiles())[0])
         self.aggregate = base.aggregate()
         host = base.host_state('a', [], [self.aggregate])
         assessment, _ = self.state.assess([host], base.request(9))
