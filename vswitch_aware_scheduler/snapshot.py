@@ -161,6 +161,8 @@ class SnapshotSource:
         self._prepare = prepare
         self._tidy = tidy
         self._lock = threading.Lock()
+        # One at a time: each prepares what follows from the last one.
+        self._refreshing = threading.Lock()
         self._thread = None
         self._pid = None
         self._wait_until = None
@@ -197,6 +199,11 @@ class SnapshotSource:
 
     def refresh(self):
         """Look at the store now; what goes wrong is told by `current`."""
+        with self._refreshing:
+            self._refresh()
+        self._tried.set()
+
+    def _refresh(self):
         try:
             since = self._snapshot.generation
             changes = self._store.read_changes(since)
@@ -214,7 +221,6 @@ class SnapshotSource:
             # A thread that dies would leave the scheduler on old models
             # without a word.
             self._error = f'unexpected {type(error).__name__}: {error}'
-        self._tried.set()
 
     def stop(self):
         """End the thread, if there is one."""
