@@ -121,6 +121,9 @@ _LATENESS_PERIODS = 0.03
 #: Around an empty period the values of so many periods are of any moment.
 AGGREGATES_AROUND = 5
 
+#: Places of the first and the last value that are tried, in bounds.
+_PLACES = (0.0, -0.5, 0.5, -1.0, 1.0)
+
 #: A rise of aggregates that is so many times as large as all before it may be
 #: one of two polls.
 _LARGER = 1.3
@@ -624,10 +627,25 @@ def _aggregated_curve(times, counters, is_over, period_seconds, update,
     if not slack.any():
         return _Curve(times, counters, min(
             end, float(times[-1].min()))), period_seconds
-    strings = [taut_string.taut_string(
-        clock + slack, column, clock - slack, column,
-        (clock[0], column[0]), (clock[-1], column[-1]))
-        for column in counters.T]
+
+    def string(column, offsets):
+        return taut_string.taut_string(
+            clock + slack, column, clock - slack, column,
+            (clock[0] + offsets[0], column[0]),
+            (clock[-1] + offsets[1], column[-1]))
+
+    def bend(offsets):
+        at, volumes = string(counters[:, :2].sum(axis=1), offsets)
+        return abs(np.diff(np.diff(volumes) / np.diff(at))).sum()
+
+    # The ends are where the curve bends least.
+    offsets = (0.0, 0.0)
+    for end_of in (0, 1):
+        choices = [list(offsets) for _ in _PLACES]
+        for choice, place in zip(choices, _PLACES):
+            choice[end_of] = place * slack[-end_of]
+        offsets = min(choices, key=bend)
+    strings = [string(column, offsets) for column in counters.T]
     # Which moment the first and the last value are of is not known: what
     # follows from them is not used.
     begin = clock[0] + 2 * period_seconds * bool(slack[0])
