@@ -10,6 +10,7 @@ import collections
 import dataclasses
 import itertools
 import secrets
+import threading
 import time
 
 from vswitch_aware_scheduler.scheduler import worker_thread
@@ -51,6 +52,7 @@ class ClaimsBroadcast:
         self._forget()
 
     def _forget(self):
+        self._tried = threading.Event()
         self._author = secrets.token_hex(8)
         self._tokens = itertools.count(1)
         # (StoredClaim, until when it holds), the oldest first.
@@ -65,6 +67,10 @@ class ClaimsBroadcast:
     def wake(self, older_than_seconds=0.0):
         """Exchange words now, unless that was done so lately."""
         self._thread.wake(older_than_seconds)
+
+    def wait_until_read(self, seconds):
+        """Wait until others' words were read once, or that has failed."""
+        self._tried.wait(seconds)
 
     def stop(self):
         """End the thread."""
@@ -103,6 +109,7 @@ class ClaimsBroadcast:
         self._report('claims of other workers', problems and (
             f"{problems[0]}; what they place counts once Nova's record shows "
             f'it') or None)
+        self._tried.set()
         return _AGAIN_SECONDS if problems else self._seconds
 
     def _write(self):

@@ -101,11 +101,12 @@ class NovaRecord:
     :param first_wait_seconds: longest wait for the first readings
     :param report: callable(topic, problem or None)
     :param clock: callable, monotonic seconds
+    :param before: callable(), run in the background before the first reading
     """
 
     def __init__(self, take, take_build_requests, known, lock, seconds,
                  full_seconds, limit_seconds, first_wait_seconds, report,
-                 clock=time.monotonic):
+                 clock=time.monotonic, before=None):
         self.take = take
         self.known = known
         self.lock = lock
@@ -116,6 +117,7 @@ class NovaRecord:
         self._limit_seconds = limit_seconds
         self._first_wait_seconds = first_wait_seconds
         self._report = report
+        self._before = before
         self._thread = worker_thread.WorkerThread(
             'vswitch-record', self.step, self._forget)
         # A caller of refresh() makes steps in a thread of its own.
@@ -182,6 +184,8 @@ class NovaRecord:
         """
         with self._stepping:
             try:
+                if self._before is not None and not self._readers:
+                    self._before()
                 if time.monotonic() >= self._cells_at + _CELLS_SECONDS:
                     self._find_cells()
                     self._cells_at = time.monotonic()

@@ -102,7 +102,7 @@ class SchedulerState:
             self._lock, conf.record_refresh_seconds,
             conf.record_full_seconds, conf.record_timeout_seconds,
             conf.snapshot_first_wait_seconds, self.report,
-            lambda: self._monotonic())
+            lambda: self._monotonic(), self._await_claims)
         self._broadcast = claims_broadcast.ClaimsBroadcast(
             wiring.make_store(conf, _BROADCAST_TIMEOUT_SECONDS),
             conf.claims_broadcast_seconds, self._hear,
@@ -184,6 +184,16 @@ class SchedulerState:
         self._record.start()
         if self._broadcast is not None:
             self._broadcast.start()
+
+    def _await_claims(self):
+        """Wait for the claims of others, which the first reading verifies.
+
+        The last ten minutes of them have to do with servers that were moved
+        or deleted since.
+        """
+        if self._broadcast is not None:
+            self._broadcast.start()
+            self._broadcast.wait_until_read(_BROADCAST_TIMEOUT_SECONDS)
 
     def _judge(self, hosts, slots, demand, spec_obj):
         uuid = demand.instance_uuid

@@ -397,6 +397,14 @@ class TestClaims(RecordTestCase):
         self.assertEqual([], self.known.claims)
         self.assertEqual(([], [1]), (self.on('a'), self.on('b')))
 
+    def test_the_first_reading_verifies_what_a_new_worker_hears(self):
+        self.one.boot(1, 'a')
+        self.one.delete(1)
+        record = self.make_record(before=self._claim)
+        record.start()
+        record.wait()
+        self.assertEqual([], self.on('a'))
+
     def test_one_that_was_deleted_while_it_was_built_frees_its_host(self):
         self._claim()
         self.one.boot(1, None, 'building', 'scheduling')
