@@ -343,18 +343,24 @@ def _distribution(seconds):
 
 
 def _resizing(cloud, options):
-    """Return how many ms more a request takes: median and interval."""
+    """Return how many ms more a request takes, by time and processor.
+
+    Each a median and an interval.
+    """
     cloud.add_resizing(options.resizing)
     more = []
     for number in range(options.repeats):
-        medians = {}
+        spent = {}
         for resizing in sorted((False, True), reverse=number % 2):
             cloud.set_resizing(resizing)
             with cloud.slow_statements(options.query_ms / 1e3):
-                medians[resizing] = statistics.median(
+                cpu = time.process_time()
+                median = statistics.median(
                     cloud.ask('with')[0] for _ in range(5))
-        more.append(1e3 * (medians[True] - medians[False]))
-    return _median_and_interval(more)
+                spent[resizing] = median, (time.process_time() - cpu) / 5
+        more.append([1e3 * (with_ - without) for with_, without in zip(
+            spent[True], spent[False])])
+    return [_median_and_interval(column) for column in zip(*more)]
 
 
 def _median_and_interval(values):
@@ -463,10 +469,12 @@ def main():
                       f'{what} {ms["median"]:.1f} ms (median), '
                       f'{ms["p99"]:.1f} (99 %), {ms["most"]:.1f} (most)')
         if one['resizing_ms']:
+            by_time, by_processor = one['resizing_ms']
             print('  {} to be confirmed, {:g} ms a statement: {:+.1f} ms a '
-                  'request ({:+.1f} to {:+.1f})'.format(
-                      options.resizing, options.query_ms,
-                      *one['resizing_ms']))
+                  'request ({:+.1f} to {:+.1f}), {:+.1f} ms of the processor '
+                  '({:+.1f} to {:+.1f})'.format(
+                      options.resizing, options.query_ms, *by_time,
+                      *by_processor))
     for name, (seconds, mebibytes) in found['ready'].items():
         print(f'scheduler {name}: ready in {seconds:.2f} s, '
               f'{mebibytes:.0f} MiB')
