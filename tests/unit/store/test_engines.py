@@ -13,6 +13,7 @@ from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
+from vswitch_aware_scheduler.store import postgresql
 
 SECRET = 'open-sesame'
 
@@ -90,6 +91,10 @@ class TimeoutTestCase(unittest.TestCase):
         client.__version__ = '2.9.9'
         client.Error = client.DatabaseError = sqlite3.Error
         client.connect.side_effect = OSError('no network here')
+        # psycopg2's have these methods, and can be inherited from.
+        client.connection = client.cursor = type('base', (), dict.fromkeys(
+            [*postgresql._CONNECTION_METHODS, *postgresql._CURSOR_METHODS,
+             *postgresql._SERVER_CURSOR_METHODS], lambda *arguments: None))
         with mock.patch.dict(sys.modules, {
                 module: client, f'{module}.extensions': client,
                 f'{module}.extras': client, f'{module}.constants': client}):
