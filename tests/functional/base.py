@@ -546,8 +546,10 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             # The first report of a host, and one that shows a difference,
             # only make nova ask the database.
             for host in late:
-                self.computes[host].manager._sync_scheduler_instance_info(
-                    context)
+                with nova_context.target_cell(context, self.cell_mappings[
+                        self.CELLS.get(host, 'cell1')]) as in_cell:
+                    self.computes[host].manager._sync_scheduler_instance_info(
+                        in_cell)
             return not late
 
         self.wait_for(in_step, 'every host to have reported')

@@ -305,8 +305,9 @@ class CellReader:
             rows = _select(connection, _COLUMNS, _INSTANCE.c.uuid, unsettled,
                            _INSTANCE.c.updated_at >= since - _OVERLAP,
                            _INSTANCE.c.id > row - _OVERLAP_ROWS)
+            # A move to another cell takes its migration out of one of them.
             reading = self._reading_of(connection, rows, unsettled, moves,
-                                       began=began)
+                                       moving, began)
         self._take(reading)
         self._since = newest
 

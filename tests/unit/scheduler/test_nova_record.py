@@ -107,6 +107,9 @@ class Cell:
             _MIGRATION.c.id == number).values(
                 updated_at=utc(updated), **values))
 
+    def remove_migration(self, number):
+        self.execute(sa.delete(_MIGRATION).where(_MIGRATION.c.id == number))
+
 
 class RecordTestCase(unittest.TestCase):
 
@@ -278,6 +281,15 @@ class TestChanges(RecordTestCase):
             self.one.migrate(1, status, dest='d')
         self.read()
         self.assertEqual([], self.on('d'))
+
+    def test_a_migration_that_a_move_to_another_cell_removes_has_ended(self):
+        self.one.change(1, task_state='resize_migrated')
+        number = self.one.migrate(1, 'finished', dest='c')
+        self.read()
+        self.assertEqual([1], self.on('c'))
+        self.one.remove_migration(number)
+        self.read()
+        self.assertEqual([], self.on('c'))
 
     def test_a_migration_that_nobody_ends_ends_with_the_operation(self):
         day = 24 * 3600.0
