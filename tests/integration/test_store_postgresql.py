@@ -25,7 +25,7 @@ def setUpModule():
 globals().update(store_suite.cases(__name__, OnPostgreSQL))
 
 
-class SilenceTestCase(OnPostgreSQL, unittest.TestCase):
+class SilenceTestCase(OnPostgreSQL, base.SubTests, unittest.TestCase):
     """A server that says nothing any more, at whatever moment."""
 
     #: What psycopg2 sends in the middle of reading rows piece by piece.
