@@ -307,11 +307,12 @@ class LoadTable:
                 unlike.append(host)
                 continue
             self.version += 1
+            gone = {uuid: residents.pop(uuid) for uuid in went}
             self._follow_later(entry, list(came.values()),
-                               list(map(residents.pop, went)))
+                               list(gone.values()))
             residents.update(came)
             if entry.policy.uplinks:
-                self._uplinks.change(entry.policy.uplinks, came, went)
+                self._uplinks.change(entry.policy.uplinks, came, gone)
             if entry.slot in self._tunnels:
                 self._attach_changed(entry.slot, came, went)
         return unlike
@@ -328,10 +329,10 @@ class LoadTable:
         self._uplinks.change([one for one in before if one.name not in names],
                              {}, entry.residents)
         self._uplinks.change([one for one in policy.uplinks
-                              if one.name not in names], residents, ())
-        new = residents.items() - entry.residents.items()
-        old = entry.residents.items() - residents.items()
-        self._uplinks.change(stay, dict(new), [uuid for uuid, _ in old])
+                              if one.name not in names], residents, {})
+        self._uplinks.change(
+            stay, dict(residents.items() - entry.residents.items()),
+            dict(entry.residents.items() - residents.items()))
         self._uplinks.renew(policy.uplinks, residents)
 
     def _attach(self, entry, policy=None):
@@ -960,14 +961,17 @@ class _Uplinks:
     """The uplinks that hosts of a LoadTable share.
 
     Who comes and who goes is collected until somebody asks: one who moves
-    from host to host behind an uplink does neither.
+    from host to host behind an uplink does neither. One who is on two hosts
+    behind it, during a move, counts once until it has left both.
     """
 
     def __init__(self, cells, attachments):
         self._attachments = attachments
         self.table = LoadTable(cells, self._all_tunnelled)
         self._policies = {}      # name -> HostPolicy
-        # name -> {uuid: [came less went, its law if it came]}
+        # name -> {uuid: laws, one for each host that has it}
+        self._laws = {}
+        # name -> {uuid: (laws that came, laws that went)}
         self._moved = {}
         self._renew = {}         # name -> uuids
         self._of = np.full((0, 0), _NO_ROW)  # by slot of a host: its uplinks
@@ -995,15 +999,16 @@ class _Uplinks:
             one.name for one in uplinks)
 
     def change(self, uplinks, came, went):
-        """Take in who came to a host behind some uplinks, and who went."""
+        """Take in who came to a host behind some uplinks, and who went.
+
+        :param came: {instance uuid: RateLaw}
+        :param went: likewise
+        """
         for uplink in uplinks:
             moved = self._moved.setdefault(uplink.name, {})
-            for uuid, law in came.items():
-                change = moved.setdefault(uuid, [0, None])
-                change[0] += 1
-                change[1] = law
-            for uuid in went:
-                moved.setdefault(uuid, [0, None])[0] -= 1
+            for which, laws in enumerate((came, went)):
+                for uuid, law in laws.items():
+                    moved.setdefault(uuid, ([], []))[which].append(law)
 
     def renew(self, uplinks, uuids):
         """Ask anew what some instances are attached to."""
@@ -1016,13 +1021,21 @@ class _Uplinks:
         moved, self._moved = self._moved, {}
         for name, changes in moved.items():
             known, policy = self.table.residents(name), self._policies[name]
+            laws_of = self._laws.setdefault(name, {})
             came, went = {}, []
-            for uuid, (net, law) in changes.items():
-                has = known.get(uuid)
-                stays = (has is not None) + net > 0
-                if has is not None and not (stays and law in (None, has)):
+            for uuid, (new, old) in changes.items():
+                laws = laws_of.pop(uuid, []) + new
+                for law in old:
+                    laws.remove(law)
+                if laws:
+                    laws_of[uuid] = laws
+                # It counts as the host says that has got it last.
+                law, has = laws[-1] if laws else None, known.get(uuid)
+                if law == has:
+                    continue
+                if has is not None:
                     went.append(uuid)
-                if stays and law not in (None, has):
+                if law is not None:
                     came[uuid] = law
             if self.table.policy(name) is not policy:
                 self.table.describe(name, policy, known)

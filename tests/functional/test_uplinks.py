@@ -170,7 +170,7 @@ class NetworkTestCase(base.VSwitchTestCase):
     def test_the_inventory_tells_a_worker_that_begins(self):
         server = self.boot(self.small, 'host1', host='host1',
                            networks=self.on(self.red))
-        self.plugin._residency._attached.clear()
+        self.plugin._statements._of.clear()
         for listed in self.plugin._listings.values():
             for instance in listed:
                 listed[instance] = None

@@ -1023,6 +1023,9 @@ class TestUplinks(AdmissionTestCase):
             residents[other][uuid] = there.pop(uuid)
             for one in rng.permutation([host, other]):
                 table.describe(one, policies[one], residents[one])
+                if step % 2:
+                    # Somebody asks while both have it, or none.
+                    table.assess(table.slots_of([one]), law)
         else:
             policies[host] = dataclasses.replace(
                 policies[host], uplinks=policies[other].uplinks)
@@ -1070,6 +1073,27 @@ class TestUplinks(AdmissionTestCase):
             [admission.UPLINK, admission.UPLINK, admission.ADMITTED],
             self.table.assess(slots, model.TrafficModel.constant(601).law,
                               'x').reason.tolist())
+
+    def test_one_on_two_hosts_behind_it_counts_until_it_has_left_both(self):
+        policy = dataclasses.replace(
+            _policy(saturation_kbps=4000.0),
+            uplinks=(self.uplink('tor', 1000.0),))
+        small, large = (model.TrafficModel.constant(rate).law
+                        for rate in (400, 600))
+        for step, (on_a, on_b, utilisation) in enumerate((
+                (small, None, .4),
+                # A resize to the other host, which is reverted.
+                (small, large, .6), (small, None, .4),
+                # A live migration.
+                (small, small, .4), (None, small, .4),
+                # It is told of in the other order, and deleted.
+                (None, None, 0), (small, None, .4), (None, None, 0))):
+            for host, law in (('a', on_a), ('b', on_b)):
+                slot = self.table.describe(
+                    host, policy, {} if law is None else {'x': law})
+            silent = model.TrafficModel.constant(0).law
+            self.assertAlmostEqual(utilisation, self.table.assess(
+                [slot], silent).utilisation[0], msg=step)
 
     def test_other_numbers_of_an_uplink_hold_at_once(self):
         law = model.TrafficModel.constant(400).law
