@@ -169,17 +169,7 @@ class Operations:
                 lambda server: server.compute_host == host):
             self._attempt('evacuate', server, name)
         self._openstack.start_service(f'compute-{host}')
-        limit = time.monotonic() + END_SECONDS
-        while True:
-            try:
-                # It has to settle its evacuations before it is let in.
-                self._compute.update_service_forced_down(
-                    service, host, 'nova-compute', False)
-                break
-            except Exception:
-                if time.monotonic() > limit:
-                    raise
-                time.sleep(2)
+        scenarios.end_forced_down(self._compute, service, host, END_SECONDS)
         self._down.discard(host)
 
     def _cell_paused(self):

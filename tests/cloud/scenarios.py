@@ -622,6 +622,28 @@ def reload_of_the_schedulers(stage):
     return fill(stage, room(RATES_KBPS['large'], len(stage.hosts)) - 1)
 
 
+def end_forced_down(compute, service, host, seconds):
+    """Take the mark "forced down" off a restarted nova-compute.
+
+    Nova refuses that until the service has settled its evacuations.
+
+    :param compute: proxy of openstacksdk
+    :param service: id of the service, or the service
+    :param seconds: how long it is tried
+    :raises Exception: the last refusal, when the time is over
+    """
+    limit = time.monotonic() + seconds
+    while True:
+        try:
+            compute.update_service_forced_down(
+                service, host, 'nova-compute', False)
+            break
+        except Exception:
+            if time.monotonic() > limit:
+                raise
+            time.sleep(2)
+
+
 @scenario
 def evacuation(stage):
     """Off a host whose compute was killed."""
@@ -636,14 +658,4 @@ def evacuation(stage):
     server = stage.act(server, 'evacuate_server')
     require(server.compute_host != host, f'still on {host}')
     openstack.start_service(f'compute-{host}')
-    limit = time.monotonic() + api.TIMEOUT_SECONDS
-    # The restarted one has to settle its evacuations before it is let in.
-    while True:
-        try:
-            compute.update_service_forced_down(
-                service, host, 'nova-compute', False)
-            break
-        except Exception:
-            if time.monotonic() > limit:
-                raise
-            time.sleep(2)
+    end_forced_down(compute, service, host, api.TIMEOUT_SECONDS)
