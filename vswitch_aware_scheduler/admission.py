@@ -1168,7 +1168,7 @@ class _Levels:
 
     @functools.cached_property
     def regimes(self):
-        """How many regimes have to be told apart."""
+        """How many regimes the law needs: 1 where it is the same in all."""
         return 1 if (self.by_regime[0] == self.by_regime[1]).all() \
             else len(model.REGIMES)
 

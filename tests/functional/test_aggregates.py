@@ -112,8 +112,8 @@ class AggregateTestCase(base.VSwitchTestCase):
     def _check_extremes(self, bad, flavor):
         least, two = (self.flavor(f'f{kbps}', egress_kbps=kbps)
                       for kbps in (1, 2))
-        # Zero closes a host for all but silent instances, whatever another
-        # aggregate allows.
+        # Zero closes a host for all but silent instances, even where another
+        # aggregate allows more.
         self.set_metadata(bad, saturation_kbps=0)
         self.boot_refused(least, host='host1')
         silent = self.boot(least, host='host2')

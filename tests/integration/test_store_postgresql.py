@@ -26,7 +26,7 @@ globals().update(store_suite.cases(__name__, OnPostgreSQL))
 
 
 class SilenceTestCase(OnPostgreSQL, base.SubTests, unittest.TestCase):
-    """A server that says nothing any more, at whatever moment."""
+    """A server that stops answering in the middle of a transaction."""
 
     #: What psycopg2 sends in the middle of reading rows piece by piece.
     CALLS = {

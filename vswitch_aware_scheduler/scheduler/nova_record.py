@@ -2,7 +2,7 @@
 """Reads who is where from the databases of Nova's cells, in the background.
 
 One thread finds the cells, and one for each enabled cell reads it: a cell
-that hangs keeps nobody else waiting. Statements are plain SQL, and nothing is
+that hangs delays no other cell. Statements are plain SQL, and nothing is
 written. What is read goes to a :class:`.residency.Residency`
 (reference/claims.rst, "The record").
 """
@@ -305,7 +305,8 @@ class CellReader:
             rows = _select(connection, _COLUMNS, _INSTANCE.c.uuid, unsettled,
                            _INSTANCE.c.updated_at >= since - _OVERLAP,
                            _INSTANCE.c.id > row - _OVERLAP_ROWS)
-            # A move to another cell takes its migration out of one of them.
+            # At the end of a move to another cell Nova removes the migration
+            # from one of the two cells.
             reading = self._reading_of(connection, rows, unsettled, moves,
                                        moving, began)
         self._take(reading)

@@ -635,8 +635,8 @@ class SchedulerState:
                 for host in some:
                     with self._lock:
                         self._describe(table, snapshot, host)
-                # Nobody else has this table yet: whatever is asked now need
-                # not be computed in the first request.
+                # No request uses this table yet. What is computed now, the
+                # first request need not compute.
                 table.assess(table.slots_of(some), self._default_law)
             with self._lock:
                 # What was learned meanwhile went into the table in use.

@@ -559,8 +559,8 @@ def _updated_curve(times, counters, is_over, between, period_seconds, update):
     # The rows with the first and with the last reading of each volume.
     first = np.concatenate([[0], changed])
     last = np.concatenate([changed - 1, [len(clock) - 1]])
-    # A volume is the one of an update at most so long ago. Where updates
-    # cannot be told apart, one that was left out does not show.
+    # The update that a volume is of was at most so long ago. Where several
+    # updates come between two readings, a missing one does not show.
     longest = (1 + (update < _SHARP * between) + _JITTER) * update \
         + _JITTER_SECONDS
     after, before = _windows(clock, changed, between, update, longest)

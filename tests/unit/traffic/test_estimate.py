@@ -591,7 +591,7 @@ class TestRecovery(EstimateTestCase):
                 (number % 2 == 0) | (number > count / 10))}
         for name, keep in patterns.items():
             with self.subTest(name):
-                # A sample of a chain with correlation c tells the rate of
+                # A sample of a chain with correlation c gives the rate of
                 # leaving with a relative variance of 1 over the exits seen,
                 # times at most (1 + c^-L) where L periods are between sights.
                 gaps = np.diff(np.flatnonzero(keep))
