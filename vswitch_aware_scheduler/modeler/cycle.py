@@ -237,11 +237,15 @@ def _check_clock(clock, other, whose, settings):
 
 @dataclasses.dataclass(frozen=True)
 class _Piece:
-    """What is new of one instance; its regimes are not known yet."""
+    """What is new of one instance; its regimes are not known yet.
+
+    :ivar counts: list of TransitionCounts of stretches, in order
+    :ivar trails: list of the SampleTrail of each of them
+    """
 
     instance_uuid: str
-    counts: estimate.TransitionCounts
-    trail: estimate.SampleTrail
+    counts: list
+    trails: list
     refused: rate_series.Refused
     fits: bool
 
@@ -376,7 +380,11 @@ class _Pass:
                              f'no usable sample ({one.refused.total} '
                              f'refused), wanted at least one')
         known = self._learned(pieces)
-        for one, counts in zip(pieces, estimate.count_all(pieces)):
+        stretches = [self._stretches(one) for one in pieces]
+        counted = iter(estimate.count_all(
+            [part for parts in stretches for part in parts]))
+        for one, parts in zip(pieces, stretches):
+            counts = [next(counted) for _ in parts]
             learned = known.get(one.instance_uuid)
             merged = self._merged(learned, counts)
             lack = estimate.lack_of_history(merged,
@@ -389,11 +397,12 @@ class _Pass:
                     # It stays as it is, and so does where reading goes on.
                     continue
             if not self._has_inventory or one.instance_uuid in self._projects:
-                self._loads.add(one, None if merged is counts
+                self._loads.add(one, None if merged is counts[0]
                                 else _usual_load(merged))
             self._samples += len(one)
             self._pieces.append(_Piece(
-                one.instance_uuid, counts, estimate.SampleTrail.of(one),
+                one.instance_uuid, counts,
+                [estimate.SampleTrail.of(part) for part in parts],
                 one.refused, lack is None))
 
     def _without_low_bounds(self, together):
@@ -432,18 +441,41 @@ class _Pass:
                     f'began: another writer was faster')
         return known
 
+    def _stretches(self, series):
+        """Cut a series into half-lives: samples age from the end of theirs."""
+        half_life = self._settings.half_life_seconds
+        if half_life is None:
+            return [series]
+        number = np.floor((series.times - series.times[0]) / half_life)
+        cuts = np.flatnonzero(np.diff(number)) + 1
+        return [dataclasses.replace(series, times=times, rates=rates,
+                                    partial=None)
+                for times, rates in zip(np.split(series.times, cuts),
+                                        np.split(series.rates, cuts))] \
+            if cuts.size else [series]
+
     def _merged(self, learned, later):
-        """Return the counts so far, aged, and later ones together."""
-        if not _continues(learned, later):
-            return later
-        so_far, half_life = learned.counts, self._settings.half_life_seconds
-        if half_life is not None:
-            factor = 0.5 ** ((later.last_time - so_far.last_time) / half_life)
+        """Return the counts so far, aged, and later ones together.
+
+        :param later: list of TransitionCounts, in order
+        """
+        half_life = self._settings.half_life_seconds
+        first, *rest = later
+        if not _continues(learned, first):
+            merged = first
+        else:
+            rest, merged = later, learned.counts
+        for one in rest:
+            if half_life is None:
+                merged = merged.merged(one)
+                continue
+            factor = 0.5 ** ((one.last_time - merged.last_time) / half_life)
             # Peaks of a history of no weight would stay for ever.
-            if factor * so_far.total_samples < 0.5:
-                return later
-            so_far = so_far.aged(factor)
-        return so_far.merged(later)
+            if factor * merged.total_samples < 0.5:
+                merged = one
+            else:
+                merged = merged.aged(factor).merged(one)
+        return merged
 
     def _reason(self, merged, learned):
         if learned is not None and learned.modelled:
@@ -473,9 +505,10 @@ class _Pass:
             for one in pieces:
                 learned = known.get(one.instance_uuid)
                 counts = self._merged(
-                    learned, one.counts.with_regimes(one.trail, regimes))
+                    learned, [part.with_regimes(trail, regimes)
+                              for part, trail in zip(one.counts, one.trails)])
                 before = learned.refused if _continues(
-                    learned, one.counts) else rate_series.Refused()
+                    learned, one.counts[0]) else rate_series.Refused()
                 found.append((one, counts, {
                     'refused': before + one.refused,
                     'source': self._settings.source,
@@ -508,7 +541,7 @@ class _Pass:
                 if point.last_time is not None}
         ahead = sum(last.get(uuid, -math.inf) > self._now
                     for uuid in self._points)
-        last.update((one.instance_uuid, one.counts.last_time)
+        last.update((one.instance_uuid, one.counts[-1].last_time)
                     for one in self._pieces)
         newest = max(last.values(), default=None)
         removed = self._forgotten(last, newest)

@@ -43,6 +43,10 @@ BURST_SAMPLES = 3.0
 #: its only sample: a sample, true or false, decides for no longer than that.
 FORGOTTEN_SAMPLES = 0.125
 
+#: Peaks of a bin are gathered until the first of them weighs less than this,
+#: 1.5 half-lives, and used for as long again.
+_GATHERED_WEIGHT = FORGOTTEN_SAMPLES ** 0.5
+
 #: So many samples of the law of all time stand beside those of a regime.
 REGIME_PRIOR_SAMPLES = 10.0
 
@@ -66,8 +70,8 @@ _BINS = 1 << 16
 _FIT_TOGETHER = 1000
 
 _HEADER = struct.Struct('<BHIdddhh')
-#: Counts with and without steps across gaps.
-_FORMAT, _FORMAT_WITH_GAPS = 2, 3
+#: Counts without steps across gaps, with them, and aged counts.
+_FORMAT, _FORMAT_WITH_GAPS, _FORMAT_AGED = _FORMATS = 2, 3, 4
 _GAP_STEP = np.dtype([('from', '<i2'), ('to', '<i2'), ('periods', '<u2'),
                       ('count', '<f8')])
 
@@ -109,6 +113,9 @@ class TransitionCounts:
     :ivar gap_moves: (g, 4) the steps across gaps, in increasing order: bin
         before, bin after, sampling periods from one sample to the other (2 to
         :data:`MOST_PERIODS_APART`), number of such steps
+    :ivar recent_peaks: (m, 2) those of ``peaks`` that are gathered to take
+        their place; None: all
+    :ivar recent_weight: what the first sample counts that is gathered so
     """
 
     period_seconds: float
@@ -124,6 +131,12 @@ class TransitionCounts:
     in_regime: np.ndarray
     gap_moves: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros((0, 4)))
+    recent_peaks: np.ndarray | None = None
+    recent_weight: float = 1.0
+
+    def __post_init__(self):
+        if self.recent_peaks is None:
+            object.__setattr__(self, 'recent_peaks', self.peaks)
 
     @property
     def total_samples(self):
@@ -154,8 +167,9 @@ class TransitionCounts:
     def aged(self, factor):
         """Return these counts with the weight of the past reduced.
 
-        A peak keeps its height until its bin weighs nothing: less than
-        :data:`FORGOTTEN_SAMPLES`. Then the bin goes, with its steps.
+        A bin that weighs nothing, less than :data:`FORGOTTEN_SAMPLES`, goes
+        with its steps. The peak of a bin that stays is that of 1.5 to 3
+        half-lives; of what was before, the mean is left.
 
         :param factor: 0 < factor <= 1
         :raises InvalidSeries: on another factor
@@ -164,17 +178,26 @@ class TransitionCounts:
             raise exceptions.InvalidSeries(
                 f'ageing factor is {factor}, wanted 0 < factor <= 1')
         samples = self.samples * factor
-        # Where the counts begin and end is needed to merge them.
-        keep = (samples >= FORGOTTEN_SAMPLES) | np.isin(
-            self.bins, (self.first_bin, self.last_bin))
+        # Where the counts end is needed to merge later ones.
+        keep = (samples >= FORGOTTEN_SAMPLES) | (self.bins == self.last_bin)
         kept_steps = np.isin(self.gap_moves[:, :2],
                              self.bins[keep]).all(axis=1)
+        peaks, recent = self.peaks, self.recent_peaks
+        weight = self.recent_weight * factor
+        if weight < _GATHERED_WEIGHT * (1 + 1e-9):
+            mean = np.stack([self.totals[:, :2].sum(axis=1),
+                             self.totals[:, 2]], axis=1)
+            mean /= self.samples[:, None]
+            peaks = mean if factor < FORGOTTEN_SAMPLES \
+                else np.maximum(recent, mean)
+            recent, weight = np.zeros_like(peaks), 1.0
         return dataclasses.replace(
             self, bins=self.bins[keep], samples=samples[keep],
-            totals=self.totals[keep] * factor, peaks=self.peaks[keep],
+            totals=self.totals[keep] * factor, peaks=peaks[keep],
             moves=self.moves[np.ix_(keep, keep)] * factor,
             in_regime=self.in_regime[:, keep] * factor,
-            gap_moves=self.gap_moves[kept_steps] * [1, 1, 1, factor])
+            gap_moves=self.gap_moves[kept_steps] * [1, 1, 1, factor],
+            recent_peaks=recent[keep], recent_weight=weight)
 
     def with_regimes(self, trail, regimes):
         """Return these counts with the samples' regimes told.
@@ -212,10 +235,11 @@ class TransitionCounts:
         if at[-1] == bins.size or (bins[at] != later.bins).any():
             bins = np.union1d(bins, later.bins)
             at = np.searchsorted(bins, later.bins)
-        samples, totals, peaks, moves, in_regime = self._spread(bins)
+        samples, totals, peaks, recent, moves, in_regime = self._spread(bins)
         samples[at] += later.samples
         totals[at] += later.totals
         peaks[at] = np.maximum(peaks[at], later.peaks)
+        recent[at] = np.maximum(recent[at], later.peaks)
         moves[at[:, None], at] += later.moves
         in_regime[:, at] += later.in_regime
         gap_moves = [self.gap_moves, later.gap_moves]
@@ -230,21 +254,22 @@ class TransitionCounts:
         return TransitionCounts(
             self.period_seconds, self.first_time, later.last_time,
             self.first_bin, later.last_bin, bins, samples, totals, peaks,
-            moves, in_regime, _gathered(np.concatenate(gap_moves)))
+            moves, in_regime, _gathered(np.concatenate(gap_moves)),
+            recent, self.recent_weight)
 
     def _spread(self, bins):
         """Return copies of the arrays, with a place for each of more bins."""
-        arrays = (self.samples, self.totals, self.peaks, self.moves,
-                  self.in_regime)
+        arrays = (self.samples, self.totals, self.peaks, self.recent_peaks,
+                  self.moves, self.in_regime)
         if bins is self.bins:
             return [array.copy() for array in arrays]
         m, at = bins.size, np.searchsorted(bins, self.bins)
-        samples, totals, peaks, moves, in_regime = (
+        samples, totals, peaks, recent, moves, in_regime = (
             np.zeros(shape) for shape in (
-                m, (m, 3), (m, 2), (m, m), (len(model.REGIMES), m)))
-        samples[at], totals[at], peaks[at] = arrays[:3]
-        moves[at[:, None], at], in_regime[:, at] = arrays[3:]
-        return samples, totals, peaks, moves, in_regime
+                m, (m, 3), (m, 2), (m, 2), (m, m), (len(model.REGIMES), m)))
+        samples[at], totals[at], peaks[at], recent[at] = arrays[:4]
+        moves[at[:, None], at], in_regime[:, at] = arrays[4:]
+        return samples, totals, peaks, recent, moves, in_regime
 
     def to_bytes(self):
         """Return the counts packed, little-endian, with a format version."""
@@ -252,7 +277,12 @@ class TransitionCounts:
         gap_steps = np.zeros(len(self.gap_moves), _GAP_STEP)
         for name, column in zip(_GAP_STEP.names, self.gap_moves.T):
             gap_steps[name] = column
+        is_aged = self.recent_weight < 1 \
+            or not np.array_equal(self.recent_peaks, self.peaks)
+        recent = np.append(self.recent_weight, self.recent_peaks) \
+            if is_aged else np.empty(0)
         head = _HEADER.pack(
+            _FORMAT_AGED if is_aged else
             _FORMAT_WITH_GAPS if gap_steps.size else _FORMAT,
             self.bins.size, rows.size, self.period_seconds, self.first_time,
             self.last_time, self.first_bin, self.last_bin)
@@ -261,7 +291,7 @@ class TransitionCounts:
             rows.astype('<u2').tobytes(), columns.astype('<u2').tobytes(),
             *(array.astype('<f8').tobytes() for array in (
                 self.samples, self.totals, self.peaks, self.in_regime,
-                self.moves[rows, columns])), gap_steps.tobytes()])
+                self.moves[rows, columns], recent)), gap_steps.tobytes()])
 
     @classmethod
     def from_bytes(cls, data):
@@ -274,13 +304,15 @@ class TransitionCounts:
                 _HEADER.unpack_from(data)
         except struct.error:
             version = m = k = None
-        if version not in (_FORMAT, _FORMAT_WITH_GAPS):
+        if version not in _FORMATS:
             raise exceptions.InvalidSeries(
                 f'packed transition counts: format is {version}, wanted '
-                f'{_FORMAT} or {_FORMAT_WITH_GAPS}')
-        wanted = _HEADER.size + 2 * m + 4 * k + 8 * (8 * m + k)
+                f'one of {", ".join(map(str, _FORMATS))}')
+        recent = (version == _FORMAT_AGED) * (2 * m + 1)
+        wanted = _HEADER.size + 2 * m + 4 * k + 8 * (8 * m + k + recent)
         gap_steps, rest = divmod(len(data) - wanted, _GAP_STEP.itemsize)
-        if rest or gap_steps < 0 or (version == _FORMAT) != (gap_steps == 0):
+        if rest or gap_steps < (version == _FORMAT_WITH_GAPS) \
+                or version == _FORMAT and gap_steps:
             more = '' if version == _FORMAT else (
                 f' and {_GAP_STEP.itemsize} for each step across a gap')
             raise exceptions.InvalidSeries(
@@ -307,6 +339,14 @@ class TransitionCounts:
         in_regime = take('<f8', 2 * m).astype(float).reshape(2, m)
         moves = np.zeros((m, m))
         moves[rows, columns] = take('<f8', k)
+        recent_weight, recent_peaks = 1.0, None
+        if recent:
+            [recent_weight] = take('<f8', 1).tolist()
+            recent_peaks = take('<f8', 2 * m).astype(float).reshape(m, 2)
+            if not 0 < recent_weight <= 1:
+                raise exceptions.InvalidSeries(
+                    f'packed transition counts: weight of the recent peaks '
+                    f'is {recent_weight}, wanted 0 < weight <= 1')
         packed = take(_GAP_STEP, gap_steps)
         gap_moves = np.zeros((gap_steps, 4))
         for column, name in enumerate(_GAP_STEP.names):
@@ -321,7 +361,8 @@ class TransitionCounts:
                 f'{gap_moves[:, 2].min():g} sampling periods, wanted 2 or '
                 f'more')
         return cls(period, first, last, first_bin, last_bin, bins, samples,
-                   totals, peaks, moves, in_regime, gap_moves)
+                   totals, peaks, moves, in_regime, gap_moves,
+                   recent_peaks, recent_weight)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -471,8 +512,7 @@ def period_and_last_time(data):
     :returns: two floats, (None, None) when they are of a format not known
         here
     """
-    if len(data) < HEADER_BYTES or data[0] not in (
-            _FORMAT, _FORMAT_WITH_GAPS):
+    if len(data) < HEADER_BYTES or data[0] not in _FORMATS:
         return None, None
     _, _, _, period, _, last, _, _ = _HEADER.unpack_from(data)
     return period, last

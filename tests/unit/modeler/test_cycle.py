@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import itertools
 import math
 import sqlite3
 from unittest import mock
@@ -584,9 +583,10 @@ class AgeingTestCase(base.ModelerTestCase):
         for at in cuts:
             self.run_pass(now=BEGIN + at * PERIOD,
                           half_life_seconds=half_life)
-        # Pieces of 100, 50, 50 and 100 samples, aged by their ends.
-        wanted = sum((at - before) * 0.5 ** ((299 - at) / 50)
-                     for before, at in itertools.pairwise((-1, *cuts)))
+        # Pieces of 50 samples, aged by their ends: those of 100 are two
+        # half-lives long.
+        wanted = sum(50 * 0.5 ** ((299 - at) / 50)
+                     for at in range(49, 300, 50))
         self.assertAlmostEqual(wanted, self.store.model(uuid).samples, 9)
 
     def test_the_distant_past_goes_and_its_peak_with_it(self):
@@ -602,12 +602,75 @@ class AgeingTestCase(base.ModelerTestCase):
 
     def test_a_history_of_no_weight_is_begun_anew(self):
         uuid = self.driver.put(0, grid(50), np.full(50, 4.0))
-        self.run_pass(half_life_seconds=PERIOD)
+        self.run_pass(half_life_seconds=60 * PERIOD)
         self.driver.put(0, [*grid(50), *grid(60, 10000)], np.full(110, 4.0))
-        self.run_pass(half_life_seconds=PERIOD)
+        self.run_pass(half_life_seconds=60 * PERIOD)
         found = self.store.model(uuid)
         self.assertEqual((60, grid(1, 10000)[0]),
                          (found.samples, found.window_start))
+
+    def admitted(self, uuid):
+        """Return how many of five empty hosts of 10 Gbit/s admit one."""
+        table = admission.LoadTable()
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='p', saturation_kbps=1e7))
+        hosts = [table.describe(f'host-{n}', policy, {}) for n in range(5)]
+        return int(table.assess(
+            hosts, self.store.model(uuid).model.law).admitted.sum())
+
+    def test_one_false_sample_refuses_hosts_for_three_half_lives(self):
+        # A steady instance of 100 Mbit/s, followed for a year, day by day.
+        # One sample of it is 200 times too large.
+        day, hour = 86400.0, 3600.0
+        half_life, false_day = 30 * day, 40
+        self.driver.period = hour
+        times = BEGIN + hour * np.arange(365 * 24)
+        rates = np.full(times.size, 1e5)
+        rates[false_day * 24] = 2e7
+        uuid = self.driver.put(0, times, rates)
+        self.now = BEGIN
+        # Half a day before and after that time, and 180 days later.
+        for at, hosts in ((30.0, 5), (40.5, 0), (70.0, 0), (129.5, 0),
+                          (130.5, 5), (220.0, 5), (365.0, 5)):
+            while self.now < BEGIN + at * day:
+                self.now = min(self.now + 5 * day, BEGIN + at * day)
+                self.run_pass(half_life_seconds=half_life)
+            self.assertEqual(hosts, self.admitted(uuid), at)
+        self.assertEqual(1e5, self.store.model(uuid).model.peak[0])
+
+    def test_a_year_read_at_once_has_forgotten_its_beginning(self):
+        half_life = 30 * 24 * PERIOD
+        rates = np.full(365 * 24, 4.0)
+        # In the first days, and in the last half-lives.
+        rates[100], rates[-80 * 24] = 900.0, 50.0
+        uuid = self.driver.put(0, grid(rates.size), rates)
+        self.run_pass(half_life_seconds=half_life)
+        self.assertEqual(50.0, self.store.model(uuid).model.peak[0])
+
+    def test_a_peak_among_similar_rates_is_forgotten_too(self):
+        # 100 and 125 Mbit/s are of one bin.
+        half_life = 50 * PERIOD
+        rates = np.full(400, 1e5)
+        rates[20] = 1.25e5
+        uuid = self.driver.put(0, grid(400), rates)
+        for at in range(25, 400, 5):
+            self.run_pass(now=BEGIN + at * PERIOD,
+                          half_life_seconds=half_life)
+            peak = self.store.model(uuid).model.peak[0]
+            age = (at - 20) / 50
+            if age <= 1.5 or age > 3.2:
+                self.assertAlmostEqual(1.25e5 if age <= 1.5 else 1e5, peak,
+                                       delta=0.01 * 1e5)
+
+    def test_a_false_first_sample_is_forgotten_too(self):
+        half_life = 50 * PERIOD
+        rates = np.full(400, 4.0)
+        rates[0] = 900.0
+        uuid = self.driver.put(0, grid(400), rates)
+        for at in range(25, 400, 25):
+            self.run_pass(now=BEGIN + at * PERIOD,
+                          half_life_seconds=half_life)
+        self.assertEqual(4.0, self.store.model(uuid).model.peak[0])
 
 
 class BoundsTestCase(base.ModelerTestCase):

@@ -221,7 +221,8 @@ class TestAgeing(EstimateTestCase):
         kept = counts.aged(estimate.FORGOTTEN_SAMPLES)
         self.assertSameCounts(dataclasses.replace(
             counts, samples=kept.samples, totals=kept.totals,
-            moves=kept.moves, in_regime=kept.in_regime), kept)
+            moves=kept.moves, in_regime=kept.in_regime,
+            recent_peaks=np.zeros_like(counts.peaks)), kept)
         aged = counts.aged(estimate.FORGOTTEN_SAMPLES / 2)
         # Three samples of 5 weigh enough; the last one has to stay.
         self.assertEqual(estimate.rate_bin([5, 70]).tolist(),
@@ -231,6 +232,22 @@ class TestAgeing(EstimateTestCase):
             aged.moves / (estimate.FORGOTTEN_SAMPLES / 2), [[1, 1], [0, 0]])
         merged = aged.merged(_counted([900], times=[5 * PERIOD]))
         self.assertEqual(1, merged.moves[1, 2])
+
+    def test_a_peak_of_a_bin_that_stays_goes_after_three_half_lives(self):
+        # 100 and 125 kbit/s are of one bin; packets may differ by any factor.
+        counts = _counted([100] * 9 + [125], kpps=[1] * 9 + [90])
+        counts = counts.merged(_counted([100], [1], times=[10 * PERIOD]))
+        seen = []
+        for number in range(1, 13):
+            counts = counts.aged(.5 ** .25).merged(_counted(
+                [100], [1], times=[(10 + number) * PERIOD]))
+            seen.append(counts.peaks[0].tolist())
+        # Up to 1.5 half-lives as they were, then no longer than three.
+        self.assertEqual([[125.0, 90.0]] * 6, seen[:6])
+        again = estimate.TransitionCounts.from_bytes(counts.to_bytes())
+        self.assertSameCounts(counts, again)
+        self.assertLess(again.peaks[0, 0], 103)
+        self.assertLess(again.peaks[0, 1], 10)
 
     def test_a_factor_is_above_zero_and_at_most_one(self):
         for factor in (0, -1, 1.001, float('nan'), float('inf')):
