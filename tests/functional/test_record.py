@@ -232,6 +232,126 @@ class OddMigrationTestCase(RecordTestCase):
         self.room('host2', 800)
 
 
+class OtherMovesTestCase(RecordTestCase):
+    """Moves that come twice, fail or end elsewhere."""
+
+    def _evacuate(self, server):
+        host = self.host_of(server)
+        self.computes[host].stop()
+        service = self.admin_api.get_services(
+            host=host, binary='nova-compute')[0]
+        self.admin_api.put_service_force_down(service['id'], True)
+        self._evacuate_server(server, expected_state='SHUTOFF')
+        self.computes[host].start()
+        self.admin_api.put_service_force_down(service['id'], False)
+        self.read_record()
+
+    def test_an_evacuation_there_and_back_counts_once(self):
+        server = self.boot(self.of(600), host='host1')
+        for here, there in (('host1', 'host2'), ('host2', 'host1')):
+            self._evacuate(server)
+            self.assertEqual(there, self.host_of(server))
+            self.list_late(here, server)
+            self.room(there, 400)
+            self.room(here, 1000)
+            self.restart_scheduler()
+            self.room(here, 1000)
+
+    def test_an_instance_unshelved_elsewhere_counts_there_only(self):
+        self.flags(shelved_offload_time=0)
+        server = self.boot(self.of(600), host='host1')
+        self._shelve_server(server, expected_state='SHELVED_OFFLOADED')
+        self.read_record()
+        other = self.boot(self.of(1000), host='host1')
+        spawn = fake.FakeDriver.spawn
+        event = threading.Event()
+        self.addCleanup(event.set)
+
+        def wait(driver, *args, **kwargs):
+            event.wait(base.TIMEOUT_SECONDS)
+            return spawn(driver, *args, **kwargs)
+
+        with mock.patch.object(fake.FakeDriver, 'spawn', wait):
+            self.action(server, 'unshelve')
+            self._wait_for_server_parameter(
+                server, {'OS-EXT-STS:task_state': 'spawning'})
+            # However long that takes.
+            for _ in range(2):
+                self.read_record()
+                self.boot_refused(self.of(401), host='host2')
+                self.hours_pass()
+            event.set()
+            self._wait_for_state_change(server, 'ACTIVE')
+        self.assertEqual('host2', self.host_of(server))
+        self.read_record()
+        self.delete(other)
+        self.room('host1', 1000)
+        self.room('host2', 400)
+
+    def test_an_unshelving_that_fails_counts_nowhere(self):
+        self.flags(shelved_offload_time=0)
+        server = self.boot(self.of(600), host='host1')
+        self._shelve_server(server, expected_state='SHELVED_OFFLOADED')
+        with mock.patch.object(fake.FakeDriver, 'spawn',
+                               side_effect=exception.InstanceFaultRollback()):
+            self.action(server, 'unshelve')
+            self._wait_for_instance_action_event(
+                server, 'unshelve', 'compute_unshelve_instance', 'error')
+        self._wait_for_server_parameter(
+            server, {'OS-EXT-STS:task_state': None})
+        self.clock.ahead += 61
+        self.read_record()
+        self.room('host1', 1000)
+        self.room('host2', 1000)
+
+    def test_after_a_migration_that_errors_the_record_decides(self):
+        server = self.boot(self.of(600), host='host1')
+        with mock.patch.object(fake.FakeDriver, 'live_migration',
+                               side_effect=ValueError('of the driver')):
+            self.action(server, 'os-migrateLive', host='host2',
+                        block_migration='auto')
+            self._wait_for_migration_status(server, ['error', 'failed'])
+        self.clock.ahead += 61
+        self.read_record()
+        at = self.host_of(server)
+        self.room(at, 400)
+        self.room({'host1': 'host2', 'host2': 'host1'}[at], 1000)
+        self.delete(server)
+        server = self.boot(self.of(600), host='host1')
+        with mock.patch.object(fake.FakeDriver, 'finish_migration',
+                               side_effect=ValueError('of the driver')):
+            self.action(server, 'resize', flavorRef=self.of(700))
+            self._wait_for_migration_status(server, ['error'])
+        self._wait_for_state_change(server, 'ERROR')
+        self.clock.ahead += 61
+        self.read_record()
+        at = self.host_of(server)
+        self.assertEqual({server['id']}, self.residents(at))
+        self.room({'host1': 'host2', 'host2': 'host1'}[at], 1000)
+
+    def test_what_is_deleted_before_a_cell_has_it_frees_its_host(self):
+        event, reached = threading.Event(), threading.Event()
+        self.addCleanup(event.set)
+        finished = scheduler_state.SchedulerState.request_finished
+
+        def wait(state, failed):
+            reached.set()
+            event.wait(base.TIMEOUT_SECONDS)
+            return finished(state, failed)
+
+        with mock.patch.object(scheduler_state.SchedulerState,
+                               'request_finished', wait):
+            server = self.post(self.of(1000), host='host1')
+            self.assertTrue(reached.wait(base.TIMEOUT_SECONDS))
+            self.admin_api.delete_server(server['id'])
+            event.set()
+            self._wait_until_deleted(server)
+        self.boot_refused(self.of(1), host='host1')
+        self.clock.ahead += 61
+        self.read_record()
+        self.room('host1', 1000)
+
+
 class SameHostTestCase(RecordTestCase):
     """A resize on the same host counts the larger flavor until it ends."""
 

@@ -92,8 +92,8 @@ class NovaRecord:
 
     :param take: callable(Reading), takes a reading in
     :param take_build_requests: callable(began, uuids that have one)
-    :param known: the Residency; only its ``rows``, ``moves``, ``unsettled``
-        and ``unseen`` are called
+    :param known: the Residency; only what its "reader of the record has to
+        know" is called
     :param lock: what callers of the Residency hold
     :param seconds: time between two readings of a cell
     :param full_seconds: time between two readings of all of a cell
@@ -204,22 +204,32 @@ class NovaRecord:
         return self.seconds
 
     def _find_cells(self):
-        cells = {cell.uuid: cell for cell in objects.CellMappingList.get_all(
-            _admin_context()) if not cell.disabled}
-        for uuid in self._readers.keys() - cells.keys():
-            self._readers.pop(uuid).thread.stop(0.0)
-            self._report(f'record of cell {uuid}', None)
-        new = [CellReader(self, cell) for uuid, cell in cells.items()
-               if uuid not in self._readers]
-        self._readers.update((reader.uuid, reader) for reader in new)
-        for reader in new:
+        mapped = {cell.uuid: cell for cell in
+                  objects.CellMappingList.get_all(_admin_context())}
+        cells = {uuid: cell for uuid, cell in mapped.items()
+                 if not cell.disabled}
+        for uuid, reader in list(self._readers.items()):
+            if uuid not in cells or cells[uuid].name != reader.cell.name:
+                del self._readers[uuid]
+                reader.thread.stop(0.0)
+                self._report(reader.topic, None)
+        for uuid in self.known.cells() - mapped.keys():
+            # Nova has the cell no more; a disabled one keeps its record.
+            self.take(residency.Reading(
+                uuid, float('-inf'), dict.fromkeys(self.known.rows(uuid)),
+                moves=dict.fromkeys(self.known.moves(uuid))))
+        new = {uuid: CellReader(self, cell) for uuid, cell in cells.items()
+               if uuid not in self._readers}
+        # All of them are known before one of them can say that it was tried.
+        self._readers.update(new)
+        for reader in new.values():
             reader.thread.start()
 
     def _look_after(self, reader):
         hangs, problem = reader.hangs_for(), reader.problem
         if hangs > self._limit_seconds:
             problem = f'no answer for {hangs:.0f} s'
-        self._report(f'record of cell {reader.name}', problem and (
+        self._report(reader.topic, problem and (
             f'{problem}; its hosts go by what was read before'))
         if hangs > _GIVE_UP_SECONDS:
             new = self._readers[reader.uuid] = CellReader(self, reader.cell)
@@ -237,11 +247,12 @@ class CellReader:
     def __init__(self, record, cell):
         self.cell = cell
         self.uuid = cell.uuid
-        self.name = cell.name or cell.uuid
+        name = cell.name or cell.uuid
+        self.topic = f'record of cell {name}'
         self.problem = None
         self.tried = False
         self.thread = worker_thread.WorkerThread(
-            f'vswitch-record-{self.name}', self._step)
+            f'vswitch-record-{name}', self._step)
         self._record = record
         # One reading at a time; tests read in a thread of their own.
         self._reading = threading.Lock()

@@ -316,6 +316,11 @@ class Residency:
 
     # What the reader of the record has to know.
 
+    def cells(self):
+        """Return the set of the cells that have instances or migrations."""
+        return {cell for of in (self._rows, self._moves)
+                for cell, found in list(of.items()) if found}
+
     def rows(self, cell):
         """Return {uuid: Row} of a cell; not to be changed."""
         return self._rows.setdefault(cell, {})

@@ -541,6 +541,46 @@ class TestCells(RecordTestCase):
         self.assertEqual([2], self.on('b'))
         self.assertNotIn(B, self.record._readers)
 
+    def _find_cells(self):
+        self.record._cells_at = float('-inf')
+        self.record.step()
+
+    def test_one_that_is_removed_from_nova_counts_nowhere(self):
+        self.two.migrate(2, source='b', dest='c')
+        self.start()
+        self.read()
+        self.assertEqual(([2], [2]), (self.on('b'), self.on('c')))
+        # Mostly it is disabled first, and its hosts are still there then.
+        self.two.mapping.disabled = True
+        self._find_cells()
+        self.assertEqual(([2], [2]), (self.on('b'), self.on('c')))
+        self.cells.remove(self.two)
+        self._find_cells()
+        self.assertEqual(([1], [], []),
+                         (self.on('a'), self.on('b'), self.on('c')))
+        # It may be added again.
+        self.two.mapping.disabled = False
+        self.cells.append(self.two)
+        self._find_cells()
+        self.wait_for(lambda: self.on('b') == [2])
+        self.wait_for(lambda: self.on('c') == [2])
+
+    def test_a_dead_one_that_goes_or_is_renamed_leaves_no_problem(self):
+        self._break(self.two)
+        self.start()
+        self.record.step()
+        self.assertIn('refused', self.problems['record of cell two'])
+        self.two.mapping = self.two.mapping.obj_clone()
+        self.two.mapping.name = 'second'
+        self._find_cells()
+        self.assertIsNone(self.problems['record of cell two'])
+        self.wait_for(lambda: self.record._readers[B].problem)
+        self.record.step()
+        self.assertIn('refused', self.problems['record of cell second'])
+        self.two.mapping.disabled = True
+        self._find_cells()
+        self.assertIsNone(self.problems['record of cell second'])
+
     def test_without_the_cells_it_is_reported_and_nobody_waits(self):
         with mock.patch.object(objects.CellMappingList, 'get_all',
                                side_effect=OSError('gone\nmore')):
