@@ -38,6 +38,9 @@ class StandIn(fixtures.Fixture):
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = 'HTTP/1.1'
+            # Headers and body are sent apart: without this, the body waits
+            # 40 ms for the client's acknowledgement of the headers.
+            disable_nagle_algorithm = True
 
             def do_GET(self):
                 stand_in._handle(self)

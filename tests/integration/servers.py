@@ -290,6 +290,7 @@ _WSGI_SERVER = '''
     # Some applications take the words of the command line for theirs.
     del sys.argv[1:]
     serving.WSGIRequestHandler.protocol_version = 'HTTP/1.1'
+    serving.WSGIRequestHandler.disable_nagle_algorithm = True
     serving.run_simple('127.0.0.1', port, getattr(
         importlib.import_module(module), name), threaded=True)
 '''
@@ -304,6 +305,7 @@ _GNOCCHI_API = '''
     conf = service.prepare_service(
         args=[], default_config_files=[sys.argv[1]])
     serving.WSGIRequestHandler.protocol_version = 'HTTP/1.1'
+    serving.WSGIRequestHandler.disable_nagle_algorithm = True
     serving.run_simple('127.0.0.1', int(sys.argv[2]), app.load_app(conf),
                        threaded=True)
 '''

@@ -67,7 +67,8 @@ class ServiceTestCase(testtools.TestCase):
 class FaultsTest(ServiceTestCase):
 
     def _read(self, driver):
-        start = float(TRAFFIC.times[0])
+        # A tenth of the time: it is read some fifty times.
+        start = float(TRAFFIC.times[-TRAFFIC.times.size // 10])
         return [(one.instance_uuid, one.times.tolist(), one.rates.tolist())
                 for one in driver.series(start=start)]
 
