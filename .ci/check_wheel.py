@@ -5,10 +5,11 @@ Usage: check_wheel.py WORK_DIRECTORY
 
 The wheel is built from the sdist, so that what the sdist lacks is noticed,
 and installed alone, with the pinned versions, into an empty environment.
-There every module that needs no nova is imported, the command is run, and
-the data files and entry points are looked for.
+There every module that needs no nova is imported, every command prints the
+version of PKG-INFO, and the data files and entry points are looked for.
 """
 
+import email
 import os
 import pathlib
 import shutil
@@ -116,9 +117,15 @@ def main(work):
     attempt = work / 'attempt.py'
     attempt.write_text(_TRY)
     _run(python, attempt, **options)
-    with open(work / 'help.txt', 'w') as output:
-        _run(home / 'bin' / 'vswitch-manage', '--help', stdout=output,
-             **options)
+    with open('PKG-INFO') as stream:
+        version = email.message_from_file(stream)['Version']
+    for command in sorted((home / 'bin').glob('vswitch-*')):
+        answer = subprocess.run([command, '--version'], check=True, text=True,
+                                stdout=subprocess.PIPE, **options).stdout
+        if answer != f'{command.name} {version}\n':
+            print(f'{command.name} --version: {answer!r}; expected {version}',
+                  file=sys.stderr)
+            return 1
     sample = home / 'etc' / 'vswitch_aware_scheduler' / 'vswitch.conf.sample'
     if not sample.is_file():
         print(f'{sample} is missing', file=sys.stderr)

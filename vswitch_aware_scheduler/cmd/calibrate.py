@@ -74,6 +74,8 @@ def _parser():
         prog=PROG, parents=[common],
         description='Measure what the virtual switch of this machine carries '
                     'and write a switch profile.')
+    top.add_argument('--version', action='version',
+                     version=terminal.version(PROG))
     commands = top.add_subparsers(metavar='COMMAND', required=True)
 
     def add(name, function, summary):

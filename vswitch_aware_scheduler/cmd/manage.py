@@ -109,6 +109,8 @@ def _parser():
         prog=PROG, parents=[common],
         description='Look after the store of traffic models and the switch '
                     'profiles of vswitch_aware_scheduler.')
+    top.add_argument('--version', action='version',
+                     version=terminal.version(PROG))
     commands = top.add_subparsers(metavar='COMMAND', required=True)
 
     db = group('db', 'make the schema of the store and tell its version')

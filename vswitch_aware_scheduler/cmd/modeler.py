@@ -44,7 +44,7 @@ def _configuration(argv):
     conf.register_cli_opts(_CLI)
     logging.register_options(conf)
     options.register_opts(conf)
-    conf(argv, project=_PROJECT, prog=PROG,
+    conf(argv, project=_PROJECT, prog=PROG, version=terminal.version(PROG),
          default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
     return conf
 

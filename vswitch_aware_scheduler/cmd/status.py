@@ -407,7 +407,7 @@ def _configuration(argv):
 
     conf.register_cli_opt(cfg.SubCommandOpt(
         'command', title='Commands', handler=add_parsers))
-    conf(argv, project=_PROJECT, prog=PROG,
+    conf(argv, project=_PROJECT, prog=PROG, version=terminal.version(PROG),
          default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
     return conf
 

@@ -6,6 +6,7 @@ a terminal would obey: see :mod:`~vswitch_aware_scheduler.plain_text`.
 """
 
 import contextlib
+import importlib.metadata
 import json
 import logging
 import os
@@ -21,7 +22,9 @@ from vswitch_aware_scheduler import plain_text
 
 __all__ = ['cell', 'counted', 'log_all', 'print_below', 'print_fields',
            'print_json', 'print_line', 'print_table', 'print_text',
-           'progress', 'run', 'say', 'sentence']
+           'progress', 'run', 'say', 'sentence', 'version']
+
+_PACKAGE = 'vswitch_aware_scheduler'
 
 
 # Output
@@ -83,6 +86,15 @@ def cell(value, form='.4g'):
 def sentence(words):
     """Return words as a sentence; names in them keep their letters."""
     return words[:1].upper() + words[1:] + '.'
+
+
+def version(prog):
+    """Return what ``--version`` prints: the command and its version."""
+    try:
+        package = importlib.metadata.distribution(_PACKAGE)
+        return f'{prog} {package.version}'
+    except importlib.metadata.PackageNotFoundError:
+        return f'{prog}, version unknown: {_PACKAGE} is not installed'
 
 
 def counted(counts):

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The release has one number, and every command prints it."""
+
+import configparser
+import email
+import importlib.metadata
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+from tests.unit.cmd import commands
+
+PROJECT = pathlib.Path(__file__).parents[2]
+PACKAGE = 'vswitch_aware_scheduler'
+
+
+def tracked_version():
+    """Return the version that the tree has, whatever is installed."""
+    metadata = email.message_from_string((PROJECT / 'PKG-INFO').read_text())
+    assert metadata['Name'] == PACKAGE, metadata['Name']
+    return metadata['Version']
+
+
+def console_scripts():
+    """Return {command: (module, function)} of setup.cfg."""
+    parser = configparser.ConfigParser(delimiters=('=',), interpolation=None)
+    parser.read(PROJECT / 'setup.cfg')
+    lines = parser['entry_points']['console_scripts'].strip().splitlines()
+    return {name.strip(): tuple(target.strip().split(':'))
+            for name, target in (line.split('=') for line in lines)}
+
+
+def main_of(command):
+    module, function = console_scripts()[command]
+    return getattr(importlib.import_module(module), function)
+
+
+class VersionTestCase(unittest.TestCase):
+
+    def test_a_tree_without_git_and_tags_has_the_tracked_version(self):
+        self.assertRegex(tracked_version(), r'^\d+\.\d+\.\d+$')
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ('PKG-INFO', 'README.rst', 'pyproject.toml',
+                         'requirements.txt', 'setup.cfg', 'setup.py'):
+                (pathlib.Path(folder) / name).write_bytes(
+                    (PROJECT / name).read_bytes())
+            environment = {
+                name: value for name, value in os.environ.items()
+                if name not in ('PBR_VERSION', 'OSLO_PACKAGE_VERSION')}
+            answer = subprocess.run(
+                [sys.executable, '-c',
+                 'from pbr import packaging\n'
+                 f'print(packaging.get_version({PACKAGE!r}))'],
+                cwd=folder, env=environment, text=True, capture_output=True)
+        self.assertEqual((0, tracked_version()),
+                         (answer.returncode, answer.stdout.strip()),
+                         answer.stderr)
+
+    def test_the_notes_are_those_of_the_tracked_version(self):
+        config = (PROJECT / 'releasenotes' / 'config.yaml').read_text()
+        self.assertEqual(
+            [tracked_version()],
+            re.findall('^unreleased_version_title: (.*)$', config, re.M))
+
+    def test_every_command_prints_name_and_version(self):
+        installed = importlib.metadata.version(PACKAGE)
+        for command in console_scripts():
+            with self.subTest(command=command):
+                self.assertEqual(
+                    (0, f'{command} {installed}\n', ''),
+                    commands.run(main_of(command), ['--version']))
+
+    def test_a_command_works_where_the_package_is_not_installed(self):
+        missing = importlib.metadata.PackageNotFoundError(PACKAGE)
+        main = main_of('vswitch-manage')
+        with mock.patch('importlib.metadata.distribution',
+                        side_effect=missing):
+            status, output, errors = commands.run(main, ['--version'])
+        self.assertEqual((0, ''), (status, errors))
+        self.assertIn('not installed', output)
