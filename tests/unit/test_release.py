@@ -61,6 +61,15 @@ class VersionTestCase(unittest.TestCase):
                          (answer.returncode, answer.stdout.strip()),
                          answer.stderr)
 
+    def test_an_archive_without_git_has_every_file_of_the_package(self):
+        manifest = (PROJECT / 'MANIFEST.in').read_text()
+        patterns = re.search(f'^recursive-include {PACKAGE} (.*)$', manifest,
+                             re.M).group(1).split()
+        self.assertEqual([], [
+            str(path) for path in (PROJECT / PACKAGE).rglob('*')
+            if path.is_file() and path.suffix != '.pyc'
+            and not any(path.match(pattern) for pattern in patterns)])
+
     def test_the_notes_are_those_of_the_tracked_version(self):
         config = (PROJECT / 'releasenotes' / 'config.yaml').read_text()
         self.assertEqual(
