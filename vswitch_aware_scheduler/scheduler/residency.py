@@ -12,8 +12,6 @@ are monotonic seconds of this process.
 """
 
 import dataclasses
-import itertools
-import operator
 import typing
 
 __all__ = ['CELL0', 'Claim', 'Move', 'Reading', 'Residency', 'Row']
@@ -208,19 +206,9 @@ class Residency:
         :param uuids: iterable of instance uuids
         """
         self._cell_of[host] = cell
-        if cell not in self._complete:
-            self._list(host, list(uuids))
-
-    def observe_lists(self, listings):
-        """Do what :meth:`observe` does for many hosts, few of which changed.
-
-        :param listings: list of (host, cell, iterable of instance uuids)
-        """
-        known = map(self._listed.get, map(operator.itemgetter(0), listings))
-        uuids = map(list, map(operator.itemgetter(2), listings))
-        for one in itertools.compress(listings, map(operator.ne, uuids,
-                                                    known)):
-            self.observe(*one)
+        listed = list(uuids)
+        if cell not in self._complete and listed != self._listed.get(host):
+            self._list(host, listed)
 
     def is_read(self, cell):
         """Return whether a cell has been read completely."""

@@ -10,6 +10,7 @@ import itertools
 import operator
 import os
 import socket
+import sys
 import threading
 import time
 
@@ -86,7 +87,7 @@ class SchedulerState:
         self._candidates = candidates.Candidates(self.report)
         self._lock = threading.RLock()
         self._ready = False
-        self._recent = threading.local()
+        self._recent = _Request()
 
     def _prepare(self):
         """Read the configuration, once, at the first request."""
@@ -111,9 +112,8 @@ class SchedulerState:
         self._snapshot = snapshots.Snapshot()
         self._table = self._new_table(self._snapshot)
         self._policies = {}      # host -> HostPolicy, None: to be found
-        self._names = {}         # host -> its name, the same object each time
         self._listings = {}      # host -> what Nova lists for it
-        self._seen = {}          # host -> what tells whether these changed
+        self._counts = {}        # host -> how many these are
         self._bare_metal = set()
         self._had_at = {}        # host -> when a request had it last
         self._last_asked = None  # _Asked
@@ -255,8 +255,7 @@ class SchedulerState:
         :returns: (Assessment, positions of the hosts in it), or None as
             :meth:`assess`
         """
-        recent = getattr(self._recent, 'value', None)
-        self._recent.value = None
+        recent, self._recent.value = self._recent.value, None
         if recent is not None:
             spec, uuid, version, known, assessment = recent
             if (spec is spec_obj and uuid == request.instance_uuid_of(spec_obj)
@@ -272,18 +271,13 @@ class SchedulerState:
 
     def request_started(self):
         """Forget the request before, and read what has changed."""
-        self._end_request(True)
+        self._recent.begin(True)
         self._candidates.began()
         if self._ready:
             self._start()
             self._record.wake()
             if self._broadcast is not None:
                 self._broadcast.wake(_FRESH_SECONDS)
-
-    def _end_request(self, requesting):
-        self._recent.requesting = requesting
-        self._recent.value = self._recent.filtered = None
-        self._recent.placed = None
 
     def candidates_received(self, answer):
         """Take in the answer of placement.
@@ -304,16 +298,16 @@ class SchedulerState:
         :param host_states: list of nova HostState, the best first
         :returns: list of those that fit, in the same order
         """
-        if not host_states or not getattr(self._recent, 'requesting', False) \
+        if not host_states or not self._recent.requesting \
                 or self.is_rebuild(host_states[0], spec_obj):
             return host_states
         with self._lock:
             demand = self._demand(spec_obj)
             uuid = demand.instance_uuid
-            if uuid is None or self._placed(spec_obj).get(
+            if uuid is None or self._recent.placed_for(spec_obj).get(
                     uuid, _NOT_PLACED).sure:
                 return host_states
-            if getattr(self._recent, 'filtered', None) == uuid:
+            if self._recent.filtered == uuid:
                 host_states = self._fitting(host_states, demand, spec_obj)
             if host_states:
                 self._place(host_states[0].host, demand, spec_obj, False)
@@ -322,8 +316,7 @@ class SchedulerState:
     def _fitting(self, host_states, demand, spec_obj):
         """Return the hosts that fit, from the first one that does."""
         self._describe_due()
-        if getattr(self._recent, 'version', None) == (
-                self._table, self._table.version):
+        if self._recent.version == (self._table, self._table.version):
             return host_states
         for some in (host_states[:1], host_states[1:]):
             hosts = list(map(_HOST, some))
@@ -347,7 +340,8 @@ class SchedulerState:
                         True)
 
     def _place(self, host, demand, spec_obj, sure):
-        uuid, placed = demand.instance_uuid, self._placed(spec_obj)
+        uuid = demand.instance_uuid
+        placed = self._recent.placed_for(spec_obj)
         known = placed.get(uuid, _NOT_PLACED)
         if uuid is None or known.sure:
             return
@@ -376,23 +370,16 @@ class SchedulerState:
         if self._statements.add(uuid, law, attachments):
             self._outdated.update(self._residency.hosts_of(uuid))
 
-    def _placed(self, spec_obj):
-        """Return {uuid: _Placed} of what a request has placed so far."""
-        placed = getattr(self._recent, 'placed', None)
-        if placed is None or placed[0] is not spec_obj:
-            placed = self._recent.placed = (spec_obj, {})
-        return placed[1]
-
     def request_finished(self, failed):
         """End the request of this thread.
 
         :param failed: whether what it has placed does not stay
         """
-        placed = getattr(self._recent, 'placed', None)
-        self._end_request(False)
-        if failed and placed is not None:
+        placed = self._recent.placed
+        self._recent.begin(False)
+        if failed:
             with self._lock:
-                for uuid, one in placed[1].items():
+                for uuid, one in placed.items():
                     self._withdraw(uuid, one)
 
     # What the threads bring.
@@ -482,48 +469,38 @@ class SchedulerState:
         """Take in what Nova says of some hosts; return _Asked."""
         now = self._monotonic()
         asked, hosts = self._last_asked, list(map(_HOST, host_states))
-        listings = list(map(_INSTANCES, host_states))
-        cells = list(map(_CELL, host_states))
         if asked is None or asked.hosts != hosts:
             # Mostly the same hosts are asked about, in the same order.
+            hosts = list(map(sys.intern, hosts))
             asked = self._last_asked = _Asked(
-                list(map(self._names.setdefault, hosts, hosts)))
-            asked.seen = list(map(self._seen.get, asked.hosts,
-                                  itertools.repeat(_NEVER_SEEN)))
-        hosts = asked.hosts
+                hosts, list(map(self._counts.get, hosts)))
+        hosts, changed = asked.hosts, self._outdated
         note = now >= self._next_note or not all(
             map(self._policies.__contains__, hosts))
         if note:
             self._note(hosts, host_states, now)
+        cells = list(map(_CELL, host_states))
         if asked.cells != cells:
             asked.cells = cells
             self._residency.set_cells(hosts, cells)
+        listings = list(map(_INSTANCES, host_states))
+        counts = list(map(len, listings))
+        if note or counts != asked.counts:
+            # With an instance comes what it is attached to.
+            changed.update(itertools.compress(
+                hosts, map(operator.ne, counts, asked.counts)))
+            self._listings.update(zip(hosts, listings))
+            self._counts.update(zip(hosts, counts))
+            asked.counts = counts
         unread = {cell for cell in set(cells)
                   if not self._residency.is_read(cell)}
         self.report('hosts of unread cells', (
             f'{len(unread)} cells could not be read yet, '
             f"{min(map(str, unread))} among them: going by Nova's lists of "
             f'instances') if unread else None)
-        # The last one is an instance that came.
-        seen = list(zip(map(len, listings), map(
-            next, map(reversed, listings), itertools.repeat(None))
-            if unread else itertools.repeat(None), map(id, listings)))
-        changed = self._outdated
-        if note or seen != asked.seen:
-            some = list(itertools.compress(
-                zip(hosts, cells, listings, seen, asked.seen),
-                itertools.repeat(True) if note
-                else map(operator.ne, seen, asked.seen)))
-            for host, _, listed, (count, *_), (known, *_) in some:
-                self._listings[host] = listed
-                if count != known:
-                    # With an instance comes what it is attached to.
-                    changed.add(host)
-            self._seen.update(zip(hosts, seen))
-            asked.seen = seen
-            if unread:
-                self._residency.observe_lists(
-                    [one[:3] for one in some if one[1] in unread])
+        for host, cell, listed in zip(hosts, cells, listings) \
+                if unread else ():
+            self._residency.observe(host, cell, listed)
         for host in self._aggregates.observe(
                 hosts, list(map(_AGGREGATES, host_states)), now):
             self._policies[host] = None
@@ -671,8 +648,8 @@ class SchedulerState:
         gone = [host for host, had_at in self._had_at.items()
                 if had_at < until and not self._residency.residents(host)]
         for host in gone:
-            for kept in (self._names, self._had_at, self._policies,
-                         self._listings, self._seen):
+            for kept in (self._had_at, self._policies, self._listings,
+                         self._counts):
                 kept.pop(host, None)
             self._bare_metal.discard(host)
             self._residency.forget_host(host)
@@ -686,6 +663,34 @@ def _is_limited(policy):
         or bool(policy.uplinks)
 
 
+class _Request(threading.local):
+    """What the request of a thread has come to.
+
+    :ivar requesting: whether there is one
+    :ivar version: of the table that its hosts were judged by
+    :ivar value: what its weigher may use
+    :ivar filtered: uuid of the instance that hosts were filtered for
+    :ivar placed: {uuid: _Placed}
+    """
+
+    version = None
+
+    def __init__(self):
+        self.begin(False)
+
+    def begin(self, requesting):
+        """Forget the request before."""
+        self.requesting = requesting
+        self.value = self.filtered = self._spec_obj = None
+        self.placed = {}
+
+    def placed_for(self, spec_obj):
+        """Return what is placed so far; of another RequestSpec nothing."""
+        if self._spec_obj is not spec_obj:
+            self._spec_obj, self.placed = spec_obj, {}
+        return self.placed
+
+
 class _Placed:
     """What a request has placed: (host, word of the broadcast, is it sure)."""
 
@@ -697,18 +702,15 @@ class _Placed:
 
 _NOT_PLACED = _Placed()
 
-#: (instances listed, the last of these, id of the list) of a new host.
-_NEVER_SEEN = -1, None, None
-
 
 class _Asked:
     """Hosts that were asked about together, and what Nova said of them."""
 
-    __slots__ = ('hosts', 'cells', 'seen', '_slots')
+    __slots__ = ('hosts', 'counts', 'cells', '_slots')
 
-    def __init__(self, hosts):
-        self.hosts = hosts
-        self.cells = self.seen = None
+    def __init__(self, hosts, counts):
+        self.hosts, self.counts = hosts, counts
+        self.cells = None
         self._slots = None, None
 
     def slots(self, table):

@@ -543,8 +543,8 @@ class TestHosts(base.StateTestCase):
             self.clock.now += 60
             self.state.refresh()
         for names in (self.state.counted(), self.state._listings,
-                      self.state._names, self.state._seen,
-                      self.state._had_at, self.state._aggregates._of,
+                      self.state._counts, self.state._had_at,
+                      self.state._aggregates._of,
                       self.state._residency._cell_of):
             self.assertLess(len(names), 100)
             self.assertIn('kept', names)
