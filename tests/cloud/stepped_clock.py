@@ -3,11 +3,19 @@
 
 time.sleep() of Python 3.11 calls clock_nanosleep() with an absolute time of
 the monotonic clock, which libfaketime 0.9.10 answers with EINVAL.
+
+An adapter of keystoneauth1 5 sends nothing before the time of its making, by
+the clock of the day: a nova-compute or nova-scheduler whose clock is set back
+by an hour asks placement for nothing until the hour is over, with or without
+this project. Here its adapters go by the monotonic clock.
 """
 
 import os
 import threading
 import time
+import types
+
+from keystoneauth1 import _fair_semaphore
 
 
 def _sleep(seconds):
@@ -21,3 +29,5 @@ def _sleep(seconds):
 
 if 'FAKETIME_TIMESTAMP_FILE' in os.environ:
     time.sleep = _sleep
+    _fair_semaphore.time = types.SimpleNamespace(
+        time=time.monotonic, sleep=_sleep)

@@ -2,6 +2,7 @@
 """Faults of a service, seen through each of the drivers that ask one."""
 
 import gzip
+import itertools
 import logging
 import os
 import pickle
@@ -9,6 +10,7 @@ import ssl
 import subprocess
 import time
 import unittest
+from unittest import mock
 
 import ddt
 import fixtures
@@ -262,6 +264,16 @@ class FaultsTest(ServiceTestCase):
         # before it.
         for number, pause in enumerate(self.sleeps, 1):
             self.assertTrue(20 * number - 20 < pause <= 20 * number, pause)
+
+    @ddt.idata(kinds())
+    def test_a_clock_that_is_set_back_delays_nothing(self, kind):
+        driver, sleeps, now = self.make(kind), Sleeps(), itertools.count(
+            NOW, -3600)
+        with mock.patch.object(time, 'time', lambda: next(now)), \
+                mock.patch.object(time, 'sleep', sleeps):
+            driver.instances()
+            list(driver.series())
+        self.assertEqual([], [pause for pause in sleeps if pause > 60])
 
     @ddt.idata(kinds())
     def test_a_pause_that_is_asked_for_is_kept(self, kind):
