@@ -14,7 +14,8 @@ sets their task states, each in one transaction. Prints
 * how long requests take while all instances are read, and while they are not:
   a thread of one worker has the hosts judged without a pause. "Less the wait
   for a processor" leaves out the time in which a thread was ready to run and
-  the machine was busy with others, as the kernel counts it.
+  the machine was busy with others, as the kernel counts it;
+* for how much of the processor the readings hold the lock that requests need.
 
 --json for a machine. It needs mariadbd, and nova's libraries.
 """
@@ -94,6 +95,27 @@ def url_of(port, name):
     return f'mysql+pymysql://root@127.0.0.1:{port}/{name}'
 
 
+class HeldLock:
+    """A lock that notes for how much of the processor a thread holds it."""
+
+    def __init__(self, lock):
+        self._lock, self._local = lock, threading.local()
+        self.held = []           # (name of the thread, seconds)
+
+    def __enter__(self):
+        self._lock.acquire()
+        self._local.depth = getattr(self._local, 'depth', 0) + 1
+        if self._local.depth == 1:
+            self._local.began = time.thread_time()
+
+    def __exit__(self, *_):
+        self._local.depth -= 1
+        if not self._local.depth:
+            self.held.append((threading.current_thread().name,
+                              time.thread_time() - self._local.began))
+        self._lock.release()
+
+
 class Worker:
     """What one worker of nova-scheduler keeps, and a client of it."""
 
@@ -126,6 +148,7 @@ class Worker:
         self._objects = objects
         self._number = 0
         self.state = state.SchedulerState(conf)
+        self.lock = self.state._lock = HeldLock(self.state._lock)
         began, cpu = time.monotonic(), time.process_time()
         self.request()
         while not self.state._residency.is_read(_CELL):
@@ -190,6 +213,7 @@ class Worker:
 
         found = {'reading': [], 'quiet': []}
         type(self.reader)._read_all = read_all
+        self.lock.held.clear()
         try:
             for _ in range(2):
                 self.reader._full_at = float('-inf')
@@ -205,7 +229,9 @@ class Worker:
                     time.sleep(.002)
         finally:
             type(self.reader)._read_all = whole
-        return {'full_readings': spent, **{
+        return {'full_readings': spent, 'lock_held': _distribution([
+            held for name, held in self.lock.held
+            if name.startswith('vswitch-record')]), **{
             name: [_distribution(column) for column in zip(*values)]
             for name, values in found.items()}}
 
@@ -532,6 +558,10 @@ def main():
     print('full readings of one worker: ' + ', '.join(
         f'{took:.1f} s ({cpu:.2f} s of processor)'
         for took, cpu in pauses['full_readings']))
+    held = pauses['lock_held']
+    print(f'lock held by readings: {held["median"]:.2f} ms of processor '
+          f'(median), {held["p99"]:.2f} (99 %), {held["most"]:.2f} (most) of '
+          f'{held["count"]} times')
     for name in ('quiet', 'reading'):
         for words, one in zip(('', ', less the wait for a processor'),
                               pauses[name]):
