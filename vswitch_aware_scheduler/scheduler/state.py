@@ -51,8 +51,9 @@ _NOTE_SECONDS = 1.0
 #: hosts are described in the background no more often than this.
 _FIRST_READING_SECONDS = 2.0
 
-#: Hosts that are described and computed at a time while others wait.
-_FEW_HOSTS = 16
+#: Hosts that are described and computed at a time while others wait: some
+#: three milliseconds of the processor.
+_FEW_HOSTS = 8
 
 #: How often, at most, the hosts that changed meanwhile are described again
 #: before a new snapshot is used.
