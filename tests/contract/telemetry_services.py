@@ -81,6 +81,15 @@ class ServiceContract(telemetry_driver.DriverContract):
                                   driver.instances)
         self.assertIn('max_answer_mib', str(error))
 
+    def test_an_answer_that_is_nested_too_deeply_makes_no_sense(self):
+        body = b'[' * 100000
+        driver = self._hostile(lambda: iter([
+            b'HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n' % len(body),
+            body]))
+        error = self.assertRaises(telemetry_driver.exceptions.TelemetryError,
+                                  driver.instances)
+        self.assertIn('makes no sense', str(error))
+
     def test_what_an_answer_writes_to_a_terminal_is_escaped(self):
         driver = self._hostile(lambda: iter([
             b'HTTP/1.1 403 No\r\nContent-Length: 9\r\n\r\n\x1b[2Jowned']))

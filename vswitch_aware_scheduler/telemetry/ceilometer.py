@@ -2,9 +2,9 @@
 """Telemetry from the Ceilometer v2 API, which left OpenStack in Queens.
 
 Knows the statistics of the meters ``network.outgoing.bytes.rate``,
-``network.incoming.bytes.rate`` and the same of packets, through
-python-ceilometerclient 2.9, its last release. Those are rates already, which
-Ceilometer worked out of two samples; there is nothing to be known of the
+``network.incoming.bytes.rate`` and the same of packets. The queries are those
+of python-ceilometerclient 2.9, its last release. The meters are rates already,
+which Ceilometer worked out of two samples; there is nothing to be known of the
 counters behind them. Knows nothing of what becomes of the rates.
 
 The API can select one resource or all of them, no list of some: an interface
@@ -169,21 +169,19 @@ class _Interface:
 
 
 class _CeilometerClient(service.Client):
-    """Requests of the API, through ceilometerclient."""
+    """Requests of the API, whose queries ceilometerclient writes."""
 
     def __enter__(self):
         try:
-            from ceilometerclient import client as ceilometer_client
-            from ceilometerclient.v2 import options
+            import ceilometerclient.v2.options
         except ImportError as error:
             raise exceptions.TelemetryError(
                 f'telemetry {self._source}: ceilometerclient cannot be '
                 f'imported ({error}), wanted the extra "ceilometer" of this '
                 f'package') from error
         super().__enter__()
-        self._build_url = options.build_url
-        self.adapter = ceilometer_client.SessionClient(
-            self.session, **self.adapter_options())
+        # Not its client, which parses each answer as a whole, however deep.
+        self._build_url = ceilometerclient.v2.options.build_url
         return self
 
     def resources(self, meter, since):
