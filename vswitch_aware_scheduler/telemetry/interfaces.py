@@ -20,7 +20,8 @@ The rules, which configuration/telemetry_services.rst explains:
   of the gap the counter rose is unknown;
 * a counter that goes backwards was reset;
 * the counters of two hosts have nothing to do with each other. The host
-  whose counter began later has the interface now;
+  whose counter began later has the interface, until that counter ends and
+  the other one goes on rising;
 * an interface that had an answer at most :data:`GRACE_PERIODS` periods ago
   is expected to have one: without it the sum is not known. After that it
   counts as detached;
@@ -33,6 +34,7 @@ The rules, which configuration/telemetry_services.rst explains:
 Derivation: reference/counters.rst.
 """
 
+import bisect
 import dataclasses
 import math
 
@@ -344,9 +346,10 @@ def _usual_intervals(times, values, between, min_changes):
     apart = np.diff((low + high) / 2)[told[:-1] & told[1:]]
     if not apart.size:
         return nothing
-    # Changes follow each other at the interval, to within that of readings,
-    # and further apart where there was no traffic.
-    near = apart < 1.7 * max(np.quantile(apart, 0.1), 2 * between)
+    # Changes follow each other at the interval, give or take that of the
+    # readings, and further apart where there was no traffic.
+    least = np.quantile(apart, 0.1)
+    near = apart < max(1.7 * least, least + 2.05 * between)
     return apart[near] if near.sum() >= max(1, min_changes - 2) else nothing
 
 
@@ -360,6 +363,10 @@ def _updates_of_reading(values, between):
     :returns: 0.0 where nothing shows that there are updates
     """
     rises = np.diff(values)
+    # One that is negative is a reset.
+    rises = rises[rises >= 0]
+    if rises.size < 3 * _MIN_CHANGES:
+        return 0.0
     # A pause is several readings long; what is beside it is a part of a rise.
     pause = np.convolve(rises <= 0, [1, 1], 'full') > 1
     pause = pause[:-1] | pause[1:]
@@ -438,6 +445,9 @@ class _Run:
     last: int
     rates: np.ndarray
     after_reset: bool
+
+    def order(self):
+        return self.first, self.last
 
 
 def _runs(host, readings, newest, period_seconds, update):
@@ -686,6 +696,9 @@ def _windows(clock, changed, between, update, longest):
     if update < _SHARP * between:
         return after, before
     steps = np.round(np.diff((after + before) / 2) / update)
+    # Where readings are missing, the number of updates is not known.
+    wide = before - after
+    steps[wide[1:] + wide[:-1] > update] += 2 * _NEIGHBOURS
     number = np.concatenate([[0], np.cumsum(np.maximum(steps, 1))])
     jitter = _JITTER * update + _JITTER_SECONDS
     low, high = after.copy(), before.copy()
@@ -772,10 +785,10 @@ def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
     newest = max([until, *(host.times[-1].max() for host in hosts)])
     runs = sorted((run for number, readings in enumerate(hosts)
                    for run in _runs(number, readings, newest, period_seconds,
-                                    update)),
-                  key=lambda run: (run.first, run.last))
+                                    update)), key=_Run.order)
     kept, lost, seen = [], {}, set()
-    for run in runs:
+    while runs:
+        run = runs.pop(0)
         began_here = run.after_reset or run.host not in seen
         seen.add(run.host)
         if kept:
@@ -790,6 +803,7 @@ def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
             else:
                 reason = _MIGRATION
                 first = min(before.last, run.first - 1)
+                _return_after(run, before, runs)
                 before.rates = before.rates[:max(0, first - before.first)]
             lost.update(dict.fromkeys(
                 range(max(first, run.first - _LONGEST_GAP), run.first),
@@ -800,6 +814,20 @@ def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
     return Part(np.concatenate(periods or [np.empty(0, np.int64)]),
                 np.concatenate([run.rates for run in kept]
                                or [np.empty((0, 3))]), lost)
+
+
+def _return_after(run, before, runs):
+    """Let the host of one run follow a run of another host that ends earlier.
+
+    The interface is there again, or two exporters report it, if the counter
+    goes on rising. That of a host that the interface has left does not.
+
+    :param runs: list of those that follow, in order; added to
+    """
+    rates = before.rates[max(0, run.last - before.first):]
+    if len(rates) > GRACE_PERIODS and rates.any():
+        bisect.insort(runs, _Run(before.host, run.last, before.last, rates,
+                                 True), key=_Run.order)
 
 
 def from_rates(periods, rates):

@@ -143,6 +143,15 @@ class CountersTest(unittest.TestCase):
         self.assertEqual([0, 10, 30, 50, 60], one.times.tolist())
         self.assertEqual(2, one.refused.migration)
 
+    def test_of_two_exporters_the_other_counts_when_one_stops(self):
+        one, other = (readings(np.arange(count) * 10.0, first=first)
+                      for count, first in ((30, 0), (10, 1)))
+        for hosts in ([one, other], [other, one]):
+            found = told([from_counters(hosts)])
+            self.assertEqual(280, found.times[-1])
+            self.assertLessEqual(27, len(found))
+            np.testing.assert_allclose(found.rates[:, 0], .008)
+
     def test_no_readings_and_one_reading_tell_nothing(self):
         for counts in ([], [5]):
             one = told([from_counters([readings(counts)])])
@@ -209,6 +218,27 @@ class UpdatesTest(unittest.TestCase):
                 self.check(0.05 if scrape <= 30 else 0.1,
                            update_seconds=update, scrape_seconds=scrape,
                            **changes)
+
+    def test_an_outage_of_an_unknown_number_of_updates(self):
+        for update, scrape in ((77, 30), (77, 15), (45, 15)):
+            self.check(0.05, update_seconds=update, scrape_seconds=scrape,
+                       phase_seconds=.6 * update, outages=(
+                           (20000, 20300), (35000, 35310), (50000, 50420)))
+
+    def assert_interval_is_found(self, update, **source):
+        _, times, values = simulator.Source(
+            update_seconds=update, jitter_seconds=2, **source).readings(
+                self.STEADY, 10800.0, np.random.default_rng(1))[0]
+        self.assertAlmostEqual(1.0, interfaces.update_seconds(
+            [(times, values)]) / update, delta=0.02)
+
+    def test_a_reset_says_nothing_of_the_interval(self):
+        for update in (45, 77):
+            self.assert_interval_is_found(update, scrape_seconds=120,
+                                          resets=(5000, 9000))
+
+    def test_updates_at_each_third_reading_may_be_early_or_late(self):
+        self.assert_interval_is_found(45, scrape_seconds=15)
 
     def test_updates_a_bit_less_often_than_readings(self):
         for update, scrape in ((35, 30), (50, 30), (70, 60), (150, 120)):
