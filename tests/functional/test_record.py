@@ -14,6 +14,7 @@ from nova.db.main import api as database
 from nova.db.main import models
 from nova import exception
 from nova import objects
+from nova.scheduler import host_manager
 from nova.virt import fake
 from oslo_utils import timeutils
 from oslo_utils import uuidutils
@@ -603,3 +604,51 @@ class DeadCellTestCase(RecordTestCase):
             self.restart_scheduler()
             self.boot_refused(self.of(1), host='host1')
             self.assertEqual(1, len(self.residents('host1')))
+
+    def test_one_that_hangs_keeps_no_boot_of_another_waiting(self):
+        self.flags(record_timeout_seconds=1.0, snapshot_first_wait_seconds=2.0,
+                   group='vswitch_scheduler')
+        whole = self.of(1000)
+        dead = self.cell_mappings['cell2'].uuid
+        target = nova_context.set_target_cell
+        released, seconds = threading.Event(), []
+
+        def hang(context, cell_mapping):
+            if cell_mapping is not None and cell_mapping.uuid == dead \
+                    and threading.current_thread().name.startswith(
+                        'vswitch-record'):
+                released.wait(base.TIMEOUT_SECONDS)
+            return target(context, cell_mapping)
+
+        assess = scheduler_state.SchedulerState.assess
+
+        def measured(state, *args):
+            began = base.time.monotonic()
+            try:
+                return assess(state, *args)
+            finally:
+                seconds.append(base.time.monotonic() - began)
+
+        self.bugs_expected = True
+        with mock.patch.object(nova_context, 'set_target_cell', hang), \
+                mock.patch.object(scheduler_state.SchedulerState, 'assess',
+                                  measured):
+            # Nothing of cell2 was ever read by this worker.
+            self.plugin.stop()
+            self.scheduler_service.manager.host_manager = \
+                host_manager.HostManager()
+            self._find_plugin()
+            self.addCleanup(released.set)
+            for _ in range(2):
+                server = self._wait_for_state_change(
+                    self.post(whole, host='host1'), 'ACTIVE')
+                self.boot_refused(self.of(1), host='host1')
+                self.delete_without_reading(server)
+                self.wait_for(lambda: not self.residents('host1'),
+                              'the record to show the deletion')
+            self.wait_for(lambda: any(
+                'cell2' in text and 'no answer' in text
+                for text in self.log.warnings), 'the log')
+        # The first one waits for the first reading, no longer than it may.
+        self.assertLess(max(seconds[1:]), 4.0)
+        released.set()
