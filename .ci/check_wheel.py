@@ -126,10 +126,10 @@ def main(work):
             print(f'{command.name} --version: {answer!r}; expected {version}',
                   file=sys.stderr)
             return 1
-    sample = home / 'etc' / 'vswitch_aware_scheduler' / 'vswitch.conf.sample'
-    if not sample.is_file():
-        print(f'{sample} is missing', file=sys.stderr)
-        return 1
+    for path in pathlib.Path('etc').rglob('*'):
+        if path.is_file() and not (home / path).is_file():
+            print(f'{home / path} is missing', file=sys.stderr)
+            return 1
     print('The wheel is good')
     return 0
 

@@ -26,3 +26,13 @@ pygments_style = 'native'
 
 openstackdocs_auto_name = False
 openstackdocs_auto_version = False
+
+# "sphinx-build -b man"; a unit test looks for each command of setup.cfg here.
+man_pages = [
+    (f'cli/{command}', command, description, '', 1)
+    for command, description in (
+        ('vswitch-calibrate', 'measure what a virtual switch carries'),
+        ('vswitch-manage', 'look after traffic models and switch profiles'),
+        ('vswitch-modeler', 'keep traffic models fresh'),
+        ('vswitch-status', 'check what the scheduler decides on'),
+    )]

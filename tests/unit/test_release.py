@@ -7,6 +7,7 @@ import importlib.metadata
 import os
 import pathlib
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -83,6 +84,15 @@ class VersionTestCase(unittest.TestCase):
                 self.assertEqual(
                     (0, f'{command} {installed}\n', ''),
                     commands.run(main_of(command), ['--version']))
+
+    def test_every_command_has_a_manual_page(self):
+        conf = runpy.run_path(str(PROJECT / 'doc' / 'source' / 'conf.py'))
+        self.assertEqual(
+            {command: f'cli/{command}' for command in console_scripts()},
+            {name: page for page, name, *_ in conf['man_pages']})
+        for page, *_ in conf['man_pages']:
+            self.assertTrue(
+                (PROJECT / 'doc' / 'source' / f'{page}.rst').exists(), page)
 
     def test_a_command_works_where_the_package_is_not_installed(self):
         missing = importlib.metadata.PackageNotFoundError(PACKAGE)

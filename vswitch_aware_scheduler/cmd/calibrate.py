@@ -76,6 +76,9 @@ def _parser():
                     'and write a switch profile.')
     top.add_argument('--version', action='version',
                      version=terminal.version(PROG))
+    top.add_argument('--print-completion', action=terminal.PrintCompletion,
+                     help='print the script that completes this command in '
+                          'a shell')
     commands = top.add_subparsers(metavar='COMMAND', required=True)
 
     def add(name, function, summary):

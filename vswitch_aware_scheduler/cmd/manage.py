@@ -84,7 +84,8 @@ def _parser():
         add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument(
         '--config-file', metavar='PATH', action=_Collect, const=[],
-        help='read options from this file; may be given several times')
+        help='read options from this file; may be given several times'
+    ).complete = terminal.FILE
     common.add_argument(
         '--store', metavar='URL',
         help='SQLAlchemy URL of the store, in place of store_url')
@@ -111,6 +112,9 @@ def _parser():
                     'profiles of vswitch_aware_scheduler.')
     top.add_argument('--version', action='version',
                      version=terminal.version(PROG))
+    top.add_argument('--print-completion', action=terminal.PrintCompletion,
+                     help='print the script that completes this command in '
+                          'a shell')
     commands = top.add_subparsers(metavar='COMMAND', required=True)
 
     db = group('db', 'make the schema of the store and tell its version')
@@ -126,7 +130,7 @@ def _parser():
                      help='name of a telemetry driver (default: file)')
     fit.add_argument('--path',
                      help='file or folder to read, for the driver "file" '
-                          'and no other')
+                          'and no other').complete = terminal.FILE
     fit.add_argument('--period-seconds', type=float, metavar='S',
                      help='sampling period of what the driver "file" reads '
                           '(default: inferred for each instance)')
@@ -169,7 +173,7 @@ def _parser():
     show.add_argument('name', metavar='NAME')
     validate = add(profile, 'validate', _profile_validate,
                    'check a file of switch profiles')
-    validate.add_argument('file', metavar='FILE')
+    validate.add_argument('file', metavar='FILE').complete = terminal.FILE
 
     hosts.add_export_arguments(add(
         profile, 'export', _profile_export,

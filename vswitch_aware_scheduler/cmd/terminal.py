@@ -5,6 +5,7 @@ Everything that a command prints goes through this module, which escapes what
 a terminal would obey: see :mod:`~vswitch_aware_scheduler.plain_text`.
 """
 
+import argparse
 import contextlib
 import importlib.metadata
 import json
@@ -20,9 +21,10 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['cell', 'counted', 'log_all', 'print_below', 'print_fields',
-           'print_json', 'print_line', 'print_table', 'print_text',
-           'progress', 'run', 'say', 'sentence', 'version']
+__all__ = ['FILE', 'PrintCompletion', 'cell', 'counted', 'log_all',
+           'print_below', 'print_fields', 'print_json', 'print_line',
+           'print_table', 'print_text', 'progress', 'run', 'say', 'sentence',
+           'version']
 
 _PACKAGE = 'vswitch_aware_scheduler'
 
@@ -118,6 +120,30 @@ def progress(what):
             bar.total = total
             bar.update(done - bar.n)
         yield report
+
+
+# Completion in a shell
+
+#: The attribute ``complete`` of an argument that is a file, as shtab's FILE.
+FILE = {'bash': '_shtab_compgen_files', 'zsh': '_files', 'tcsh': 'f'}
+
+
+class PrintCompletion(argparse.Action):
+    """Print the script by which a shell completes the command, and end."""
+
+    def __init__(self, option_strings, dest, **others):
+        super().__init__(option_strings, dest, default=argparse.SUPPRESS,
+                         choices=('bash', 'tcsh', 'zsh'), **others)
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        try:
+            import shtab
+        except ImportError:
+            raise exceptions.InvalidInput(
+                f'{option_string}: the library shtab is not installed; '
+                f'install the extra "completion" of the package') from None
+        _write(shtab.complete(parser, values))
+        parser.exit()
 
 
 # The process

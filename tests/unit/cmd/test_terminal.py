@@ -2,11 +2,13 @@
 
 import ast
 import errno
+import importlib.util
 import io
 import json
 import logging
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +20,8 @@ from oslo_config import cfg
 
 from tests.unit.cmd import commands
 import vswitch_aware_scheduler
+from vswitch_aware_scheduler.cmd import calibrate
+from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
 
@@ -28,6 +32,40 @@ ESCAPED = r'a\x1b[2Jb\nc\r\x9b1m\u202e'
 def _run(command, *, debug=False, failure=1, **how):
     return commands.run(lambda _: terminal.run(
         'prog', command, lambda: debug, failure, **how), [])
+
+
+class CompletionTestCase(unittest.TestCase):
+
+    @unittest.skipUnless(importlib.util.find_spec('shtab'),
+                         'shtab is not installed')
+    def test_a_shell_completes_commands_and_options(self):
+        for main, words in ((manage.main, ('discover', 'list', 'json')),
+                            (calibrate.main, ('local', 'remote'))):
+            for shell in ('bash', 'tcsh', 'zsh'):
+                status, script, errors = commands.run(
+                    main, ['--print-completion', shell])
+                self.assertEqual((0, ''), (status, errors))
+                for word in words:
+                    self.assertIn(word, script)
+
+    @unittest.skipUnless(importlib.util.find_spec('shtab')
+                         and shutil.which('bash'), 'no shtab, or no bash')
+    def test_bash_completes_a_command(self):
+        _, script, _ = commands.run(
+            manage.main, ['--print-completion', 'bash'])
+        answer = subprocess.run(
+            ['bash', '-c', script + """
+            COMP_WORDS=(vswitch-manage host l) COMP_CWORD=2
+            "$(complete -p vswitch-manage | sed 's/.*-F \\([^ ]*\\) .*/\\1/')"
+            echo "${COMPREPLY[@]}\""""], text=True, capture_output=True)
+        self.assertEqual('list\n', answer.stdout, answer.stderr)
+
+    def test_the_extra_is_named_where_shtab_is_missing(self):
+        with mock.patch.dict(sys.modules, shtab=None):
+            status, output, errors = commands.run(
+                manage.main, ['--print-completion', 'bash'])
+        self.assertEqual((1, ''), (status, output))
+        self.assertIn('extra "completion"', errors)
 
 
 class OutputTestCase(unittest.TestCase):

@@ -402,9 +402,10 @@ class LifeTestCase(ServiceTestCase):
 
     def test_the_documented_watchdog_waits_for_one_request(self):
         path = os.path.join(os.path.dirname(__file__), *[os.pardir] * 3,
-                            'doc', 'source', 'admin', 'modeler.rst')
-        with open(path) as page:
-            minutes, = re.findall(r'^    WatchdogSec=(\d+)min$', page.read(),
+                            'etc', 'vswitch_aware_scheduler', 'systemd',
+                            'vswitch-modeler.service')
+        with open(path) as unit:
+            minutes, = re.findall(r'^WatchdogSec=(\d+)min$', unit.read(),
                                   re.MULTILINE)
         one = access.Access(url='http://a')
         pauses = sum(min(one.backoff_seconds * 2 ** number,
