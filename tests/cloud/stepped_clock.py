@@ -6,8 +6,9 @@ the monotonic clock, which libfaketime 0.9.10 answers with EINVAL.
 
 An adapter of keystoneauth1 5 sends nothing before the time of its making, by
 the clock of the day: a nova-compute or nova-scheduler whose clock is set back
-by an hour asks placement for nothing until the hour is over, with or without
-this project. Here its adapters go by the monotonic clock.
+to a time before its start asks placement for nothing until that time has come
+again, with or without this project. Here the services have run for minutes,
+so their adapters go by the monotonic clock.
 """
 
 import os
