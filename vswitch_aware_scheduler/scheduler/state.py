@@ -10,7 +10,6 @@ import itertools
 import operator
 import os
 import socket
-import sys
 import threading
 import time
 
@@ -472,7 +471,6 @@ class SchedulerState:
         asked, hosts = self._last_asked, list(map(_HOST, host_states))
         if asked is None or asked.hosts != hosts:
             # Mostly the same hosts are asked about, in the same order.
-            hosts = list(map(sys.intern, hosts))
             asked = self._last_asked = _Asked(
                 hosts, list(map(self._counts.get, hosts)))
         hosts, changed = asked.hosts, self._outdated
