@@ -278,23 +278,12 @@ class Residency:
     def flavors(self, instance_uuid, host):
         """Return the flavors that an instance may have on a host.
 
-        While a resize is not confirmed its source keeps the room of the old
-        flavor and its destination that of the new one.
-
         :returns: (list of (name, extra specs), project id or None)
         """
-        rows, moves = self._recorded_rows(instance_uuid)
+        rows = self._rows_of(instance_uuid)
         if not rows:
             return [], None
-        current, old, new = rows[0].flavors
-        source = any(move.source == host for move in moves)
-        dest = any(move.dest == host for move in moves)
-        if source and not dest:
-            kept = [old or current]
-        elif dest and not source:
-            kept = [new or current]
-        else:
-            kept = [current, old, new] if source else [current]
+        kept = self._kept(instance_uuid).get(host, rows[0].flavors[:1])
         return [one for one in kept if one is not None], rows[0].project_id
 
     def claimed_law(self, instance_uuid, host):
@@ -381,25 +370,29 @@ class Residency:
 
     def _recorded(self, uuid):
         """Return the set of hosts where the record or a list has one."""
-        rows, moves = self._recorded_rows(uuid)
-        hosts = set(self._listed_on.get(uuid, ()))
-        hosts.update(row.kept_on for row in rows)
-        for move in moves:
-            hosts.update((move.source, move.dest))
-        hosts.discard(None)
-        return hosts
+        return {*self._listed_on.get(uuid, ()), *self._kept(uuid)}
 
-    def _recorded_rows(self, uuid):
-        """Return the rows of an instance, one a cell, and its migrations.
+    def _rows_of(self, uuid):
+        return [of[uuid] for of in self._rows.values() if uuid in of]
 
-        Without those that were left over: the instance has come to rest.
+    def _kept(self, uuid):
+        """Return {host: flavors whose room the record keeps there}.
+
+        While a resize is not confirmed its source keeps the room of the old
+        flavor and its destination that of the new one. A migration that was
+        left over keeps none once the instance has come to rest.
         """
-        rows = [of[uuid] for of in self._rows.values() if uuid in of]
-        if not rows:
-            return rows, []
+        rows, kept = self._rows_of(uuid), {}
         may_move = any(row.may_move for row in rows)
-        return rows, [move for move in self._moves_of.get(uuid, {}).values()
-                      if may_move or not move.left_over]
+        for move in self._moves_of.get(uuid, {}).values() if rows else ():
+            if may_move or not move.left_over:
+                current, old, new = rows[0].flavors
+                kept.setdefault(move.source, []).append(old or current)
+                kept.setdefault(move.dest, []).append(new or current)
+        for row in rows:
+            kept.setdefault(row.kept_on, [row.flavors[0]])
+        kept.pop(None, None)
+        return kept
 
     def _claims_of(self, uuid):
         return list(self._claims.get(uuid, {}).values())

@@ -130,8 +130,7 @@ class TestRecord(ResidencyTestCase):
             self.assertEqual((at_a, None), self.known.flavors('x', 'a'))
             self.assertEqual((at_b, None), self.known.flavors('x', 'b'))
         self.read(moves={1: ('b', 'b')})
-        self.assertEqual([LARGE, SMALL, LARGE],
-                         self.known.flavors('x', 'b')[0])
+        self.assertEqual([SMALL, LARGE], self.known.flavors('x', 'b')[0])
         self.read({'x': row('b', flavors=(LARGE, None, None))}, {1: None})
         self.assertEqual([LARGE], self.known.flavors('x', 'b')[0])
         self.assertEqual(([], None), self.known.flavors('y', 'b'))
