@@ -106,6 +106,9 @@ _NEIGHBOUR_PERIODS = 2
 _LATE = 3
 _LATEST = 12
 
+#: Among so many changes before and after, two are steady.
+_AROUND = 4
+
 #: How far the rate over missed updates may differ from the rates before and
 #: after them.
 _LATE_TOLERANCE = 0.25
@@ -259,7 +262,7 @@ def _last_of_periods(times, values, period_seconds):
 
 # When a source updates its counters
 
-def update_seconds(series, min_changes=_MIN_CHANGES):
+def update_seconds(series, min_changes=_MIN_CHANGES, period_seconds=None):
     """Return the interval in which a source updates its counters.
 
     A counter of traffic that does not pause changes at each update. The
@@ -273,6 +276,9 @@ def update_seconds(series, min_changes=_MIN_CHANGES):
     :param series: list of (times, values) of counters, as :func:`finite`
         returns them
     :param min_changes: series with fewer changes do not count
+    :param period_seconds: where there are several readings in a period, those
+        of a dozen changes are needed to call counters continuous; None: fewer
+        are enough
     :returns: seconds, 0.0 if the counters are continuous as far as their
         readings show, None if too few of them change to tell
     """
@@ -289,11 +295,13 @@ def update_seconds(series, min_changes=_MIN_CHANGES):
     found.sort(key=lambda one: one[0])
     interval, between, count, _ = found[len(found) // 10]
     if interval < _VISIBLE * between:
-        hidden = [updates for updates in (
-            _updates_of_reading(one[-1], between) for one in found)
-            if updates]
+        numbers = [_updates_of_reading(one[-1], between) for one in found]
+        hidden = list(filter(None, numbers))
         if hidden:
             return between / float(np.median(hidden))
+        if period_seconds is not None and between < period_seconds / 2 \
+                and all(number is None for number in numbers):
+            return None
     if interval < _STEPPED * between:
         return 0.0
     # The first and the last change were between two readings.
@@ -307,7 +315,7 @@ def guessed_update_seconds(series, period_seconds, until):
     :param until: time up to which was read
     :returns: seconds, or None: what will be read may still show it
     """
-    known = update_seconds(series, 3)
+    known = update_seconds(series, 3, period_seconds)
     if known is not None:
         return known
     if any(times.size and until - times[-1] < _WAIT_SECONDS
@@ -360,20 +368,21 @@ def _updates_of_reading(values, between):
     Now and then the number is another one, without a second of that kind
     beside it.
 
-    :returns: 0.0 where nothing shows that there are updates
+    :returns: 0.0 where nothing shows that there are updates, None where the
+        rises are too few to tell
     """
     rises = np.diff(values)
     # One that is negative is a reset.
     rises = rises[rises >= 0]
     if rises.size < 3 * _MIN_CHANGES:
-        return 0.0
+        return None
     # A pause is several readings long; what is beside it is a part of a rise.
     pause = np.convolve(rises <= 0, [1, 1], 'full') > 1
     pause = pause[:-1] | pause[1:]
     beside = np.concatenate([[True], pause, [True]])
     rises = rises[~(beside[:-2] | beside[1:-1] | beside[2:])]
     if rises.size < 3 * _MIN_CHANGES:
-        return 0.0
+        return None
     # Half of the rises may be those of one update more.
     usual = np.quantile(rises, 0.4, method='nearest')
     if usual <= 0:
@@ -562,6 +571,7 @@ def _updated_curve(times, counters, is_over, between, period_seconds, update):
     Derivation: reference/counters.rst.
     """
     clock = times[:, 0]
+    volume = counters[:, :2].sum(axis=1)
     changed = np.flatnonzero((np.diff(counters, axis=0) > 0).any(axis=1)) + 1
     if _began_late(clock, counters, changed, update):
         return _updated_curve(times[changed[0]:], counters[changed[0]:],
@@ -575,7 +585,8 @@ def _updated_curve(times, counters, is_over, between, period_seconds, update):
         + _JITTER_SECONDS
     after, before = _windows(clock, changed, between, update, longest)
     still = clock[last] - longest
-    still[:-1][_are_late(clock, counters, changed, update)] = -math.inf
+    still[:-1][_are_late((after + before) / 2, volume[changed], between,
+                         update)] = -math.inf
     low_times = np.concatenate([clock[:1], before])
     high_times = np.maximum(still, np.concatenate([[-math.inf], after]))
     high_times = np.maximum.accumulate(high_times)
@@ -593,7 +604,7 @@ def _updated_curve(times, counters, is_over, between, period_seconds, update):
     end = float(clock[-1]) - (unsure if is_over else _delay(
         period_seconds, update) + 2 * between)
     if not is_over:
-        end = min(end, _steady_until(clock, changed, update))
+        end = min(end, _steady_until(clock, changed, between, update))
     return _Curve(
         # Counters of one interface are read a moment after each other.
         when[:, None] + (times[:1] - times[:1, :1]),
@@ -715,16 +726,17 @@ def _windows(clock, changed, between, update, longest):
     return np.where(agree, low, after), np.where(agree, high, before)
 
 
-def _steady_until(clock, changed, update):
+def _steady_until(clock, changed, between, update):
     """Return until when a counter of steady traffic shows what came.
 
     If it stands still after that, the next updates say whether the poller
     did.
     """
     at = np.append(clock[changed], clock[-1])
-    steady = np.diff(at) < 1.5 * update
+    steady = _is_steady(np.diff(at), between, update)
     for still in range(max(2, steady.size - 3), steady.size):
-        if steady[still - 2:still].all() and not steady[still] \
+        if steady[max(0, still - _AROUND):still].sum() >= 2 \
+                and not steady[still] \
                 and at[still + 1] - at[still] < _LATEST * update:
             return float(at[still])
     return math.inf
@@ -746,30 +758,47 @@ def _began_late(clock, counters, changed, update):
                 and rise[0] > (1 + _LATE_TOLERANCE) * rise[1] > 0)
 
 
-def _are_late(clock, counters, changed, update):
+def _are_late(moments, volume, between, update):
     """Return before which changes updates were missing, rather than traffic.
 
     If a poller misses updates, the rise after them is the rise of all of them.
-    It is taken for that where the traffic is as steady as this: two updates
-    before and two after, each right after the one before it, have the rate
-    that the whole time has.
+    It is taken for that where the traffic is as steady as this: the changes
+    around it, with two before and two after that follow each other at the
+    interval, have the rate that the whole time has.
 
+    :param moments: (k,) of the changes
+    :param volume: (k,) after each of them
     :returns: (k,) bool
     """
-    late = np.zeros(changed.size, dtype=bool)
-    volume = counters[:, :2].sum(axis=1)[changed]
-    apart = np.diff(clock[changed])
-    with np.errstate(divide='ignore', invalid='ignore'):
-        rates = np.diff(volume) / np.maximum(apart, update)
-    steady = apart < 1.5 * update
+    late = np.zeros(moments.size, dtype=bool)
+    rises, apart = np.diff(volume), np.diff(moments)
+    steady = _is_steady(apart, between, update)
+    tolerance = max(_LATE_TOLERANCE, between / (2 * update))
     for at in np.flatnonzero(~steady).tolist():
-        # Of the two before, those that were read again.
-        around = [*range(max(0, at - 2), at), at + 1, at + 2]
-        if around[-1] < apart.size:
-            late[at + 1] = steady[around].all() and (
-                abs(rates[around] - rates[at]) <= _LATE_TOLERANCE
-                * rates[at]).all()
+        rate = rises[at] / apart[at]
+        # Before the first change that was read nothing is known.
+        sides = _around(steady, range(at - 1, -1, -1)), _around(
+            steady, range(at + 1, steady.size))
+        late[at + 1] = steady[sides[1]].sum() == 2 and all(
+            steady[side].sum() == min(2, len(side)) and abs(
+                rises[side].sum() / max(apart[side].sum(), len(side) * update)
+                - rate) <= tolerance * rate for side in sides if side)
     return late
+
+
+def _is_steady(apart, between, update):
+    """Return which changes follow those before them at the interval."""
+    return apart < max(1.5 * update, update + between)
+
+
+def _around(steady, numbers):
+    """Return the first of some changes, up to the second steady one."""
+    found = []
+    for number in numbers[:_AROUND]:
+        found.append(number)
+        if steady[found].sum() == 2:
+            break
+    return found
 
 
 def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):

@@ -290,7 +290,8 @@ class PrometheusDriver(service.ServiceDriver):
             if low < high:
                 few = found[::max(1, len(found) // instances)][:instances]
                 series = reading.columns(few, low, high)
-            update = interfaces.update_seconds(series)
+            update = interfaces.update_seconds(
+                series, period_seconds=self._period_seconds)
             if update is not None:
                 return update
             high = last + 1

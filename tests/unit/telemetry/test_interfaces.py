@@ -232,6 +232,38 @@ class UpdatesTest(unittest.TestCase):
         self.assertAlmostEqual(1.0, interfaces.update_seconds(
             [(times, values)]) / update, delta=0.02)
 
+    def steady_peak(self, **source):
+        found, _ = self.rates(self.STEADY, source['update_seconds'],
+                              **source)
+        self.assertGreater(found.size, 240)
+        return found.max()
+
+    def test_updates_that_are_left_out_soon_after_each_other(self):
+        # One update is between them.
+        self.assertAlmostEqual(1.0, self.steady_peak(
+            update_seconds=290, scrape_seconds=30, phase_seconds=79,
+            stalls=((10587, 10935), (11232, 11580))), delta=0.05)
+
+    def test_updates_that_are_left_out_between_rare_readings(self):
+        for update, scrape in ((270, 120), (77, 60), (300, 120)):
+            self.assertAlmostEqual(1.0, self.steady_peak(
+                update_seconds=update, scrape_seconds=scrape,
+                phase_seconds=.2 * update, jitter_seconds=1, stalls=(
+                    (20511, 20511 + 2.5 * update),
+                    (54492, 54492 + 1.2 * update))), delta=0.1)
+
+    def test_a_few_readings_do_not_show_that_counters_are_continuous(self):
+        _, times, values = simulator.Source(
+            update_seconds=100, scrape_seconds=120).readings(
+                self.STEADY, 10800.0, np.random.default_rng(1))[0]
+        for count, known in ((10, False), (60, True)):
+            series = [(times[:count], values[:count])]
+            # Where one reading of each period is all, it is enough.
+            self.assertAlmostEqual(100.0 if known else 0.0,
+                                   interfaces.update_seconds(series), delta=2)
+            self.assertEqual(known, interfaces.update_seconds(
+                series, period_seconds=300.0) is not None)
+
     def test_a_reset_says_nothing_of_the_interval(self):
         for update in (45, 77):
             self.assert_interval_is_found(update, scrape_seconds=120,
