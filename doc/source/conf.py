@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Configuration of Sphinx for the manual."""
 
+import email
+import pathlib
+
 project = 'vswitch_aware_scheduler'
 copyright = 'vswitch_aware_scheduler developers'
 
@@ -36,3 +39,20 @@ man_pages = [
         ('vswitch-modeler', 'keep traffic models fresh'),
         ('vswitch-status', 'check what the scheduler decides on'),
     )]
+
+
+def _name_version(app, doctree):
+    # Here, since a unit test reads this file where there is no docutils.
+    from docutils import nodes
+
+    # What reno calls the notes of a repository without tags.
+    for title in doctree.findall(nodes.title):
+        if title.astext() == '0.0.0':
+            metadata = pathlib.Path(app.confdir, '../../PKG-INFO').read_text()
+            title[:] = [nodes.Text(
+                email.message_from_string(metadata)['Version'])]
+
+
+def setup(app):
+    """Connect before Sphinx collects the titles of a page."""
+    app.connect('doctree-read', _name_version, priority=400)

@@ -15,6 +15,7 @@ import unittest
 from unittest import mock
 
 from tests.unit.cmd import commands
+from vswitch_aware_scheduler.conf import opts
 
 PROJECT = pathlib.Path(__file__).parents[2]
 PACKAGE = 'vswitch_aware_scheduler'
@@ -84,6 +85,14 @@ class VersionTestCase(unittest.TestCase):
                 self.assertEqual(
                     (0, f'{command} {installed}\n', ''),
                     commands.run(main_of(command), ['--version']))
+
+    def test_the_page_on_upgrading_names_every_deprecated_option(self):
+        page = (PROJECT / 'doc/source/install/upgrade.rst').read_text()
+        deprecated = [option.name for _, listed in opts.list_opts()
+                      for option in listed if option.deprecated_for_removal]
+        self.assertIn('claims_refresh_seconds', deprecated)
+        self.assertEqual([], [name for name in deprecated
+                              if f'``{name}``' not in page])
 
     def test_every_command_has_a_manual_page(self):
         conf = runpy.run_path(str(PROJECT / 'doc' / 'source' / 'conf.py'))
