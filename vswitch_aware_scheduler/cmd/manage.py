@@ -16,21 +16,9 @@ import time
 
 from oslo_config import cfg
 
-from vswitch_aware_scheduler.cmd import capacity
-from vswitch_aware_scheduler.cmd import evaluate
-from vswitch_aware_scheduler.cmd import hosts
-from vswitch_aware_scheduler.cmd import instances
-from vswitch_aware_scheduler.cmd import size
+from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import feedback
-from vswitch_aware_scheduler.modeler import placement
-from vswitch_aware_scheduler.modeler import priors
-from vswitch_aware_scheduler.modeler import service
-from vswitch_aware_scheduler import snapshot
-from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
@@ -39,6 +27,21 @@ from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 from vswitch_aware_scheduler.vswitch import gateway as switch_gateway
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+# These take long to import, and only some sub-commands use them.
+capacity = deferred.module('cmd.capacity')
+evaluate = deferred.module('cmd.evaluate')
+feedback = deferred.module('feedback')
+hosts = deferred.module('cmd.hosts')
+instances = deferred.module('cmd.instances')
+migration = deferred.module('store.migration')
+options = deferred.module('conf')
+placement = deferred.module('modeler.placement')
+priors = deferred.module('modeler.priors')
+service = deferred.module('modeler.service')
+size = deferred.module('cmd.size')
+snapshot = deferred.module('snapshot')
+store = deferred.module('store')
 
 __all__ = ['main']
 
@@ -106,7 +109,7 @@ def _parser():
                                      description=terminal.sentence(summary))
         return parser.add_subparsers(metavar='COMMAND', required=True)
 
-    top = argparse.ArgumentParser(
+    top = deferred.Parser(
         prog=PROG, parents=[common],
         description='Look after the store of traffic models and the switch '
                     'profiles of vswitch_aware_scheduler.')
@@ -139,13 +142,13 @@ def _parser():
     fit.add_argument('--end', type=_seconds, metavar='TIME',
                      help='first time not to use any more')
 
-    evaluate.add_arguments(add(
-        commands, 'evaluate', _evaluate,
-        'replay recorded traffic through our admission and others'))
+    add(commands, 'evaluate', _evaluate,
+        'replay recorded traffic through our admission and others'
+        ).add_later(lambda parser: evaluate.add_arguments(parser))
 
-    size.add_arguments(add(
-        commands, 'size', _size,
-        'tell how many instances a host can have, or the hosts of a fleet'))
+    add(commands, 'size', _size,
+        'tell how many instances a host can have, or the hosts of a fleet'
+        ).add_later(lambda parser: size.add_arguments(parser))
 
     model = group('model', 'print stored traffic models')
     show = add(model, 'show', _model_show, 'print the model of one instance')
@@ -175,17 +178,17 @@ def _parser():
                    'check a file of switch profiles')
     validate.add_argument('file', metavar='FILE').complete = terminal.FILE
 
-    hosts.add_export_arguments(add(
-        profile, 'export', _profile_export,
-        'print a profile as options of Nova or Neutron'))
+    add(profile, 'export', _profile_export,
+        'print a profile as options of Nova or Neutron'
+        ).add_later(lambda parser: hosts.add_export_arguments(parser))
 
     host = group('host', 'tell and set which profile the switch of a host has')
-    hosts.add_discover_arguments(add(
-        host, 'discover', _host_discover,
-        'propose profiles by what the agents of Neutron tell'))
+    add(host, 'discover', _host_discover,
+        'propose profiles by what the agents of Neutron tell'
+        ).add_later(lambda parser: hosts.add_discover_arguments(parser))
     add(host, 'list', _host_list, 'print the profiles of hosts in the store')
-    hosts.add_set_arguments(add(
-        host, 'set', _host_set, 'set the profile of a host by hand'))
+    add(host, 'set', _host_set, 'set the profile of a host by hand'
+        ).add_later(lambda parser: hosts.add_set_arguments(parser))
     remove = add(host, 'remove', _host_remove,
                  'remove the profile of a host from the store')
     remove.add_argument('host', metavar='HOST')
@@ -219,11 +222,11 @@ def _parser():
              'removes them')
 
     costs = group('capacity', 'fit what a packet costs a switch')
-    capacity.add_fit_arguments(add(
-        costs, 'fit', _capacity_fit, 'fit a table of measured rates'))
-    capacity.add_reproduce_arguments(add(
-        costs, 'reproduce', _capacity_reproduce,
-        'predict published figures from the rest of their tables'))
+    add(costs, 'fit', _capacity_fit, 'fit a table of measured rates'
+        ).add_later(lambda parser: capacity.add_fit_arguments(parser))
+    add(costs, 'reproduce', _capacity_reproduce,
+        'predict published figures from the rest of their tables'
+        ).add_later(lambda parser: capacity.add_reproduce_arguments(parser))
     return top
 
 

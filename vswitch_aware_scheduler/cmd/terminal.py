@@ -17,6 +17,7 @@ import traceback
 
 import tqdm
 
+from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import plain_text
@@ -142,6 +143,7 @@ class PrintCompletion(argparse.Action):
             raise exceptions.InvalidInput(
                 f'{option_string}: the library shtab is not installed; '
                 f'install the extra "completion" of the package') from None
+        deferred.add_all(parser)
         _write(shtab.complete(parser, values))
         parser.exit()
 
