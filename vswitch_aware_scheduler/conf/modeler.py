@@ -97,7 +97,8 @@ Age at which a sample counts half as much as a new one.
 Lower it to follow instances whose traffic changes. Raise it to remember rare
 peaks for longer: a peak that occurred in one sample is forgotten after three
 half lives, 90 days by default, and one that occurred in n samples log2(n) half
-lives later. A history that is read at once ages by whole half lives. With 0 all samples count alike for ever, false ones as well.
+lives later. A history that is read at once ages by whole half lives. With 0
+all samples count alike for ever, false ones as well.
 
 Unit: days, 0 to 3650.
 
