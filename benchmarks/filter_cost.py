@@ -43,13 +43,18 @@ from vswitch_aware_scheduler.scheduler import weights
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import slots
 
 CONF = nova.conf.CONF
 
 
 def make_models(count, generator):
-    """Return random models of eight states, heavy-tailed, mostly quiet."""
+    """Return random models of eight states, heavy-tailed, mostly quiet.
+
+    The last two states are high ones; some slots are busy for all.
+    """
     models = []
+    busy = generator.random(slots.SLOTS) < .02
     for _ in range(count):
         scale = generator.lognormal(5, 1.5)
         rates = np.zeros((8, 3))
@@ -59,7 +64,9 @@ def make_models(count, generator):
         jump = np.tile(law, (8, 1))
         np.fill_diagonal(jump, 0)
         jump /= jump.sum(axis=1, keepdims=True)
-        models.append(model.TrafficModel(rates, jump, np.full(8, 300.0)))
+        models.append(model.TrafficModel(
+            rates, jump, np.full(8, 300.0),
+            generator.random(slots.SLOTS) < .005 + .2 * busy, 6))
     return models
 
 

@@ -21,7 +21,6 @@ import numpy as np
 from vswitch_aware_scheduler.store import records
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series
 
 PERIOD = 300.0
@@ -47,25 +46,23 @@ def synthetic(count, samples, generator):
 
 def whole(all_series):
     """Return the counts, all of which have models."""
-    fleet = regime.FleetLoad()
-    for one in all_series:
-        fleet.add(one)
-    counts = estimate.count_all(all_series, fleet.regimes())
+    counts = estimate.count_all(all_series)
     estimate.fit_models([one for one in counts if hasattr(one, 'bins')])
     return counts
 
 
-def cycle(packed, pieces, regimes):
+def cycle(packed, pieces):
     """Learn from new samples of many instances; return what is written."""
     written = []
     for first in range(0, len(packed), _TOGETHER):
         part = slice(first, first + _TOGETHER)
-        new = estimate.count_all(pieces[part], regimes)
+        new = estimate.count_all(pieces[part])
         merged = [estimate.TransitionCounts.from_bytes(one).merged(two)
                   for one, two in zip(packed[part], new)]
+        names = [str(number) for number in range(first, first + len(merged))]
         written += [(records.pack_law(fitted), counts.to_bytes())
-                    for fitted, counts in zip(estimate.fit_models(merged),
-                                              merged)]
+                    for fitted, counts in zip(
+                        estimate.fit_models(merged, keys=names), merged)]
     return written
 
 
@@ -93,22 +90,21 @@ def main():
     known = [(one.to_bytes(), like) for one, like in zip(counts, all_series)
              if hasattr(one, 'bins') and one.peaks[:, 0].any()]
     packed = [known[i % len(known)][0] for i in range(options.fleet)]
-    pieces, fleet = [], regime.FleetLoad()
+    pieces = []
     for i in range(options.fleet):
         like = known[i % len(known)][1]
         at = like.times[-1] + like.period_seconds * np.arange(
             1, NEW_SAMPLES + 1)
         pieces.append(dataclasses.replace(
             like, times=at, rates=like.rates[:NEW_SAMPLES]))
-    for piece in pieces[:regime.MIN_INSTANCES]:
-        fleet.add(piece)
     for _ in range(options.rounds):
         began = time.process_time()
-        cycle(packed, pieces, fleet.regimes())
+        cycle(packed, pieces)
         found['cycle_s'].append(time.process_time() - began)
     answer = {
         'instances': len(all_series),
         'samples': sum(map(len, all_series)), 'fleet': options.fleet,
+        'counts_bytes': statistics.mean(map(len, packed)),
         **{name: statistics.median(values)
            for name, values in found.items()}}
     if options.json:
@@ -116,6 +112,7 @@ def main():
         return 0
     print(f'{answer["instances"]} instances, {answer["samples"]} samples; '
           f'then {NEW_SAMPLES} new ones of {options.fleet} instances')
+    print(f'{answer["counts_bytes"]:.0f} bytes of counts for each instance')
     for name, values in found.items():
         print(f'{name:10} median {statistics.median(values):8.2f}  '
               f'min {min(values):8.2f}  max {max(values):8.2f}')

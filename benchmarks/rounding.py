@@ -56,9 +56,9 @@ class Exact:
 
     def __init__(self, capacity, limit):
         self._step, self._limit = capacity / CELLS, limit * (1 + 1e-9)
-        # Of each regime: probability of each cell, up to 1.01 capacities.
-        self._masses = np.zeros((len(model.REGIMES), CELLS * 102 // 100))
-        self._masses[:, 0] = 1.0
+        # Probability of each cell, up to 1.01 capacities.
+        self._masses = np.zeros(CELLS * 102 // 100)
+        self._masses[0] = 1.0
         self._base = 0.0
 
     def take(self, law):
@@ -79,19 +79,18 @@ class Exact:
         cells = np.floor(above + 1e-9)
         part = np.maximum(above - cells, 0.0)
         masses = np.zeros_like(self._masses)
-        size = masses.shape[1]
-        for cell, split, weights in zip(cells, part, law.by_regime.T):
-            for at, weight in ((cell, weights * (1 - split)),
-                               (cell + 1, weights * split)):
-                if at < size and weight.any():
+        size = masses.size
+        for cell, split, mass in zip(cells, part, law.probabilities):
+            for at, weight in ((cell, mass * (1 - split)),
+                               (cell + 1, mass * split)):
+                if at < size and weight > 0:
                     at = int(at)
-                    masses[:, at:] += weight[:, None] * self._masses[
-                        :, :size - at]
+                    masses[at:] += weight * self._masses[:size - at]
         return masses, self._base + values.min()
 
     def _keeps(self, masses, base, share):
         cell = share * CELLS - base / self._step
-        below = model.REGIME_SHARES @ np.cumsum(masses, axis=1)
+        below = np.cumsum(masses)
         return cell >= 0 and 1 - np.interp(
             cell, np.arange(below.size) + .5, below) <= self._limit
 
@@ -124,13 +123,16 @@ class Ours:
 
 
 def laws_of(path):
-    """Return the laws that the VMs of a trace have shown."""
+    """Return the laws that the VMs of a trace have shown.
+
+    VMs are independent here: what they do together is no matter of rounding.
+    """
     trace = traces.load(path)
     counts = traces.History(
         trace, trace.times.size, np.zeros(len(trace.series), dtype=np.int64)
     ).until(trace.times.size).counts
-    return [estimate.fit_model(one).law for one in counts if one is not None
-            and estimate.lack_of_history(one) is None]
+    return [estimate.fit_model(one).law.without_classes() for one in counts
+            if one is not None and estimate.lack_of_history(one) is None]
 
 
 def until_refused(host, offered):

@@ -26,6 +26,7 @@ from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import slots
 from vswitch_aware_scheduler.vswitch import tunnels
 
 #: Records of one write, for memory.
@@ -33,14 +34,14 @@ _TOGETHER = 20_000
 
 
 def make_models(count, generator):
-    """Return models of eight states with a law in each regime."""
+    """Return models of four low and four high states."""
     jump = (np.ones((8, 8)) - np.eye(8)) / 7
     found = []
     for _ in range(count):
-        laws = generator.dirichlet(np.ones(8), 2)
         found.append(model.TrafficModel(
             generator.lognormal(5, 2, (8, 3)), jump,
-            1000 * model.REGIME_SHARES @ laws, laws))
+            1000 * generator.dirichlet(np.ones(8)),
+            generator.random(slots.SLOTS) < .1, 4))
     return found
 
 

@@ -18,16 +18,24 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import slots
 from vswitch_aware_scheduler.vswitch import profile
 
 
 def make_laws(count, generator):
-    """Return random laws of eight states, heavy-tailed, mostly quiet."""
+    """Return random laws of eight states, heavy-tailed, mostly quiet.
+
+    All but the first, with which questions are asked, have classes: the last
+    two states are high ones.
+    """
     levels = np.array([.1, .2, .5, 1, 2, 4, 8, 20])
     shares = [.5, .25, .15, .05, .03, .01, .007, .003]
-    return [model.RateLaw.from_arrays(shares, np.outer(
-        generator.lognormal(5, 1.5) * levels, [1.0, .5, 0.0]))
-        for _ in range(count)]
+    busy = generator.random(slots.SLOTS) < .02
+    return [model.RateLaw.from_arrays(
+        shares, np.outer(generator.lognormal(5, 1.5) * levels,
+                         [1.0, .5, 0.0]),
+        *((generator.random(slots.SLOTS) < .005 + .2 * busy, 6)
+          if number else ())) for number in range(count)]
 
 
 def build(hosts, instances, laws, policy, generator):

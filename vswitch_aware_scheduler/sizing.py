@@ -73,11 +73,15 @@ class FleetSize:
 
 
 def host_size(policy, law):
-    """Return the HostSize of a host for instances of one law.
+    """Return the HostSize of a host for independent instances of one law.
+
+    Instances with the same classes would all be high at the same time, which
+    nobody means who asks for so many of a kind: classes are left out.
 
     :param policy: admission.HostPolicy without uplinks
     :param law: RateLaw of each of the instances
     """
+    law = law.without_classes()
     assessed = functools.cache(functools.partial(_with_others, policy, law))
     # What is admitted with n others is admitted with fewer.
     if policy.policy == admission.AVERAGE:

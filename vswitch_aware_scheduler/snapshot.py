@@ -84,7 +84,8 @@ class Snapshot:
     def group_prior(self, instance_uuid, flavor=None, project=None):
         """Return what to expect of an instance by its group alone.
 
-        Arguments and result as of :meth:`prior`.
+        Arguments and result as of :meth:`prior`. In which of the sampled
+        slots the instance is high is drawn, the same in every process.
         """
         if not self._priors:
             return None
@@ -92,9 +93,10 @@ class Snapshot:
             _, flavor, project, _ = self._placements.get(
                 instance_uuid, (None, None, project, None))
         for key in prior.levels_of(flavor, project):
-            law = self._priors.get(key)
-            if law is not None:
-                return law, _LEVELS[key[0] is not None, key[1] is not None]
+            expected = self._priors.get(key)
+            if expected is not None:
+                return expected.of(instance_uuid), _LEVELS[
+                    key[0] is not None, key[1] is not None]
         return None
 
     def host_profile(self, host):

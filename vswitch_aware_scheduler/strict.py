@@ -10,6 +10,7 @@ Pure; no Nova, no placement, no configuration.
 Derivation: reference/strict.rst.
 """
 
+import dataclasses
 import math
 import weakref
 
@@ -30,15 +31,12 @@ HEADROOM = 0.25
 #: The largest number that placement can keep.
 LARGEST = 2 ** 31 - 1
 
-#: How much more often than over all time a host may be overloaded in each of
-#: the regimes; by their shares of time these come to 1.
-_RISKS = (7 / 9, 3.0)
-
 #: Whole numbers are compared with this relative tolerance.
 _TOLERANCE = 1e-9
 
-#: Amounts that are remembered.
+#: Amounts that are remembered, and numbers of what is held back.
 _MOST_KNOWN = 65536
+_MOST_HELD_BACK = 16384
 
 
 class EffectiveLimit:
@@ -46,7 +44,8 @@ class EffectiveLimit:
 
     :param policy: HostPolicy
     :param headroom: share of the limit that is kept free, 0..1, neither
-    :ivar total: what the amounts of a host may sum up to, kbit/s
+    :ivar total: what the amounts of a host may sum up to, kbit/s, with what
+        is held back
     :ivar fitting: see :meth:`.admission.HostPolicy.fitting`
     """
 
@@ -58,18 +57,18 @@ class EffectiveLimit:
                         in policy.limits if capacity < math.inf]
         self._kbps = _kbps_of(profile)
         total = self._kbps
-        self._exponents = None
+        self._exponent = None
         if policy.policy == admission.PROBABILITY:
             risk = policy.overload_probability
             if risk > 0:
                 total *= 1 - headroom
             # Per unit of the limit: without a risk all peaks have to fit.
-            self._exponents = [
-                math.inf if risk == 0 else
-                max(-math.log(risk * factor), 0.0) / headroom
-                for factor in _RISKS]
+            self._exponent = math.inf if risk == 0 \
+                else -math.log(risk) / headroom
         self.total = int(min(total * (1 + _TOLERANCE), LARGEST))
+        self._policy = dataclasses.replace(policy, uplinks=())
         self._known = {}
+        self._held_back = {}
 
     @classmethod
     def of(cls, policy, headroom=HEADROOM):
@@ -98,16 +97,39 @@ class EffectiveLimit:
                 1, math.ceil(min(exact, LARGEST)))
         return found
 
+    def held_back(self, laws):
+        """Return what instances on a host need beside their amounts.
+
+        Amounts are those of independent instances. Where instances are busy
+        together, what is kept free for them is that much more.
+
+        :param laws: iterable of the RateLaw of each of them
+        :returns: kbit/s, 0..:attr:`total`
+        """
+        laws = tuple(laws)
+        # Without a risk all peaks fit.
+        if self._exponent in (None, math.inf) or not any(
+                law.has_classes for law in laws):
+            return 0
+        found = self._held_back.get(laws)
+        if found is None:
+            if len(self._held_back) >= _MOST_HELD_BACK:
+                self._held_back.clear()
+            table = admission.LoadTable()
+            stretch = table.stretch(table.describe(
+                'host', self._policy, dict(enumerate(laws))))
+            found = self._held_back[laws] = min(
+                math.ceil(self._kbps * (1 - 1 / stretch)), self.total)
+        return found
+
     def _amount(self, law):
         shares = np.array([law.values(weights, self._packet_bytes) / capacity
                            for weights, capacity in self._limits])
-        if self._exponents is None:
+        if self._exponent is None:
             # Averages are kept within each limit by themselves.
-            found = shares @ law.probabilities
-        else:
-            found = effective.effective_bandwidth(
-                shares.max(axis=0), law.by_regime, self._exponents)
-        return self._kbps * float(found.max())
+            return self._kbps * float((shares @ law.probabilities).max())
+        return self._kbps * effective.effective_bandwidth(
+            shares.max(axis=0), law.probabilities, self._exponent)
 
 
 class EffectiveLimits:

@@ -77,7 +77,7 @@ class Auditor:
 
     def _kbps(self, flavor):
         specs = flavor and flavor['nova_object.data']['extra_specs']
-        return specs and float(_of_flavor(specs)[0][1][1])
+        return specs and float(_of_flavor(specs)[1][1])
 
     def loads(self):
         """Return {host: kbit/s} of what is there, as constant demands."""
@@ -114,9 +114,9 @@ class Auditor:
         return found
 
     def laws(self, instances):
-        """Return {uuid: [(share of time, [(probability, kbps)])]}.
+        """Return {uuid: [(probability, kbps)]}.
 
-        Of each regime; the learned model, or else what the flavor says.
+        Of the learned model, or else of what the flavor says.
         """
         learned = {row['instance_uuid']: json.loads(row['model'])
                    for row in self._store.rows('vswitch', (
@@ -158,21 +158,19 @@ class Auditor:
                 if hosts[uuid] != {host}]
 
     def overload(self, laws):
-        """Return a lower bound of P(sum > capacity) of independent laws."""
+        """Return a lower bound of P(sum > capacity) of independent laws.
+
+        What instances have in common makes it larger only.
+        """
         step = self._capacity / _CELLS
-        total = 0.0
-        shares = [(.9, 0), (.1, 1)]
-        for share, regime in shares:
-            held = np.ones(1)
-            for law in laws:
-                levels = law[min(regime, len(law) - 1)]
-                kernel = np.zeros(1 + max(
-                    int(kbps / step + 1e-9) for _, kbps in levels))
-                for probability, kbps in levels:
-                    kernel[int(kbps / step + 1e-9)] += probability
-                held = np.convolve(held, kernel)
-            total += share * held[_CELLS + 1:].sum()
-        return float(total)
+        held = np.ones(1)
+        for levels in laws:
+            kernel = np.zeros(1 + max(
+                int(kbps / step + 1e-9) for _, kbps in levels))
+            for probability, kbps in levels:
+                kernel[int(kbps / step + 1e-9)] += probability
+            held = np.convolve(held, kernel)
+        return float(held[_CELLS + 1:].sum())
 
     def miscounted(self, reports):
         """Return how the workers' counts differ from where instances are.
@@ -202,20 +200,17 @@ def _of_flavor(specs):
                for way in ('egress', 'ingress'))
     on = int(specs.get('vswitch:on_seconds', 1))
     off = int(specs.get('vswitch:off_seconds', 0))
-    return [[(off / (on + off), 0.0), (on / (on + off), float(kbps))]]
+    return [(off / (on + off), 0.0), (on / (on + off), float(kbps))]
 
 
 def _of_model(stored):
     rates = [row[0] + row[1] for row in stored['rates']]
-    laws = stored.get('regime_law')
-    if laws is None:
-        sojourn = np.array(stored['sojourn_seconds'])
-        jump = np.array(stored['jump'])
-        size = len(sojourn)
-        # Visits: v = v J, sum 1.
-        equations = np.vstack([jump.T - np.eye(size), np.ones(size)])
-        visits = np.linalg.lstsq(
-            equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
-        law = visits * sojourn
-        laws = [law / law.sum()]
-    return [list(zip(map(float, law), rates)) for law in laws]
+    sojourn = np.array(stored['sojourn_seconds'])
+    jump = np.array(stored['jump'])
+    size = len(sojourn)
+    # Visits: v = v J, sum 1.
+    equations = np.vstack([jump.T - np.eye(size), np.ones(size)])
+    visits = np.linalg.lstsq(
+        equations, np.append(np.zeros(size), 1.0), rcond=None)[0]
+    law = visits * sojourn
+    return list(zip((law / law.sum()).tolist(), rates))

@@ -16,6 +16,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import exact_sum
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import slots
 from vswitch_aware_scheduler.vswitch import profile
 from vswitch_aware_scheduler.vswitch import tunnels
 
@@ -201,20 +202,17 @@ class TestProbability(AdmissionTestCase):
         self.assertLess(sum(admitted), len(admitted) - 10)
 
     def test_few_that_dominate_are_decided_as_if_the_capacity_were_near(self):
-        # One to three large ones beside many small ones, that are busy at
-        # the same times or not, against a lattice in each regime.
+        # One to three large ones beside many small ones.
         rng = np.random.default_rng(103)
         admitted = []
-        for number in range(40):
+        for number in range(60):
             laws = []
             for size in ([.6] * int(rng.integers(1, 4))
                          + [.05] * int(rng.integers(5, 50))):
                 rates = np.append(0, rng.uniform(0, size, 2)) * 1000.0
-                shares = rng.dirichlet([9, 1, .1], 2)
                 laws.append(model.RateLaw.from_arrays(
-                    shares if number % 2 else shares[0],
-                    np.outer(rates, [.5, .5, 0])))
-            exact_tails = [self._regimes_tail(laws, by) for by in (.99, 1.01)]
+                    rng.dirichlet([9, 1, .1]), np.outer(rates, [.5, .5, 0])))
+            exact_tails = [self._lattice_tail(laws, by) for by in (.99, 1.01)]
             if exact_tails[0] < 1e-9:
                 continue
             limit = float(exact_tails[0] * 10 ** rng.uniform(-.3, .3))
@@ -233,17 +231,14 @@ class TestProbability(AdmissionTestCase):
         self.assertLess(sum(admitted), len(admitted) - 5)
 
     @staticmethod
-    def _regimes_tail(laws, share):
+    def _lattice_tail(laws, share):
         """Return P(sum > share * 1000 kbit/s), rates put on a lattice."""
-        total = 0.0
-        for regime, weight in enumerate(model.REGIME_SHARES):
-            found = exact_sum.LatticeSum(1000.0 * share, share / 20)
-            for law in laws:
-                found = found.plus(found.step * np.rint(law.values(
-                    model.DIMENSIONS['bandwidth']) / found.step),
-                    law.by_regime[regime])
-            total += weight * found.overflow
-        return total
+        found = exact_sum.LatticeSum(1000.0 * share, share / 20)
+        for law in laws:
+            found = found.plus(found.step * np.rint(law.values(
+                model.DIMENSIONS['bandwidth']) / found.step),
+                law.probabilities)
+        return found.overflow
 
     def test_a_full_host_is_full_to_a_thousandth_of_its_limit(self):
         # No instance is refused for the error of the tail, a silent one
@@ -253,7 +248,7 @@ class TestProbability(AdmissionTestCase):
             rng.dirichlet([9, 1, 1]), np.outer(
                 [0, *rng.uniform(5, 80, 2)], [1.0, 0, 0]))
                 for _ in range(60)]
-        tail = self._regimes_tail(laws, 1.0)
+        tail = self._lattice_tail(laws, 1.0)
         self.assertTrue(1e-6 < tail < .5)
         for excess, admitted in ((-1e-3, True), (3e-4, True), (5e-3, False)):
             table = admission.LoadTable()
@@ -798,7 +793,7 @@ class TestEach(AdmissionTestCase):
                     self.assertEqual(admission.PEAK, self.table.assess(
                         [slot], law).reason[0])
                     above = model.RateLaw.from_arrays(
-                        cut.by_regime, cut.rates * 1.001)
+                        cut.probabilities, cut.rates * 1.001)
                     self.assertEqual(admission.PEAK, self.table.assess(
                         [slot], above).reason[0])
 
@@ -1253,42 +1248,253 @@ class TestFinite(AdmissionTestCase):
             self.assertFalse(assessment.admitted[0])
 
 
-class TestRegimes(AdmissionTestCase):
-    """Laws that differ by regime."""
+def _classed(rng, high, kbps, states=2):
+    """Return a law that is high in some slots, at ``kbps`` on average.
 
-    def _models(self, rng, count):
-        found = []
-        for one in _random_models(rng, count):
-            n = len(one.rates)
-            shares = rng.random((2, n)) + .05
-            shares /= shares.sum(axis=1, keepdims=True)
-            whole = model.REGIME_SHARES @ shares
-            jump = (np.ones((n, n)) - np.eye(n)) / max(n - 1, 1)
-            found.append(model.TrafficModel(one.rates, jump, 100 * whole,
-                                            shares))
-        return found
+    :param high: (504,) bool
+    :param states: of each class
+    """
+    high = np.asarray(high, dtype=bool)
+    share = min(max(high.mean(), 1 / 504), 503 / 504)
+    rates = np.append(kbps * .02 * rng.uniform(.5, 1.5, states),
+                      kbps * rng.uniform(.6, 1.4, states))
+    masses = np.append((1 - share) * rng.dirichlet(np.full(states, 3)),
+                       share * rng.dirichlet(np.full(states, 3)))
+    return model.RateLaw.from_arrays(
+        masses, np.outer(rates, [.5, .5, .01]), high, states)
 
-    def test_one_instance_more_is_the_host_described_anew(self):
-        rng = np.random.default_rng(92)
-        policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0)
-        residents, candidate = {}, self._models(rng, 1)[0]
-        for uuid, law in _named(one.law for one in
-                                self._models(rng, 25)).items():
-            residents = {**residents, uuid: law}
-            grown = self.one(policy, residents, candidate)
-            anew = self.one(policy, residents, candidate,
-                            table=admission.LoadTable())
-            self.assertAlike(anew, grown)
 
-    def test_like_instances_mix_two_binomials(self):
-        one = model.TrafficModel([[0, 0, 0], [1000, 0, 0]],
-                                 [[0, 1], [1, 0]], [87, 13],
-                                 [[.95, .05], [.15, .85]])
-        seen = self.one(_policy(saturation_kbps=6000.0), [one] * 9, one)
-        wanted = (F(9, 10) * exact.binomial_tail(10, F(1, 20), 6)
-                  + F(1, 10) * exact.binomial_tail(10, F(17, 20), 6))
-        self.assertAlmostEqual(1.0, seen.overload_probability[0]
-                               / float(wanted), 9)
+class TestSlots(AdmissionTestCase):
+    """What instances do together in the sampled slots."""
+
+    def moments(self, laws, capacity):
+        """Return means and variances: of all time, and (504,) each."""
+        total, slots_of_all = np.zeros(2), np.zeros((2, 504))
+        for law in laws:
+            rates = np.minimum(law.rates[:, :2].sum(axis=1), capacity)
+            high = np.arange(rates.size) >= law.low_states
+            parts = [(rates, law.probabilities)]
+            if law.has_classes:
+                parts += [(rates[some], law.probabilities[some])
+                          for some in (~high, high)]
+            found = []
+            for values, masses in parts:
+                mean = values @ masses / masses.sum()
+                found.append((mean, (values - mean) ** 2 @ masses
+                              / masses.sum()))
+            total += found[0]
+            for number in range(504):
+                slots_of_all[:, number] += found[0] if not law.has_classes \
+                    else found[1 + int(law.high[number])]
+        return total, slots_of_all
+
+    def wanted(self, laws, capacity, groups):
+        """Return P(sum > capacity) by the formula, from a fine lattice.
+
+        :param groups: whether slots are in groups, or each counts by itself
+        """
+        (mean, variance), (means, variances) = self.moments(laws, capacity)
+        wider = exact_sum.LatticeSum(2 * capacity, capacity / 4096)
+        for law in laws:
+            values = law.rates[:, :2].sum(axis=1)
+            wider = wider.plus(
+                np.rint(values / wider.step) * wider.step, law.probabilities)
+        weights = np.ones(504)
+        if groups:
+            order = np.argsort(-means)
+            parts = np.split(order, np.cumsum(slots.GROUP_SIZES)[:-1])
+            means, variances, weights = np.transpose([
+                (means[part].mean(), variances[part].mean()
+                 + means[part].var(), len(part)) for part in parts])
+        places = mean + np.sqrt(variance / variances) * (
+            capacity / 1.03 - means)
+        # No table goes further than that.
+        together = wider.tail(np.minimum(places, 1.48 * capacity)) \
+            @ weights / 504
+        return max(together, float(wider.tail(capacity)))
+
+    def fleet(self, rng, count, together):
+        """Return laws of which a share is busy in the same slots."""
+        busy = rng.random(504) < .08
+        return [_classed(rng, rng.random(504) < np.where(
+            busy & (rng.random() < together), .8, .06),
+            100 * rng.lognormal(0, .4)) for _ in range(count)]
+
+    def test_it_is_the_formula_gone_through_slot_by_slot(self):
+        rng = np.random.default_rng(41)
+        more = 0
+        for together in (0.0, .5, 1.0):
+            laws = self.fleet(rng, 30, together)
+            for capacity in (500.0, 900.0, 1400.0):
+                found = self.host(laws, capacity)
+                np.testing.assert_allclose(
+                    found, self.wanted(laws, capacity, groups=True),
+                    rtol=.04, atol=1e-6)
+                all_slots = self.wanted(laws, capacity, groups=False)
+                self.assertLess(abs(np.log((found + 1e-5)
+                                           / (all_slots + 1e-5))), .35)
+                more += found > 1.5 * self.wanted(
+                    [model.RateLaw.from_arrays(one.probabilities, one.rates)
+                     for one in laws], capacity, True)
+        self.assertGreater(more, 2)
+
+    def host(self, laws, capacity, candidate=None):
+        """Return P(overload) of a host."""
+        table = admission.LoadTable()
+        slot = table.describe('host', _policy(saturation_kbps=capacity),
+                              _named(laws))
+        return float(table.assess([slot], candidate or model.TrafficModel
+                                  .constant().law).overload_probability[0])
+
+    def test_a_candidate_is_high_in_its_own_slots(self):
+        # The same rates and shares: with the others, or at other times.
+        busy = np.arange(504) % 23 == 3
+        first, other = (model.RateLaw.from_arrays(
+            [.48, .48, .02, .02], np.outer([1, 3, 95, 105], [1.0, 0, 0]),
+            high, 2) for high in (busy, np.roll(busy, 7)))
+        # More than 25 are, less than 26.
+        laws, capacity = [first] * 25, 1.03 * 2550.0
+        with_them, without = (
+            self.host(laws, capacity, one) for one in (first, other))
+        self.assertGreater(with_them, 5 * without)
+        self.assertAlmostEqual(busy.mean(), with_them, delta=.003)
+
+    def test_who_is_always_busy_at_once_is_overloaded_so_often(self):
+        # 2 % of the slots: above any capacity below the sum of all.
+        busy = np.arange(504) % 51 == 0
+        law = model.RateLaw.from_arrays(
+            [.98, .02], [[0, 0, 0], [100, 0, 0]], busy, 1)
+        self.assertAlmostEqual(busy.mean(), self.host([law] * 20, 1900.0), 6)
+        self.assertLess(self.host([law] * 20, 2000.0 * 1.031), 1e-9)
+
+    def test_without_classes_exact_sums_that_hit_the_capacity_fit(self):
+        # The margin and the slots say nothing of residents without classes,
+        # whatever the candidate knows of itself.
+        rng = np.random.default_rng(43)
+        plain = [_on_off(100).law] * 9
+        classed = model.RateLaw.from_arrays(
+            [.9, .1], [[0, 0, 0], [100, 0, 0]], rng.random(504) < .1, 1)
+        for candidate in (plain[0], classed):
+            self.assertEqual(0.0, self.host(plain, 1000.0, candidate))
+
+    def test_a_limit_of_zero_books_the_peak_with_classes_too(self):
+        rng = np.random.default_rng(44)
+        law = model.RateLaw.from_arrays(
+            [.9, .1], [[0, 0, 0], [100, 0, 0]], rng.random(504) < .1, 1)
+        for count, admitted in ((9, True), (10, False)):
+            slot = self.table.describe(
+                count, _policy(limit=0.0), _named([law] * count))
+            self.assertEqual(
+                [admitted], self.table.assess([slot], law).admitted.tolist())
+
+    def test_when_the_last_one_with_classes_goes_the_slots_go(self):
+        rng = np.random.default_rng(45)
+        laws = [one.law for one in _random_models(rng, 40)]
+        plain = _named(laws)
+        classed = self.fleet(rng, 1, 1.0)[0]
+        policy = _policy(saturation_kbps=2500.0)
+        slot = self.table.describe('host', policy, plain)
+        wanted = self.table.assess([slot], laws[0])
+        self.table.change({'host': ({'more': classed}, ())})
+        self.table.assess([slot], laws[0])
+        self.table.change({'host': ({}, ['more'])})
+        self.assertAlike(wanted, self.table.assess([slot], laws[0]))
+
+    def test_who_comes_and_goes_leads_where_describing_anew_leads(self):
+        rng = np.random.default_rng(46)
+        for count, together in ((12, 2), (40, 2), (40, 5)):
+            pool = self.fleet(rng, 60, .6) + [
+                one.law for one in _random_models(rng, 20, 80.0)]
+            policy = _policy(saturation_kbps=2000.0, line_rate_kbps=1400.0)
+            residents = _named(pool[:count])
+            table = admission.LoadTable()
+            slot = table.describe('host', policy, residents)
+            for step in range(30):
+                candidate = pool[int(rng.integers(80))]
+                found = table.assess([slot], candidate)
+                fresh = admission.LoadTable()
+                wanted = fresh.assess(
+                    [fresh.describe('host', policy, residents)], candidate)
+                for name in ('overload_probability', 'loss_fraction'):
+                    np.testing.assert_allclose(
+                        getattr(found, name), getattr(wanted, name),
+                        rtol=1e-4, atol=1e-12)
+                came = {f'{step}-{i}': pool[int(rng.integers(80))]
+                        for i in range(int(rng.integers(together)))}
+                went = rng.choice(sorted(residents), int(
+                    rng.integers(together)), replace=False).tolist()
+                self.assertEqual([], table.change({'host': (came, went)}))
+                residents = {uuid: law for uuid, law in residents.items()
+                             if uuid not in went} | came
+
+    def test_hosts_are_judged_at_once_as_each_by_itself(self):
+        rng = np.random.default_rng(47)
+        policies = [_policy(saturation_kbps=capacity, line_rate_kbps=700.0)
+                    for capacity in (600.0, 1100.0)]
+        laws = [self.fleet(rng, count, .7) if count % 3 else
+                [_on_off(100).law] * count for count in range(2, 34)]
+        candidate = self.fleet(rng, 1, 1.0)[0]
+        at_once = self.table.assess(
+            [self.table.describe(i, policies[i % 2], _named(some))
+             for i, some in enumerate(laws)], candidate)
+        for i, some in enumerate(laws):
+            table = admission.LoadTable()
+            alone = table.assess([table.describe(
+                i, policies[i % 2], _named(some))], candidate)
+            for name in ('overload_probability', 'loss_fraction'):
+                np.testing.assert_allclose(
+                    getattr(at_once, name)[i], getattr(alone, name)[0],
+                    rtol=1e-6, atol=1e-12)
+
+    def test_the_loss_is_that_of_the_slots(self):
+        # All at once for 10 of 504 slots, 100 above the capacity.
+        busy = np.arange(504) < 10
+        law = model.RateLaw.from_arrays(
+            [1 - busy.mean(), busy.mean()], [[0, 0, 0], [100, 0, 0]], busy, 1)
+        table = admission.LoadTable()
+        slot = table.describe('host', _policy(
+            saturation_kbps=1900.0 * 1.03), _named([law] * 20))
+        found = table.assess([slot], model.TrafficModel.constant().law)
+        self.assertAlmostEqual(100 / 2000, found.loss_fraction[0], 4)
+
+    def test_absurd_rates_give_no_nan(self):
+        rng = np.random.default_rng(48)
+        for rate in (1e-300, 1e9, 1e150, 1e300):
+            laws = [model.RateLaw.from_arrays(
+                [.9, .1], [[0, 0, 0], [rate, 0, 0]], rng.random(504) < .1, 1)
+                for _ in range(4)]
+            for residents in (laws, [*laws, *self.fleet(rng, 30, 1.0)]):
+                table = admission.LoadTable()
+                slot = table.describe('host', _policy(), _named(residents))
+                found = table.assess([slot], laws[0])
+                for name in ('overload_probability', 'loss_fraction'):
+                    value = float(getattr(found, name)[0])
+                    self.assertTrue(0 <= value <= 1, (name, rate, value))
+
+    def test_a_rare_rate_above_the_capacity_does_not_hide_the_others(self):
+        # It overloads by itself, for its share of the time and no more.
+        rng = np.random.default_rng(49)
+        high = np.arange(504) % 100 == 0
+        rare = model.RateLaw.from_arrays(
+            [.99, .00999, .00001],
+            [[1, 0, 0], [20, 0, 0], [1e7, 0, 0]], high, 1)
+        laws = self.fleet(rng, 30, 0.0)
+        without = self.host(laws, 1500.0)
+        self.assertLess(self.host([*laws, rare], 1500.0),
+                        2 * without + 2e-4)
+
+    def test_uplinks_count_their_slots(self):
+        busy = np.arange(504) % 51 == 0
+        law = model.RateLaw.from_arrays(
+            [.98, .02], [[0, 0, 0], [100, 0, 0]], busy, 1)
+        uplink = admission.Uplink('tor', _policy(saturation_kbps=1900.0))
+        policy = admission.HostPolicy(_profile(1e6), uplinks=(uplink,))
+        hosts = [self.table.describe(host, policy, {
+            f'{host}-{i}': law for i in range(10)}) for host in 'ab']
+        found = self.table.assess(hosts, model.TrafficModel.constant().law)
+        np.testing.assert_allclose(
+            found.overload_probability, busy.mean(), rtol=1e-5)
+        self.assertEqual([admission.UPLINK] * 2, found.reason.tolist())
 
 
 class TestChange(AdmissionTestCase):
@@ -1335,27 +1541,6 @@ class TestChange(AdmissionTestCase):
                 60, ['host'], 95):
             self.assertEqual([], unlike)
             self.assertAnew(policy, residents['host'], candidate)
-
-    def test_one_by_one_in_two_regimes_is_the_host_described_anew(self):
-        rng = np.random.default_rng(96)
-        pool = [model.RateLaw.from_arrays(
-            rng.dirichlet([6, 1, 1], 2), rng.uniform(0, 60, (3, 3))
-            * [1, 1, .05]) for _ in range(50)]
-        policy = _policy(saturation_kbps=2000.0, line_rate_kbps=1300.0,
-                         packet_rate_kpps=60.0)
-        residents = _named(pool[:40])
-        self.table.describe('host', policy, residents)
-        for step in range(40):
-            self.one(policy, residents, _on_off(200), table=self.table)
-            came, went = {}, ()
-            if step % 2:
-                came = {f'new-{step}': pool[int(rng.integers(50))]}
-            else:
-                went = [sorted(residents)[int(rng.integers(len(residents)))]]
-            self.assertEqual([], self.table.change({'host': (came, went)}))
-            residents = {uuid: law for uuid, law in residents.items()
-                         if uuid not in went} | came
-            self.assertAnew(policy, residents, _on_off(200))
 
     def test_changes_before_a_question_add_up(self):
         rng = np.random.default_rng(98)

@@ -41,6 +41,15 @@ class HostSizeTestCase(unittest.TestCase):
             self.assertEqual(0.0, size.overload_probability)
             self.assertIsNotNone(size.reason)
 
+    def test_instances_of_a_learned_kind_count_as_independent(self):
+        law = model.TrafficModel.on_off(100.0, on_seconds=1,
+                                        off_seconds=9).law
+        learned = model.RateLaw.from_arrays(
+            law.probabilities, law.rates, np.arange(504) % 10 == 0, 1)
+        policy = _policy(.01, saturation_kbps=1200)
+        self.assertEqual(sizing.host_size(policy, law),
+                         sizing.host_size(policy, learned))
+
     def test_on_off_instances_are_as_many_as_the_binomial_law_says(self):
         # On for a tenth of the time; twelve may be on at once.
         law = model.TrafficModel.on_off(100.0, on_seconds=1,

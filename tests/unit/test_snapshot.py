@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
+import math
 import os
 import threading
 import time
@@ -16,6 +18,8 @@ from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import records
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import slots
 from vswitch_aware_scheduler.vswitch import tunnels
 
 NOW = 1_700_000_000.0
@@ -47,12 +51,10 @@ def _changes(number, given=(), removed=(), hosts=(), removed_hosts=(),
     """
     given = dict(given)
     laws = [_law(one) for one in given.values()]
-    sizes = [law.probabilities.size for law in laws]
-    rows = np.frombuffer(b''.join(laws))
     return store.Changes(
         _generation(number, **generation), complete, list(given),
-        np.cumsum([0] + sizes),
-        rows.reshape(-1, model.LAW_COLUMNS).copy(),
+        np.array([law.probabilities.size for law in laws], dtype=np.int64),
+        b''.join(laws),
         list(removed), [store.HostProfile(host, name)
                         for host, name in dict(hosts).items()],
         list(removed_hosts))
@@ -185,11 +187,11 @@ class TestPriors(unittest.TestCase):
     def _snapshot(self, placements=None, **priors):
         placed = placements or {}
         return snapshot.Snapshot().updated(store.Changes(
-            _generation(1), True, [], np.zeros(1, np.int64),
-            np.zeros((0, model.LAW_COLUMNS)), [], [], [],
+            _generation(1), True, [], np.zeros(0, np.int64), b'', [], [], [],
             placements=(list(placed), list(placed.values())), seen_at=NOW,
-            priors={key: _law(number) for key, number in priors.pop(
-                'priors', {}).items()}))
+            priors={key: _law(number) if isinstance(key, str)
+                    else prior.Expected(_law(number))
+                    for key, number in priors.pop('priors', {}).items()}))
 
     def test_the_narrowest_group_that_has_one_gives_the_prior(self):
         priors = {'u': 1, ('f', 'p'): 2, ('f', None): 3, (None, 'p'): 4,
@@ -216,13 +218,29 @@ class TestPriors(unittest.TestCase):
         # A request knows better.
         self.assertEqual('project', known.prior('u', 'g', 'q')[1])
 
+    def test_in_which_slots_an_instance_is_high_is_drawn(self):
+        law = model.RateLaw.from_arrays(
+            [.9, .1], [[1, 0, 0], [9, 0, 0]], np.zeros(slots.SLOTS, bool), 1)
+        shares = np.where(np.arange(slots.SLOTS) < 252, 102, 0)
+        known = snapshot.Snapshot().updated(dataclasses.replace(
+            _changes(1), priors={('f', None): prior.Expected(
+                law, shares.astype(np.uint8).tobytes())}))
+        laws = [known.prior(f'vm-{n}', 'f')[0] for n in range(50)]
+        self.assertEqual(laws[3], known.prior('vm-3', 'f')[0])
+        high = np.array([one.high for one in laws])
+        self.assertFalse(high[:, 252:].any())
+        # Four standard deviations of 50 times 252 draws.
+        self.assertAlmostEqual(.4, high[:, :252].mean(), delta=4 * math.sqrt(
+            .24 / (50 * 252)))
+        # Without a name the instance is independent of all others.
+        self.assertFalse(known.prior(None, 'f')[0].has_classes)
+
     def test_changes_add_renew_and_remove(self):
         first = self._snapshot({'u': ('h', 'f', 'p', RED),
                                 'v': ('h', 'f', 'p', RED)},
                                priors={('f', None): 2, (None, None): 3})
         second = first.updated(store.Changes(
-            _generation(2), False, [], np.zeros(1, np.int64),
-            np.zeros((0, model.LAW_COLUMNS)), [], [], [],
+            _generation(2), False, [], np.zeros(0, np.int64), b'', [], [], [],
             placements=(['w'], [('i', 'f', 'p', None)]),
             removed_placements=['u'],
             seen_at=NOW + 1, priors={('f', None): None, 'w': _law(1)}))

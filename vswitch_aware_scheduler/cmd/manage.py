@@ -21,9 +21,7 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
-from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 from vswitch_aware_scheduler.vswitch import gateway as switch_gateway
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
@@ -391,7 +389,6 @@ def _fit(arguments, conf):
                         'name': names.get(instance_uuid), 'reason': reason,
                         'detail': str(error)})
 
-    fleet = regime.FleetLoad()
     with terminal.progress('fitting') as progress:
         for series in driver.series(arguments.start, arguments.end,
                                     progress=progress):
@@ -404,17 +401,13 @@ def _fit(arguments, conf):
             except exceptions.NotEnoughSamples as error:
                 refuse(series.instance_uuid, reason, error)
                 continue
-            fleet.add(series)
             counted.append((series.instance_uuid, series.refused, reason,
-                            counts, estimate.SampleTrail.of(series)))
-    # Only now it is known when the fleet as a whole was busy.
-    regimes = fleet.regimes()
-    counts = [one.with_regimes(trail, regimes)
-              for *_, one, trail in counted]
-    for (instance_uuid, refused_of_it, reason, *_), one, model in zip(
-            counted, counts, estimate.fit_models(
-                counts, min_samples=conf.min_samples,
-                burst_samples=estimate.BURST_SAMPLES)):
+                            counts))
+    for (instance_uuid, refused_of_it, reason, one), model in zip(
+            counted, estimate.fit_models(
+                [counts for *_, counts in counted],
+                min_samples=conf.min_samples,
+                keys=[uuid for uuid, *_ in counted])):
         provenance = {'refused': refused_of_it,
                       'source': arguments.telemetry,
                       'name': names.get(instance_uuid)}
@@ -425,8 +418,7 @@ def _fit(arguments, conf):
             continue
         fitted.append(store.StoredModel.from_counts(
             instance_uuid, model, one, **provenance))
-    generation = _write_models(target, conf, fitted, unmodelled,
-                               fleet.by_slot())
+    generation = _write_models(target, conf, fitted, unmodelled)
     groups = sum(one.instance_uuid is None for one in target.priors().values())
     seconds = time.monotonic() - began
     reasons = {}
@@ -460,13 +452,11 @@ def _fit(arguments, conf):
     return 0
 
 
-def _write_models(target, conf, fitted, unmodelled, load):
+def _write_models(target, conf, fitted, unmodelled):
     """Write what was fitted, and the priors that follow, at once.
 
     :param unmodelled: what was counted of others; where they have a model in
         the store, that stays
-    :param load: of the fleet, so that a modeler ranks its first slots among
-        these
     :returns: Generation
     """
     if not fitted:
@@ -478,8 +468,8 @@ def _write_models(target, conf, fitted, unmodelled, load):
     _, changed, gone = priors.plan(
         target, time.time(), conf.min_samples, models=fitted,
         unmodelled=unmodelled)
-    return target.write(fitted, unmodelled=unmodelled, fleet_load=load,
-                        priors=changed, remove_priors=gone)
+    return target.write(fitted, unmodelled=unmodelled, priors=changed,
+                        remove_priors=gone)
 
 
 def _evaluate(arguments, conf):
@@ -557,8 +547,13 @@ def _model_show(arguments, conf):
             'jump': model.jump.tolist(),
             'sojourn_seconds': model.sojourn_seconds.tolist(),
             'stationary': model.stationary.tolist(),
-            'regime_law': (None if model.regime_law is None else
-                           model.regime_law.tolist()),
+            # For readers of the version before.
+            'regime_law': None,
+            'low_states': model.low_states,
+            'high_share': (None if model.high is None else float(
+                model.stationary[model.low_states:].sum())),
+            'high_slots': (None if model.high is None else
+                           int(model.high.sum())),
             'mean': _by_rate(model.mean.tolist(), model.packets_known),
             'peak': _by_rate(model.peak.tolist(), model.packets_known),
             'packets_known': model.packets_known,
@@ -589,23 +584,22 @@ def _model_show(arguments, conf):
          + terminal.counted(refused)),
         ('Updated', _time(record.updated_at)),
         ('Format version', record.format_version),
-        ('Mean', rates(model.mean)), ('Peak', rates(model.peak))])
+        ('Mean', rates(model.mean)), ('Peak', rates(model.peak)),
+        ('High', '-' if model.high is None else
+         f'{100 * model.stationary[model.low_states:].sum():.3g} % of the '
+         f'time, {model.high.sum()} of {model.high.size} sampled slots')])
     states = range(len(model.rates))
-    also = ('' if model.regime_law is None
-            else ', also while the fleet is calm and busy')
     terminal.print_below(
-        f'States: rates, mean sojourn time, long-run share of time '
-        f'(stationary law){also}')
-    laws = {'STATIONARY': model.stationary}
-    if model.regime_law is not None:
-        laws.update(zip(map(str.upper, traffic_model.REGIMES),
-                        model.regime_law))
+        'States: rates, mean sojourn time, long-run share of time '
+        '(stationary law), class')
+    low_states = len(states) if model.low_states is None \
+        else model.low_states
     terminal.print_table(
         ['STATE', 'EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS', 'SOJOURN_SECONDS',
-         *laws],
+         'STATIONARY', 'CLASS'],
         [[i, *_rate_cells(model.rates[i], model.packets_known),
-          _number(model.sojourn_seconds[i]),
-          *(f'{law[i]:.6f}' for law in laws.values())] for i in states])
+          _number(model.sojourn_seconds[i]), f'{model.stationary[i]:.6f}',
+          'low' if i < low_states else 'high'] for i in states])
     terminal.print_below(
         'Jump matrix: probability that a state (row) is followed by '
         'another (column)')
@@ -682,16 +676,17 @@ def _prior_show(arguments, conf):
         f'No instance has {what} {value!r}: that is how a new one counts.'
         for what, value, seen in instances.unseen_groups(
             target, arguments.flavor, arguments.project)]
-    states = sorted(zip(law.rates.tolist(), law.by_regime.T.tolist()),
+    states = sorted(zip(law.rates.tolist(), law.probabilities.tolist()),
                     key=lambda state: sum(state[0][:2]))
     if arguments.json:
         terminal.print_json({
             'prior_of': of, 'remarks': remarks,
             'mean': _by_rate(law.mean.tolist(), law.packets_known),
             'above_capacity': left_out,
+            # Calm and busy are for readers of the version before.
             'states': [{**_by_rate(rates, law.packets_known),
-                        **dict(zip(traffic_model.REGIMES, shares))}
-                       for rates, shares in states]})
+                        'probability': share, 'calm': share, 'busy': share}
+                       for rates, share in states]})
         return 0
     terminal.print_fields([
         ('Prior of', of), ('Mean egress', _number(law.mean[0])),
@@ -704,11 +699,9 @@ def _prior_show(arguments, conf):
         terminal.print_line(text)
     terminal.print_line()
     terminal.print_table(
-        ['EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS',
-         *(f'P({regime})' for regime in traffic_model.REGIMES)],
-        [[*_rate_cells(rates, law.packets_known),
-          *(f'{share:.6f}' for share in shares)]
-         for rates, shares in states])
+        ['EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS', 'PROBABILITY'],
+        [[*_rate_cells(rates, law.packets_known), f'{share:.6f}']
+         for rates, share in states])
     return 0
 
 

@@ -18,7 +18,6 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import regime
 
 __all__ = ['CARRYING_SHARE', 'Fleet', 'GeneratorStatistics', 'HOST_MIX',
            'MIN_MEAN_KBPS', 'Vm', 'generate_trace', 'host_memory_mb', 'hosts',
@@ -214,17 +213,13 @@ def learn(path, store_url, rng, count=None, progress=None):
               for series in everything)
     middle = start + (end - start) / 2
     stored, means, earlier, later = [], {}, {}, {}
-    load = regime.FleetLoad()
     for series in everything:
         uuid = series.instance_uuid
         earlier[uuid], later[uuid] = split(series, middle)
-        load.add(earlier[uuid])
-    regimes = load.regimes()
     for uuid, before in earlier.items():
         try:
-            counts = estimate.count_transitions(before, regimes)
-            model = estimate.fit_model(
-                counts, burst_samples=estimate.BURST_SAMPLES)
+            counts = estimate.count_transitions(before)
+            model = estimate.fit_model(counts, key=uuid)
         except exceptions.NotEnoughSamples:
             continue
         stored.append(store.StoredModel.from_counts(

@@ -10,6 +10,7 @@ Pure. Sources and variants: reference/evaluation.rst, "Methods".
 """
 
 import abc
+import dataclasses
 import math
 import statistics
 
@@ -102,11 +103,13 @@ class CountsEstimator(Estimator):
                  in zip(known.counts, fitted, known.peak.tolist())
                  if law is not None
                  and peak <= saturation_kbps * (1 + _TOLERANCE)]
-        expected = (prior.Pool.of_counts(peers).law if peers else
-                    prior.scaled(self._default_law, [(
-                        model.DIMENSIONS['bandwidth'], None,
-                        saturation_kbps)]))
-        return [expected if law is None else law for law in fitted]
+        if peers:
+            expected = prior.Pool.of_counts(peers).expected
+        else:
+            expected = prior.Expected(prior.scaled(self._default_law, [(
+                model.DIMENSIONS['bandwidth'], None, saturation_kbps)]))
+        return [expected.of(uuid) if law is None else law
+                for uuid, law in zip(known.uuids, fitted)]
 
     def models(self, known):
         """Return a list of V RateLaw, None of those with short histories."""
@@ -155,12 +158,15 @@ class PriorEstimator(Estimator):
                               lambda: self._pools(laws, groups))
         limits = [(model.DIMENSIONS['bandwidth'], None, saturation_kbps)]
         default = prior.scaled(self._default_law, limits)
-        expected = {
-            group: next((prior.cut(pools[key].law, limits, limits)
-                         for key in prior.levels_of(*group) if key in pools),
-                        default) for group in set(groups)}
-        return [expected[group] if law is None else law
-                for law, group in zip(laws, groups)]
+        expected = {}
+        for group in set(groups):
+            pool = next((pools[key] for key in prior.levels_of(*group)
+                         if key in pools), None)
+            expected[group] = prior.Expected(default) if pool is None else \
+                dataclasses.replace(pool.expected, law=prior.cut(
+                    pool.law, limits, limits))
+        return [expected[group].of(uuid) if law is None else law
+                for uuid, law, group in zip(known.uuids, laws, groups)]
 
     def _pools(self, laws, groups):
         if not self._learns:
@@ -634,12 +640,12 @@ def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None,
     :returns: list of Method, in the order of :data:`NAMES`
     """
     def fit(counts):
-        return estimate.fit_model(counts, min_samples=min_samples,
-                                  burst_samples=estimate.BURST_SAMPLES)
+        return estimate.fit_model(counts, min_samples)
 
     ours = CountsEstimator(fit, default_law, min_samples)
     on_off = CountsEstimator(
-        lambda counts: estimate.fit_on_off(counts, min_samples=min_samples),
+        lambda counts: estimate.fit_on_off(
+            counts, min_samples=min_samples),
         default_law, min_samples)
     bandwidth = default_law.rates[:, :2].sum(axis=1)
     default_rates = np.repeat(

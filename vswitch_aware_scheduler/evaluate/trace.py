@@ -13,7 +13,6 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 
 __all__ = ['History', 'Known', 'Trace', 'load', 'load_groups']
@@ -180,7 +179,6 @@ class History:
         self._known_from = np.maximum(known_from, begin)
         self._counted = 0
         self._counts = [None] * len(trace.series)
-        self._load = regime.FleetLoad()
 
     def until(self, end):
         """Return what is Known when bin ``end`` begins.
@@ -197,8 +195,7 @@ class History:
     def _counts_until(self, end):
         """Return the counts, the new samples merged into those so far.
 
-        That is how the modeler learns: the past is not read again, and a
-        slot is as busy as it was when it was new.
+        That is how the modeler learns: the past is not read again.
         """
         if end == self._counted:
             return tuple(self._counts)
@@ -215,11 +212,8 @@ class History:
             if new.any():
                 pieces[row] = dataclasses.replace(
                     one, times=one.times[new], rates=one.rates[new])
-                self._load.add(pieces[row], regime.usual_load(
-                    one.rates[known]))
-        regimes = self._load.regimes()
         for row, piece in zip(pieces, estimate.count_all(
-                list(pieces.values()), regimes)):
+                list(pieces.values()))):
             so_far = self._counts[row]
             self._counts[row] = (piece if so_far is None
                                  else so_far.merged(piece))

@@ -22,7 +22,7 @@ What a pass promises:
 Refused samples after the last usable one are counted again with the next
 usable one, unless nothing else was new.
 
-Derivation: reference/model.rst, "Estimation" and "Regimes".
+Derivation: reference/model.rst, "Estimation".
 """
 
 import contextlib
@@ -36,15 +36,10 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import prior
-from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['FLEET_LOAD_SECONDS', 'LATE_SECONDS', 'NOT_IN_INVENTORY',
+__all__ = ['LATE_SECONDS', 'NOT_IN_INVENTORY',
            'Outcome', 'Refused', 'Settings', 'check_store_clock', 'run']
-
-#: New slots are ranked among those of the last 90 days: long enough for weeks
-#: and month ends, short enough for a fleet that changes.
-FLEET_LOAD_SECONDS = 90 * 86400.0
 
 #: So many instances are counted, merged and fitted at once.
 _TOGETHER = 1000
@@ -237,15 +232,13 @@ def _check_clock(clock, other, whose, settings):
 
 @dataclasses.dataclass(frozen=True)
 class _Piece:
-    """What is new of one instance; its regimes are not known yet.
+    """What is new of one instance.
 
     :ivar counts: list of TransitionCounts of stretches, in order
-    :ivar trails: list of the SampleTrail of each of them
     """
 
     instance_uuid: str
     counts: list
-    trails: list
     refused: rate_series.Refused
     fits: bool
 
@@ -262,11 +255,7 @@ class _Pass:
         self._progress = progress or (lambda done, total: None)
         self._told = -1
         self._basis = store.basis()
-        self._load = regime.FleetLoad.of(
-            self._basis.slots, self._basis.sums, self._basis.points)
         self._projects = store.projects()
-        self._has_inventory = store.inventory() is not None
-        self._loads = regime.ProjectLoads(self._load, self._projects)
         self._points = {uuid: point
                         for uuid, point in self._basis.points.items()
                         if share(uuid)}
@@ -322,7 +311,7 @@ class _Pass:
                 and (recent is None or one.uuid in recent)}
 
     def read(self):
-        """Count what is new, without regimes, and add it to the load."""
+        """Count what is new."""
         groups = _groups(self._asked, self._points, self._reads_all)
         for number, (start, wanted) in enumerate(groups):
             if start is not None and start > self._now:
@@ -396,14 +385,9 @@ class _Pass:
                     # The model is better than what there is instead of it.
                     # It stays as it is, and so does where reading goes on.
                     continue
-            if not self._has_inventory or one.instance_uuid in self._projects:
-                self._loads.add(one, None if merged is counts[0]
-                                else _usual_load(merged))
             self._samples += len(one)
-            self._pieces.append(_Piece(
-                one.instance_uuid, counts,
-                [estimate.SampleTrail.of(part) for part in parts],
-                one.refused, lack is None))
+            self._pieces.append(_Piece(one.instance_uuid, counts,
+                                       one.refused, lack is None))
 
     def _without_low_bounds(self, together):
         """Return series without lower bounds that say too little.
@@ -494,9 +478,7 @@ class _Pass:
     # Fitting
 
     def fit(self):
-        """Merge what is new, now that its regimes are known, and fit it."""
-        self._loads.finish()
-        regimes = self._load.regimes()
+        """Merge what is new with what was counted, and fit it."""
         for first in range(0, len(self._pieces), _TOGETHER):
             self._tell(0.9 + 0.1 * first / len(self._pieces))
             pieces = self._pieces[first:first + _TOGETHER]
@@ -504,9 +486,7 @@ class _Pass:
             found = []
             for one in pieces:
                 learned = known.get(one.instance_uuid)
-                counts = self._merged(
-                    learned, [part.with_regimes(trail, regimes)
-                              for part, trail in zip(one.counts, one.trails)])
+                counts = self._merged(learned, one.counts)
                 before = learned.refused if _continues(
                     learned, one.counts[0]) else rate_series.Refused()
                 found.append((one, counts, {
@@ -524,7 +504,7 @@ class _Pass:
         models = estimate.fit_models(
             [counts for _, counts, _ in found],
             min_samples=self._settings.min_samples,
-            burst_samples=estimate.BURST_SAMPLES) if found else []
+            keys=[one.instance_uuid for one, *_ in found]) if found else []
         for (one, counts, more), model in zip(found, models):
             if isinstance(model, exceptions.NotEnoughSamples):
                 # lack_of_history has said that there is enough.
@@ -552,9 +532,6 @@ class _Pass:
                 generation = self._store.write(
                     self._models, remove=removed, now=self._now,
                     unmodelled=self._unmodelled,
-                    fleet_load=self._changed_load(),
-                    forget_load_before=regime.slots_of(
-                        newest - FLEET_LOAD_SECONDS),
                     based_on=self._basis)
         waiting = {uuid for uuid, point in self._points.items()
                    if not point.modelled}
@@ -580,15 +557,6 @@ class _Pass:
                 if uuid not in self._asked
                 and not (uuid in self._names and uuid in self._projects)
                 and last.get(uuid, math.inf) < newest - seconds]
-
-    def _changed_load(self):
-        slots, sums = self._load.by_slot()
-        before, sums_before = self._basis.slots, self._basis.sums
-        old = np.isin(slots, before)
-        changed = ~old
-        changed[old] = (sums[old] != sums_before[
-            np.searchsorted(before, slots[old])]).any(axis=1)
-        return slots[changed], sums[changed]
 
 
 def _continues(learned, later):
@@ -616,17 +584,6 @@ def _floor_kbps(learned, priors, placement, default_kbps):
         floor_kbps = max(floor_kbps or 0.0, float(
             counts.totals[:, :2].sum() / counts.samples.sum()))
     return default_kbps if floor_kbps is None else floor_kbps
-
-
-def _usual_load(counts):
-    """Return the mean load of an instance over all that is counted of it.
-
-    Only sums by bins are known; within a bin, which is 26 % wide, the root of
-    the mean is the mean of the roots within 0.2 %.
-    """
-    mean = counts.totals[:, :2].sum(axis=1) / counts.samples
-    return float((counts.samples * np.sqrt(mean)).sum()
-                 / counts.total_samples)
 
 
 def _groups(names, points, are_all):

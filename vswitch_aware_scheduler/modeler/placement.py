@@ -345,11 +345,13 @@ class Keeper:
         if limit is None:
             # Who moves may still bring an allocation with it.
             return strict.LARGEST, 0
-        lacking = 0
+        lacking, laws = 0, []
         for consumer, amount in node.known.items():
             law = self._law(consumer, amount, limit)
             if law is not None:
                 lacking += max(0, limit.amount(law) - amount)
+                laws.append(law)
+        lacking += limit.held_back(laws)
         # Placement knows no inventory of nothing.
         total = max(limit.total, 1)
         return total, min(lacking, total) if limit.total else total

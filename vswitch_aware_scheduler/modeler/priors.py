@@ -106,8 +106,12 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
         *([groups[uuid][at] for uuid in members] for at in (0, 1)),
         [laws[uuid] for uuid in members],
         [weights[uuid] for uuid in members])
-    wanted = {key: model_store.Prior(*key, pool.law, float(pool.members))
-              for key, pool in pools.items()}
+    wanted = {}
+    for key, pool in pools.items():
+        expected = pool.expected
+        wanted[key] = model_store.Prior(
+            *key, expected.law, float(pool.members),
+            high_shares=expected.high_shares)
     for uuid, one in counts.items() if pools else ():
         if uuid not in weights:
             continue
@@ -116,7 +120,8 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
         samples = one.total_samples
         pool = prior.Pool.of_counts([one]).mixed(
             wider, samples / (samples + min_samples))
-        wanted[uuid] = model_store.Prior(None, None, pool.law, samples, uuid)
+        wanted[uuid] = model_store.Prior(
+            None, None, _with_bits(pool, one, uuid), samples, uuid)
     known = store.priors()
     changed = [one for key, one in wanted.items()
                if _content(known.get(key)) != _content(one)]
@@ -152,5 +157,15 @@ def _instances(store, uuids, now, needs_inventory):
     return groups, weights
 
 
+def _with_bits(pool, counts, uuid):
+    """Return the law of an instance with a short history.
+
+    Its bits are those that it has shown; others are drawn.
+    """
+    [low_bins] = estimate.classes([counts])
+    return prior.with_high(pool.law, estimate.high_slots(
+        counts, low_bins, pool.high, uuid))
+
+
 def _content(one):
-    return one and (one.law, one.members)
+    return one and (one.law, one.members, one.high_shares)

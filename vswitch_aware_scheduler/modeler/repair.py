@@ -35,7 +35,7 @@ def learn_again(store, clock, settings, share=None):
     fitted = estimate.fit_models(
         [one.counts for one in counted.values()],
         min_samples=settings.min_samples,
-        burst_samples=estimate.BURST_SAMPLES) if counted else []
+        keys=list(counted)) if counted else []
     models = [
         model_store.StoredModel.from_counts(
             uuid, model, one.counts, refused=one.refused,

@@ -211,8 +211,9 @@ def raised(law, guaranteed, packet_bytes):
     rates = np.array(law.rates)
     if guaranteed[2] and not law.packets_known:
         rates[:, 2] = (rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
-    return model.RateLaw.from_arrays(law.by_regime,
-                                     np.maximum(rates, guaranteed))
+    return model.RateLaw.from_arrays(
+        law.probabilities, np.maximum(rates, guaranteed), law.high,
+        law.low_states)
 
 
 def attachments_of(spec_obj, known=None):

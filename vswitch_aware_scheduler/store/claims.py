@@ -119,7 +119,8 @@ def read(connection, since, damaged, seen, complete_since, now):
 def _claims(rows, now, damaged):
     rows = {row.instance_uuid: row for row in rows}
     names, counts, data = records.usable_laws(
-        list(rows), [row.law for row in rows.values()], 'claim', damaged)
+        list(rows), [row.law for row in rows.values()],
+        [row.slots for row in rows.values()], 'claim', damaged)
     claims = []
     for name, law in zip(names, model.split_laws(data, counts)):
         row = rows[name]
@@ -161,7 +162,7 @@ def upsert_rows(connection, claims, uuid_chunks, number, now):
         rows[uuid] = {
             'instance_uuid': uuid, 'number': number, 'token': claim.token,
             'state': claim.state, 'host': claim.host,
-            'source': claim.source, 'law': records.pack_law(claim),
+            'source': claim.source, **records.pack_law(claim),
             'stated': claim.stated,
             'claimed_by': records.storable(claim.claimed_by),
             'networks': records.pack_attachments(claim.attachments),

@@ -243,27 +243,16 @@ class Store:
         """Return {kind: :class:`~.records.TrialOutcome`} of all."""
         return self._read(_trial_outcomes)
 
-    def fleet_load(self):
-        """Return how much the fleet carried, slot by slot.
-
-        :returns: (n,) int64 slots, increasing, and (n, 2) float64 of
-            :meth:`.regime.FleetLoad.by_slot`
-        """
-        return self._read(_fleet_load)
-
     def basis(self):
         """Return the :class:`~.records.Basis` of a pass.
 
-        That is what ``generation``, ``resume_points`` and ``fleet_load``
-        return.
+        That is what ``generation`` and ``resume_points`` return.
         """
         return self._read(lambda connection: records.Basis(
-            _generation(connection)[0], _resume_points(connection),
-            *_fleet_load(connection)))
+            _generation(connection)[0], _resume_points(connection)))
 
     def write(self, models=(), remove=(), host_profiles=(), remove_hosts=(),
-              now=None, unmodelled=(), fleet_load=None,
-              forget_load_before=None, based_on=None, placements=(),
+              now=None, unmodelled=(), based_on=None, placements=(),
               remove_placements=(), inventory=None, priors=(),
               remove_priors=(), trials=(), followed=(), end_trials=(),
               outcomes=(), forget_outcomes_before=None):
@@ -279,12 +268,8 @@ class Store:
         :param remove_hosts: hosts whose profile goes
         :param now: seconds UTC, None for the system's clock
         :param unmodelled: Unmodelled, only of instances without a model
-        :param fleet_load: None, or (slots, sums) as :meth:`fleet_load`
-            returns: these slots are replaced, others stay. Where others have
-            written since ``based_on``, what was added to it is added.
-        :param forget_load_before: slots before this one go, None: none do
-        :param based_on: :class:`~.records.Basis` that models, counts, load
-            and removals go on from; None: they go on from nothing
+        :param based_on: :class:`~.records.Basis` that models, counts and
+            removals go on from; None: they go on from nothing
         :param trials: StoredTrial, new ones
         :param followed: (trial id, until before, until now) of trials
         :param end_trials: ids of trials that are over; unknown ones are no
@@ -347,18 +332,14 @@ class Store:
                 generation, _ = _generation(connection)
                 claim_table.remember(connection, tables.generation_history,
                                      generation.number, token, now)
-                load = fleet_load
                 if based_on is not None and _is_later(
                         connection, generation, based_on.generation):
                     self._require_same(connection, based_on, [
                         *(one.instance_uuid for one in models),
                         *(one.instance_uuid for one in unmodelled), *remove])
-                    load = _added(fleet_load, based_on,
-                                  *_fleet_load(connection))
                 _write_models(connection, models, generation, left_out)
                 _write_unmodelled(connection, unmodelled, generation,
                                   left_out)
-                _write_fleet_load(connection, load, forget_load_before)
                 _write_host_profiles(connection, host_profiles, generation,
                                      left_out)
                 _write_placements(connection, placements, inventory,
@@ -664,13 +645,13 @@ def _changes(connection, since, damaged):
             query = query.where(table.c.generation > since.number)
         return query
 
-    uuids, counts, data = [], [np.zeros(1, np.int64)], bytearray()
+    uuids, counts, data = [], [np.zeros(0, np.int64)], bytearray()
     hosts, gone, placements, priors = [], [], ((), ()), {}
     outcomes = None
     if complete or since.number != generation.number:
         table = tables.traffic_model
         rows = _stream(connection, changed(table, table.c.instance_uuid,
-                                           table.c.law))
+                                           table.c.law, table.c.slots))
         for chunk in rows.partitions(_CHUNK):
             names, count, rates = records.usable_laws(
                 *zip(*chunk), 'model', damaged)
@@ -691,16 +672,13 @@ def _changes(connection, since, damaged):
             gone += [(kind, name) for kind, name in (
                 (_REMOVED_KINDS.get(kind), name) for kind, name in damaged)
                 if kind is not None]
-    # An array over the bytes themselves: nothing is copied.
-    law = np.frombuffer(data, '<f8').reshape(-1, traffic_model.LAW_COLUMNS)
-    law.flags.writeable = False
     given = set(uuids) if gone else ()
     given_hosts = {host.host for host in hosts}
     placed = set(placements[0]) if gone else ()
     inventory = _inventory(connection)
     return records.Changes(
         generation=generation, complete=complete, instance_uuids=uuids,
-        starts=np.cumsum(np.concatenate(counts)), law_rows=law,
+        states=np.concatenate(counts), packed_laws=data,
         removed=[name for kind, name in gone
                  if kind == tables.INSTANCE and name not in given],
         host_profiles=hosts,
@@ -722,7 +700,7 @@ _PLACED = [tables.placement.c[name] for name in (
     'instance_uuid', 'host', 'flavor', 'project', 'networks')]
 
 _PRIOR = [tables.prior.c[name] for name in (
-    'instance_uuid', 'flavor', 'project', 'members', 'law')]
+    'instance_uuid', 'flavor', 'project', 'members', 'law', 'slots')]
 
 
 def _placement_values(connection, query, damaged):
@@ -744,10 +722,14 @@ def _placement_values(connection, query, damaged):
 
 
 def _prior_laws(connection, query, damaged):
-    """Return {key: RateLaw, or None of one that is gone or damaged}."""
-    rows = connection.execute(query).all()
-    return {**{_prior_key(row): None for row in rows},
-            **_unpacked([row for row in rows if row.members], damaged)}
+    """Return {key: RateLaw or Expected, None of one gone or damaged}."""
+    rows = {_prior_key(row): row for row in connection.execute(query)}
+    found = dict.fromkeys(rows)
+    for key, law in _unpacked([row for row in rows.values() if row.members],
+                              damaged).items():
+        found[key] = law if rows[key].instance_uuid else \
+            records.unpack_prior(law, rows[key].slots)
+    return found
 
 
 def _prior_key(row):
@@ -758,7 +740,7 @@ def _unpacked(rows, damaged):
     """Return {key: RateLaw} of rows of the table prior."""
     keys, counts, data = records.usable_laws(
         [_prior_key(row) for row in rows], [row.law for row in rows],
-        'prior', damaged)
+        [row.slots for row in rows], 'prior', damaged)
     return dict(zip(keys, traffic_model.split_laws(data, counts)))
 
 
@@ -772,7 +754,8 @@ def _priors(connection, damaged):
         try:
             priors[key] = records.Prior(
                 row.flavor or None, row.project or None, law, row.members,
-                row.instance_uuid or None, row.updated_at)
+                row.instance_uuid or None, row.updated_at,
+                records.unpack_prior(law, row.slots).high_shares)
         except (exceptions.InvalidModel, TypeError) as error:
             damaged['prior', key] = str(error)
     return priors
@@ -782,7 +765,7 @@ def _laws(connection, instance_uuids, damaged):
     table, found = tables.traffic_model, {}
     for chunk in _key_chunks(instance_uuids):
         rows = connection.execute(sa.select(
-            table.c.instance_uuid, table.c.law).where(
+            table.c.instance_uuid, table.c.law, table.c.slots).where(
                 table.c.instance_uuid.in_(chunk))).all()
         if rows:
             uuids, counts, data = records.usable_laws(
@@ -978,15 +961,6 @@ def _learned(connection, instance_uuids):
     return found
 
 
-def _fleet_load(connection):
-    table = tables.fleet_load
-    rows = connection.execute(sa.select(
-        table.c.slot, table.c.carried, table.c.usual).order_by(
-            table.c.slot)).all()
-    return (np.array([row[0] for row in rows], dtype=np.int64),
-            np.array([row[1:] for row in rows], dtype=float).reshape(-1, 2))
-
-
 def _summaries(connection, name, damaged):
     table = tables.traffic_model
     query = sa.select(table).order_by(table.c.instance_uuid)
@@ -996,21 +970,15 @@ def _summaries(connection, name, damaged):
     for chunk in _stream(connection, query).partitions(_CHUNK):
         names, counts, data = records.usable_laws(
             [row.instance_uuid for row in chunk], [row.law for row in chunk],
-            'model', damaged)
+            [row.slots for row in chunk], 'model', damaged)
         if not names:
             continue
         usable = set(names)
         chunk = [row for row in chunk if row.instance_uuid in usable]
-        law = np.frombuffer(data, '<f8').reshape(
-            -1, traffic_model.LAW_COLUMNS)
-        starts = np.cumsum(counts) - counts
-        shares = law[:, :-3] @ traffic_model.REGIME_SHARES
-        means = np.add.reduceat(shares[:, None] * law[:, -3:],
-                                starts).tolist()
-        peaks = np.maximum.reduceat(law[:, -3:], starts).tolist()
-        for row, mean, peak in zip(chunk, means, peaks):
+        for row, law in zip(chunk, traffic_model.split_laws(data, counts)):
             found.append(records.ModelSummary(
-                row.instance_uuid, row.name, tuple(mean), tuple(peak),
+                row.instance_uuid, row.name, tuple(law.mean.tolist()),
+                tuple(law.peak.tolist()),
                 row.window_start, row.window_end, row.samples,
                 _refused(row.refused), row.source, row.updated_at))
     return found
@@ -1033,7 +1001,8 @@ def _host_profiles(connection, query, damaged):
 def _unreadable_models(connection, damaged):
     table, found = tables.traffic_model, {}
     for chunk in _stream(connection, sa.select(
-            table.c.instance_uuid, table.c.law)).partitions(_CHUNK):
+            table.c.instance_uuid, table.c.law,
+            table.c.slots)).partitions(_CHUNK):
         records.usable_laws(*zip(*chunk), 'model', found)
     damaged.update(found)
     return {uuid for _, uuid in found}
@@ -1113,7 +1082,7 @@ def _write_models(connection, models, generation, left_out):
         _upsert(connection, tables.traffic_model, [
             {'instance_uuid': item.instance_uuid,
              'generation': generation.number,
-             'law': records.pack_law(item.model),
+             **records.pack_law(item.model),
              'name': records.storable(item.name),
              # psycopg2 knows no numbers of numpy.
              'window_start': float(item.window_start),
@@ -1151,42 +1120,6 @@ def _write_unmodelled(connection, unmodelled, generation, left_out):
             for item in chunk], left_out)
 
 
-def _added(fleet_load, based_on, slots, sums):
-    """Return what was added to the basis, added to the load of now.
-
-    :param slots: (n,) of now
-    :param sums: (n, 2) of now
-    """
-    if fleet_load is None:
-        return None
-    wanted, mine = fleet_load
-    before = _at(wanted, based_on.slots, based_on.sums)
-    now = _at(wanted, slots, sums)
-    return wanted, np.where(now == before, mine, now + (mine - before))
-
-
-def _at(wanted, slots, sums):
-    """Return the sums of the wanted slots, 0 of unknown ones."""
-    found = np.zeros((len(wanted), 2))
-    known = np.isin(wanted, slots)
-    found[known] = sums[np.searchsorted(slots, wanted[known])]
-    return found
-
-
-def _write_fleet_load(connection, fleet_load, forget_before):
-    table = tables.fleet_load
-    if fleet_load is not None:
-        slots, sums = fleet_load
-        for chunk in _chunks([
-                {'slot': slot, 'carried': carried, 'usual': usual}
-                for slot, (carried, usual) in zip(slots.tolist(),
-                                                  sums.tolist())]):
-            _upsert(connection, table, chunk)
-    if forget_before is not None:
-        connection.execute(sa.delete(table).where(
-            table.c.slot < int(forget_before)))
-
-
 def _write_host_profiles(connection, host_profiles, generation, left_out):
     for chunk in _chunks(host_profiles):
         _upsert(connection, tables.host_profile, [
@@ -1216,14 +1149,15 @@ def _write_placements(connection, placements, inventory, generation,
 
 
 def _write_priors(connection, priors, remove, generation, left_out):
-    rows = [(item, item.members, records.pack_law(item))
-            for item in priors] + [(item, 0.0, b'') for item in remove]
+    rows = [(item, item.members, records.pack_prior(item))
+            for item in priors] + [
+        (item, 0.0, {'law': b'', 'slots': None}) for item in remove]
     for chunk in _chunks(rows):
         _upsert(connection, tables.prior, [
             {'instance_uuid': item.instance_uuid or '',
              'flavor': '' if item.instance_uuid else item.flavor or '',
              'project': '' if item.instance_uuid else item.project or '',
-             'generation': generation.number, 'law': law,
+             'generation': generation.number, **law,
              'members': members, 'updated_at': generation.published_at}
             for item, members, law in chunk], left_out)
 

@@ -13,7 +13,9 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.traffic import slots as sampled_slots
 from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
@@ -23,8 +25,9 @@ __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
            'Placement',
            'Prior', 'ResumePoint', 'StoredClaim', 'StoredModel',
            'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace',
-           'pack_attachments', 'pack_law', 'storable', 'unpack_attachments',
-           'unpack_laws', 'usable_attachments', 'usable_laws']
+           'pack_attachments', 'pack_law', 'pack_prior', 'storable',
+           'unpack_attachments', 'unpack_laws', 'unpack_prior',
+           'usable_attachments', 'usable_laws']
 
 #: States of a claim: placed, and no host has reported it yet; reported after
 #: a move, which may yet be reverted; on its host for certain; come to
@@ -44,9 +47,18 @@ _TRANSITIONS = {
     EXPIRED: frozenset(),
 }
 
-#: First byte of a packed law; then the rows of a RateLaw.
+#: First byte of a packed law. Behind it a row for each state: its probability
+#: twice, and three rates. The version before had a probability for each of two
+#: regimes there, and reads the same rows.
 _LAW_FORMAT = 2
-_LAW_ROW_BYTES = 8 * traffic_model.LAW_COLUMNS
+_LAW_COLUMNS = 5
+_LAW_ROW_BYTES = 8 * _LAW_COLUMNS
+
+#: How much of the time each of the regimes was of the version before.
+_REGIME_SHARES = (0.9, 0.1)
+
+#: Bytes of what stands behind the states of a RateLaw.
+_TAIL_BYTES = 8 * traffic_model.LAW_COLUMNS * traffic_model.TAIL_ROWS
 
 #: Laws that are unpacked at a time.
 _CHUNK = 10_000
@@ -170,14 +182,10 @@ class Basis:
 
     :ivar generation: :class:`Generation`
     :ivar points: {instance uuid: :class:`ResumePoint`} of all
-    :ivar slots: (n,) int64 slots of the fleet's load, increasing
-    :ivar sums: (n, 2) float64 of :meth:`.regime.FleetLoad.by_slot`
     """
 
     generation: Generation
     points: dict
-    slots: np.ndarray
-    sums: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -357,11 +365,12 @@ class Prior:
 
     :ivar flavor: name, or None: any
     :ivar project: id, or None: any
-    :ivar law: RateLaw
+    :ivar law: RateLaw; that of a group has no bits
     :ivar members: number of instances of the group that have a law, or of the
         samples of the instance; above 0
     :ivar instance_uuid: None for a group
     :ivar updated_at: when it was written, seconds UTC; set by the store
+    :ivar high_shares: of a group, as of :class:`.prior.Expected`
     :raises InvalidModel: naming the group, the value and what was wanted
     """
 
@@ -371,6 +380,7 @@ class Prior:
     members: float
     instance_uuid: str | None = None
     updated_at: float | None = None
+    high_shares: bytes = bytes(sampled_slots.SLOTS)
 
     def __post_init__(self):
         for name, limit in (('flavor', 255), ('project', 255),
@@ -519,15 +529,14 @@ class ClaimChanges:
 class Changes:
     """What a reader has to apply to be at ``generation``.
 
-    The law of instance i is in rows ``starts[i]`` to ``starts[i + 1]`` of
-    ``law_rows``. An instance or a host is never both removed and given.
+    An instance or a host is never both removed and given.
 
     :ivar generation: :class:`Generation`
     :ivar complete: True: this is everything, what was read before is void
     :ivar instance_uuids: list of n strings, in no order
-    :ivar starts: (n + 1,) int64
-    :ivar law_rows: (m, LAW_COLUMNS) float64, a row for each visited state, as
-        in :class:`.RateLaw`
+    :ivar states: (n,) int64, number of states of the law of each
+    :ivar packed_laws: their RateLaws one after the other, bytes or a
+        bytearray
     :ivar removed: list of instance uuids that have no model any more
     :ivar host_profiles: list of :class:`HostProfile`
     :ivar removed_hosts: list of hosts that have no profile any more
@@ -535,7 +544,8 @@ class Changes:
         project, :class:`.Attachments` or None), equal ones the same object)
     :ivar removed_placements: list of uuids of instances that are gone
     :ivar seen_at: what time the placements are of, seconds UTC, or None
-    :ivar priors: {key of :class:`Prior`: RateLaw, or None: it is gone}
+    :ivar priors: {key of :class:`Prior`: RateLaw of an instance,
+        :class:`.prior.Expected` of a group, or None: it is gone}
     :ivar outcomes: {kind: :class:`TrialOutcome`} of all, also where the rest
         is but changes; None: as before
     :ivar damaged: {(kind, name): reason in words} of rows that could not be
@@ -546,8 +556,8 @@ class Changes:
     generation: Generation
     complete: bool
     instance_uuids: list
-    starts: np.ndarray
-    law_rows: np.ndarray
+    states: np.ndarray
+    packed_laws: bytes
     removed: list
     host_profiles: list
     removed_hosts: list
@@ -560,13 +570,14 @@ class Changes:
 
     def laws(self):
         """Yield (instance uuid, RateLaw) of all that are given."""
-        counts = np.diff(self.starts)
+        end, packed = 0, memoryview(self.packed_laws)
         for first in range(0, len(self.instance_uuids), _CHUNK):
-            uuids = self.instance_uuids[first:first + _CHUNK]
-            rows = self.law_rows[self.starts[first]:
-                                 self.starts[first + len(uuids)]]
-            yield from zip(uuids, traffic_model.split_laws(
-                rows.tobytes(), counts[first:first + len(uuids)]))
+            states = self.states[first:first + _CHUNK]
+            start, end = end, end + 8 * traffic_model.LAW_COLUMNS * int(
+                states.sum() + traffic_model.TAIL_ROWS * len(states))
+            yield from zip(self.instance_uuids[first:first + _CHUNK],
+                           traffic_model.split_laws(
+                               bytes(packed[start:end]), states))
 
 
 def _check_instance(record):
@@ -584,29 +595,30 @@ def _check_text(value, limit, kind, owner, what,
                     f'of 1 to {limit} characters')
 
 
-def usable_laws(names, laws, kind, damaged):
-    """Return the rows of packed laws, without those that are damaged.
+def usable_laws(names, laws, tails, kind, damaged):
+    """Return packed laws in one piece, without those that are damaged.
 
     :param names: n instance uuids or keys
-    :param laws: n values of a column
+    :param laws: n values of the column law
+    :param tails: n values of the column slots
     :param kind: of the names, such as 'model'
     :param damaged: {(kind, name): reason in words}, to which damaged laws are
         added
     :returns: (names, counts, data) of the others, as :func:`unpack_laws`
     """
     try:
-        return (names, *unpack_laws(names, laws))
+        return (names, *unpack_laws(names, laws, tails))
     except (exceptions.StoreError, TypeError, ValueError):
         pass
     usable = []
-    for name, law in zip(names, laws):
+    for name, law, tail in zip(names, laws, tails):
         try:
-            unpack_laws([name], [law])
-            usable.append((name, law))
+            unpack_laws([name], [law], [tail])
+            usable.append((name, law, tail))
         except (exceptions.StoreError, TypeError, ValueError) as error:
             damaged[kind, name] = str(error)
-    names, laws = zip(*usable) if usable else ((), ())
-    return (names, *unpack_laws(names, laws))
+    names, laws, tails = zip(*usable) if usable else ((), (), ())
+    return (names, *unpack_laws(names, laws, tails))
 
 
 def usable_attachments(instance_uuid, text, kind, damaged):
@@ -653,17 +665,66 @@ def unpack_attachments(instance_uuid, text):
 
 
 def pack_law(owner):
-    """Return the law of a model or a prior as bytes: its visited states."""
-    return bytes([_LAW_FORMAT]) + owner.law
+    """Return the columns of the law of a model, a claim or a prior.
+
+    :returns: {'law': bytes, 'slots': bytes}
+    """
+    law = owner.law
+    rows = np.frombuffer(law[:-_TAIL_BYTES], '<f8').reshape(
+        -1, traffic_model.LAW_COLUMNS)
+    return {'law': bytes([_LAW_FORMAT]) + np.hstack(
+        [rows[:, :1], rows]).tobytes(), 'slots': bytes(law[-_TAIL_BYTES:])}
 
 
-def unpack_laws(names, laws):
-    """Return the rows of many packed laws.
+def pack_prior(prior_of):
+    """Return the columns of the law of a :class:`Prior`."""
+    columns = pack_law(prior_of)
+    if prior_of.instance_uuid is None:
+        columns['slots'] = prior_of.high_shares + columns['slots'][-1:]
+    return columns
+
+
+def unpack_prior(law, tail):
+    """Return the Expected that a group has.
+
+    :param law: RateLaw that :func:`unpack_laws` gave
+    :param tail: value of the column slots, or None
+    """
+    return prior.Expected(law, bytes(sampled_slots.SLOTS) if tail is None
+                          else tail[:sampled_slots.SLOTS])
+
+
+def _unpack_tails(names, tails, states):
+    """Return (n, _TAIL_BYTES) uint8 of what stands behind the states.
+
+    Of a group, whose bits are drawn, there are no bits here.
+    """
+    packed = []
+    for name, tail, count in zip(names, tails, states.tolist()):
+        if tail is None:
+            tail = bytes(_TAIL_BYTES - 1) + bytes([min(count, 255)])
+        elif len(tail) == sampled_slots.SLOTS + 1:
+            tail = bytes(_TAIL_BYTES - 1) + tail[-1:]
+        if len(tail) != _TAIL_BYTES or not 1 <= tail[-1] <= max(count, 1):
+            raise exceptions.StoreError(
+                f'instance {name}: the sampled slots of its law are damaged: '
+                f'{len(tail)} bytes, the last one '
+                f'{tail[-1] if tail else None}; expected {_TAIL_BYTES} or '
+                f'{sampled_slots.SLOTS + 1} bytes, and a number of low '
+                f'states of 1 to {count}')
+        packed.append(tail)
+    return np.frombuffer(b''.join(packed), np.uint8).reshape(-1, _TAIL_BYTES)
+
+
+def unpack_laws(names, laws, tails):
+    """Return many packed laws as RateLaws in one piece.
 
     :param names: n instance uuids or keys, for the message of an error
-    :param laws: n bytes objects of :func:`pack_law`
+    :param laws: n values of the column law, see :func:`pack_law`
+    :param tails: n values of the column slots, None where a version before
+        wrote the law
     :returns: (counts, data): (n,) int64 number of states of each, and the
-        rows of all of them one after the other, as bytes
+        RateLaws one after the other, as bytes
     :raises StoreVersionError: on a law of another format
     :raises StoreError: on a damaged one
     """
@@ -675,16 +736,38 @@ def unpack_laws(names, laws):
                 f'{law[0] if law else None}, wanted {_LAW_FORMAT}')
     sizes = np.fromiter(map(len, laws), np.int64, len(laws)) - 1
     bad = (sizes % _LAW_ROW_BYTES != 0) | (sizes == 0)
-    data = b''.join([law[1:] for law in laws])
     if not bad.any():
         counts = sizes // _LAW_ROW_BYTES
-        rows = np.frombuffer(data, '<f8').reshape(
-            -1, traffic_model.LAW_COLUMNS)
+        rows = np.frombuffer(b''.join([law[1:] for law in laws]),
+                             '<f8').reshape(-1, _LAW_COLUMNS)
         wrong = ~(np.isfinite(rows).all(axis=1) & (rows >= 0).all(axis=1)
-                  & (rows[:, :-3] <= 1).all(axis=1))
+                  & (rows[:, :2] <= 1).all(axis=1))
         if not wrong.any():
-            return counts, data
+            return counts, _in_one_piece(
+                rows, counts, _unpack_tails(names, tails, counts))
         bad = np.add.reduceat(wrong, np.cumsum(counts) - counts) > 0
     raise exceptions.StoreError(
         f'instance {names[int(np.argmax(bad))]}: its law is damaged, wanted '
         f'rows of finite numbers >= 0')
+
+
+def _in_one_piece(rows, counts, tails):
+    """Return RateLaws one after the other.
+
+    :param rows: (states of all, _LAW_COLUMNS)
+    :param counts: (n,) states of each
+    :param tails: (n, _TAIL_BYTES) uint8
+    """
+    tail_rows = traffic_model.TAIL_ROWS
+    packed = np.empty((len(rows) + tail_rows * counts.size,
+                       traffic_model.LAW_COLUMNS), dtype='<f8')
+    at = np.arange(len(rows)) + np.repeat(
+        tail_rows * np.arange(counts.size), counts)
+    # Exactly the number where both regimes have the same.
+    packed[at, 0] = np.where(
+        rows[:, 0] == rows[:, 1], rows[:, 0], rows[:, :2] @ _REGIME_SHARES)
+    packed[at, 1:] = rows[:, 2:]
+    ends = np.cumsum(counts + tail_rows)
+    packed[ends[:, None] + np.arange(-tail_rows, 0)] = tails.view(
+        '<f8').reshape(-1, tail_rows, traffic_model.LAW_COLUMNS)
+    return packed.tobytes()

@@ -6,10 +6,10 @@ what only the modeler and an operator read (``traffic_model_detail``), which
 is ten times as large. A row that a scheduler reads carries the generation that
 wrote it; a row of ``removal`` tells incremental readers what is gone.
 
-``unmodelled_instance`` and ``fleet_load`` are the modeler's own memory: what
-it has counted of instances without a model, and how much the fleet carried in
-each slot of time. With the counts beside the models they are all that a cycle
-needs to go on where the last one ended.
+``unmodelled_instance`` is the modeler's own memory: what it has counted of
+instances without a model. With the counts beside the models it is all that a
+cycle needs to go on where the last one ended. ``fleet_load`` is not used; it
+stays for one release, for modelers of the version before.
 
 ``placement`` is what Nova tells of instances, ``inventory`` how recent that
 is. ``prior`` is what to expect of an instance without a model.
@@ -39,7 +39,7 @@ __all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'claim_history',
            'unmodelled_instance']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0009'
+SCHEMA_VERSION = '0010'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -77,6 +77,8 @@ generation_history = sa.Table(
     sa.Column('written_at', sa.Double, nullable=False),
     **_MYSQL)
 
+# slots is what stands behind the states of a RateLaw; null of a law that a
+# version before wrote.
 traffic_model = sa.Table(
     'traffic_model', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -89,6 +91,7 @@ traffic_model = sa.Table(
     sa.Column('refused', _TEXT, nullable=False),
     sa.Column('source', sa.String(255), nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
+    sa.Column('slots', sa.LargeBinary, nullable=True),
     sa.Index('ix_traffic_model_generation', 'generation'),
     **_MYSQL)
 
@@ -131,7 +134,6 @@ unmodelled_instance = sa.Table(
     sa.Column('updated_at', sa.Double, nullable=False),
     **_MYSQL)
 
-# A slot is one of traffic.regime; the two sums are those of FleetLoad.
 fleet_load = sa.Table(
     'fleet_load', metadata,
     sa.Column('slot', sa.BigInteger, primary_key=True, autoincrement=False),
@@ -183,7 +185,9 @@ inventory = sa.Table(
 
 # Of an instance with a short history, or of a group: then instance_uuid is
 # empty, and so is what does not matter for the group. A row without members
-# says that the prior is gone, for readers who had it.
+# says that the prior is gone, for readers who had it. slots is as in
+# traffic_model for an instance; for a group it is the 504 bytes of
+# Expected.high_shares and the number of low states.
 prior = sa.Table(
     'prior', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -193,6 +197,7 @@ prior = sa.Table(
     sa.Column('law', _BLOB, nullable=False),
     sa.Column('members', sa.Double, nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
+    sa.Column('slots', sa.LargeBinary, nullable=True),
     sa.Index('ix_prior_generation', 'generation'),
     **_MYSQL)
 
@@ -238,6 +243,7 @@ claim = sa.Table(
     sa.Column('claimed_at', sa.Double, nullable=False),
     sa.Column('expires_at', sa.Double, nullable=False),
     sa.Column('networks', _TEXT, nullable=True),
+    sa.Column('slots', sa.LargeBinary, nullable=True),
     sa.Index('ix_claim_number', 'number'),
     **_MYSQL)
 

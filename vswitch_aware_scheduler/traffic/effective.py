@@ -14,39 +14,32 @@ from vswitch_aware_scheduler import exceptions
 __all__ = ['effective_bandwidth']
 
 
-def effective_bandwidth(rates, probabilities, exponents):
-    r"""Return :math:`\ln E[e^{\theta X}] / \theta` of some laws of a rate.
+def effective_bandwidth(rates, probabilities, exponent):
+    r"""Return :math:`\ln E[e^{\theta X}] / \theta` of a rate.
 
     Between the mean, for an exponent of 0, and the largest rate that occurs,
     for an infinite one; it grows with the exponent.
 
     :param rates: (n,) finite, of each state
-    :param probabilities: (g, n) of the states in each of g laws, >= 0, each
-        row sums to 1
-    :param exponents: (g,) >= 0, in 1 over the unit of the rates
-    :returns: (g,) in the unit of the rates
-    :raises InvalidModel: when an exponent is negative or not a number
+    :param probabilities: (n,) of the states, >= 0, sum to 1
+    :param exponent: >= 0, in 1 over the unit of the rates
+    :returns: float in the unit of the rates
+    :raises InvalidModel: when the exponent is negative or not a number
     """
-    rates = np.asarray(rates, dtype=float)
-    found = []
-    for masses, exponent in zip(np.asarray(probabilities, dtype=float),
-                                exponents):
-        if not exponent >= 0:
-            raise exceptions.InvalidModel(
-                f'tail exponent is {exponent!r}, wanted a number >= 0')
-        occurs = masses > 0
-        masses, levels = masses[occurs], rates[occurs]
-        peak = levels.max()
-        if exponent == 0:
-            found.append(float(masses @ levels))
-            continue
-        if np.isinf(exponent):
-            found.append(float(peak))
-            continue
-        below = exponent * (levels - peak)
-        moment = masses @ np.exp(below)
-        # A moment near 1 is one of small numbers, whose sum keeps them.
-        log = np.log1p(masses @ np.expm1(below)) if moment > 0.5 \
-            else np.log(moment)
-        found.append(float(peak + log / exponent))
-    return np.array(found)
+    if not exponent >= 0:
+        raise exceptions.InvalidModel(
+            f'tail exponent is {exponent!r}, wanted a number >= 0')
+    masses = np.asarray(probabilities, dtype=float)
+    occurs = masses > 0
+    masses, levels = masses[occurs], np.asarray(rates, dtype=float)[occurs]
+    peak = levels.max()
+    if exponent == 0:
+        return float(masses @ levels)
+    if np.isinf(exponent):
+        return float(peak)
+    below = exponent * (levels - peak)
+    moment = masses @ np.exp(below)
+    # A moment near 1 is one of small numbers, whose sum keeps them.
+    log = np.log1p(masses @ np.expm1(below)) if moment > 0.5 \
+        else np.log(moment)
+    return float(peak + log / exponent)

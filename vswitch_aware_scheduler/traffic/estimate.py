@@ -11,33 +11,35 @@ Derivation: reference/model.rst, "Estimation".
 """
 
 import dataclasses
+import hashlib
 import struct
 
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import regime
+from vswitch_aware_scheduler.traffic import slots
 
-__all__ = ['BINS_PER_DECADE', 'BURST_SAMPLES', 'FORGOTTEN_SAMPLES',
-           'HEADER_BYTES', 'LEAST_CORRELATION', 'LEVEL_QUANTILES',
-           'MIN_SAMPLES', 'MOST_PERIODS_APART', 'SampleTrail',
-           'TransitionCounts', 'count_all', 'count_transitions', 'fit_model',
-           'fit_models', 'fit_on_off', 'lack_of_history', 'law_by_regime',
-           'period_and_last_time', 'rate_bin']
+__all__ = ['BINS_PER_DECADE', 'FORGOTTEN_SAMPLES',
+           'HEADER_BYTES', 'HIGH_QUANTILES', 'LEAST_CORRELATION',
+           'LOW_QUANTILES', 'MIN_SAMPLES', 'MOST_PERIODS_APART', 'NO_SLOT',
+           'TransitionCounts', 'classes', 'count_all', 'count_transitions',
+           'fit_model', 'fit_models', 'fit_on_off', 'high_slots',
+           'lack_of_history', 'period_and_last_time', 'rate_bin']
 
 #: Bin 0 holds rates below 1 kbit/s; each further bin is 26 % wide.
 BINS_PER_DECADE = 10
 
-#: Upper ends of the states of a fitted model, as quantiles of the samples.
-LEVEL_QUANTILES = (0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.997, 1.0)
+#: Upper ends of the states of a fitted model, as quantiles of the samples of
+#: their class.
+LOW_QUANTILES = (0.5, 0.9, 0.99, 1.0)
+HIGH_QUANTILES = (0.5, 0.8, 0.95, 1.0)
+
+#: In place of the bin of a slot of which there is no sample.
+NO_SLOT = 255
 
 #: Fewer samples than these are no history.
 MIN_SAMPLES = 24
-
-#: So many samples a burst lasts on average in the Bitbrains traces: of what
-#: was seen in a few bursts it cannot be told from this how seldom it comes.
-BURST_SAMPLES = 3.0
 
 #: A bin of fewer aged samples than these is forgotten, three half-lives after
 #: its only sample: a sample, true or false, decides for no longer than that.
@@ -46,9 +48,6 @@ FORGOTTEN_SAMPLES = 0.125
 #: Peaks of a bin are gathered until the first of them weighs less than this,
 #: 1.5 half-lives, and used for as long again.
 _GATHERED_WEIGHT = FORGOTTEN_SAMPLES ** 0.5
-
-#: So many samples of the law of all time stand beside those of a regime.
-REGIME_PRIOR_SAMPLES = 10.0
 
 #: Where successive samples are correlated less than this, rates change within
 #: a sampling period: exp(-1), of a chain that forgets its state in a period.
@@ -70,10 +69,15 @@ _BINS = 1 << 16
 _FIT_TOGETHER = 1000
 
 _HEADER = struct.Struct('<BHIdddhh')
-#: Counts without steps across gaps, with them, and aged counts.
-_FORMAT, _FORMAT_WITH_GAPS, _FORMAT_AGED = _FORMATS = 2, 3, 4
+#: Of counts, and of aged counts. Those of the versions before have twice as
+#: many float64 as bins in place of the sampled slots; the first one of them
+#: has no steps across gaps, the last one is of aged counts.
+_FORMAT, _FORMAT_AGED = 5, 6
+_FORMATS_BEFORE = 2, 3, 4
+_FORMATS = *_FORMATS_BEFORE, _FORMAT, _FORMAT_AGED
 _GAP_STEP = np.dtype([('from', '<i2'), ('to', '<i2'), ('periods', '<u2'),
                       ('count', '<f8')])
+_SLOTS_BYTES = slots.SLOTS + 4 * 8
 
 #: Of packed counts, see :func:`period_and_last_time`.
 HEADER_BYTES = _HEADER.size
@@ -89,6 +93,28 @@ def rate_bin(kbps):
     above = np.maximum(kbps, 1.0)
     bins = 1 + np.floor(BINS_PER_DECADE * np.log10(above)).astype(np.int64)
     return np.where(kbps < 1.0, 0, bins)
+
+
+def _no_slots():
+    return np.full(slots.SLOTS, NO_SLOT, dtype=np.uint8)
+
+
+def _covered_slots(times, period_seconds):
+    """Return the first and the last slot that samples stand for.
+
+    The slots whose middle a sample covers; at least that of its own middle.
+
+    :param times: (n,) start of each sample, seconds UTC
+    :param period_seconds: of each sample
+    :returns: two int64 arrays
+    """
+    middle = times + period_seconds / 2
+    own = np.floor(middle / slots.SLOT_SECONDS)
+    first = np.ceil(times / slots.SLOT_SECONDS - 0.5)
+    last = np.ceil((times + period_seconds) / slots.SLOT_SECONDS - 0.5) - 1
+    longer = np.asarray(period_seconds) > slots.SLOT_SECONDS
+    return (np.where(longer, first, own).astype(np.int64),
+            np.where(longer, last, own).astype(np.int64))
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -108,8 +134,11 @@ class TransitionCounts:
     :ivar peaks: (m, 2) largest egress + ingress in kbit/s, largest kpps
     :ivar moves: (m, m) number of times a sample of bin j came right after one
         of bin i; the diagonal counts staying
-    :ivar in_regime: (2, m) number of the samples that were taken in each of
-        the :data:`.model.REGIMES`; of the rest the regime is not known
+    :ivar slot_bins: (504,) uint8, bin of the mean of the samples in each of
+        the sampled slots up to the last sample, by position in the ring
+        (:mod:`.slots`); :data:`NO_SLOT` where there is none
+    :ivar slot_edges: (2, 2) sum in kbit/s and number of the samples in the
+        first and in the last slot, sampled or not
     :ivar gap_moves: (g, 4) the steps across gaps, in increasing order: bin
         before, bin after, sampling periods from one sample to the other (2 to
         :data:`MOST_PERIODS_APART`), number of such steps
@@ -128,7 +157,9 @@ class TransitionCounts:
     totals: np.ndarray
     peaks: np.ndarray
     moves: np.ndarray
-    in_regime: np.ndarray
+    slot_bins: np.ndarray = dataclasses.field(default_factory=_no_slots)
+    slot_edges: np.ndarray = dataclasses.field(
+        default_factory=lambda: np.zeros((2, 2)))
     gap_moves: np.ndarray = dataclasses.field(
         default_factory=lambda: np.zeros((0, 4)))
     recent_peaks: np.ndarray | None = None
@@ -195,21 +226,8 @@ class TransitionCounts:
             self, bins=self.bins[keep], samples=samples[keep],
             totals=self.totals[keep] * factor, peaks=peaks[keep],
             moves=self.moves[np.ix_(keep, keep)] * factor,
-            in_regime=self.in_regime[:, keep] * factor,
             gap_moves=self.gap_moves[kept_steps] * [1, 1, 1, factor],
             recent_peaks=recent[keep], recent_weight=weight)
-
-    def with_regimes(self, trail, regimes):
-        """Return these counts with the samples' regimes told.
-
-        :param trail: SampleTrail of the series that was counted
-        :param regimes: :class:`.regime.Regimes`
-        """
-        found = regimes.of_slots(trail.slots)
-        at = np.searchsorted(self.bins, trail.bins)
-        return dataclasses.replace(self, in_regime=np.stack([
-            np.bincount(at[found == number], minlength=self.bins.size)
-            for number in range(len(model.REGIMES))]).astype(float))
 
     def merged(self, later):
         """Return these counts and those of a later stretch of time together.
@@ -235,13 +253,12 @@ class TransitionCounts:
         if at[-1] == bins.size or (bins[at] != later.bins).any():
             bins = np.union1d(bins, later.bins)
             at = np.searchsorted(bins, later.bins)
-        samples, totals, peaks, recent, moves, in_regime = self._spread(bins)
+        samples, totals, peaks, recent, moves = self._spread(bins)
         samples[at] += later.samples
         totals[at] += later.totals
         peaks[at] = np.maximum(peaks[at], later.peaks)
         recent[at] = np.maximum(recent[at], later.peaks)
         moves[at[:, None], at] += later.moves
-        in_regime[:, at] += later.in_regime
         gap_moves = [self.gap_moves, later.gap_moves]
         apart = int(_periods_apart(later.first_time - self.last_time,
                                    self.period_seconds))
@@ -254,22 +271,44 @@ class TransitionCounts:
         return TransitionCounts(
             self.period_seconds, self.first_time, later.last_time,
             self.first_bin, later.last_bin, bins, samples, totals, peaks,
-            moves, in_regime, _gathered(np.concatenate(gap_moves)),
-            recent, self.recent_weight)
+            moves, *self._merged_slots(later),
+            _gathered(np.concatenate(gap_moves)), recent, self.recent_weight)
+
+    def _merged_slots(self, later):
+        """Return ``slot_bins`` and ``slot_edges`` of both together."""
+        (first, last), (next_first, end) = (
+            [int(_covered_slots(np.array(time), self.period_seconds)[edge])
+             for edge, time in enumerate((one.first_time, one.last_time))]
+            for one in (self, later))
+        latest = slots.latest_slots(end)
+        bins = np.where(latest <= last, self.slot_bins, later.slot_bins)
+        edges = np.stack([self.slot_edges[0], later.slot_edges[1]])
+        if next_first == last:
+            # Samples of both are in this slot.
+            both = self.slot_edges[1] + later.slot_edges[0]
+            if first == last:
+                edges[0] = both
+            if next_first == end:
+                edges[1] = both
+            if slots.sampled(last) and both[1]:
+                position = slots.ring_index(last)
+                if latest[position] == last:
+                    bins[position] = rate_bin(both[0] / both[1])
+        return bins, edges
 
     def _spread(self, bins):
         """Return copies of the arrays, with a place for each of more bins."""
         arrays = (self.samples, self.totals, self.peaks, self.recent_peaks,
-                  self.moves, self.in_regime)
+                  self.moves)
         if bins is self.bins:
             return [array.copy() for array in arrays]
         m, at = bins.size, np.searchsorted(bins, self.bins)
-        samples, totals, peaks, recent, moves, in_regime = (
+        samples, totals, peaks, recent, moves = (
             np.zeros(shape) for shape in (
-                m, (m, 3), (m, 2), (m, 2), (m, m), (len(model.REGIMES), m)))
+                m, (m, 3), (m, 2), (m, 2), (m, m)))
         samples[at], totals[at], peaks[at], recent[at] = arrays[:4]
-        moves[at[:, None], at], in_regime[:, at] = arrays[4:]
-        return samples, totals, peaks, recent, moves, in_regime
+        moves[at[:, None], at] = arrays[4]
+        return samples, totals, peaks, recent, moves
 
     def to_bytes(self):
         """Return the counts packed, little-endian, with a format version."""
@@ -282,16 +321,16 @@ class TransitionCounts:
         recent = np.append(self.recent_weight, self.recent_peaks) \
             if is_aged else np.empty(0)
         head = _HEADER.pack(
-            _FORMAT_AGED if is_aged else
-            _FORMAT_WITH_GAPS if gap_steps.size else _FORMAT,
-            self.bins.size, rows.size, self.period_seconds, self.first_time,
-            self.last_time, self.first_bin, self.last_bin)
+            _FORMAT_AGED if is_aged else _FORMAT, self.bins.size, rows.size,
+            self.period_seconds, self.first_time, self.last_time,
+            self.first_bin, self.last_bin)
         return b''.join([
             head, self.bins.astype('<i2').tobytes(),
             rows.astype('<u2').tobytes(), columns.astype('<u2').tobytes(),
             *(array.astype('<f8').tobytes() for array in (
-                self.samples, self.totals, self.peaks, self.in_regime,
-                self.moves[rows, columns], recent)), gap_steps.tobytes()])
+                self.samples, self.totals, self.peaks,
+                self.moves[rows, columns], recent, self.slot_edges)),
+            self.slot_bins.tobytes(), gap_steps.tobytes()])
 
     @classmethod
     def from_bytes(cls, data):
@@ -308,12 +347,15 @@ class TransitionCounts:
             raise exceptions.InvalidSeries(
                 f'packed transition counts: format is {version}, wanted '
                 f'one of {", ".join(map(str, _FORMATS))}')
-        recent = (version == _FORMAT_AGED) * (2 * m + 1)
-        wanted = _HEADER.size + 2 * m + 4 * k + 8 * (8 * m + k + recent)
+        has_slots = version not in _FORMATS_BEFORE
+        recent = (version in (_FORMATS_BEFORE[-1], _FORMAT_AGED)) * (
+            2 * m + 1)
+        wanted = _HEADER.size + 2 * m + 4 * k + 8 * (6 * m + k + recent) + (
+            _SLOTS_BYTES if has_slots else 16 * m)
         gap_steps, rest = divmod(len(data) - wanted, _GAP_STEP.itemsize)
-        if rest or gap_steps < (version == _FORMAT_WITH_GAPS) \
-                or version == _FORMAT and gap_steps:
-            more = '' if version == _FORMAT else (
+        has_gaps = version != _FORMATS_BEFORE[0]
+        if rest or gap_steps < 0 or (gap_steps and not has_gaps):
+            more = '' if not has_gaps else (
                 f' and {_GAP_STEP.itemsize} for each step across a gap')
             raise exceptions.InvalidSeries(
                 f'packed transition counts: {len(data)} bytes, wanted '
@@ -336,7 +378,8 @@ class TransitionCounts:
         samples = take('<f8', m).astype(float)
         totals = take('<f8', 3 * m).astype(float).reshape(m, 3)
         peaks = take('<f8', 2 * m).astype(float).reshape(m, 2)
-        in_regime = take('<f8', 2 * m).astype(float).reshape(2, m)
+        if not has_slots:
+            take('<f8', 2 * m)
         moves = np.zeros((m, m))
         moves[rows, columns] = take('<f8', k)
         recent_weight, recent_peaks = 1.0, None
@@ -347,6 +390,10 @@ class TransitionCounts:
                 raise exceptions.InvalidSeries(
                     f'packed transition counts: weight of the recent peaks '
                     f'is {recent_weight}, wanted 0 < weight <= 1')
+        slot_edges, slot_bins = np.zeros((2, 2)), _no_slots()
+        if has_slots:
+            slot_edges = take('<f8', 4).astype(float).reshape(2, 2)
+            slot_bins = take(np.uint8, slots.SLOTS).copy()
         packed = take(_GAP_STEP, gap_steps)
         gap_moves = np.zeros((gap_steps, 4))
         for column, name in enumerate(_GAP_STEP.names):
@@ -361,48 +408,24 @@ class TransitionCounts:
                 f'{gap_moves[:, 2].min():g} sampling periods, wanted 2 or '
                 f'more')
         return cls(period, first, last, first_bin, last_bin, bins, samples,
-                   totals, peaks, moves, in_regime, gap_moves,
+                   totals, peaks, moves, slot_bins, slot_edges, gap_moves,
                    recent_peaks, recent_weight)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class SampleTrail:
-    """When a series was in which bin; all that regimes are told by.
-
-    Small, so that those of a whole fleet can be kept until its regimes are
-    known.
-
-    :ivar slots: (n,) int32, see :func:`.regime.slots_of`
-    :ivar bins: (n,) uint8
-    """
-
-    slots: np.ndarray
-    bins: np.ndarray
-
-    @classmethod
-    def of(cls, series):
-        """Return the trail of a RateSeries."""
-        return cls(
-            regime.slots_of(series.times).astype(np.int32),
-            rate_bin(series.rates[:, 0] + series.rates[:, 1]).astype(
-                np.uint8))
-
-
-def count_transitions(series, regimes=None):
+def count_transitions(series):
     """Reduce a series to counts.
 
     :param series: RateSeries with at least one sample
-    :param regimes: :class:`.regime.Regimes`, or None when they are not known
     :returns: TransitionCounts
     :raises NotEnoughSamples: when the series is empty
     """
-    [counts] = count_all([series], regimes)
+    [counts] = count_all([series])
     if isinstance(counts, exceptions.NotEnoughSamples):
         raise counts
     return counts
 
 
-def count_all(series, regimes=None):
+def count_all(series):
     """Reduce many series to counts, as :func:`count_transitions` does.
 
     :param series: list of RateSeries
@@ -419,14 +442,13 @@ def count_all(series, regimes=None):
             some.append(i)
             samples += len(one)
         if some and (samples >= _COUNT_TOGETHER or i == len(series) - 1):
-            for j, counts in zip(some, _count(
-                    [series[j] for j in some], regimes)):
+            for j, counts in zip(some, _count([series[j] for j in some])):
                 found[j] = counts
             some, samples = [], 0
     return found
 
 
-def _count(series, regimes):
+def _count(series):
     sizes = np.array([len(one) for one in series])
     owner = np.repeat(np.arange(sizes.size), sizes)
     times = np.concatenate([one.times for one in series])
@@ -444,12 +466,8 @@ def _count(series, regimes):
                       for column in (bandwidth, rates[:, 2])], axis=1)
     totals = np.stack([np.bincount(at, weights=column, minlength=key.size)
                        for column in rates.T], axis=1)
-    in_regime = np.zeros((len(model.REGIMES), key.size))
-    if regimes is not None:
-        found = regimes.of_slots(regime.slots_of(times))
-        for number, row in enumerate(in_regime):
-            row += np.bincount(at[found == number], minlength=key.size)
     periods = np.array([one.period_seconds for one in series], dtype=float)
+    slot_bins, slot_edges = _count_slots(owner, times, periods, bandwidth)
     # The sample before is of the same series, and no gap is between.
     same = owner[1:] == owner[:-1]
     apart = _periods_apart(np.diff(times), periods[owner[1:]])
@@ -471,13 +489,57 @@ def _count(series, regimes):
             bins[k:k + n].copy(), samples[k:k + n].copy(),
             totals[k:k + n].copy(), peaks[k:k + n].copy(),
             moves[end - n * n:end].reshape(n, n).copy(),
-            in_regime[:, k:k + n].copy(),
+            slot_bins[number], slot_edges[number],
             gap_moves.get(number, np.zeros((0, 4))))
         for number, (period, i, j, first_bin, last_bin, k, n, end)
         in enumerate(zip(
             periods.tolist(), begin.tolist(), last.tolist(),
             sample_bin[begin].tolist(), sample_bin[last].tolist(),
             first.tolist(), m.tolist(), ends.tolist()))]
+
+
+def _count_slots(owner, times, periods, bandwidth):
+    """Return ``slot_bins`` and ``slot_edges`` of each series.
+
+    :param owner: of each sample, the number of its series, not decreasing
+    :param times: of each sample, increasing within a series
+    :param periods: (V,) of each series
+    :param bandwidth: of each sample, kbit/s
+    """
+    first, last = _covered_slots(times, periods[owner])
+    # A sample longer than a slot stands for each of those it covers.
+    repeats = last - first + 1
+    sample = np.repeat(np.arange(times.size), repeats)
+    slot = first[sample] + np.arange(sample.size) - np.repeat(
+        np.cumsum(repeats) - repeats, repeats)
+    begins = np.ones(sample.size, dtype=bool)
+    of = owner[sample]
+    begins[1:] = (np.diff(of) != 0) | (np.diff(slot) > 0)
+    number = np.cumsum(begins) - 1
+    sums = np.bincount(number, weights=bandwidth[sample])
+    counts = np.bincount(number)
+    of, slot = of[begins], slot[begins]
+    begin = np.searchsorted(of, np.arange(periods.size))
+    end = np.append(begin[1:], of.size) - 1
+    edges = np.stack([np.stack([sums[at], counts[at]], axis=1)
+                      for at in (begin, end)], axis=1)
+    # The last 504 sampled slots end at the last slot; a slot longer ago than
+    # its position has been taken by another one, which may be without sample.
+    near = np.flatnonzero(slots.sampled(slot) & (
+        slot > slot[end][of] - (slots.DAYS + 1) * slots.SLOTS_A_DAY))
+    numbers = slot[near] // slots.EACH
+    newest = _sampled_until(slot[end])[of[near]]
+    near = near[numbers > newest - slots.SLOTS]
+    bins = np.full((periods.size, slots.SLOTS), NO_SLOT, dtype=np.uint8)
+    bins[of[near], slots.ring_index(slot[near])] = rate_bin(
+        sums[near] / counts[near])
+    return bins, edges
+
+
+def _sampled_until(slot):
+    """Return the number of the last sampled slot up to a slot."""
+    offset = -slots.NEXT_DAY * (slot // slots.SLOTS_A_DAY) % slots.EACH
+    return slot // slots.EACH - (slot % slots.EACH < offset)
 
 
 def _periods_apart(seconds, period_seconds):
@@ -518,87 +580,152 @@ def period_and_last_time(data):
     return period, last
 
 
-def law_by_regime(counts):
-    """Return (2, m) the share of each bin in each regime, or None.
+def classes(counts):
+    """Divide the bins of an instance in low and high ones.
 
-    None when no sample's regime is known. The observed shares, with
-    :data:`REGIME_PRIOR_SAMPLES` of the law of all time beside them.
+    The two classes of the roots of the samples with the least variance within
+    them, where each sample counts as the mean of its bin. Of the rates
+    themselves, a class would be the few largest samples.
+
+    :param counts: list of TransitionCounts
+    :returns: (V,) int64, the number of low bins of each; all of them where
+        there is one bin only
+    Derivation: reference/model.rst, "Instances that are busy together".
     """
-    if not counts.in_regime.any():
-        return None
-    of_all = counts.samples / counts.total_samples
-    shares = counts.in_regime + REGIME_PRIOR_SAMPLES * of_all
-    return shares / shares.sum(axis=1, keepdims=True)
+    sizes = np.array([one.bins.size for one in counts])
+    samples = np.concatenate([one.samples for one in counts])
+    totals = np.concatenate([one.totals for one in counts])
+    starts = np.cumsum(sizes) - sizes
+    owner = np.repeat(np.arange(sizes.size), sizes)
+    roots = np.sqrt((totals[:, 0] + totals[:, 1]) / samples)
+
+    def below(values):
+        """Return the sums up to each bin of the same instance."""
+        sums = np.cumsum(values)
+        return sums - (sums[starts] - values[starts])[owner]
+
+    count, sum_ = below(samples), below(samples * roots)
+    ends = starts + sizes - 1
+    rest, rest_sum = count[ends][owner] - count, sum_[ends][owner] - sum_
+    last = np.zeros(samples.size, dtype=bool)
+    last[ends] = True
+    apart = np.where(last, -1.0, (
+        sum_ / count - rest_sum / np.where(last, 1.0, rest)) ** 2
+        * count * rest)
+    most = np.maximum.reduceat(apart, starts)[owner]
+    low = np.minimum.reduceat(np.where(
+        apart >= most, np.arange(samples.size), samples.size), starts)
+    return low - starts + 1
 
 
-def fit_model(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES,
-              burst_samples=0.0):
-    """Fit a model whose states are the upper ends of quantile bands.
+def high_slots(counts, low_bins, share, key=None):
+    """Return in which of the sampled slots an instance was high.
 
-    Each state gathers the bins between two quantiles of the observed
-    bandwidth and carries the largest bandwidth, and the largest packet rate,
-    seen in them: the model never understates what was observed. Its long-run
-    law is the observed share of samples, in each regime where these are
-    known, or more cautious with ``burst_samples``; jump probabilities and
-    mean sojourn times come from the counted steps.
+    A slot without a sample is as the one at that time of the day on the last
+    day before that has one, around the ring: in a short history, what two
+    instances do together counts as if it had been so all the time. Where no
+    day has a sample the bit is drawn, so that the instance has no part in what
+    others have in common.
 
     :param counts: TransitionCounts
-    :param quantiles: increasing, the last one 1
+    :param low_bins: how many of its bins are low ones
+    :param share: probability of a bit that is drawn: one number, or (504,)
+    :param key: text that the bits are drawn by, the uuid of the instance;
+        None: what was counted
+    :returns: (504,) bool by position in the ring, see :mod:`.slots`
+    """
+    high = counts.slot_bins > counts.bins[low_bins - 1]
+    missing = counts.slot_bins == NO_SLOT
+    for _ in range(slots.DAYS - 1):
+        if not missing.any():
+            return high
+        before = slots.SAMPLED_A_DAY
+        high = np.where(missing, np.roll(high, before), high)
+        missing &= np.roll(missing, before)
+    if missing.any():
+        if key is None:
+            key = hashlib.sha256(counts.to_bytes()).hexdigest()
+        high = np.where(missing, slots.drawn(key, share), high)
+    return high
+
+
+def fit_model(counts, min_samples=MIN_SAMPLES, key=None,
+              quantiles=(LOW_QUANTILES, HIGH_QUANTILES)):
+    """Fit a model with low and high states to what was counted.
+
+    The bins are divided in a low and a high class (:func:`classes`). Each
+    state gathers the bins between two quantiles of the bandwidth observed in
+    its class and carries their mean rates; but the last one carries the
+    largest bandwidth, and the largest packet rate, seen in it. The long-run
+    law is the observed share of samples; jump probabilities and mean sojourn
+    times come from the counted steps.
+
+    :param counts: TransitionCounts
     :param min_samples: refuse shorter histories
-    :param burst_samples: each state counts as seen in so many samples more,
-        as by :data:`BURST_SAMPLES` a burst that might have come; 0: the law
-        is what was observed
-    :returns: TrafficModel of at most ``len(quantiles)`` states
+    :param key: as of :func:`high_slots`
+    :param quantiles: of the low and of the high class: upper ends of the
+        states as quantiles of the samples, increasing, the last one 1
+    :returns: TrafficModel of at most four low and four high states
     :raises NotEnoughSamples: when the history is too short or shows no
         traffic at all
+    :raises InvalidModel: on other quantiles
     Derivation: reference/model.rst, "Estimation".
     """
-    [fitted] = fit_models([counts], quantiles, min_samples, burst_samples)
+    [fitted] = fit_models([counts], min_samples, [key], quantiles)
     if isinstance(fitted, exceptions.NotEnoughSamples):
         raise fitted
     return fitted
 
 
-def fit_models(counts, quantiles=LEVEL_QUANTILES, min_samples=MIN_SAMPLES,
-               burst_samples=0.0):
+def fit_models(counts, min_samples=MIN_SAMPLES, keys=None,
+               quantiles=(LOW_QUANTILES, HIGH_QUANTILES)):
     """Fit a model to each of many counts, as :func:`fit_model` does.
 
     :param counts: list of TransitionCounts
+    :param keys: list of as many keys, or None
     :returns: list in the same order, a TrafficModel for each, or in its place
         the NotEnoughSamples that tells why there is none
-    :raises InvalidModel: on quantiles or samples that cannot be
     """
-    if not 0 <= burst_samples < np.inf:
-        raise exceptions.InvalidModel(
-            f'samples of a burst are {burst_samples}, wanted a number >= 0')
-    quantiles = np.asarray(quantiles, dtype=float)
-    if quantiles.ndim != 1 or not quantiles.size or quantiles[-1] != 1 \
-            or (np.diff(quantiles) <= 0).any() or quantiles[0] <= 0:
-        raise exceptions.InvalidModel(
-            f'level quantiles are {quantiles.tolist()}, wanted increasing '
-            f'numbers above 0, the last one 1')
+    low_ends, high_ends = map(_checked_quantiles, quantiles)
     found = [lack_of_history(one, min_samples) for one in counts]
     enough = [i for i, lack in enumerate(found) if lack is None]
     for first in range(0, len(enough), _FIT_TOGETHER):
         chosen = enough[first:first + _FIT_TOGETHER]
         some = [counts[i] for i in chosen]
         sizes = np.array([one.bins.size for one in some])
-        samples = np.concatenate([one.samples for one in some])
         starts = np.cumsum(sizes) - sizes
-        totals = np.add.reduceat(samples, starts)
-        below = np.concatenate([np.cumsum(one.samples) for one in some]) \
-            - samples
-        band = np.searchsorted(
-            quantiles[:-1], below / np.repeat(totals, sizes) * (1 + 1e-12),
-            side='right')
+        owner = np.repeat(np.arange(sizes.size), sizes)
+        low_bins = classes(some)
+        high = np.arange(owner.size) - starts[owner] >= low_bins[owner]
+        # The class that a bin is in: a low and a high one of each instance.
+        number = 2 * owner + high
+        samples = np.concatenate([one.samples for one in some])
+        totals = np.bincount(number, weights=samples)
+        so_far = np.cumsum(samples)
+        before = np.concatenate([[0.0], np.cumsum(totals)])[number]
+        below = (so_far - samples - before) / totals[number] * (1 + 1e-12)
+        band = np.where(
+            high, low_ends.size + np.searchsorted(
+                high_ends[:-1], below, side='right'),
+            np.searchsorted(low_ends[:-1], below, side='right'))
         for i, fitted in zip(chosen, _fit_states(
-                some, band, at_peak=True, burst_samples=burst_samples)):
+                some, band, low_bins, keys and [keys[i] for i in chosen])):
             found[i] = fitted
     return found
 
 
+def _checked_quantiles(values):
+    quantiles = np.asarray(values, dtype=float)
+    if quantiles.ndim != 1 or not quantiles.size or quantiles[-1] != 1 \
+            or (np.diff(quantiles) <= 0).any() or quantiles[0] <= 0:
+        raise exceptions.InvalidModel(
+            f'level quantiles are {quantiles.tolist()}, wanted increasing '
+            f'numbers above 0, the last one 1')
+    return quantiles
+
+
 def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
-    """Fit the on/off model of equation 1, which knows no regimes.
+    """Fit the on/off model of equation 1, which knows no sampled slots.
 
     On is a bandwidth of at least ``threshold`` times its 99th percentile;
     the rate while on is the mean of those samples.
@@ -621,9 +748,8 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
     on = (counts.peaks[:, 0] >= threshold * p99) & (counts.peaks[:, 0] > 0)
     # What is off carries nothing.
     told = dataclasses.replace(
-        counts, totals=np.where(on[:, None], counts.totals, 0.0),
-        in_regime=np.zeros_like(counts.in_regime))
-    [fitted] = _fit_states([told], on.astype(np.int64), at_peak=False)
+        counts, totals=np.where(on[:, None], counts.totals, 0.0))
+    [fitted] = _fit_states([told], on.astype(np.int64))
     return fitted
 
 
@@ -641,7 +767,7 @@ def lack_of_history(counts, min_samples=MIN_SAMPLES):
     return None
 
 
-def _fit_states(counts, band, at_peak, burst_samples=0.0):
+def _fit_states(counts, band, low_bins=None, keys=None):
     """Return the models that have a state for each band of bins.
 
     Everything is done for all models at once: arrays of all bins of all
@@ -650,9 +776,9 @@ def _fit_states(counts, band, at_peak, burst_samples=0.0):
 
     :param counts: list of V TransitionCounts
     :param band: (bins of all,) int64, not decreasing within one of them
-    :param at_peak: a state carries the largest rate of its bins, else the
-        mean
-    :param burst_samples: samples that each state has more than were seen
+    :param low_bins: (V,) number of low bins of each, the first ones; None:
+        the models have no classes, and all states are means
+    :param keys: V keys of :func:`high_slots`, or None
     """
     sizes = np.array([one.bins.size for one in counts])
     first_bin = np.cumsum(sizes) - sizes
@@ -670,26 +796,18 @@ def _fit_states(counts, band, at_peak, burst_samples=0.0):
 
     samples = gathered('samples')
     rates = gathered('totals') / samples[:, None]
-    if at_peak:
-        bandwidth, packets = np.maximum.reduceat(np.concatenate(
-            [one.peaks for one in counts]), at).T
-        mean = rates[:, 0] + rates[:, 1]
-        raised = np.divide(bandwidth, mean, out=np.ones(at.size),
-                           where=mean > 0)
-        rates[:, :2] *= raised[:, None]
-        rates[:, 2] = packets
+    if low_bins is not None:
+        # The last state has the largest rates that were seen.
+        last = first_state + n - 1
+        largest = np.maximum.reduceat(np.concatenate(
+            [one.peaks for one in counts]), at)[last]
+        mean = rates[last, 0] + rates[last, 1]
+        rates[last, :2] *= np.divide(
+            largest[:, 0], mean, out=np.ones(last.size),
+            where=mean > 0)[:, None]
+        rates[last, 2] = largest[:, 1]
     seen = np.add.reduceat(samples, first_state)
-    of_all = samples / seen[owner]
-    told = np.add.reduceat(np.concatenate(
-        [one.in_regime for one in counts], axis=1), at, axis=1)
-    by_regime = told + REGIME_PRIOR_SAMPLES * of_all
-    by_regime /= np.add.reduceat(by_regime, first_state, axis=1)[:, owner]
-    knows = np.add.reduceat(told.sum(axis=0), first_state) > 0
-    law = np.where(knows[owner], model.REGIME_SHARES @ by_regime, of_all)
-    for share in (by_regime, law):
-        share *= seen[owner]
-        share += burst_samples
-        share /= (seen + burst_samples * n)[owner]
+    law = samples / seen[owner]
     # Padded: (V, most states).
     place = np.arange(at.size) - first_state[owner]
     padded = np.zeros((n.size, int(n.max())))
@@ -714,8 +832,21 @@ def _fit_states(counts, band, at_peak, burst_samples=0.0):
         fitted.append(model.TrafficModel.of_fit(
             rates[states], jump[i, :count, :count],
             sojourn[i, :count] if count > 1 else observed[i:i + 1],
-            by_regime[:, states] if knows[i] else None, law[states]))
+            law[states], *(
+                (None, None) if low_bins is None else _classes_of_states(
+                    counts[i], int(low_bins[i]), law[states],
+                    state_of_bin[first_bin[i]:first_bin[i] + sizes[i]]
+                    - start, keys and keys[i]))))
     return fitted
+
+
+def _classes_of_states(counts, low_bins, law, state_of_bin, key):
+    """Return ``high`` and ``low_states`` of a model, None without classes."""
+    if low_bins >= counts.bins.size:
+        return None, None
+    low_states = int(state_of_bin[low_bins])
+    return high_slots(counts, low_bins, law[low_states:].sum(), key), \
+        low_states
 
 
 def _steps(counts, sizes, state, most):

@@ -14,7 +14,8 @@ import functools
 
 import numpy as np
 
-__all__ = ['Grid', 'LEAST_PRODUCT', 'NEAR', 'TOLERANCE', 'common_step', 'grid']
+__all__ = ['Grid', 'LEAST_PRODUCT', 'NEAR', 'TOLERANCE', 'common_step',
+           'grid', 'table_cells']
 
 #: Rates closer than this, relative to the capacity, are the same rate: a sum
 #: equal to the capacity is not above the capacity, whatever its rounding.
@@ -39,6 +40,16 @@ LEAST_PRODUCT = 1e-250
 
 #: Sources that are transformed at once.
 _TOGETHER = 128
+
+
+def table_cells(cells):
+    """Return how many cells tables have: 1.5 times the capacity.
+
+    What is smoothed below 0 shows further up.
+
+    :param cells: cells up to the capacity
+    """
+    return cells + cells // 2 + 2
 
 
 @functools.lru_cache(maxsize=32)
@@ -78,7 +89,7 @@ class Grid:
         self._inverse = np.stack(
             [step, np.exp(-tilted) * step ** 2] if on_grid else
             [window / tilted, window / tilted ** 2])
-        self._read = np.arange(cells + 2) * finer
+        self._read = np.arange(table_cells(cells)) * finer
         # The second row is in cells of the tables.
         self._untilt = np.exp(self._tilt * self._read) / [[1], [finer]]
         self._finer = finer
@@ -91,40 +102,38 @@ class Grid:
         """Return the tilted transforms of some sources.
 
         :param levels: (n, m) cells >= 0
-        :param masses: (n, g, m) their probabilities in each of g regimes
-        :returns: (n, g, frequencies) complex
+        :param masses: (n, m) their probabilities
+        :returns: (n, frequencies) complex
         """
-        n, regimes, states = masses.shape
         angle = levels * (-2 * np.pi / self._size)
         turn = np.empty(levels.shape, dtype=complex)
         np.cos(angle, out=turn.real)
         np.sin(angle, out=turn.imag)
         fine, turn = _powers(turn, self._width)
         coarse, _ = _powers(turn, -(-self.frequencies // self._width))
-        masses = masses * np.exp(-self._tilt * levels)[:, None]
-        # Contiguous, (n, g, a, m) times (n, 1, m, b), for BLAS.
-        coarse = masses[:, :, None] * coarse.transpose(1, 0, 2)[:, None]
-        fine = np.ascontiguousarray(fine.transpose(1, 2, 0))[:, None]
-        return (coarse @ fine).reshape(n, regimes, -1)[
-            ..., :self.frequencies]
+        masses = masses * np.exp(-self._tilt * levels)
+        # Contiguous, (n, a, m) times (n, m, b), for BLAS.
+        coarse = masses[:, None] * coarse.transpose(1, 0, 2)
+        fine = np.ascontiguousarray(fine.transpose(1, 2, 0))
+        return (coarse @ fine).reshape(len(masses), -1)[
+            :, :self.frequencies]
 
     def multiply(self, product, levels, masses, divide=False):
         """Multiply the transform of a sum by that of one source, in place.
 
         Few calls for one source; :meth:`products` is for many.
 
-        :param product: (g, frequencies) complex
+        :param product: (frequencies,) complex
         :param levels: (m,) cells of the tables, >= 0
-        :param masses: (g, m) probabilities in each of g regimes
+        :param masses: (m,) their probabilities
         :param divide: whether the source goes
         :returns: whether the product is as accurate as one made anew
         """
         # As in products().
         levels = np.where(levels > self._last, self._size, levels)
         turns = np.exp(levels[:, None] * self._turns)
-        factor = ((turns[:, self._width:].T * masses[:, None])
-                  @ turns[:, :self._width]).reshape(len(masses), -1)[
-                      :, :self.frequencies]
+        factor = ((turns[:, self._width:].T * masses)
+                  @ turns[:, :self._width]).ravel()[:self.frequencies]
         if divide:
             if not np.abs(factor).min() > _LEAST_DIVISOR:
                 return False
@@ -137,21 +146,20 @@ class Grid:
         """Return the transforms and the means of sums.
 
         :param levels: (n, m) cells of the tables, >= 0, of each source
-        :param masses: (n, g, m) their probabilities in each of g regimes
+        :param masses: (n, m) their probabilities
         :param counts: (n,) how many there are of a source; -1: divide by it
         :param of: (n,) int, increasing: of which sum each source is
         :param sums: how many sums there are
         :param same: (n,) int, equal for sources with the same levels and
             masses, which are transformed once; None: no two have them
-        :returns: (sums, g, frequencies) complex, NaN where it cannot be
-            divided, and (sums, g) cells of the tables
+        :returns: (sums, frequencies) complex, NaN where it cannot be
+            divided, and (sums,) cells of the tables
         """
         levels = levels * self._finer
         if self._on_grid:
             levels = np.rint(levels)
-        found = np.ones((sums, masses.shape[1], self.frequencies), complex)
-        means = np.zeros(found.shape[:2])
-        each = (masses * levels[:, None]).sum(axis=2) * counts[:, None]
+        found = np.ones((sums, self.frequencies), complex)
+        means = np.bincount(of, (masses * levels).sum(axis=1) * counts, sums)
         # Of what is above the capacity alone, no more counts than that it is.
         levels[levels > self._last] = self._size
         shared = None
@@ -171,28 +179,26 @@ class Grid:
             starts = np.flatnonzero(np.diff(of[some], prepend=-1))
             which = of[some][starts]
             found[which] *= np.multiply.reduceat(factors, starts, axis=0)
-            means[which] += np.add.reduceat(each[some], starts, axis=0)
-        means /= self._finer
-        return found, np.minimum(means, _MOST, out=means)
+        return found, np.minimum(means / self._finer, _MOST)
 
     def tables(self, spectra, means):
         """Return look-up tables of sums.
 
-        :param spectra: (r, g, frequencies) products of :meth:`spectra`
-        :param means: (r, g) their means, in cells of the tables
-        :returns: (r, g, cells + 2) complex: at each cell of the tables, as
-            the real part P(sum > it), as the imaginary part E[(sum - it)+]
-            in cells of the tables
+        :param spectra: (r, frequencies) products of :meth:`spectra`
+        :param means: (r,) their means, in cells of the tables
+        :returns: (r, n) complex, at each of the first :func:`table_cells`: as
+            the real part P(sum > it), as the imaginary part E[(sum - it)+] in
+            cells of the tables. Above the capacity, a rate above it counts as
+            more than any cell
         """
-        period = np.fft.irfft(
-            spectra[..., None, :] * self._inverse, self._size)
+        period = np.fft.irfft(spectra[:, None] * self._inverse, self._size)
         period = period[..., :self._read[-1] + 1:self._finer] * self._untilt
-        found = np.empty((*period.shape[:-2], self._read.size), complex)
-        below = np.subtract(self._ones, period[..., 0, :], out=found.real)
+        found = np.empty((len(period), self._read.size), complex)
+        below = np.subtract(self._ones, period[:, 0], out=found.real)
         np.maximum(below, 0.0, out=below)
         np.minimum(below, 1.0, out=below)
-        excess = np.add(period[..., 1, :], self._constant, out=found.imag)
-        excess += (means * self._ones)[..., None]
+        excess = np.add(period[:, 1], self._constant, out=found.imag)
+        excess += (means * self._ones)[:, None]
         np.maximum(excess, 0.0, out=excess)
         return found
 
@@ -202,7 +208,7 @@ def _raise(spectra, counts):
     gone = counts == -1
     if gone.any():
         divisors = spectra[gone]
-        small = np.abs(divisors).min(axis=(1, 2)) <= _LEAST_DIVISOR
+        small = np.abs(divisors).min(axis=1) <= _LEAST_DIVISOR
         divisors[small] = 1.0
         factors = 1 / divisors
         factors[small] = np.nan

@@ -9,13 +9,15 @@ Pure; no clock, no configuration, no I/O.
 import dataclasses
 import functools
 import math
+import numbers
 
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import slots
 
 __all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'LAW_COLUMNS', 'LEAST_CAPACITY',
-           'REGIMES', 'REGIME_SHARES', 'RateLaw', 'TrafficModel',
+           'RateLaw', 'TAIL_BYTES', 'TAIL_ROWS', 'TrafficModel',
            'dimension_weights', 'split_laws', 'visits']
 
 #: What a capacity can be counted in: weights of (egress_kbps, ingress_kbps,
@@ -27,16 +29,18 @@ DIMENSIONS = {
     'packets': (0.0, 0.0, 1.0),
 }
 
-#: The fleet as a whole is in one of these regimes, for these shares of time.
-#: Instances are independent of each other given the regime: what they have
-#: in common is that all carry more than usual while the fleet is busy.
-REGIMES = ('calm', 'busy')
-REGIME_SHARES = np.array([0.9, 0.1])
-REGIME_SHARES.flags.writeable = False
+#: Columns of a packed :class:`RateLaw`: probability, egress_kbps,
+#: ingress_kbps and kpps.
+LAW_COLUMNS = 4
 
-#: Columns of a packed :class:`RateLaw`: a probability for each regime, then
-#: egress_kbps, ingress_kbps and kpps.
-LAW_COLUMNS = len(REGIMES) + 3
+#: Bytes of the bits of the sampled slots, and of those with the number of low
+#: states behind them. They are as long as some rows of the states are.
+_BITS_BYTES = slots.SLOTS // 8
+TAIL_BYTES = _BITS_BYTES + 1
+TAIL_ROWS = TAIL_BYTES // (8 * LAW_COLUMNS)
+
+#: The number of low states is one byte.
+_MOST_LOW_STATES = 255
 
 #: The smallest capacity that is computed with, in any unit. A limit of 0 is
 #: taken for it: who sends anything is above.
@@ -46,7 +50,6 @@ LEAST_CAPACITY = 1e-6
 FORMAT_VERSION = 1
 
 _TOLERANCE = 1e-9
-_REGIME_TOLERANCE = 1e-6
 
 
 def dimension_weights(dimension):
@@ -95,49 +98,73 @@ def visits(jump):
 class RateLaw(bytes):
     """The long-run law of the rates of an instance: all that admission needs.
 
-    It is its own packed form, n little-endian rows of :data:`LAW_COLUMNS`
-    float64, for a scheduler holds and compares very many. Not validated: it
+    It is its own packed form, for a scheduler holds and compares very many: n
+    little-endian rows of :data:`LAW_COLUMNS` float64, low states first; a bit
+    for each position of the ring of sampled slots, whether the instance was
+    high (:func:`numpy.packbits`); and a byte, the number of low states. A law
+    without classes has low states only, and no bit is set. Not validated: it
     is made by a TrafficModel or read back from one's record.
     """
 
     __slots__ = ()
 
     @classmethod
-    def from_arrays(cls, probabilities, rates):
+    def from_arrays(cls, probabilities, rates, high=None, low_states=None):
         """Pack a law.
 
-        :param probabilities: (n,) >= 0, sum to 1: the same in every regime,
-            or (2, n), those of each regime
+        :param probabilities: (n,) >= 0, sum to 1
         :param rates: (n, 3) egress_kbps, ingress_kbps, kpps of each state
+        :param high: (504,) bool by position in the ring, see :mod:`.slots`;
+            None: the law has no classes
+        :param low_states: how many of the states, from the first on, the
+            instance has while it is low, 1..n; n or None: no classes
         """
         rates = np.asarray(rates, dtype=float)
         packed = np.empty((len(rates), LAW_COLUMNS), dtype='<f8')
-        packed[:, :-3] = np.transpose(probabilities) if np.ndim(
-            probabilities) == 2 else np.reshape(probabilities, (-1, 1))
-        packed[:, -3:] = rates
-        return cls(packed.tobytes())
+        packed[:, 0] = probabilities
+        packed[:, 1:] = rates
+        bits = bytes(_BITS_BYTES)
+        if high is None or low_states is None or low_states >= len(rates):
+            low_states = min(len(rates), _MOST_LOW_STATES)
+        else:
+            bits = np.packbits(np.asarray(high, dtype=bool)).tobytes()
+        return cls(packed.tobytes() + bits + bytes([low_states]))
 
     @property
     def _rows(self):
-        return np.frombuffer(self, '<f8').reshape(-1, LAW_COLUMNS)
-
-    @property
-    def by_regime(self):
-        """(2, n) probabilities of the states in each of the REGIMES."""
-        return self._rows[:, :-3].T
+        return np.frombuffer(self, '<f8').reshape(
+            -1, LAW_COLUMNS)[:-TAIL_ROWS]
 
     @property
     def probabilities(self):
-        """(n,) of all time, sum to 1."""
-        calm, busy = self._rows[:, :-3].T
-        if np.array_equal(calm, busy):
-            return calm
-        return REGIME_SHARES[0] * calm + REGIME_SHARES[1] * busy
+        """(n,) share of time in each state; sums to 1."""
+        return self._rows[:, 0]
+
+    @property
+    def high(self):
+        """(504,) bool: whether the instance was high, by ring position."""
+        return np.unpackbits(np.frombuffer(
+            self[-TAIL_BYTES:-1], np.uint8)).astype(bool)
+
+    @property
+    def low_states(self):
+        """How many of the n states are low ones; n: there are no classes."""
+        states = len(self) // (8 * LAW_COLUMNS) - TAIL_ROWS
+        return states if self[-1] >= _MOST_LOW_STATES else self[-1]
+
+    @property
+    def has_classes(self):
+        """Whether it is known in which slots the instance was high."""
+        return self.low_states < len(self) // (8 * LAW_COLUMNS) - TAIL_ROWS
+
+    def without_classes(self):
+        """Return the law of an instance of which no slot is known."""
+        return RateLaw.from_arrays(self.probabilities, self.rates)
 
     @property
     def rates(self):
         """(n, 3) egress_kbps, ingress_kbps, kpps of each state."""
-        return self._rows[:, -3:]
+        return self._rows[:, 1:]
 
     @property
     def packets_known(self):
@@ -178,7 +205,8 @@ def split_laws(packed, counts):
     :param packed: bytes, the packed forms of n laws
     :param counts: (n,) int, number of states of each
     """
-    ends = (np.cumsum(counts) * (8 * LAW_COLUMNS)).tolist()
+    ends = np.cumsum(np.multiply(counts, 8 * LAW_COLUMNS)
+                     + TAIL_BYTES).tolist()
     return [RateLaw(packed[start:end])
             for start, end in zip([0, *ends], ends)]
 
@@ -195,21 +223,22 @@ class TrafficModel:
         The chain must have a single closed class of states (one long-run
         law); states left for good get probability 0.
     :param sojourn_seconds: (n,) mean time spent in each state, > 0
-    :param regime_law: (2, n) share of time in each state in each of the
-        :data:`REGIMES`, or None when it does not depend on that; weighted by
-        :data:`REGIME_SHARES` it is the stationary law within 1e-6
+    :param high: (504,) bool: in which of the sampled slots the instance was
+        in one of its high states, by position in the ring (:mod:`.slots`);
+        None where that is not known
+    :param low_states: how many states are low ones; they come first. 1..n-1,
+        at most 254; None exactly where ``high`` is None
     :raises InvalidModel: naming the argument, the value and what was wanted
     """
 
     rates: np.ndarray
     jump: np.ndarray
     sojourn_seconds: np.ndarray
-    regime_law: np.ndarray = None
+    high: np.ndarray | None = None
+    low_states: int | None = None
 
     def __post_init__(self):
-        for name in ('rates', 'jump', 'sojourn_seconds', 'regime_law'):
-            if name == 'regime_law' and self.regime_law is None:
-                continue
+        for name in ('rates', 'jump', 'sojourn_seconds'):
             try:
                 array = np.array(getattr(self, name), dtype=float)
             except (TypeError, ValueError, OverflowError):
@@ -244,30 +273,31 @@ class TrafficModel:
             _invalid(f'the sum of row {worst} of jump', sums[worst],
                      '1 within 1e-9')
         self._embedded  # noqa: B018, a chain without a single law is refused
-        if self.regime_law is not None:
-            self._require_regime_law()
+        self._require_classes()
 
-    def _require_regime_law(self):
-        law = self.regime_law
-        wanted = (len(REGIMES), len(self.rates))
-        if law.shape != wanted:
-            _invalid('the shape of regime_law', law.shape, wanted)
-        if (law < 0).any():
-            _invalid('the smallest of regime_law', law.min(), '>= 0')
-        for regime, total in zip(REGIMES, law.sum(axis=1)):
-            if abs(total - 1) > _TOLERANCE:
-                _invalid(f'the sum of regime_law while {regime}', total,
-                         '1 within 1e-9')
-        away = abs(REGIME_SHARES @ law - self.stationary)
-        never = (self.stationary == 0) & law.any(axis=0)
-        if away.max() > _REGIME_TOLERANCE or never.any():
-            worst = int(np.argmax(np.where(never, np.inf, away)))
-            _invalid(f'the share of time in state {worst} by regime_law',
-                     (REGIME_SHARES @ law)[worst],
-                     f'{self.stationary[worst]}, the stationary law')
+    def _require_classes(self):
+        if self.high is None and self.low_states is None:
+            return
+        most = min(len(self.rates) - 1, _MOST_LOW_STATES - 1)
+        if not isinstance(self.low_states, numbers.Integral) \
+                or not 1 <= self.low_states <= most:
+            _invalid('low_states', repr(self.low_states)[:80],
+                     f'a whole number 1..{most} with high, and None without')
+        object.__setattr__(self, 'low_states', int(self.low_states))
+        wanted = f'{slots.SLOTS} truth values'
+        try:
+            high = np.array(self.high)
+        except (TypeError, ValueError, OverflowError):
+            high = np.array(None)
+        if high.shape != (slots.SLOTS,) or not np.isin(high, (0, 1)).all():
+            _invalid('high', repr(self.high)[:80], wanted)
+        high = high.astype(bool)
+        high.flags.writeable = False
+        object.__setattr__(self, 'high', high)
 
     @classmethod
-    def of_fit(cls, rates, jump, sojourn_seconds, regime_law, stationary):
+    def of_fit(cls, rates, jump, sojourn_seconds, stationary, high=None,
+               low_states=None):
         """Return the model of arrays that are known to be as they must be.
 
         Checks and computes nothing, for estimation makes very many.
@@ -279,11 +309,12 @@ class TrafficModel:
         for name, array in (
                 ('rates', rates), ('jump', jump),
                 ('sojourn_seconds', sojourn_seconds),
-                ('regime_law', regime_law), ('stationary', stationary)):
+                ('stationary', stationary), ('high', high)):
             if array is not None:
                 array = array.copy()
                 array.flags.writeable = False
             self.__dict__[name] = array
+        self.__dict__['low_states'] = low_states
         return self
 
     @classmethod
@@ -347,8 +378,9 @@ class TrafficModel:
     def law(self):
         """The :class:`RateLaw` of the states that are visited."""
         visited = self.stationary > 0
-        law = self.stationary if self.regime_law is None else self.regime_law
-        return RateLaw.from_arrays(law[..., visited], self.rates[visited])
+        return RateLaw.from_arrays(
+            self.stationary[visited], self.rates[visited], self.high,
+            int(np.count_nonzero(visited[:self.low_states])) or None)
 
     @property
     def mean(self):
@@ -386,22 +418,9 @@ class TrafficModel:
         :returns: (values, probabilities), both (m,), m <= n: distinct values
             in increasing order, probabilities > 0 that sum to 1
         """
-        values, masses = self.levels_by_regime(weights)
-        return values, (masses[0] if self.regime_law is None
-                        else REGIME_SHARES @ masses)
-
-    def levels_by_regime(self, weights):
-        """Return the laws of one linear function of the rates.
-
-        :param weights: (3,) >= 0, see :data:`DIMENSIONS`
-        :returns: (values, probabilities): (m,) as of :meth:`levels`, and
-            (2, m) in each of the :data:`REGIMES`, where some may be 0
-        """
-        values, where = np.unique(self.law.values(weights),
-                                  return_inverse=True)
-        return values, np.stack([
-            np.bincount(where, weights=masses)
-            for masses in self.law.by_regime])
+        law = self.law
+        values, where = np.unique(law.values(weights), return_inverse=True)
+        return values, np.bincount(where, weights=law.probabilities)
 
     def __eq__(self, other):
         if not isinstance(other, TrafficModel):
@@ -410,37 +429,48 @@ class TrafficModel:
                 and np.array_equal(self.jump, other.jump)
                 and np.array_equal(self.sojourn_seconds,
                                    other.sojourn_seconds)
-                and np.array_equal(self.regime_law, other.regime_law))
+                and np.array_equal(self.high, other.high)
+                and self.low_states == other.low_states)
 
     __hash__ = None
 
     def to_dict(self):
         """Return the model as plain lists and numbers, for JSON.
 
-        Keys: format_version, rates, jump, sojourn_seconds; regime_law when
-        there is one.
+        Keys: format_version, rates, jump, sojourn_seconds; where the model
+        has classes also low_states and high, the packed bits in hexadecimal.
         """
         data = {'format_version': FORMAT_VERSION,
                 'rates': self.rates.tolist(),
                 'jump': self.jump.tolist(),
                 'sojourn_seconds': self.sojourn_seconds.tolist()}
-        if self.regime_law is not None:
-            data['regime_law'] = self.regime_law.tolist()
+        if self.high is not None:
+            data['high'] = np.packbits(self.high).tobytes().hex()
+            data['low_states'] = self.low_states
         return data
 
     @classmethod
     def from_dict(cls, data):
         """Return the model that :meth:`to_dict` wrote.
 
+        What a version before wrote as regime_law is ignored.
+
         :raises InvalidModel: on a missing key or another format version
         """
         try:
             version = data['format_version']
-            arrays = (data['rates'], data['jump'], data['sojourn_seconds'],
-                      data.get('regime_law'))
+            arrays = data['rates'], data['jump'], data['sojourn_seconds']
+            high, low_states = data.get('high'), data.get('low_states')
         except (AttributeError, KeyError, TypeError) as error:
             _invalid('its dictionary', f'without {error}',
                      'format_version, rates, jump and sojourn_seconds')
         if version != FORMAT_VERSION:
             _invalid('format_version', version, FORMAT_VERSION)
-        return cls(*arrays)
+        if high is not None:
+            try:
+                high = np.unpackbits(np.frombuffer(
+                    bytes.fromhex(high), np.uint8))
+            except (TypeError, ValueError):
+                _invalid('high', repr(high)[:80],
+                         f'{2 * _BITS_BYTES} hexadecimal digits')
+        return cls(*arrays, high, low_states)

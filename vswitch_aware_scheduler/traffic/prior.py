@@ -17,10 +17,11 @@ import numpy as np
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import slots
 
-__all__ = ['FLEET', 'MIN_PEERS', 'MOST_LEFT_OUT', 'OWN_CONSTANT', 'Pool',
-           'credibility_constant', 'cut', 'group_pools', 'levels_of', 'scaled',
-           'share_above']
+__all__ = ['Expected', 'FLEET', 'MIN_PEERS', 'MOST_LEFT_OUT', 'OWN_CONSTANT',
+           'Pool', 'credibility_constant', 'cut', 'group_pools', 'levels_of',
+           'scaled', 'share_above', 'with_high']
 
 #: Fewer instances than these say nothing of the next one.
 MIN_PEERS = 20
@@ -40,7 +41,14 @@ MOST_LEFT_OUT = 0.5
 #: (None, project).
 FLEET = (None, None)
 
-_REGIMES = len(model.REGIMES)
+#: Bins of high states are kept behind those of low ones.
+_HIGH = 1 << 16
+
+#: The bits of so many instances are unpacked at once.
+_TOGETHER = 1000
+
+#: Shares of high slots are kept in so many steps.
+_SHARE_STEPS = 255
 
 
 def levels_of(flavor, project):
@@ -53,23 +61,67 @@ def levels_of(flavor, project):
     return list(dict.fromkeys(keys))
 
 
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What is expected of an instance that is picked at random in a group.
+
+    :ivar law: RateLaw, without bits
+    :ivar high_shares: 504 bytes, for each position in the ring of sampled
+        slots the share of the group's instances that were high, 255 for all
+    """
+
+    law: model.RateLaw
+    high_shares: bytes = bytes(slots.SLOTS)
+
+    def of(self, instance_uuid):
+        """Return the RateLaw of an instance of the group.
+
+        The slots in which the instance is high are drawn by the shares, so
+        that it has the average correlation of the group's instances.
+
+        :param instance_uuid: None: the law has no classes
+        """
+        if instance_uuid is None:
+            return model.RateLaw.from_arrays(self.law.probabilities,
+                                             self.law.rates)
+        if not self.law.has_classes:
+            return self.law
+        return with_high(self.law, slots.drawn(
+            instance_uuid, _unpacked(self.high_shares)))
+
+
+def with_high(law, high):
+    """Return a RateLaw with other bits; one without classes as it is.
+
+    :param high: (504,) bool
+    """
+    return model.RateLaw.from_arrays(law.probabilities, law.rates, high,
+                                     law.low_states)
+
+
+def _unpacked(high_shares):
+    return np.frombuffer(high_shares, np.uint8) / _SHARE_STEPS
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
     """The law of an instance picked at random, rate bin by rate bin.
 
     :ivar members: how many instances it is the mean of, whatever their number
         of samples; those that fade count as less than one
-    :ivar bins: (m,) int64, increasing, see :func:`.estimate.rate_bin`
-    :ivar by_regime: (2, m) share of time in each bin in each regime
-    :ivar shares: (m,) share of all time
+    :ivar bins: (m,) int64, increasing, see :func:`.estimate.rate_bin`; those
+        of high states have 65,536 added
+    :ivar shares: (m,) share of time
     :ivar amounts: (m, 3) share times rate of each column
+    :ivar high: (504,) share of the instances that were high in each of the
+        sampled slots, by position in the ring (:mod:`.slots`)
     """
 
     members: float
     bins: np.ndarray
-    by_regime: np.ndarray
     shares: np.ndarray
     amounts: np.ndarray
+    high: np.ndarray
 
     @classmethod
     def of_counts(cls, counts):
@@ -77,17 +129,17 @@ class Pool:
 
         :param counts: non-empty list
         """
-        shares = [one.samples / one.total_samples for one in counts]
-        laws = [estimate.law_by_regime(one) for one in counts]
+        bins, high = [], []
+        for one, low in zip(counts, estimate.classes(counts).tolist()):
+            of_bin = np.arange(one.bins.size) >= low
+            bins.append(one.bins + _HIGH * of_bin)
+            high.append(estimate.high_slots(one, low, float(
+                one.samples[of_bin].sum() / one.total_samples)))
         return cls._of(
-            len(counts), np.concatenate([one.bins for one in counts]),
-            np.concatenate([
-                np.broadcast_to(share, (_REGIMES, share.size))
-                if law is None else law
-                for share, law in zip(shares, laws)], axis=1),
-            np.concatenate(shares),
+            len(counts), np.concatenate(bins), np.concatenate(
+                [one.samples / one.total_samples for one in counts]),
             np.concatenate([one.totals / one.total_samples
-                            for one in counts]))
+                            for one in counts]), np.mean(high, axis=0))
 
     @classmethod
     def of_laws(cls, laws):
@@ -95,38 +147,38 @@ class Pool:
 
         :param laws: non-empty list
         """
-        return cls._of_rows(len(laws), np.concatenate(
-            [np.frombuffer(law, '<f8').reshape(-1, model.LAW_COLUMNS)
-             for law in laws]))
+        return _Members([None] * len(laws), [None] * len(laws), laws,
+                        np.ones(len(laws))).everyone()
 
     @classmethod
-    def _of_rows(cls, members, rows, weights=None):
+    def _of_rows(cls, members, rows, high, weights=None):
         """Return the pool of the rows of some laws.
 
+        :param rows: probability, three rates, and whether the state is a high
+            one, of each
+        :param high: (504,)
         :param weights: of each row, the same for all rows of a law; None: all
             laws weigh the same
         """
-        by_regime, rates = rows[:, :-3].T, rows[:, -3:]
+        shares, rates = rows[:, 0], rows[:, 1:4]
         if weights is not None:
-            by_regime = by_regime * weights
-        shares = model.REGIME_SHARES @ by_regime
+            shares = shares * weights
         return cls._of(members,
-                       estimate.rate_bin(rates[:, 0] + rates[:, 1]),
-                       by_regime, shares, shares[:, None] * rates)
+                       estimate.rate_bin(rates[:, 0] + rates[:, 1])
+                       + _HIGH * rows[:, 4].astype(np.int64),
+                       shares, shares[:, None] * rates, high)
 
     @classmethod
-    def _of(cls, members, bins, by_regime, shares, amounts):
+    def _of(cls, members, bins, shares, amounts, high):
         """Gather states of any order by their bins."""
         kept, where = np.unique(bins, return_inverse=True)
 
         def gathered(values):
             return np.bincount(where, weights=values, minlength=kept.size)
 
-        law = np.stack([gathered(row) for row in by_regime])
-        return cls(members, kept, law / law.sum(axis=1, keepdims=True),
-                   gathered(shares) / shares.sum(),
+        return cls(members, kept, gathered(shares) / shares.sum(),
                    np.stack([gathered(column) for column in amounts.T],
-                            axis=1) / shares.sum())
+                            axis=1) / shares.sum(), high)
 
     def mixed(self, other, weight):
         """Return the pool of which a share is this one, the rest another.
@@ -139,10 +191,9 @@ class Pool:
         rest = 1 - weight
         return Pool._of(
             self.members, np.concatenate([self.bins, other.bins]),
-            np.concatenate([weight * self.by_regime, rest * other.by_regime],
-                           axis=1),
             np.concatenate([weight * self.shares, rest * other.shares]),
-            np.concatenate([weight * self.amounts, rest * other.amounts]))
+            np.concatenate([weight * self.amounts, rest * other.amounts]),
+            weight * self.high + rest * other.high)
 
     def shrunk(self, parent, constant):
         """Return the pool shrunk towards that of a wider group.
@@ -156,11 +207,19 @@ class Pool:
 
     @property
     def law(self):
-        """The RateLaw: a state for each bin, with its mean rates."""
+        """The RateLaw: a state for each bin, with its mean rates; no bits."""
         there = self.shares > 0
+        low = int(np.count_nonzero(self.bins[there] < _HIGH))
         return model.RateLaw.from_arrays(
-            self.by_regime[:, there],
-            self.amounts[there] / self.shares[there, None])
+            self.shares[there], self.amounts[there] / self.shares[there, None],
+            np.zeros(slots.SLOTS, dtype=bool), low or None)
+
+    @property
+    def expected(self):
+        """The :class:`Expected` of an instance of the group."""
+        return Expected(self.law, np.rint(
+            _SHARE_STEPS * np.clip(self.high, 0, 1)).astype(
+                np.uint8).tobytes())
 
 
 def credibility_constant(values, groups, parents):
@@ -231,20 +290,49 @@ class _Members:
         self._flavors = flavors
         self._projects = projects
         self._weights = weights
-        self._sizes = np.fromiter(map(len, laws), np.int64, len(laws)) // (
+        sizes = np.fromiter(map(len, laws), np.int64, len(laws)) // (
             8 * model.LAW_COLUMNS)
-        self._rows = np.frombuffer(b''.join(laws), '<f8').reshape(
+        self._sizes = sizes - model.TAIL_ROWS
+        packed = np.frombuffer(b''.join(laws), '<f8').reshape(
             -1, model.LAW_COLUMNS)
+        ends = np.cumsum(sizes)
+        # The bits of each law stand behind its states.
+        tails = ends[:, None] + np.arange(-model.TAIL_ROWS, 0)
+        tail = packed[tails].reshape(len(laws), -1).view(np.uint8)
+        self._bits = tail[:, :-1]
+        states = np.ones(len(packed), dtype=bool)
+        states[tails] = False
+        position = np.arange(len(packed)) - np.repeat(ends - sizes, sizes)
+        high = position >= np.repeat(tail[:, -1].astype(np.int64), sizes)
+        self._rows = np.column_stack([packed, high])[states]
+
+    def everyone(self):
+        """Return the pool of all, in which each instance weighs the same."""
+        return self._pool(self._weights)
 
     def _pool(self, weights):
         return Pool._of_rows(
             self._weights.sum(), self._rows,
+            self._high(np.arange(weights.size), weights),
             np.repeat(weights, self._sizes))
+
+    def _high(self, members, weights):
+        """Return (504,) the share of some members that are high.
+
+        :param members: their numbers
+        :param weights: of each of them
+        """
+        total = np.zeros(slots.SLOTS)
+        for first in range(0, len(members), _TOGETHER):
+            some = slice(first, first + _TOGETHER)
+            total += weights[some] @ np.unpackbits(
+                self._bits[members[some]], axis=1)
+        return total / weights.sum()
 
     def by_instance(self):
         """Return the pools in which each instance weighs the same."""
-        bandwidth = (model.REGIME_SHARES @ self._rows[:, :-3].T) * (
-            self._rows[:, -3] + self._rows[:, -2])
+        bandwidth = self._rows[:, 0] * (
+            self._rows[:, 1] + self._rows[:, 2])
         # As the load of the fleet: else a few large ones are all the variance.
         load = np.sqrt(np.add.reduceat(
             bandwidth, np.cumsum(self._sizes) - self._sizes))
@@ -325,6 +413,10 @@ class _Members:
         order = np.argsort(of_row, kind='stable')
         rows = self._rows[order]
         of_row = of_row[order]
+        of_member = np.argsort(numbers, kind='stable')
+        first = np.searchsorted(
+            numbers[of_member], np.arange(numbers.max(initial=-1) + 2))
+        member_weights = weights
         weights = np.repeat(weights, self._sizes)[order]
         count = int(numbers.max(initial=-1)) + 1
         ends = np.searchsorted(of_row, np.arange(count + 1))
@@ -333,7 +425,9 @@ class _Members:
             weights=self._weights[numbers >= 0])
         for number in range(count):
             some = slice(ends[number], ends[number + 1])
+            inside = of_member[first[number]:first[number + 1]]
             yield Pool._of_rows(float(members[number]), rows[some],
+                                self._high(inside, member_weights[inside]),
                                 weights[some])
 
 
@@ -353,8 +447,7 @@ def share_above(law, capacities):
     :param capacities: as of :func:`cut`
     :returns: float, share of the time
     """
-    return float(model.REGIME_SHARES @ law.by_regime[
-        :, _above(law, capacities)].sum(axis=1))
+    return float(law.probabilities[_above(law, capacities)].sum())
 
 
 def _above(law, capacities):
@@ -375,9 +468,9 @@ def cut(law, limits, capacities, group=None):
     States above a capacity of the host are left out: an instance that is in
     one of them overloads every such host alone, which no placement avoids. Of
     the prior of an instance itself, only as much is left out as its group has
-    of such states, so that what the instance has shown stays. In a regime in
-    which more than :data:`MOST_LEFT_OUT` would be left out, all states stay.
-    States that stay are scaled down to the limits on one instance.
+    of such states, so that what the instance has shown stays. Where more than
+    :data:`MOST_LEFT_OUT` would be left out, all states stay. States that stay
+    are scaled down to the limits on one instance.
 
     :param law: RateLaw
     :param limits: iterable of (weights, packet_bytes, most): see
@@ -391,17 +484,18 @@ def cut(law, limits, capacities, group=None):
     above = _above(law, capacities)
     if not above.any():
         return scaled(law, limits)
-    by_regime = law.by_regime.copy()
+    shares = law.probabilities.copy()
     theirs = law if group is None else group
-    left_out = theirs.by_regime[:, _above(theirs, capacities)].sum(axis=1)
-    for row, most in zip(by_regime, left_out):
-        there = row[above].sum()
-        if 0 < most <= MOST_LEFT_OUT and there > 0:
-            row[above] *= max(1 - most / there, 0.0)
-            row /= row.sum()
-    kept = by_regime.any(axis=0)
+    most = theirs.probabilities[_above(theirs, capacities)].sum()
+    there = shares[above].sum()
+    if 0 < most <= MOST_LEFT_OUT and there > 0:
+        shares[above] *= max(1 - most / there, 0.0)
+        shares /= shares.sum()
+    kept = shares > 0
+    low = int(np.count_nonzero(kept[:law.low_states]))
     return scaled(model.RateLaw.from_arrays(
-        by_regime[:, kept], law.rates[kept]), limits)
+        shares[kept], law.rates[kept], law.high if low else None,
+        low or None), limits)
 
 
 def scaled(law, limits):
@@ -424,5 +518,6 @@ def scaled(law, limits):
         factor[over] = np.minimum(factor[over], most / values[over])
     if (factor == 1).all():
         return law
-    return model.RateLaw.from_arrays(law.by_regime,
-                                     law.rates * factor[:, None])
+    return model.RateLaw.from_arrays(
+        law.probabilities, law.rates * factor[:, None], law.high,
+        law.low_states)

@@ -43,9 +43,7 @@ class Superposition:
     bounds. The episodes are none: they are those of the rounded rates, which
     may enter overload more or less often and stay for longer or shorter.
 
-    Models whose law depends on the regime of the fleet are independent given
-    the regime: every figure is then that of each regime, weighted by the
-    regimes' shares of time.
+    Models count as independent: their classes (:mod:`.slots`) are not used.
 
     :param models: iterable of TrafficModel
     :param capacity: finite and > 0: kbit/s, or kilo-packets/s for 'packets'
@@ -68,14 +66,6 @@ class Superposition:
         for position, one in enumerate(self.models):
             self._require_model(one, position)
         self._levels = [one.levels(self._weights) for one in self.models]
-        if all(one.regime_law is None for one in self.models):
-            self._regimes = ((1.0, self._levels),)
-        else:
-            both = [one.levels_by_regime(self._weights)
-                    for one in self.models]
-            self._regimes = tuple(
-                (share, [(values, masses[regime]) for values, masses in both])
-                for regime, share in enumerate(model.REGIME_SHARES.tolist()))
         # Narrow laws first: the sums stay short for most of the work.
         self._order = sorted(range(len(self._levels)),
                              key=lambda i: self._levels[i][0][-1])
@@ -130,17 +120,15 @@ class Superposition:
 
     @functools.cached_property
     def _laws(self):
-        """[(share of time, upper law, lower law)], one for each regime."""
-        return [(share, *self._overlay(self._order, self._empty_laws, levels))
-                for share, levels in self._regimes]
+        """(upper, lower) laws of the sum; one object where it is exact."""
+        return self._overlay(self._order, self._empty_laws)
 
-    @staticmethod
-    def _overlay(members, laws, levels):
+    def _overlay(self, members, laws):
         upper, lower = laws
         exact = upper is lower
         for i in members:
-            upper = upper.plus(*levels[i])
-            lower = upper if exact else lower.plus(*levels[i])
+            upper = upper.plus(*self._levels[i])
+            lower = upper if exact else lower.plus(*self._levels[i])
         return upper, lower
 
     # Questions.
@@ -162,8 +150,7 @@ class Superposition:
         Exact, or the upper end of :meth:`bounds`. A sum within 1e-9 of the
         capacity counts as equal to it, and is not above it.
         """
-        return _probability(math.fsum(
-            share * upper.overflow for share, upper, _ in self._laws))
+        return _probability(self._laws[0].overflow)
 
     def bounds(self):
         """Return (low, high), a certified bracket of P(sum > capacity).
@@ -171,9 +158,8 @@ class Superposition:
         Up to the rounding of float64 both ends are the probability where the
         overlay is exact.
         """
-        low = math.fsum(share * lower.overflow
-                        for share, _, lower in self._laws)
-        return _probability(low), self.overload_probability()
+        return (_probability(self._laws[1].overflow),
+                self.overload_probability())
 
     def loss_fraction(self):
         """Return E[(sum - capacity)+] / E[sum], in [0, 1]; 0 without traffic.
@@ -182,10 +168,8 @@ class Superposition:
         """
         if self.mean == 0:
             return 0.0
-        excess = math.fsum(share * upper.excess
-                           for share, upper, _ in self._laws)
         # Of rates rounded up more may be lost than there is.
-        return _probability(min(excess / self.mean, 1.0))
+        return _probability(min(self._laws[0].excess / self.mean, 1.0))
 
     def overload_probability_with(self, candidate):
         """Return P(sum + candidate > capacity) without building a new law.
@@ -194,17 +178,11 @@ class Superposition:
         :returns: float; takes O(states of the candidate) look-ups
         """
         self._require_model(candidate, 'to add')
-        if len(self._regimes) == 1:
-            # Residents that are the same in every regime.
-            values, masses = candidate.levels(self._weights)
-            masses = [masses]
-        else:
-            values, masses = candidate.levels_by_regime(self._weights)
+        values, masses = candidate.levels(self._weights)
         # The candidate's levels are not rounded, and a tail of rates rounded
         # up is an upper bound at any threshold.
-        return _probability(math.fsum(
-            share * float(of_regime @ upper.tail(self.capacity - values))
-            for of_regime, (share, upper, _) in zip(masses, self._laws)))
+        return _probability(float(
+            masses @ self._laws[0].tail(self.capacity - values)))
 
     def with_model(self, candidate):
         """Return the Superposition that has ``candidate`` as well."""
@@ -225,17 +203,13 @@ class Superposition:
         """Return how often the sum rises from within to above the capacity.
 
         Every upward jump of one source counts where the others leave it room
-        before and none after. A source makes each of its jumps as often in
-        every regime, so that the sum rises above the capacity as often as it
-        falls below; what begins or ends with a regime does not count.
+        before and none after.
         Derivation: reference/model.rst, "Episodes".
         """
-        return math.fsum(
-            share * term for regime, (share, _) in enumerate(self._regimes)
-            for term in self._episode_terms(
-                self._order, self._empty_laws[:1] * 2, regime))
+        return math.fsum(self._episode_terms(
+            self._order, self._empty_laws[:1] * 2))
 
-    def _episode_terms(self, members, laws, regime):
+    def _episode_terms(self, members, laws):
         # The law of all but one, for each one: halve the members, overlay one
         # half, descend into the other. n log n overlays instead of n * n.
         if not members:
@@ -247,8 +221,7 @@ class Superposition:
         for inside, outside in ((members[:middle], members[middle:]),
                                 (members[middle:], members[:middle])):
             yield from self._episode_terms(
-                inside, self._overlay(outside, laws,
-                                      self._regimes[regime][1]), regime)
+                inside, self._overlay(outside, laws))
 
     def _crossings(self, i, others):
         one = self.models[i]

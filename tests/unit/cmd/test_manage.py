@@ -151,7 +151,7 @@ class PriorCommandTestCase(ManageTestCase):
     def setUp(self):
         super().setUp()
         self.law = traffic_model.RateLaw.from_arrays(
-            [[.75, .25], [.5, .5]], [[40., 20., 1.], [4., 2., 0.]])
+            [.275, .725], [[4., 2., 0.], [40., 20., 1.]])
         other = traffic_model.TrafficModel.constant(7.0).law
         self.make_store().write(
             [base.constant(1, name='web')], now=base.NOW, priors=[
@@ -198,10 +198,11 @@ class PriorCommandTestCase(ManageTestCase):
                     'prior', 'show', *words)['prior_of'])
         answer = self.ask('prior', 'show', base.instance_uuid(3))
         self.assertEqual(
-            [{'egress_kbps': 4, 'ingress_kbps': 2, 'kpps': 0, 'calm': .25,
-              'busy': .5},
+            [{'egress_kbps': 4, 'ingress_kbps': 2, 'kpps': 0,
+              'probability': .275, 'calm': .275, 'busy': .275},
              {'egress_kbps': 40, 'ingress_kbps': 20, 'kpps': 1,
-              'calm': .75, 'busy': .5}], answer['states'])
+              'probability': .725, 'calm': .725, 'busy': .725}],
+            answer['states'])
         _, output, _ = self.run_command('prior', 'show',
                                         base.instance_uuid(3))
         self.assertRegex(output, r'Prior of: +flavor and project\n')
@@ -213,7 +214,7 @@ class PriorCommandTestCase(ManageTestCase):
             kinds = self.ask('prior', 'show',
                              base.instance_uuid(3))['above_capacity']
             self.assertAlmostEqual(share, *kinds.values())
-        self.assertRegex(output, r'\n +40 +20 +1 +0.750000 +0.500000\n')
+        self.assertRegex(output, r'\n +40 +20 +1 +0.725000\n')
 
     def test_show_takes_the_name_of_an_instance_and_refuses_other_words(self):
         self.assertEqual('flavor and project', self.ask(
@@ -644,20 +645,24 @@ class ModelCommandTestCase(ManageTestCase):
                 'name', 'source', 'samples', 'window_start', 'window_end',
                 'updated_at', 'format_version')))
 
-    def test_show_prints_the_law_of_each_regime(self):
+    def test_show_prints_which_states_are_high(self):
         uuid = base.instance_uuid(12)
         one = traffic_model.TrafficModel(
             [[0, 0, 0], [9, 0, 0]], [[0, 1], [1, 0]], [3, 1],
-            [[.8, .2], [.3, .7]])
+            np.arange(504) < 126, 1)
         self.make_store().write([store.StoredModel(uuid, one)])
-        self.assertEqual([[.8, .2], [.3, .7]],
-                         self.ask('model', 'show', uuid)['regime_law'])
+        found = self.ask('model', 'show', uuid)
+        self.assertEqual((1, 126), (found['low_states'],
+                                    found['high_slots']))
+        self.assertAlmostEqual(.25, found['high_share'])
+        # There are no regimes any more.
+        self.assertIsNone(found['regime_law'])
         output = self.run_command('model', 'show', uuid)[1]
-        self.assertRegex(output, 'STATIONARY +CALM +BUSY')
-        self.assertIn('0.250000  0.200000  0.700000', output)
-        self.assertIn('States: rates, mean sojourn time, long-run share of '
-                      'time (stationary law), also while the fleet is calm '
-                      'and busy', output.splitlines())
+        self.assertRegex(output, 'STATIONARY +CLASS')
+        self.assertRegex(output, '0.750000 +low\n')
+        self.assertRegex(output, '0.250000 +high\n')
+        self.assertRegex(output, r'High: +25 % of the time, 126 of 504 '
+                                 r'sampled slots')
         # Packets that are not known are not 0.
         self.assertRegex(output, r'\n +1 +9 +0 +- +1 ')
 
@@ -674,7 +679,7 @@ class ModelCommandTestCase(ManageTestCase):
                 if line.split() and line.split()[0].isdecimal()]
         self.assertEqual(2 * states, len(rows))
         np.testing.assert_allclose(
-            [float(row[-1]) for row in rows[:states]],
+            [float(row[-2]) for row in rows[:states]],
             self.record.model.stationary, atol=5e-7)
         np.testing.assert_allclose(
             [[float(cell) for cell in row[1:]] for row in rows[states:]],

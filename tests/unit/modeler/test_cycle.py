@@ -11,13 +11,11 @@ import numpy as np
 from tests.unit.modeler import base
 from tests.unit.store import base as store_base
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.evaluate import trace
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -197,46 +195,6 @@ class IncrementalTestCase(base.ModelerTestCase):
                               pieces[uuid][3]))
             # Trailing ones are counted again, none is left out.
             self.assertGreaterEqual(pieces[uuid][2].total, refused.total)
-
-    def test_regimes_of_new_slots_are_those_of_the_replay(self):
-        # Each instance has rates of its own, one for each bin it is ever in:
-        # loads are then known exactly, and no two slots have the same.
-        rng = np.random.default_rng(2)
-        every = []
-        for number in range(25):
-            levels = (1 + rng.random()) * 4.0 ** np.arange(6)
-            rates = rng.choice(levels, 240)
-            uuid = self.driver.put(number, grid(240), rates)
-            every.append(series.RateSeries.from_samples(
-                uuid, PERIOD, grid(240), rates, np.zeros(240)))
-        history = trace.History(trace.Trace.from_series(every), 0,
-                                np.zeros(25, dtype=int))
-        for end in (30, 31, 35, 36, 120, 240):
-            self.run_pass(now=BEGIN + PERIOD * (end - 1))
-            wanted = history.until(end).counts
-            found = self.store.learned(one.instance_uuid for one in every)
-            for one, counts in zip(every, wanted):
-                self.assertEqual(
-                    counts.in_regime.tolist(),
-                    found[one.instance_uuid].counts.in_regime.tolist())
-        self.assertEqual(25 * 240, sum(
-            one.counts.in_regime.sum() for one in found.values()))
-        self.assertGreater(sum(
-            one.counts.in_regime[1].sum() for one in found.values()), 25)
-
-    def test_a_first_pass_gives_the_regimes_of_a_fit_of_all(self):
-        rng = np.random.default_rng(3)
-        load = regime.FleetLoad()
-        for number in range(30):
-            rates = rng.lognormal(3, 1, 100)
-            uuid = self.driver.put(number, grid(100), rates)
-            load.add(series.RateSeries.from_samples(
-                uuid, PERIOD, grid(100), rates, np.zeros(100)))
-        self.run_pass()
-        slots, sums = load.by_slot()
-        found = self.store.fleet_load()
-        self.assertEqual(slots.tolist(), found[0].tolist())
-        self.assertEqual(sums.tolist(), found[1].tolist())
 
     def test_only_what_changed_is_written(self):
         self._fill(instances=3)
@@ -467,8 +425,8 @@ class FailureTestCase(base.ModelerTestCase):
     def test_a_write_that_fails_in_the_middle_leaves_it(self):
         with contextlib.closing(sqlite3.connect(self.path)) as connection:
             connection.execute(
-                "CREATE TRIGGER full BEFORE INSERT ON fleet_load BEGIN "
-                "SELECT RAISE(ABORT, 'disk full'); END")
+                "CREATE TRIGGER full BEFORE INSERT ON generation_history "
+                "BEGIN SELECT RAISE(ABORT, 'disk full'); END")
             with self.assertRaisesRegex(exceptions.StoreError, 'disk full'):
                 self.run_pass()
             connection.execute('DROP TRIGGER full')
@@ -684,19 +642,6 @@ class BoundsTestCase(base.ModelerTestCase):
         self.assertEqual(1, outcome.refused_samples.absurd)
         self.assertEqual(4.0, self.store.model(bounded).model.peak[0])
         self.assertEqual(900.0, self.store.model(free).model.peak[0])
-
-
-class FleetLoadTestCase(base.ModelerTestCase):
-
-    def test_slots_of_more_than_90_days_ago_are_forgotten(self):
-        days = BEGIN + 86400.0 * np.arange(200)
-        for number in range(25):
-            self.driver.put(number, days, np.full(200, 3.0 + number))
-        self.driver.period = 86400.0
-        self.run_pass()
-        slots, _ = self.store.fleet_load()
-        self.assertEqual(
-            regime.slots_of(days[-91:]).tolist(), slots.tolist())
 
 
 class SharesTestCase(base.SharingTestCase):

@@ -36,7 +36,7 @@ class RepairTestCase(base.StoreTestCase):
     def test_a_model_is_fitted_again_to_what_was_counted(self):
         counts = self.store.model(self.uuids[1]).counts
         wanted, = estimate.fit_models(
-            [counts], burst_samples=estimate.BURST_SAMPLES)
+            [counts], keys=[self.uuids[1]])
         self.damage(1, ('traffic_model', 'law'))
         self.assertEqual(1, self.learn_again())
         after = self.store.model(self.uuids[1])

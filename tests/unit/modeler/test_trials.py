@@ -122,7 +122,7 @@ class Direct:
 class TheoryTestCase(TrialsTestCase):
 
     def _compare(self, *shares):
-        self.fill()
+        self.fill((.1, .02, .5))
         direct = [Direct(self, share) for share in shares]
         corrections = feedback.Corrections(
             8.0, lambda: self.now, lambda topic, problem: None)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cloud without services: hosts, aggregates, requests and a store."""
 
+import dataclasses
 import logging
 import unittest
 from unittest import mock
 
 from nova import objects
 from nova.scheduler import host_manager
+import numpy as np
 from oslo_config import cfg
 
 from tests.unit import test_snapshot as snapshots
@@ -67,11 +69,13 @@ def request(number=None, check_type=None, networks=None, **extra_specs):
 
 def changes(number, laws=None, **more):
     """Return Changes that give instances, by number, constant rates."""
-    packed = snapshots._changes(number, {
-        instance_uuid(one): 0 for one in laws or {}}, **more)
-    for row, kbps in enumerate((laws or {}).values()):
-        packed.law_rows[row, -3:] = (kbps, 0.0, 0.0)
-    return packed
+    laws = laws or {}
+    return dataclasses.replace(
+        snapshots._changes(number, {
+            instance_uuid(one): 0 for one in laws}, **more),
+        states=np.ones(len(laws), dtype=np.int64),
+        packed_laws=b''.join(model.TrafficModel.constant(kbps).law
+                             for kbps in laws.values()))
 
 
 def flavor(kbps):

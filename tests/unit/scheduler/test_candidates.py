@@ -12,6 +12,7 @@ from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
 
 CLASS = strict.RESOURCE_CLASS
 
@@ -112,7 +113,7 @@ class CandidatesTestCase(base.SchedulerTestCase):
 
     def test_a_prior_counts_as_one_instance_can_have_it(self):
         self.store.answers = [dataclasses.replace(base.changes(1), priors={
-            (None, None): base.constant(5000)})]
+            (None, None): prior.Expected(base.constant(5000))})]
         host = self.host(1)
         self.assertEqual(['h1'], self.request(
             [host], summaries(h1=(100, 0)), base.request(7)))

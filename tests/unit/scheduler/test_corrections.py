@@ -39,12 +39,11 @@ def outcome(share, until=base.NOW, kind=KIND):
 
 def changes(number, *outcomes):
     """Return Changes that give all instances the same law."""
-    rows = np.frombuffer(LAW).reshape(-1, model.LAW_COLUMNS)
     return dataclasses.replace(
         base.changes(number), complete=True,
         instance_uuids=[base.instance_uuid(n) for n in range(COUNT)],
-        starts=len(rows) * np.arange(COUNT + 1),
-        law_rows=np.tile(rows, (COUNT, 1)),
+        states=np.full(COUNT, LAW.probabilities.size),
+        packed_laws=COUNT * LAW,
         outcomes={one.kind: one for one in outcomes})
 
 

@@ -9,6 +9,7 @@ from vswitch_aware_scheduler import flavors
 from vswitch_aware_scheduler.scheduler import laws
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
 
 
 class TestPriors(base.StateTestCase):
@@ -21,11 +22,13 @@ class TestPriors(base.StateTestCase):
 
     def _learn(self, priors, placements=None):
         placed = placements or {}
+        laws = {key: kbps if isinstance(kbps, model.RateLaw) else
+                model.TrafficModel.constant(kbps).law
+                for key, kbps in priors.items()}
         self.store.answers = [dataclasses.replace(
             base.changes(1, {1: 10.0}), priors={
-                key: kbps if isinstance(kbps, model.RateLaw) else
-                model.TrafficModel.constant(kbps).law
-                for key, kbps in priors.items()},
+                key: law if isinstance(key, str) else prior.Expected(law)
+                for key, law in laws.items()},
             placements=([base.instance_uuid(number) for number in placed],
                         [(*one, None) for one in placed.values()]))]
         self.state = self.make_state(default_egress_kbps=90,

@@ -44,12 +44,8 @@ def fitted(number, seed=0, **more):
 
 def as_models(changes):
     """Return {uuid: (probabilities, rates)} as plain lists."""
-    return {
-        name: (changes.law_rows[first:last, 0].tolist(),
-               changes.law_rows[first:last, -3:].tolist())
-        for name, first, last in zip(
-            changes.instance_uuids, changes.starts[:-1].tolist(),
-            changes.starts[1:].tolist())}
+    return {name: (law.probabilities.tolist(), law.rates.tolist())
+            for name, law in changes.laws()}
 
 
 class StoreTestCase(unittest.TestCase):

@@ -42,8 +42,8 @@ class RoundTripTestCase(base.StoreTestCase):
         self.assertEqual(0, changes.generation.published_at)
         self.assertTrue(changes.complete)
         self.assertEqual([], changes.instance_uuids)
-        self.assertEqual([0], changes.starts.tolist())
-        self.assertEqual((0, 5), changes.law_rows.shape)
+        self.assertEqual([], changes.states.tolist())
+        self.assertEqual([], list(changes.laws()))
         self.assertEqual([], one.models())
 
     def test_what_is_written_is_read_again(self):
@@ -58,8 +58,10 @@ class RoundTripTestCase(base.StoreTestCase):
             {record.instance_uuid: (record.model.stationary.tolist(),
                                     record.model.rates.tolist())
              for record in records}, base.as_models(changes))
-        self.assertEqual(changes.starts[-1], len(changes.law_rows))
-        self.assertFalse(changes.law_rows.flags.writeable)
+        # With the class of each sampled slot, every bit.
+        self.assertEqual({record.instance_uuid: record.model.law
+                          for record in records}, dict(changes.laws()))
+        self.assertTrue(all(law.has_classes for _, law in changes.laws()))
 
     def test_a_record_keeps_its_provenance(self):
         one = self.make_store()
@@ -364,7 +366,8 @@ class InterruptionTestCase(base.StoreTestCase):
                     number = changes.generation.number
                     if number > 1:
                         self.assertEqual({float(number - 1)},
-                                         set(changes.law_rows[:, 2].tolist()))
+                                         {law.mean[0] for _, law
+                                          in changes.laws()})
                         seen.add(number)
             finally:
                 stop.set()

@@ -1,22 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import contextlib
+import json
 import os
 import pathlib
 import pwd
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 
 from alembic import autogenerate
 from alembic.runtime import migration as alembic_migration
+import numpy as np
 import sqlalchemy as sa
 
 from tests.unit.store import base
 from tests.unit.store import test_claims
 import vswitch_aware_scheduler
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
@@ -89,11 +93,38 @@ class MigrationTestCase(base.StoreTestCase):
             'INSERT INTO claim VALUES (:uuid, 1, :token, :state, :host, NULL, '
             ':law, :stated, :by, 0, 9e9)', uuid=told.instance_uuid,
             token=told.token, state=told.state, host=told.host,
-            law=records.pack_law(told), stated=True, by=told.claimed_by)
+            law=records.pack_law(told)['law'], stated=True,
+            by=told.claimed_by)
         migration.sync(self.url)
         found, = store.Store(self.url).read_claims().claims
         self.assertEqual((told.law, None), (found.law, found.attachments))
         self.assertEqual([], self._difference())
+
+    def test_models_of_before_stay_usable(self):
+        # As 0009 wrote them, with two regimes: .9 and .1 of the time.
+        migration.sync(self.url, '0009')
+        law = b'\x02' + struct.pack('<10d', .8, .3, 1, 0, 0, .2, .7, 8, 4, 2)
+        self.execute(
+            "INSERT INTO traffic_model VALUES ('one', 1, :law, 'name', 0, 9, "
+            "3, '{}', 'file', 4)", law=law)
+        self.execute(
+            "INSERT INTO traffic_model_detail VALUES ('one', 1, :model, "
+            "NULL)", model=json.dumps({
+                'format_version': 1, 'rates': [[1, 0, 0], [8, 4, 2]],
+                'jump': [[0, 1], [1, 0]], 'sojourn_seconds': [3, 1],
+                'regime_law': [[.8, .2], [.3, .7]]}))
+        self.execute("INSERT INTO prior VALUES ('', 'f', '', 1, :law, 20, 4)",
+                     law=law)
+        migration.sync(self.url)
+        target = store.Store(self.url)
+        known = snapshot.Snapshot().updated(target.read_changes())
+        for found in (known.law('one'), known.prior('other', 'f')[0],
+                      target.model('one').model.law,
+                      target.laws(['one'])['one']):
+            np.testing.assert_allclose(found.probabilities, [.75, .25])
+            self.assertEqual([[1, 0, 0], [8, 4, 2]], found.rates.tolist())
+            self.assertFalse(found.has_classes)
+        self.assertEqual([], list(target.damaged()))
 
     def test_an_upgrade_that_was_cut_anywhere_can_be_repeated(self):
         for statements in range(5, 500, 13):

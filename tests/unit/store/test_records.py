@@ -3,6 +3,7 @@
 import math
 import struct
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -11,6 +12,8 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import records
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import slots
 
 
 class PackedLawTestCase(unittest.TestCase):
@@ -18,38 +21,70 @@ class PackedLawTestCase(unittest.TestCase):
     def test_a_law_is_a_format_byte_and_rows_little_endian(self):
         law = records.pack_law(model.TrafficModel.on_off(
             8, 4, 2, on_seconds=1, off_seconds=3))
-        self.assertEqual(
-            b'\x02' + struct.pack('<10d', .75, .75, 0, 0, 0,
-                                  .25, .25, 8, 4, 2), law)
+        # Each probability twice: the version before reads these rows.
+        rows = b'\x02' + struct.pack('<10d', .75, .75, 0, 0, 0,
+                                     .25, .25, 8, 4, 2)
+        self.assertEqual({'law': rows, 'slots': bytes(63) + b'\x02'}, law)
+        high = np.arange(slots.SLOTS) % 8 == 1
         law = records.pack_law(model.TrafficModel(
-            [[0, 0, 0], [8, 4, 2]], [[0, 1], [1, 0]], [3, 1],
-            regime_law=[[.8, .2], [.3, .7]]))
-        self.assertEqual(
-            b'\x02' + struct.pack('<10d', .8, .3, 0, 0, 0,
-                                  .2, .7, 8, 4, 2), law)
+            [[0, 0, 0], [8, 4, 2]], [[0, 1], [1, 0]], [3, 1], high, 1))
+        self.assertEqual({'law': rows, 'slots': 63 * b'\x40' + b'\x01'},
+                         law)
+
+    def test_a_law_of_the_version_before_keeps_its_probabilities(self):
+        # A tenth of the time was busy.
+        old = b'\x02' + struct.pack('<10d', .8, .3, 0, 0, 0, .2, .7, 8, 4, 2)
+        states, data = records.unpack_laws(['u'], [old], [None])
+        [law] = model.split_laws(data, states)
+        np.testing.assert_allclose(law.probabilities, [.75, .25])
+        self.assertEqual([[0, 0, 0], [8, 4, 2]], law.rates.tolist())
+        self.assertFalse(law.has_classes)
+
+    def test_a_prior_has_the_share_of_each_slot(self):
+        shares = bytes(range(252)) * 2
+        law = model.RateLaw.from_arrays(
+            [.9, .1], [[1, 0, 0], [9, 0, 0]], np.zeros(slots.SLOTS, bool), 1)
+        columns = records.pack_prior(records.Prior(
+            'f', None, law, 3.0, high_shares=shares))
+        self.assertEqual(shares + b'\x01', columns['slots'])
+        states, data = records.unpack_laws(['f'], [columns['law']],
+                                           [columns['slots']])
+        [found] = model.split_laws(data, states)
+        self.assertEqual(law, found)
+        self.assertEqual(shares, records.unpack_prior(
+            found, columns['slots']).high_shares)
+        # That of an instance has its own bits.
+        own = prior.with_high(law, np.arange(slots.SLOTS) < 9)
+        columns = records.pack_prior(records.Prior(None, None, own, 3.0, 'u'))
+        states, data = records.unpack_laws(['u'], [columns['law']],
+                                           [columns['slots']])
+        self.assertEqual(own, data)
 
     def test_states_that_are_never_visited_are_left_out(self):
         # State 0 is left for good.
         one = model.TrafficModel(
             [[9, 0, 0], [1, 0, 0], [2, 0, 0]],
             [[0, 1, 0], [0, 0, 1], [0, 1, 0]], [1, 1, 3])
-        counts, data = records.unpack_laws(['u'], [records.pack_law(one)])
-        rows = np.frombuffer(data).reshape(-1, 5)
+        columns = records.pack_law(one)
+        counts, data = records.unpack_laws(['u'], [columns['law']],
+                                           [columns['slots']])
+        [law] = model.split_laws(data, counts)
         self.assertEqual([2], counts.tolist())
-        np.testing.assert_allclose(rows[:, 0], [.25, .75], rtol=1e-15)
-        np.testing.assert_array_equal(rows[:, 0], rows[:, 1])
-        self.assertEqual([1, 2], rows[:, 2].tolist())
+        np.testing.assert_allclose(law.probabilities, [.25, .75], rtol=1e-15)
+        self.assertEqual([1, 2], law.rates[:, 0].tolist())
 
     def test_many_laws_are_unpacked_one_after_the_other(self):
-        laws = [records.pack_law(base.fitted(n, seed=n).model)
-                for n in range(3)]
-        counts, data = records.unpack_laws(list('abc'), laws)
-        self.assertEqual(b''.join(law[1:] for law in laws), data)
-        self.assertEqual([(len(law) - 1) // 40 for law in laws],
-                         counts.tolist())
+        laws = [base.fitted(n, seed=n).model.law for n in range(3)]
+        laws.insert(1, model.TrafficModel.constant(3).law)
+        columns = [records.pack_law(mock.Mock(law=law)) for law in laws]
+        counts, data = records.unpack_laws(
+            list('abcd'), [one['law'] for one in columns],
+            [one['slots'] for one in columns])
+        self.assertEqual(laws, model.split_laws(data, counts))
 
     def test_a_damaged_law_is_refused_with_the_name_of_its_instance(self):
-        good = records.pack_law(model.TrafficModel.constant(3))
+        columns = records.pack_law(model.TrafficModel.constant(3))
+        good, tail = columns['law'], columns['slots']
         for bad in (good[:-1], good[:1],
                     b'\x02' + struct.pack('<5d', 1, 1, math.nan, 0, 0),
                     b'\x02' + struct.pack('<5d', 1, 1, math.inf, 0, 0),
@@ -59,14 +94,27 @@ class PackedLawTestCase(unittest.TestCase):
             with self.assertRaisesRegex(exceptions.StoreError,
                                         'instance second: .*damaged'):
                 records.unpack_laws(['first', 'second', 'third'],
-                                    [good, bad, good])
+                                    [good, bad, good], [tail] * 3)
+        for bad in (b'', tail[:-1], tail + b'0', bytes(64),
+                    tail[:-1] + b'\x02'):
+            with self.assertRaisesRegex(exceptions.StoreError,
+                                        'instance second: .*damaged'):
+                records.unpack_laws(['first', 'second', 'third'],
+                                    [good] * 3, [None, bad, tail])
+            damaged = {}
+            names, _, data = records.usable_laws(
+                ['first', 'second'], [good] * 2, [tail, bad], 'model',
+                damaged)
+            self.assertEqual((['first'], [('model', 'second')]),
+                             (list(names), list(damaged)))
+            self.assertEqual(model.TrafficModel.constant(3).law, data)
 
     def test_a_law_of_another_format_is_refused(self):
         for bad, seen in ((b'\x01' + bytes(40), '1'), (b'', 'None')):
             with self.assertRaisesRegex(
                     exceptions.StoreVersionError,
                     f'instance u: format of its law is {seen}, wanted 2'):
-                records.unpack_laws(['u'], [bad])
+                records.unpack_laws(['u'], [bad], [None])
 
 
 class StoredModelTestCase(unittest.TestCase):

@@ -3,7 +3,6 @@
 
 import dataclasses
 
-import numpy as np
 
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
@@ -69,30 +68,12 @@ class ResumingTestCase(base.StoreTestCase):
                                     'source is 3, wanted a string'):
             self._unmodelled(1, source=3)
 
-    def test_slots_of_the_load_are_replaced_added_and_forgotten(self):
-        slots = np.array([5, 7, 9])
-        sums = np.array([[1.5, 2.0], [3.0, 4.0], [5.0, 0.1]])
-        self.assertEqual((0, (0, 2)), (len(self.store.fleet_load()[0]),
-                                       self.store.fleet_load()[1].shape))
-        self.store.write(fleet_load=(slots, sums))
-        self.store.write(fleet_load=(np.array([7, 11]),
-                                     np.array([[8.0, 9.0], [0.5, 0.25]])),
-                         forget_load_before=np.int64(6))
-        found = self.store.fleet_load()
-        self.assertEqual([7, 9, 11], found[0].tolist())
-        self.assertEqual([[8.0, 9.0], [5.0, 0.1], [0.5, 0.25]],
-                         found[1].tolist())
-
     def test_the_basis_of_a_pass_is_what_the_others_tell(self):
         self.store.write([base.fitted(1)],
-                         unmodelled=[self._unmodelled(2)],
-                         fleet_load=(np.array([5]), np.array([[1.5, 2.0]])))
+                         unmodelled=[self._unmodelled(2)])
         found = self.store.basis()
         self.assertEqual(self.store.generation(), found.generation)
         self.assertEqual(self.store.resume_points(), found.points)
-        self.assertEqual(
-            [one.tolist() for one in self.store.fleet_load()],
-            [found.slots.tolist(), found.sums.tolist()])
 
     def test_a_write_on_changed_counts_changes_nothing(self):
         first = self.store.basis()
@@ -126,19 +107,3 @@ class ResumingTestCase(base.StoreTestCase):
                 basis, generation=dataclasses.replace(
                     basis.generation, store_id='other')))
         self.assertEqual(3, len(self.store.models()))
-
-    def test_what_two_add_to_the_load_is_added(self):
-        slots = np.array([5, 7])
-        self.store.write(fleet_load=(slots, np.array([[1.0, 2.0],
-                                                      [3.0, 4.0]])))
-        basis = self.store.basis()
-        more = np.array([7, 9])
-        one = np.array([[3.5, 5.0], [0.5, 0.25]])
-        two = np.array([[4.0, 6.0], [2.0, 1.0]])
-        self.store.write(fleet_load=(more, one), based_on=basis)
-        self.store.write(fleet_load=(more, two), based_on=basis)
-        self.store.write([base.fitted(1)], based_on=basis)
-        found = self.store.fleet_load()
-        self.assertEqual([5, 7, 9], found[0].tolist())
-        self.assertEqual([[1.0, 2.0], [4.5, 7.0], [2.5, 1.25]],
-                         found[1].tolist())

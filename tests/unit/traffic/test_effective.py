@@ -12,8 +12,7 @@ from vswitch_aware_scheduler.traffic import effective
 
 
 def one(rates, masses, exponent):
-    return float(effective.effective_bandwidth(rates, [masses],
-                                               [exponent])[0])
+    return effective.effective_bandwidth(rates, masses, exponent)
 
 
 class TestEffectiveBandwidth(unittest.TestCase):
@@ -77,11 +76,6 @@ class TestEffectiveBandwidth(unittest.TestCase):
                 one(a, p, exponent) + one(b, q, exponent),
                 one(np.add.outer(a, b).ravel(),
                     np.multiply.outer(p, q).ravel(), exponent), 12)
-
-    def test_each_law_has_its_exponent(self):
-        found = effective.effective_bandwidth(
-            [0, 10], [[.5, .5], [.9, .1]], [0, math.inf])
-        self.assertEqual([5.0, 10.0], found.tolist())
 
     def test_an_exponent_below_zero_is_refused(self):
         for exponent in (-1e-9, float('nan')):

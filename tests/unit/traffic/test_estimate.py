@@ -13,8 +13,8 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import regime
 from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.traffic import slots
 
 PERIOD = 300.0
 
@@ -53,12 +53,6 @@ def _series_of(rows):
 def _piece(whole, part):
     return series.RateSeries(whole.instance_uuid, whole.period_seconds,
                              whole.times[part], whole.rates[part])
-
-
-def _state_of(fitted, bandwidth):
-    """Return the state of a quantile model that each bandwidth is in."""
-    return np.searchsorted(fitted.rates[:, :2].sum(axis=1),
-                           bandwidth * (1 - 1e-12))
 
 
 class EstimateTestCase(unittest.TestCase):
@@ -212,8 +206,7 @@ class TestAgeing(EstimateTestCase):
     def test_what_is_newer_weighs_more(self):
         old = _counted([5] * 50)
         new = _counted([500] * 50, times=15000 + PERIOD * np.arange(50))
-        share = estimate.fit_model(old.aged(.5).merged(new),
-                                   quantiles=(.3, 1.0)).stationary
+        share = estimate.fit_model(old.aged(.5).merged(new)).stationary
         np.testing.assert_allclose(share, [1 / 3, 2 / 3], rtol=1e-12)
 
     def test_a_bin_of_no_weight_goes_with_its_steps(self):
@@ -221,8 +214,7 @@ class TestAgeing(EstimateTestCase):
         kept = counts.aged(estimate.FORGOTTEN_SAMPLES)
         self.assertSameCounts(dataclasses.replace(
             counts, samples=kept.samples, totals=kept.totals,
-            moves=kept.moves, in_regime=kept.in_regime,
-            recent_peaks=np.zeros_like(counts.peaks)), kept)
+            moves=kept.moves, recent_peaks=np.zeros_like(counts.peaks)), kept)
         aged = counts.aged(estimate.FORGOTTEN_SAMPLES / 2)
         # Three samples of 5 weigh enough; the last one has to stay.
         self.assertEqual(estimate.rate_bin([5, 70]).tolist(),
@@ -318,11 +310,9 @@ class TestBytes(EstimateTestCase):
     def test_bytes_with_steps_across_gaps_are_checked(self):
         counts = _counted([5, 50, 5], times=[0, PERIOD, 3 * PERIOD])
         data = counts.to_bytes()
-        # As before where there is no gap: an older modeler reads those.
-        self.assertEqual([3, 2], [data[0], _counted([5, 50]).to_bytes()[0]])
         self.assertEqual((PERIOD, 3 * PERIOD),
                          estimate.period_and_last_time(data))
-        for bad in (data[:-1], data[:-14], data + b'0', b'\x02' + data[1:]):
+        for bad in (data[:-1], data + b'0', b'\x02' + data[1:]):
             self.assertRefused(exceptions.InvalidSeries, ('packed',),
                                estimate.TransitionCounts.from_bytes, bad)
         for row, seen in (([17, 8, 2, 1], 'bin'), ([17, 7, 1, 1], '1')):
@@ -365,102 +355,94 @@ class TestFit(EstimateTestCase):
         self.assertEqual([[0]], one.jump.tolist())
 
     def test_quantiles_have_to_increase_to_one(self):
-        for quantiles in ((), (.5,), (.5, .5, 1), (.9, .5, 1), (0, 1),
-                          (-1, 1), (.5, 1.5), [[1.0]]):
-            with self.subTest(quantiles=quantiles):
-                self.assertRefused(
-                    exceptions.InvalidModel, ('quantiles',),
-                    estimate.fit_model, _counted([5] * 50),
-                    quantiles=quantiles)
-
-    def test_each_state_may_have_had_one_burst_more(self):
-        # 90 samples of 1, 8 of 5, 2 of 9: 93, 11 and 5 of 109.
-        counts = _counted([1, 1, 1, 1, 5] * 8 + [1] * 50 + [1, 1, 1, 1, 9] * 2)
-        plain = estimate.fit_model(counts, (.9, .98, 1.0))
-        np.testing.assert_allclose(plain.stationary, [.9, .08, .02],
-                                   rtol=1e-12)
-        fitted = estimate.fit_model(counts, (.9, .98, 1.0), burst_samples=3)
-        np.testing.assert_allclose(
-            fitted.stationary, np.array([93, 11, 5]) / 109, rtol=1e-12)
-        # What follows what is as it was seen.
-        self.assertEqual(plain.rates.tolist(), fitted.rates.tolist())
-        self.assertEqual(plain.jump.tolist(), fitted.jump.tolist())
-        # Of a long history it changes nothing to speak of.
-        long = dataclasses.replace(
-            counts, samples=counts.samples * 1e6, moves=counts.moves * 1e6)
-        np.testing.assert_allclose(
-            estimate.fit_model(long, (.9, .98, 1.0),
-                               burst_samples=3).stationary,
-            plain.stationary, rtol=1e-5)
-
-    def test_each_regime_may_have_had_one_burst_more(self):
-        counts = _counted([1, 1, 1, 1, 5] * 20)
-        counts = dataclasses.replace(
-            counts, in_regime=np.array([[1e9, 1e8], [7e8, 3e8]]))
-        fitted = estimate.fit_model(counts, (.8, 1.0), burst_samples=3)
-        observed = counts.in_regime / counts.in_regime.sum(
-            axis=1, keepdims=True)
-        np.testing.assert_allclose(
-            fitted.regime_law, (100 * observed + 3) / 106, rtol=1e-6)
-        np.testing.assert_allclose(
-            fitted.stationary,
-            model.REGIME_SHARES @ fitted.regime_law, rtol=1e-9)
-
-    def test_a_burst_has_samples_or_none(self):
-        for samples in (-1, float('nan'), float('inf')):
-            self.assertRefused(
-                exceptions.InvalidModel, ('burst',), estimate.fit_model,
-                _counted([5] * 50), burst_samples=samples)
+        for bad in ((), (.5,), (.5, .5, 1), (.9, .5, 1), (0, 1), (-1, 1),
+                    (.5, 1.5), [[1.0]]):
+            for quantiles in ((bad, (1.0,)), ((1.0,), bad)):
+                with self.subTest(quantiles=quantiles):
+                    self.assertRefused(
+                        exceptions.InvalidModel, ('quantiles',),
+                        estimate.fit_model, _counted([5] * 50),
+                        quantiles=quantiles)
 
     @hypothesis.settings(derandomize=True, deadline=None, max_examples=150)
-    @hypothesis.given(_rows(1), st.sampled_from([
-        estimate.LEVEL_QUANTILES, (.5, 1.0), (1.0,), (.1, .2, .3, 1.0)]))
-    def test_it_never_understates(self, rows, quantiles):
+    @hypothesis.given(_rows(1))
+    def test_states_have_the_means_of_their_samples_the_last_the_peak(
+            self, rows):
         one = _series_of(rows)
         hypothesis.assume(one.rates[:, :2].any())
         counts = estimate.count_transitions(one)
-        fitted = estimate.fit_model(counts, quantiles, min_samples=1)
-        bandwidth = one.rates[:, 0] + one.rates[:, 1]
-        rates = fitted.rates[:, 0] + fitted.rates[:, 1]
-        # Sample by sample, in bandwidth and in packets.
-        self.assertLessEqual(len(rates), len(quantiles))
+        fitted = estimate.fit_model(counts, min_samples=1)
+        bandwidth = one.rates[:, :2].sum(axis=1)
+        order = np.argsort(bandwidth, kind='stable')
+        rates = fitted.rates[:, :2].sum(axis=1)
         self.assertTrue((np.diff(rates) > 0).all())
-        state = _state_of(fitted, bandwidth)
-        self.assertLess(state.max(), len(rates))
-        self.assertTrue((one.rates[:, 2] <= fitted.rates[state, 2]).all())
-        # The law is the share of samples, exactly.
+        self.assertLessEqual(len(rates), 8)
+        # Each state has its share of the samples, from the smallest on.
+        ends = np.rint(np.cumsum(fitted.stationary) * len(one)).astype(int)
+        self.assertEqual(len(one), ends[-1])
         np.testing.assert_allclose(
-            fitted.stationary,
-            np.bincount(state, minlength=len(rates)) / len(one), rtol=1e-12)
-        # Every state is at the height of something that was seen.
-        for k, rate in enumerate(rates):
-            np.testing.assert_allclose(rate, bandwidth[state == k].max(),
-                                       rtol=1e-12)
-        # So no quantile is below the one that was seen.
-        share = np.cumsum(fitted.stationary)
-        for q in np.linspace(.01, 1, 40):
-            empirical = np.sort(bandwidth)[
-                max(math.ceil(q * len(one) - 1e-9) - 1, 0)]
-            at = min(np.searchsorted(share, q - 1e-9), len(rates) - 1)
-            self.assertGreaterEqual(rates[at] * (1 + 1e-12), empirical)
-        self.assertGreaterEqual(
-            fitted.mean[:2].sum() * (1 + 1e-12), bandwidth.mean())
+            np.diff(ends, prepend=0) / len(one), fitted.stationary,
+            rtol=1e-9)
+        for state, part in enumerate(np.split(one.rates[order], ends[:-1])):
+            if state < len(rates) - 1:
+                np.testing.assert_allclose(
+                    part.mean(axis=0), fitted.rates[state], rtol=1e-9)
+                continue
+            np.testing.assert_allclose(
+                [part[:, :2].sum(axis=1).max(), part[:, 2].max()],
+                [rates[state], fitted.rates[state, 2]], rtol=1e-9)
+            # Directions keep the ratio of their means.
+            np.testing.assert_allclose(
+                part[:, 0].mean() * fitted.rates[state, 1],
+                part[:, 1].mean() * fitted.rates[state, 0], rtol=1e-9,
+                atol=1e-9)
+        self.assertGreaterEqual(fitted.mean[:2].sum() * (1 + 1e-9),
+                                bandwidth.mean())
 
-    def test_the_levels_are_at_the_quantiles_of_the_samples(self):
-        # 1000 samples in bins of their own, decades apart in share.
-        counts = np.array([500, 250, 150, 50, 30, 10, 7, 3])
-        levels = 10.0 ** np.arange(1, 9)
+    def test_states_are_parts_of_a_low_and_a_high_class(self):
+        # Samples in bins of their own: the parts of each class.
+        low, high = [10, 13, 17, 22], [10_000, 13_000, 17_000, 22_000]
+        counts = np.array([500, 400, 90, 10, 50, 30, 15, 5])
         bandwidth = np.random.default_rng(2).permutation(
-            np.repeat(levels, counts))
+            np.repeat(low + high, counts))
         fitted = estimate.fit_model(_counted(bandwidth))
-        np.testing.assert_allclose(fitted.rates[:, 0], levels, rtol=1e-12)
-        np.testing.assert_allclose(fitted.stationary, counts / 1000,
+        np.testing.assert_allclose(fitted.rates[:, 0], low + high,
                                    rtol=1e-12)
+        np.testing.assert_allclose(fitted.stationary, counts / 1100,
+                                   rtol=1e-12)
+        self.assertEqual(4, fitted.low_states)
 
-    def test_directions_keep_the_ratio_of_their_means(self):
-        fitted = estimate.fit_model(_counted([3, 3, 9] * 20, [1, 1, 3] * 20),
-                                    quantiles=(1.0,))
-        np.testing.assert_allclose(fitted.rates, [[9, 3, 0]], rtol=1e-12)
+    def test_the_classes_have_the_least_variance_within(self):
+        generator = np.random.default_rng(8)
+        several = [_counted(generator.lognormal(3, 2, n))
+                   for n in (2, 30, 100, 500)]
+        for counts, low in zip(several, estimate.classes(several).tolist()):
+            roots = np.sqrt(counts.totals[:, 0] / counts.samples)
+
+            def within(bins, counts=counts, roots=roots):
+                total = 0.0
+                for part in (slice(bins), slice(bins, None)):
+                    weights = counts.samples[part]
+                    mean = weights @ roots[part] / weights.sum()
+                    total += weights @ (roots[part] - mean) ** 2
+                return total
+
+            self.assertAlmostEqual(
+                min(map(within, range(1, roots.size))), within(low))
+
+    def test_a_few_spikes_are_no_class(self):
+        # On for a tenth of the time, and three spikes of twenty times that.
+        rates = np.where(np.arange(4000) % 40 < 4, 1000.0, 10.0)
+        rates[[504, 1704, 2904]] = 20_000.0
+        fitted = estimate.fit_model(_counted(rates))
+        self.assertAlmostEqual(
+            .1 + 3 / 4000, fitted.stationary[fitted.low_states:].sum(),
+            delta=1e-9)
+
+    def test_one_rate_is_no_class(self):
+        fitted = estimate.fit_model(_counted([5] * 50))
+        self.assertIsNone(fitted.high)
+        self.assertIsNone(fitted.low_states)
 
     def test_a_step_up_that_is_never_taken_back_is_connected(self):
         # The record ends in a state it was never in before.
@@ -475,7 +457,7 @@ class TestFit(EstimateTestCase):
         rates = [5.0] * 40 + [500.0] * 40 + [50_000.0] * 20
         counts = _counted(rates, times=times)
         self.assertEqual(0, counts.moves.sum() - np.trace(counts.moves))
-        fitted = estimate.fit_model(counts, quantiles=(.4, .8, 1.0))
+        fitted = estimate.fit_model(counts)
         np.testing.assert_allclose(fitted.stationary, [.4, .4, .2],
                                    rtol=1e-12)
         self.assertTrue((fitted.jump + np.eye(3) > 0).all())
@@ -491,8 +473,7 @@ class TestFit(EstimateTestCase):
         # Around and around: 5, 50, 5, 500; from 5 half go each way. Back at
         # the start in the end, so that every state is left as it is entered.
         fitted = estimate.fit_model(
-            _counted([5.0, 50.0, 5.0, 500.0] * 20 + [5.0]),
-            quantiles=(.5, .75, 1.0))
+            _counted([5.0, 50.0, 5.0, 500.0] * 20 + [5.0]))
         np.testing.assert_allclose(
             fitted.jump, [[0, .5, .5], [1, 0, 0], [1, 0, 0]], rtol=1e-12)
 
@@ -500,8 +481,7 @@ class TestFit(EstimateTestCase):
         # A record that returns to its start: runs of 3 and of 1 periods.
         # Its first and last samples belong to one run, as in a ring.
         cycle = [5.0] * 3 + [500.0]
-        fitted = estimate.fit_model(
-            _counted(cycle * 30 + [5.0]), quantiles=(.75, 1.0))
+        fitted = estimate.fit_model(_counted(cycle * 30 + [5.0]))
         # 120 steps, 60 of which leave: a visit takes two steps on average,
         # shared as the law (91, 30 of 121).
         np.testing.assert_allclose(fitted.stationary, [91 / 121, 30 / 121])
@@ -533,8 +513,14 @@ class TestRecovery(EstimateTestCase):
         samples = np.repeat(self.RATES[states], runs)
         share = np.bincount(np.repeat(states, runs), minlength=4
                             ) / len(samples)
-        quantiles = np.append(np.cumsum(share)[:3] - 1e-9, 1.0)
-        return estimate.fit_model(_counted(samples), quantiles=quantiles)
+        return self._fitted(_counted(samples), share)
+
+    @staticmethod
+    def _fitted(counts, share):
+        # A state for each rate; the largest one alone is high.
+        low = np.cumsum(share[:3])[:2] / share[:3].sum() - 1e-9
+        return estimate.fit_model(
+            counts, quantiles=(np.append(low, 1.0), (1.0,)))
 
     def test_a_simulated_chain_is_found_again(self):
         visits = 40_000
@@ -562,9 +548,7 @@ class TestRecovery(EstimateTestCase):
         keep = np.random.default_rng(73).random(len(samples)) > .1
         counts = _counted(samples[keep],
                           times=PERIOD * np.flatnonzero(keep))
-        quantiles = np.append(
-            np.cumsum(counts.samples)[:3] / counts.total_samples - 1e-9, 1.0)
-        fitted = estimate.fit_model(counts, quantiles=quantiles)
+        fitted = self._fitted(counts, counts.samples / counts.total_samples)
         # 81 % of the steps are still seen, all alike.
         often = .81 * np.bincount(states, minlength=4)
         error = np.sqrt(self.JUMP * (1 - self.JUMP) / often[:, None])
@@ -635,7 +619,7 @@ class TestRecovery(EstimateTestCase):
                         [[before, after, periods, seen[i, j]]
                          for i, before in enumerate((7, 27))
                          for j, after in enumerate((7, 27))]))
-                fitted = estimate.fit_model(counts, quantiles=(.8, 1.0))
+                fitted = estimate.fit_model(counts)
                 np.testing.assert_allclose(
                     fitted.sojourn_seconds, PERIOD / np.array([.05, .2]),
                     rtol=1e-3)
@@ -699,75 +683,173 @@ class TestFitOnOff(EstimateTestCase):
                            estimate.fit_on_off, _counted([5] * 23))
 
 
-class TestRegimes(EstimateTestCase):
+class TestSlots(EstimateTestCase):
+    """What is kept of the sampled slots."""
 
-    def _busy(self, pattern):
-        return regime.Regimes(0, np.array(pattern, dtype=np.int8))
+    #: Longer than the ring.
+    SECONDS = 15.3 * 86400
 
-    def test_samples_are_counted_by_the_regime_of_their_time(self):
-        one = _series([5, 50, 5, 50, 5])
-        counts = estimate.count_transitions(
-            one, self._busy([0, 1, 1, -1]))
-        self.assertEqual([[1, 0], [1, 1]], counts.in_regime.tolist())
-        self.assertEqual([3, 2], counts.samples.tolist())
-        later = estimate.count_transitions(one).with_regimes(
-            estimate.SampleTrail.of(one), self._busy([0, 1, 1, -1]))
-        np.testing.assert_array_equal(counts.in_regime, later.in_regime)
+    def _samples(self, period, seed, jitter=0.0):
+        generator = np.random.default_rng(seed)
+        times = np.arange(5e8 + 117, 5e8 + 117 + self.SECONDS, period)
+        times += generator.uniform(-jitter, jitter, times.size)
+        rates = generator.gamma(.5, 1000, times.size)
+        kept = generator.random(times.size) > .1
+        return times[kept], rates[kept]
 
-    @hypothesis.settings(derandomize=True, deadline=None, max_examples=50)
-    @hypothesis.given(_rows(least=2), st.floats(0, 1),
-                      st.lists(st.sampled_from([-1, 0, 1]), max_size=300))
-    def test_pieces_merge_age_and_pack_as_the_whole(self, rows, cut, busy):
-        whole = _series_of(rows)
-        cut = 1 + int(cut * (len(whole) - 2))
-        regimes = self._busy(busy)
-        wanted = estimate.count_transitions(whole, regimes)
-        merged = estimate.count_transitions(
-            _piece(whole, slice(0, cut)), regimes).merged(
-                estimate.count_transitions(
-                    _piece(whole, slice(cut, None)), regimes))
-        np.testing.assert_array_equal(wanted.in_regime, merged.in_regime)
-        again = estimate.TransitionCounts.from_bytes(
-            merged.aged(.5).to_bytes())
-        np.testing.assert_array_equal(.5 * wanted.in_regime, again.in_regime)
+    def _one(self, period, times, rates):
+        return estimate.count_transitions(series.RateSeries.from_samples(
+            'a1b2', period, times, rates, 0 * rates))
 
-    def test_where_no_regime_is_known_there_is_no_law_of_it(self):
-        counts = _counted([5, 50] * 20)
-        self.assertIsNone(estimate.law_by_regime(counts))
-        self.assertIsNone(estimate.fit_model(counts).regime_law)
+    def _wanted(self, period, times, rates):
+        """Return the bins slot by slot, one after the other."""
+        if period > slots.SLOT_SECONDS:
+            last = math.ceil((times[-1] + period) / 300 - .5) - 1
+        else:
+            last = math.floor((times[-1] + period / 2) / 300)
+        wanted = np.full(slots.SLOTS, estimate.NO_SLOT)
+        for number in slots.latest_slots(last).tolist():
+            middle = 300 * number + 150
+            if period > slots.SLOT_SECONDS:
+                inside = (times <= middle) & (middle < times + period)
+            else:
+                inside = np.floor((times + period / 2) / 300) == number
+            if inside.any():
+                wanted[slots.ring_index(number)] = estimate.rate_bin(
+                    rates[inside].mean())
+        return wanted
 
-    def test_the_law_of_a_regime_is_the_observed_share_in_it(self):
-        # 900 calm samples, of which 90 are at 50; 100 busy ones, of which 80.
-        calm = [5] * 810 + [50] * 90
-        busy = [5] * 20 + [50] * 80
-        counts = estimate.count_transitions(
-            _series(calm + busy), self._busy([0] * 900 + [1] * 100))
+    def test_a_slot_has_the_mean_of_the_samples_in_it(self):
+        for period in (60, 300, 400, 900, 3600):
+            with self.subTest(period=period):
+                times, rates = self._samples(period, 11)
+                counts = self._one(period, times, rates)
+                np.testing.assert_array_equal(
+                    self._wanted(period, times, rates), counts.slot_bins)
+                self.assertTrue((counts.slot_bins
+                                 == estimate.NO_SLOT).any() or period < 300)
+
+    def test_in_pieces_they_are_what_they_are_as_a_whole(self):
+        generator = np.random.default_rng(12)
+        for period, jitter in ((60, 3), (300, 4), (400, 0),
+                               (900, 0)):
+            with self.subTest(period=period):
+                times, rates = self._samples(period, 13, jitter)
+                whole = self._one(period, times, rates)
+                cuts = np.sort(generator.choice(
+                    np.arange(1, times.size), 100, replace=False))
+                edges = [0, *cuts.tolist(), times.size]
+                pieces = [self._one(period, times[a:b], rates[a:b])
+                          for a, b in zip(edges, edges[1:])]
+                merged = pieces[0]
+                for piece in pieces[1:]:
+                    merged = estimate.TransitionCounts.from_bytes(
+                        merged.to_bytes()).aged(.999).merged(piece)
+                np.testing.assert_array_equal(whole.slot_bins,
+                                              merged.slot_bins)
+
+    def test_what_is_older_than_the_ring_is_missing(self):
+        early = self._one(300, 300.0 * np.arange(4032), np.full(4032, 5.0))
+        self.assertFalse((early.slot_bins == estimate.NO_SLOT).any())
+        # Ten days of silence, of which 4 days of the ring are from before.
+        late = self._one(300, 300.0 * np.arange(6912, 6930),
+                         np.full(18, 5.0))
+        merged = early.merged(late)
+        latest = slots.latest_slots(6929)
+        np.testing.assert_array_equal(
+            (latest < 4032) | (latest >= 6912),
+            merged.slot_bins != estimate.NO_SLOT)
+        much_later = self._one(300, 1e8 + 300.0 * np.arange(18),
+                               np.full(18, 5.0))
+        np.testing.assert_array_equal(much_later.slot_bins,
+                                      early.merged(much_later).slot_bins)
+
+    def test_samples_late_repeated_or_out_of_order_change_nothing(self):
+        times, rates = self._samples(300, 14)
+        wanted = self._one(300, times, rates).slot_bins
+        order = np.random.default_rng(15).permutation(times.size)
+        again = np.concatenate([order, order[:100]])
+        np.testing.assert_array_equal(wanted, self._one(
+            300, times[again], rates[again]).slot_bins)
+
+    def test_high_slots_are_those_above_the_threshold(self):
+        times = 300.0 * np.arange(4032)
+        on = np.random.default_rng(16).random(times.size) < .3
+        counts = self._one(300, times, np.where(on, 900.0, 9.0))
         fitted = estimate.fit_model(counts)
-        share = .17
-        m = estimate.REGIME_PRIOR_SAMPLES
-        high = np.array([(90 + m * share) / (900 + m),
-                         (80 + m * share) / (100 + m)])
-        of_high = fitted.rates[:, 0] > 10
-        np.testing.assert_allclose(
-            high, fitted.regime_law[:, of_high].sum(axis=1), rtol=1e-12)
-        np.testing.assert_allclose(
-            .9 * high[0] + .1 * high[1], fitted.stationary[of_high].sum(),
-            rtol=1e-9)
+        np.testing.assert_array_equal(
+            on[slots.latest_slots(4031)], fitted.high)
+        self.assertEqual(1, fitted.low_states)
+        # With all bins known, no bit is drawn.
+        self.assertEqual(fitted, estimate.fit_model(counts, key='other'))
 
-    def test_busy_time_that_was_missed_is_weighed_as_it_should_be(self):
-        # Measured all of the calm and half of the busy time.
-        counts = estimate.count_transitions(
-            _series([5] * 900 + [50] * 50),
-            self._busy([0] * 900 + [1] * 50))
-        fitted = estimate.fit_model(counts)
-        busy = fitted.stationary[fitted.rates[:, 0] > 10].sum()
-        self.assertTrue(.08 < busy < .1, busy)
+    def test_slots_without_samples_are_as_on_the_last_day_before(self):
+        # Three days of history: on the fourth, the first one comes again.
+        times = 300.0 * np.arange(20 * 288, 23 * 288)
+        on = np.random.default_rng(17).random(times.size) < .3
+        high = estimate.fit_model(self._one(
+            300, times, np.where(on, 900.0, 9.0))).high.reshape(14, 36)
+        latest = slots.latest_slots(23 * 288 - 1).reshape(14, 36)
+        known = [(latest[:, 0] // 288).tolist().index(day)
+                 for day in (20, 21, 22)]
+        np.testing.assert_array_equal(
+            on[latest[known] - 20 * 288], high[known])
+        for row in range(14):
+            if row in known:
+                continue
+            before = next(known.index(one % 14) for one in range(
+                row - 1, row - 15, -1) if one % 14 in known)
+            np.testing.assert_array_equal(high[known[before]], high[row])
 
-    def test_a_regime_never_seen_has_the_law_of_all_time(self):
-        counts = estimate.count_transitions(
-            _series([5, 50] * 20), self._busy([0] * 40))
-        fitted = estimate.fit_model(counts)
-        np.testing.assert_allclose(*fitted.regime_law)
+    def test_where_no_day_has_a_sample_the_bit_is_drawn(self):
+        # Never measured from 12 to 24 h.
+        times = 300.0 * np.arange(4032)
+        times = times[times % 86400 < 43200]
+        on = np.random.default_rng(17).random(times.size) < .3
+        counts = self._one(300, times, np.where(on, 900.0, 9.0))
+        drawn = np.array([estimate.fit_model(counts, key=f'vm-{n}').high
+                          for n in range(200)]).reshape(200, 14, 36)
+        np.testing.assert_array_equal(drawn[0, :, :18], drawn[1, :, :18])
+        np.testing.assert_array_equal(
+            drawn[5].ravel(), estimate.fit_model(counts, key='vm-5').high)
+        free = drawn[:, :, 18:]
+        share = on.mean()
+        self.assertAlmostEqual(share, free.mean(), delta=SIGMAS * math.sqrt(
+            share * (1 - share) / free.size))
+        # Those of two instances are independent.
+        centred = free - share
+        together = (centred[::2] * centred[1::2]).mean()
+        self.assertLess(abs(together), SIGMAS * share * (
+            1 - share) / math.sqrt(free.size / 2))
+
+    def test_counts_of_the_versions_before_have_no_slots(self):
+        for gaps, version in (([], 2), ([[7, 27, 2, 1.0]], 3)):
+            counts = dataclasses.replace(
+                _counted([5, 500, 5]), gap_moves=np.array(
+                    gaps, float).reshape(-1, 4))
+            data = counts.to_bytes()
+            tail = len(gaps) * 14
+            end = len(data) - tail
+            # In the place of the slots: samples in two regimes, behind the
+            # peaks of two bins and before the moves.
+            moves = end - 504 - 32 - 8 * np.count_nonzero(counts.moves)
+            old = bytes([version]) + data[1:moves] + bytes(
+                16 * 2) + data[moves:end - 504 - 32] + data[end:]
+            found = estimate.TransitionCounts.from_bytes(old)
+            self.assertTrue((found.slot_bins == estimate.NO_SLOT).all())
+            for name in ('samples', 'totals', 'moves', 'gap_moves'):
+                np.testing.assert_array_equal(getattr(counts, name),
+                                              getattr(found, name))
+            merged = found.merged(_counted([5, 500], times=[900, 1200]))
+            self.assertEqual(5, merged.total_samples)
+            self.assertEqual(
+                (PERIOD, 600.0),
+                estimate.period_and_last_time(old))
+
+    def test_they_take_536_bytes_of_the_counts(self):
+        counts = _counted([5, 50, 5])
+        self.assertEqual(estimate.HEADER_BYTES + 2 * 2 + 4 * 2
+                         + 8 * (6 * 2 + 2) + 536, len(counts.to_bytes()))
 
 
 class TestTogether(EstimateTestCase):
@@ -788,10 +870,8 @@ class TestTogether(EstimateTestCase):
         for together in (1, 500, 10 ** 6):
             generator = np.random.default_rng(5)
             many = self._all(generator)
-            regimes = regime.Regimes(3, generator.integers(
-                -1, 2, 500).astype(np.int8))
             with mock.patch.object(estimate, '_COUNT_TOGETHER', together):
-                counted = estimate.count_all(many, regimes)
+                counted = estimate.count_all(many)
             for one, counts in zip(many, counted):
                 if not len(one):
                     self.assertIsInstance(counts,
@@ -799,15 +879,13 @@ class TestTogether(EstimateTestCase):
                     self.assertIn(one.instance_uuid, str(counts))
                     continue
                 self.assertEqual(
-                    estimate.count_transitions(one, regimes).to_bytes(),
+                    estimate.count_transitions(one).to_bytes(),
                     counts.to_bytes())
 
     def test_models_are(self):
         generator = np.random.default_rng(6)
         many = self._all(generator)
-        regimes = regime.Regimes(3, generator.integers(
-            -1, 2, 300).astype(np.int8))
-        counts = [one for one in estimate.count_all(many, regimes)
+        counts = [one for one in estimate.count_all(many)
                   if hasattr(one, 'bins')]
         for together in (1, 7, 1000):
             with mock.patch.object(estimate, '_FIT_TOGETHER', together):
@@ -821,6 +899,8 @@ class TestTogether(EstimateTestCase):
                     continue
                 states.add(len(found.rates))
                 np.testing.assert_array_equal(wanted.rates, found.rates)
+                np.testing.assert_array_equal(wanted.high, found.high)
+                self.assertEqual(wanted.low_states, found.low_states)
                 np.testing.assert_allclose(wanted.jump, found.jump,
                                            rtol=1e-12)
                 np.testing.assert_allclose(

@@ -301,67 +301,92 @@ class TestFigures(ModelTestCase):
         self.assertEqual([0, 2 + 2.5 + 12.5], values.tolist())
 
 
-class TestRegimes(ModelTestCase):
+class TestClasses(ModelTestCase):
 
     RATES = [[0, 0, 0], [10, 5, 1], [90, 5, 3]]
-    LAW = [[.7, .25, .05], [.1, .3, .6]]
+    HIGH = np.arange(504) % 7 == 0
 
-    def _model(self, law=LAW):
-        # Stationary law .64, .255, .105: visits alike, times to match.
+    def _model(self, high=HIGH, low_states=2):
         return model.TrafficModel(
             self.RATES, [[0, .5, .5], [.5, 0, .5], [.5, .5, 0]],
-            [640, 255, 105], law)
+            [640, 255, 105], high, low_states)
 
-    def test_the_law_is_kept_for_each_regime(self):
-        one = self._model()
-        np.testing.assert_allclose(self.LAW, one.law.by_regime, rtol=1e-15)
-        np.testing.assert_allclose(one.stationary, one.law.probabilities)
-        np.testing.assert_allclose([12, 1.8, .57], one.mean)
-        values, masses = one.levels((1, 0, 0))
-        self.assertEqual([0, 10, 90], values.tolist())
-        np.testing.assert_allclose([.64, .255, .105], masses)
-        values, masses = one.levels_by_regime((0, 1, 0))
-        self.assertEqual([0, 5], values.tolist())
-        np.testing.assert_allclose([[.7, .3], [.1, .9]], masses)
+    def test_the_law_keeps_the_bits_and_the_low_states(self):
+        law = self._model().law
+        np.testing.assert_array_equal(self.HIGH, law.high)
+        self.assertEqual(2, law.low_states)
+        self.assertTrue(law.has_classes)
+        np.testing.assert_allclose([.64, .255, .105], law.probabilities)
+        np.testing.assert_allclose([12, 1.8, .57], law.mean)
+        # 3 states of 4 numbers, 504 bits and a byte.
+        self.assertEqual(3 * 32 + 63 + 1, len(law))
+        self.assertEqual(2, law[-1])
+        self.assertEqual(np.packbits(self.HIGH).tobytes(), law[-64:-1])
 
-    def test_without_one_both_regimes_have_the_law_of_all_time(self):
-        one = self._model(None)
-        np.testing.assert_array_equal([one.stationary] * 2,
-                                      one.law.by_regime)
-        np.testing.assert_array_equal(one.stationary, one.law.probabilities)
-        self.assertNotIn('regime_law', one.to_dict())
+    def test_without_classes_all_states_are_low(self):
+        for states in (1, 2, 254, 255, 256, 400):
+            law = model.RateLaw.from_arrays(
+                np.full(states, 1 / states), np.ones((states, 3)))
+            self.assertEqual(states, law.low_states)
+            self.assertFalse(law.has_classes)
+            self.assertFalse(law.high.any())
+            self.assertEqual((states, 3), law.rates.shape)
+        law = self._model(None, None).law
+        self.assertFalse(law.has_classes)
+        self.assertEqual(law, model.RateLaw.from_arrays(
+            law.probabilities, law.rates, self.HIGH, 3))
+
+    def test_laws_that_stand_one_after_the_other_are_split(self):
+        laws = [self._model().law, model.TrafficModel.constant(3).law,
+                self._model(~self.HIGH, 1).law]
+        self.assertEqual(laws, model.split_laws(b''.join(laws), [3, 1, 3]))
 
     def test_it_is_kept_in_a_dictionary_and_with_packets(self):
         one = self._model()
         again = model.TrafficModel.from_dict(json.loads(json.dumps(
             one.to_dict())))
         self.assertEqual(one, again)
-        self.assertNotEqual(one, self._model(None))
+        self.assertEqual(one.law, again.law)
+        self.assertNotEqual(one, self._model(None, None))
+        self.assertNotEqual(one, self._model(low_states=1))
+        self.assertNotEqual(one, self._model(~self.HIGH))
+        self.assertNotIn('high', self._model(None, None).to_dict())
         silent = model.TrafficModel(
-            [[8, 0, 0], [0, 0, 0]], [[0, 1], [1, 0]], [1, 1],
-            [[.45, .55], [.95, .05]])
+            [[0, 0, 0], [8, 0, 0]], [[0, 1], [1, 0]], [1, 1], self.HIGH, 1)
         np.testing.assert_array_equal(
-            silent.regime_law, silent.with_packets(100).regime_law)
+            self.HIGH, silent.with_packets(100).high)
 
-    def test_one_that_is_not_the_stationary_law_is_refused(self):
-        for law, parts in (
-                ([[.7, .3]], ('shape', '(1, 2)', '(2, 3)')),
-                ([[.7, .25, .05], [.1, -.3, 1.2]], ('smallest', '-0.3')),
-                ([[.7, .25, .05], [.1, .3, .7]], ('busy', '1.1', '1 within')),
-                ([[.7, .25, .05], [.7, .25, .05]],
-                 ('state 0', '0.7', '0.64'))):
-            with self.subTest(law=law):
-                self.assertInvalid(('regime_law', *parts), self._model, law)
+    def test_the_regimes_of_a_dictionary_from_before_are_ignored(self):
+        data = self._model(None, None).to_dict()
+        data['regime_law'] = [[.7, .25, .05], [.1, .3, .6]]
+        self.assertEqual(self._model(None, None),
+                         model.TrafficModel.from_dict(data))
 
-    def test_a_state_that_is_never_visited_has_no_share_in_any(self):
-        rates, jump = [[9, 0, 0], [1, 0, 0]], [[0, 1], [0, 0]]
+    def test_what_is_no_class_is_refused(self):
+        for high, low_states, parts in (
+                (self.HIGH, None, ('low_states', 'None', '1..2')),
+                (None, 1, ('high', 'None', '504')),
+                (self.HIGH, 0, ('low_states', '0', '1..2')),
+                (self.HIGH, 3, ('low_states', '3', '1..2')),
+                (self.HIGH, 1.5, ('low_states', '1.5')),
+                (self.HIGH[:-1], 2, ('high', '504')),
+                (np.arange(504), 2, ('high', '504')),
+                ('x', 2, ('high', "'x'", '504'))):
+            with self.subTest(high=str(high)[:9], low_states=low_states):
+                self.assertInvalid(parts, self._model, high, low_states)
+        data = self._model().to_dict()
+        for high in ('zz', 7, 'ff'):
+            self.assertInvalid(('high',), model.TrafficModel.from_dict,
+                               {**data, 'high': high})
+
+    def test_low_states_that_are_never_visited_do_not_count(self):
         jump = [[0, 1, 0], [0, 0, 1], [0, 1, 0]]
         rates = [[9, 0, 0], [1, 0, 0], [2, 0, 0]]
-        one = model.TrafficModel(rates, jump, [1, 1, 1],
-                                 [[0, .5, .5], [0, .5, .5]])
-        self.assertEqual((2, 2), one.law.by_regime.shape)
-        self.assertInvalid(('state 0',), model.TrafficModel, rates, jump,
-                           [1, 1, 1], [[1e-9, .5, .5 - 1e-9], [0, .5, .5]])
+        law = model.TrafficModel(rates, jump, [1, 1, 1], self.HIGH, 2).law
+        self.assertEqual(1, law.low_states)
+        self.assertTrue(law.has_classes)
+        law = model.TrafficModel(rates, jump, [1, 1, 1], self.HIGH, 1).law
+        self.assertFalse(law.has_classes)
 
 
 class TestPackets(ModelTestCase):
@@ -408,7 +433,7 @@ class TestRateLaw(ModelTestCase):
         probabilities = np.array([1 / 3, 2 / 3])
         rates = np.array([[.1, .2, .3], [4e8, 5e-324, 0]])
         law = model.RateLaw.from_arrays(probabilities, rates)
-        self.assertEqual(80, len(law))
+        self.assertEqual(128, len(law))
         again = model.RateLaw(bytes(law))
         np.testing.assert_array_equal(probabilities, again.probabilities)
         np.testing.assert_array_equal(rates, again.rates)

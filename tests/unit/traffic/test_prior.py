@@ -5,8 +5,11 @@ import unittest
 
 import numpy as np
 
+from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.traffic import slots
 
 
 def constant(kbps):
@@ -20,10 +23,14 @@ def on_off(kbps, share):
 
 
 def random_law(generator):
-    """Return a law of 1 to 5 states that differs by regime."""
+    """Return a law of 1 to 5 states, some of them high ones."""
     n = generator.integers(1, 6)
+    rates = generator.lognormal(3, 2, (n, 3))
     return model.RateLaw.from_arrays(
-        generator.dirichlet(np.ones(n), 2), generator.lognormal(3, 2, (n, 3)))
+        generator.dirichlet(np.ones(n)),
+        rates[rates[:, :2].sum(axis=1).argsort()],
+        generator.random(slots.SLOTS) < .2,
+        int(generator.integers(1, n + 1)))
 
 
 class PoolTestCase(unittest.TestCase):
@@ -34,13 +41,15 @@ class PoolTestCase(unittest.TestCase):
         law = prior.Pool.of_laws(laws).law
         np.testing.assert_allclose(
             np.mean([one.mean for one in laws], axis=0), law.mean)
-        np.testing.assert_allclose(1.0, law.by_regime.sum(axis=1))
+        np.testing.assert_allclose(1.0, law.probabilities.sum())
         # Rates are gathered in bins that are 26 % wide; between these, the
-        # tail is the mean of the tails, in each regime.
+        # tail is the mean of the tails, and so is that of the high states.
         for edge in 10.0 ** np.arange(0, 5, 0.1):
             def tail(one):
                 above = one.rates[:, :2].sum(axis=1) >= edge * (1 - 1e-9)
-                return one.by_regime[:, above].sum(axis=1)
+                high = np.arange(above.size) >= one.low_states
+                return [one.probabilities[above].sum(),
+                        one.probabilities[above & high].sum()]
 
             np.testing.assert_allclose(
                 np.mean([tail(one) for one in laws], axis=0), tail(law),
@@ -55,10 +64,75 @@ class PoolTestCase(unittest.TestCase):
         self.assertEqual(3, shrunk.members)
         np.testing.assert_allclose(
             one.law.mean / 3 + other.law.mean * 2 / 3, shrunk.law.mean)
-        np.testing.assert_allclose(1.0, shrunk.law.by_regime.sum(axis=1))
+        np.testing.assert_allclose(1.0, shrunk.law.probabilities.sum())
+        np.testing.assert_allclose(one.high / 3 + other.high * 2 / 3,
+                                   shrunk.high)
         self.assertEqual(one.law, one.shrunk(other, 0.0).law)
         np.testing.assert_allclose(
             other.law.mean, one.shrunk(other, math.inf).law.mean)
+
+
+class ExpectedTestCase(unittest.TestCase):
+    """In which slots an instance without history is taken to be high."""
+
+    def _fleet(self, busy, count, project):
+        """Return (project, law) of instances that are on in some slots."""
+        found = []
+        for number in range(count):
+            high = busy & bool(number % 2)
+            found.append((project, model.RateLaw.from_arrays(
+                [.7, .3], [[1.0, 0, 0], [100.0, 0, 0]], high, 1)))
+        return found
+
+    def setUp(self):
+        super().setUp()
+        self.day = np.arange(slots.SLOTS) % 36 < 12
+        self.night = np.arange(slots.SLOTS) % 36 >= 30
+        members = (self._fleet(self.day, 400, 'day')
+                   + self._fleet(self.night, 40, 'night'))
+        self.pools = prior.group_pools([None] * 440, *zip(*members))
+
+    def test_the_share_of_a_slot_is_that_of_the_instances(self):
+        # Each project weighs the same in the fleet; of its own prior,
+        # 400 and 40 instances weigh as 400 / 420 and 40 / 60.
+        fleet = (.5 * self.day + .5 * self.night) / 2
+        np.testing.assert_allclose(fleet, self.pools[prior.FLEET].high)
+        for project, own, weight in (('day', self.day, 400 / 420),
+                                     ('night', self.night, 40 / 60)):
+            np.testing.assert_allclose(
+                weight * own / 2 + (1 - weight) * fleet,
+                self.pools[None, project].high)
+
+    def test_bits_are_drawn_by_the_shares(self):
+        expected = self.pools[None, 'day'].expected
+        laws = [expected.of(f'vm-{n}') for n in range(800)]
+        self.assertEqual(laws[7], expected.of('vm-7'))
+        np.testing.assert_allclose(expected.law.mean, laws[7].mean)
+        self.assertEqual(expected.law.low_states, laws[7].low_states)
+        seen = np.mean([law.high for law in laws], axis=0)
+        share = self.pools[None, 'day'].high
+        # 1/510 is what rounding may take; then four standard deviations.
+        self.assertLess((abs(seen - share) - 4.5 * np.sqrt(
+            share * (1 - share) / 800)).max(), 1 / 510 + 1e-9)
+
+    def test_without_a_name_there_are_no_classes(self):
+        law = self.pools[prior.FLEET].expected.of(None)
+        self.assertFalse(law.has_classes)
+        np.testing.assert_allclose(self.pools[prior.FLEET].law.mean,
+                                   law.mean)
+
+    def test_counts_and_laws_give_the_same_pool(self):
+        generator = np.random.default_rng(3)
+        times = 300.0 * np.arange(4032)
+        counts = estimate.count_all([series.RateSeries.from_samples(
+            str(n), 300, times, np.where(
+                generator.random(4032) < .3, 900.0, 9.0), 0 * times)
+            for n in range(5)])
+        laws = [one.law for one in estimate.fit_models(counts)]
+        one, other = prior.Pool.of_counts(counts), prior.Pool.of_laws(laws)
+        np.testing.assert_allclose(one.high, other.high)
+        self.assertEqual(one.bins.tolist(), other.bins.tolist())
+        np.testing.assert_allclose(one.shares, other.shares)
 
 
 class ConstantTestCase(unittest.TestCase):
@@ -183,9 +257,9 @@ class GroupsTestCase(unittest.TestCase):
 
 
 def tails(law, edges):
-    """Return (2, e): how likely a rate is at least an edge, by regime."""
+    """Return (e,): how likely a rate is at least an edge."""
     kbps = law.rates[:, :2].sum(axis=1)
-    return law.by_regime @ (kbps[:, None] >= edges * (1 - 1e-9))
+    return law.probabilities @ (kbps[:, None] >= edges * (1 - 1e-9))
 
 
 class ProjectsTestCase(unittest.TestCase):
@@ -287,43 +361,54 @@ class CutTestCase(unittest.TestCase):
         return prior.cut(law, limits, limits, *group)
 
     def test_what_a_host_cannot_carry_is_left_out(self):
+        high = np.arange(slots.SLOTS) % 3 == 0
         law = model.RateLaw.from_arrays(
-            [[.7, .2, .1], [.5, .3, .2]],
-            [[10.0, 20.0, 1.0], [30.0, 20.0, 4.0], [60.0, 40.0, 9.0]])
+            [.7, .2, .1],
+            [[10.0, 20.0, 1.0], [30.0, 20.0, 4.0], [60.0, 40.0, 9.0]], high, 1)
         cut = self._cut(law, 50.0)
         np.testing.assert_allclose(law.rates[:2], cut.rates)
-        np.testing.assert_allclose([[7 / 9, 2 / 9], [5 / 8, 3 / 8]],
-                                   cut.by_regime)
+        np.testing.assert_allclose([7 / 9, 2 / 9], cut.probabilities)
+        # Which of them are high, and when, stays.
+        self.assertEqual(1, cut.low_states)
+        np.testing.assert_array_equal(high, cut.high)
         self.assertIs(law, self._cut(law, 100.0))
-        self.assertAlmostEqual(.9 * .1 + .1 * .2, prior.share_above(
+        self.assertAlmostEqual(.1, prior.share_above(
             law, [(self.BANDWIDTH, None, 50.0)]))
 
     def test_what_the_policy_alone_refuses_is_scaled_down(self):
         law = model.RateLaw.from_arrays(
-            [.9, .1], [[10.0, 20.0, 1.0], [60.0, 40.0, 9.0]])
+            [.9, .1], [[10.0, 20.0, 1.0], [60.0, 40.0, 9.0]],
+            np.arange(slots.SLOTS) % 3 == 0, 1)
         cut = prior.cut(law, [(self.BANDWIDTH, None, 50.0)],
                         [(self.BANDWIDTH, None, 200.0)])
         np.testing.assert_allclose([[10, 20, 1], [30, 20, 4.5]], cut.rates)
-        np.testing.assert_array_equal(law.by_regime, cut.by_regime)
+        np.testing.assert_array_equal(law.probabilities, cut.probabilities)
+        self.assertEqual(1, cut.low_states)
+        np.testing.assert_array_equal(law.high, cut.high)
 
     def test_more_than_half_is_no_exception(self):
-        law = model.RateLaw.from_arrays(
-            [[.4, .6], [.5, .5]], [[10.0, 0.0, 0.0], [90.0, 0.0, 0.0]])
-        cut = self._cut(law, 50.0)
-        np.testing.assert_allclose([[.4, .6], [1, 0]], cut.by_regime)
-        np.testing.assert_allclose([10, 50], cut.rates[:, 0])
+        for share in (.4, .5):
+            law = model.RateLaw.from_arrays(
+                [share, 1 - share], [[10.0, 0.0, 0.0], [90.0, 0.0, 0.0]])
+            cut = self._cut(law, 50.0)
+            if share < .5:
+                np.testing.assert_allclose([.4, .6], cut.probabilities)
+                np.testing.assert_allclose([10, 50], cut.rates[:, 0])
+            else:
+                np.testing.assert_allclose([1], cut.probabilities)
+                np.testing.assert_allclose([10], cut.rates[:, 0])
 
     def test_of_what_an_instance_has_shown_nothing_is_left_out(self):
         own = [.25, .75]
         group = model.RateLaw.from_arrays(
             [.98, .02], [[10.0, 0.0, 0.0], [90.0, 0.0, 0.0]])
         law = model.RateLaw.from_arrays(own, group.rates)
-        shown = self._cut(law, 50.0, group).by_regime[0]
+        shown = self._cut(law, 50.0, group).probabilities
         self.assertAlmostEqual(.73 / .98, shown[1])
         # All of it is from the group: 1 % at half weight.
         law = model.RateLaw.from_arrays([.99, .01], group.rates)
-        self.assertEqual([[1.0], [1.0]],
-                         self._cut(law, 50.0, group).by_regime.tolist())
+        self.assertEqual([1.0],
+                         self._cut(law, 50.0, group).probabilities.tolist())
 
     def test_one_broken_instance_fills_no_host(self):
         # 20 Gbit/s, of hosts of 10 Gbit/s.
@@ -346,7 +431,7 @@ class CutTestCase(unittest.TestCase):
                 law = random_law(generator)
                 if not packets:
                     law = model.RateLaw.from_arrays(
-                        law.by_regime, law.rates * [1, 1, 0])
+                        law.probabilities, law.rates * [1, 1, 0])
                 cut = prior.cut(law, limits, limits)
                 for weights, packet_bytes, most in limits:
                     self.assertLessEqual(

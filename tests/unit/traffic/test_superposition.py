@@ -2,7 +2,6 @@
 
 import dataclasses
 import fractions
-import itertools
 import math
 import unittest
 
@@ -518,10 +517,10 @@ class TestEpisodes(OverlayTestCase):
         for states in (2, 3, 4, 3):
             jump = rng.random((states, states)) * (1 - np.eye(states))
             jump /= jump.sum(axis=1, keepdims=True)
-            law = rng.dirichlet(np.ones(states), 2)
+            law = rng.dirichlet(np.ones(states))
             one = model.TrafficModel(
                 np.rint(rng.random((states, 3)) * [20, 20, 0]), jump,
-                model.REGIME_SHARES @ law / model.visits(jump[None])[0], law)
+                law / model.visits(jump[None])[0])
             flow = (one.stationary / one.sojourn_seconds)[:, None] * jump
             models.append(one)
             reverse.append(dataclasses.replace(
@@ -702,106 +701,6 @@ class TestFinite(OverlayTestCase):
             self.assertIsInstance(value, float)
         low, high = overlay.bounds()
         self.assertLessEqual(low, high * (1 + 1e-12))
-
-
-class TestRegimes(OverlayTestCase):
-    """Independent given the regime: the mixture of two enumerations."""
-
-    SHARES = (F(9, 10), F(1, 10))
-
-    def _sources(self, seed, count):
-        """Return [(rates, laws of both regimes)] in fractions, and models."""
-        rng = np.random.default_rng(seed)
-        drawn, models = [], []
-        for _ in range(count):
-            n = int(rng.integers(2, 4))
-            rates = sorted(rng.choice(40, n, replace=False).tolist())
-            laws = []
-            for _ in self.SHARES:
-                parts = rng.integers(1, 30, n).tolist()
-                laws.append([F(part, sum(parts)) for part in parts])
-            whole = [self.SHARES[0] * a + self.SHARES[1] * b
-                     for a, b in zip(*laws)]
-            jump = (np.ones((n, n)) - np.eye(n)) / (n - 1)
-            drawn.append((rates, laws))
-            models.append(model.TrafficModel(
-                [[rate, 0, 0] for rate in rates], jump,
-                [float(1000 * share) for share in whole],
-                [[float(share) for share in law] for law in laws]))
-        return drawn, models
-
-    def _exact(self, drawn, capacity):
-        above = excess = mean = F(0)
-        for regime, share in enumerate(self.SHARES):
-            for states in itertools.product(*(
-                    zip(rates, laws[regime]) for rates, laws in drawn)):
-                mass = share * math.prod(p for _, p in states)
-                total = sum(rate for rate, _ in states)
-                mean += mass * total
-                above += mass * (total > capacity)
-                excess += mass * max(total - capacity, 0)
-        return above, excess / mean
-
-    def test_probability_and_loss_agree_to_1e_12(self):
-        for seed in range(4):
-            drawn, models = self._sources(seed, 6)
-            for capacity in (40, 90, 140):
-                above, loss = self._exact(drawn, capacity)
-                overlay = Overlay(models, capacity, 'egress')
-                self.assertRelative(above, overlay.overload_probability(),
-                                    1e-12)
-                self.assertRelative(loss, overlay.loss_fraction(), 1e-12)
-                low, high = overlay.bounds()
-                self.assertRelative(above, low, 1e-12)
-                self.assertEqual(overlay.overload_probability(), high)
-                what_if = Overlay(models[1:], capacity, 'egress')
-                self.assertRelative(
-                    above, what_if.overload_probability_with(models[0]),
-                    1e-12)
-
-    def test_a_grid_brackets_it(self):
-        drawn, models = self._sources(9, 6)
-        above, _ = self._exact(drawn, 90)
-        third = model.TrafficModel.constant(1 / 3)
-        overlay = Overlay(models + [third] * 3, 91 + 1e-4, 'egress',
-                          cells=2000)
-        low, high = overlay.bounds()
-        self.assertLessEqual(low, float(above) * (1 + 1e-12))
-        self.assertGreaterEqual(high, float(above) * (1 - 1e-12))
-        self.assertLess(high - low, .2)
-
-    def test_a_candidate_meets_residents_that_know_no_regime(self):
-        drawn, models = self._sources(11, 1)
-        constant = model.TrafficModel.constant(60)
-        both = Overlay([constant] + models, 90, 'egress')
-        self.assertAlmostEqual(
-            both.overload_probability(),
-            Overlay([constant], 90, 'egress').overload_probability_with(
-                models[0]), 14)
-        self.assertAlmostEqual(
-            both.overload_probability(),
-            Overlay(models, 90, 'egress').overload_probability_with(
-                constant), 14)
-
-    def test_who_is_busy_together_overloads_more_than_by_itself(self):
-        jump = [[0, 1], [1, 0]]
-        together = model.TrafficModel([[0, 0, 0], [10, 0, 0]], jump, [9, 1],
-                                      [[1, 0], [0, 1]])
-        overlay = Overlay([together] * 5, 45, 'egress')
-        self.assertAlmostEqual(.1, overlay.overload_probability(), 12)
-        alone = Overlay([model.TrafficModel(
-            [[0, 0, 0], [10, 0, 0]], jump, [9, 1])] * 5, 45, 'egress')
-        self.assertAlmostEqual(1e-5, alone.overload_probability(), 12)
-
-    def test_episodes_of_like_regimes_are_those_without(self):
-        rng = np.random.default_rng(12)
-        plain = [exact.Source.random(rng, 3, 20).model for _ in range(6)]
-        told = [model.TrafficModel(one.rates, one.jump, one.sojourn_seconds,
-                                   [one.stationary] * 2) for one in plain]
-        for figure in ('episodes_per_second', 'mean_episode_seconds'):
-            self.assertAlmostEqual(
-                getattr(Overlay(plain, 60, 'egress'), figure)(),
-                getattr(Overlay(told, 60, 'egress'), figure)(), 10)
 
 
 class TestAgainstTheFluidQueue(OverlayTestCase):

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one more instance would do to hosts, in numbers and in words. Pure."""
+
+import dataclasses
+
+import numpy as np
+
+from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.traffic import fourier_sum
+from vswitch_aware_scheduler.vswitch import tunnels
+
+__all__ = ['ADMITTED', 'MEAN', 'NO_PROFILE', 'OVERLOAD', 'PEAK', 'TOO_MANY',
+           'UPLINK', 'Assessment']
+
+# Why a host is refused, in the order of the checks.
+ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK = range(7)
+
+# What is counted, in words, by place in tunnels.COUNTED.
+_COUNTED = ('instances', 'interfaces', 'networks', 'remote VTEPs',
+            'virtual functions in use')
+
+
+@dataclasses.dataclass(eq=False)
+class Assessment:
+    """What one more instance would do to each of h hosts.
+
+    :ivar slots: (h,) slots of the hosts
+    :ivar reason: (h,) ADMITTED, or why not
+    :ivar overload_probability: (h,) bound of P(any limit is exceeded)
+    :ivar loss_fraction: (h,) share of the host's traffic that is cut away
+    :ivar utilisation: (h,) mean rate over capacity of the tightest limit
+    :ivar known: (h,) whether the host has a switch profile
+
+    Of a host with an uplink the three numbers are the larger ones of the two.
+    """
+
+    _table: object
+    slots: np.ndarray
+    reason: np.ndarray
+    overload_probability: np.ndarray
+    loss_fraction: np.ndarray
+    utilisation: np.ndarray
+    known: np.ndarray
+    _means: np.ndarray
+    _peaks: np.ndarray
+    # What has no room, as TunnelTable.refused tells.
+    _full: np.ndarray
+    # Attachments and uuid to exclude, as the question had them.
+    _candidate: tuple = (tunnels.UNKNOWN, None)
+    # Assessments of uplinks, and (h, 2): which of these, and which uplink in
+    # it, decides on a host.
+    _uplinks: list = dataclasses.field(default_factory=list)
+    _uplink_of: np.ndarray | None = None
+
+    @property
+    def admitted(self):
+        """(h,) bool."""
+        return self.reason == ADMITTED
+
+    def replace(self, where, other):
+        """Put the hosts of another Assessment in place of some of these.
+
+        :param where: (n,) int, places of the n hosts of the other
+        """
+        for name in ('reason', 'overload_probability', 'loss_fraction',
+                     'utilisation', '_full'):
+            getattr(self, name)[where] = getattr(other, name)
+        if other._uplink_of is not None:
+            self._uplink_of[where] = other._uplink_of + (
+                len(self._uplinks), 0)
+            self._uplinks = self._uplinks + other._uplinks
+        width = other._means.shape[1]
+        self._means[where, :width] = other._means
+        self._peaks[where, :width] = other._peaks
+
+    def share(self, uplinks, of):
+        """Hold what the uplinks of the hosts say against them too.
+
+        :param uplinks: Assessment of u uplinks
+        :param of: (h, m) int, the uplinks of each host, u where it has no
+            more
+        """
+        if not of.size:
+            return
+        refused = np.append(~uplinks.admitted, False)[of]
+        overload = np.append(uplinks.overload_probability, -1.0)[of]
+        first = np.where(refused.any(axis=1), refused.argmax(axis=1),
+                         overload.argmax(axis=1))
+        self._uplinks = [uplinks]
+        self._uplink_of = np.stack([np.zeros_like(first), of[
+            np.arange(len(of)), first]], axis=1)
+        self.reason[self.admitted & refused.any(axis=1)] = UPLINK
+        for name in ('overload_probability', 'loss_fraction', 'utilisation'):
+            worst = np.append(getattr(uplinks, name), 0.0)[of].max(axis=1)
+            np.maximum(getattr(self, name), worst, out=getattr(self, name))
+
+    def explain(self, i):
+        """Return in words, with the numbers that decided, why host i is so."""
+        entry = self._table._entry(self.slots[i])
+        profile = entry.policy.profile
+        reason = self.reason[i]
+        if reason == UPLINK:
+            which, at = self._uplink_of[i].tolist()
+            return self._uplinks[which]._explain_uplink(at)
+        if profile is None:
+            return ('no switch profile is known for it, unknown hosts %s'
+                    % ('pass' if entry.policy.pass_unknown else 'are refused'))
+        name = profile.name
+        if reason == TOO_MANY:
+            return self._explain_count(i, entry)
+        limits = entry.policy.limits
+        if reason == PEAK:
+            for j, (weights, _, most) in enumerate(limits):
+                if self._peaks[i, j] > most * (1 + fourier_sum.TOLERANCE):
+                    peak, most = plain_text.distinct(
+                        self._peaks[i, j], most)
+                    return (f"the instance's peak of {peak} "
+                            f'{_unit_text(weights)} is above the {most} '
+                            f'that one instance can have on profile {name}')
+        if reason == MEAN:
+            for j, (weights, capacity, _) in enumerate(limits):
+                if self._means[i, j] > capacity * (1 + fourier_sum.TOLERANCE):
+                    mean, capacity = plain_text.distinct(
+                        self._means[i, j], capacity)
+                    return (f'with it the average would be {mean} '
+                            f'{_unit_text(weights)}, above the {capacity} '
+                            f'of profile {name}')
+        verb = 'above' if reason == OVERLOAD else 'within'
+        asked = entry.policy.asked_probability
+        corrected = '' if asked is None else (
+            f', which trials say keeps the {asked:g} that is asked for')
+        overload, limit = plain_text.distinct(
+            self.overload_probability[i], entry.policy.overload_probability,
+            3)
+        return (f'with it the overload probability would be {overload}, '
+                f'{verb} the limit of {limit}{corrected} '
+                f'(profile {name}, '
+                f'{len(entry.residents)} instances, average utilisation '
+                f'{self.utilisation[i]:.3g})')
+
+    def _explain_uplink(self, i):
+        entry = self._table._entry(self.slots[i])
+        return f'its uplink {entry.host}: {self.explain(i)}'
+
+    def _explain_count(self, i, entry):
+        place = int(self._full[i]) - 1
+        unit = tunnels.COUNTED[place]
+        have, more, most = self._table._tunnels.numbers(
+            entry.slot, self._candidate[0], place, self._candidate[1])
+        if have + more <= most:
+            return (f'a host that its networks are on has no room for one '
+                    f'more of the {_COUNTED[place]} that its profile limits')
+        key = ('max_virtual_functions' if unit == tunnels.FUNCTIONS
+               else entry.policy.tunnel_key)
+        return (f'it has {have} {_COUNTED[place]}, the instance adds {more}, '
+                f'and {key} of profile {entry.policy.profile.name} is '
+                f'{most:g}')
+
+
+def _unit_text(weights):
+    return {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
+            (0.0, 1.0, 0.0): 'kbit/s of ingress',
+            (0.0, 0.0, 1.0): 'kilo-packets/s'}.get(tuple(weights), 'units')

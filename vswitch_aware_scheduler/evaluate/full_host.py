@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One host whose capacity is such that its limit is just kept.
+
+Instances of a :class:`.patterns.Pattern` are learned from a past as the
+modeler learns, and a LoadTable predicts their probability of overload. How
+often the capacity found in this way is exceeded is judged by a long future of
+the same instances. Pure; randomness comes from the generator that is given.
+
+Parameters and results: contributor/dependence.rst.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.evaluate import patterns
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import profile
+
+__all__ = ['Outcome', 'capacity_at', 'fill', 'learned', 'overload_probability']
+
+#: Bisections for a capacity: it is found to one of four million parts.
+_STEPS = 22
+
+_SILENT = model.TrafficModel.constant().law
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What came of a host.
+
+    :ivar overload_probability: the limit
+    :ivar overload: share of the future above the capacity, over the limit
+    :ivar wasted: share of the capacity that was not needed for the limit; less
+        than 0: so much was missing
+    """
+
+    overload_probability: float
+    overload: float
+    wasted: float
+
+
+def learned(rates):
+    """Return {number: RateLaw} of instances.
+
+    :param rates: (V, T) kbit/s, a row of samples for each instance
+    """
+    times = patterns.PERIOD_SECONDS * np.arange(rates.shape[1])
+    every = [series.RateSeries.from_samples(
+        str(number), patterns.PERIOD_SECONDS, times, row, 0 * row)
+        for number, row in enumerate(rates)]
+    return {number: fitted.law for number, fitted in enumerate(
+        estimate.fit_models(estimate.count_all(every),
+                            keys=[one.instance_uuid for one in every]))}
+
+
+def overload_probability(laws, capacity_kbps):
+    """Return what a LoadTable predicts for a host with some instances."""
+    table = admission.LoadTable()
+    slot = table.describe('host', admission.HostPolicy(
+        profile.SwitchProfile(
+            name='full', switch='any', saturation_kbps=capacity_kbps,
+            saturation_dimension='bandwidth')), laws)
+    return float(table.assess([slot], _SILENT).overload_probability[0])
+
+
+def capacity_at(laws, limit):
+    """Return the smallest capacity for which the prediction is the limit."""
+    least, most = 0.0, float(sum(law.peak[:2].sum() for law in laws.values()))
+    for _ in range(_STEPS):
+        middle = (least + most) / 2
+        if overload_probability(laws, middle) > limit:
+            least = middle
+        else:
+            most = middle
+    return most
+
+
+def fill(pattern, limits, rng, instances=25, days=14, judged_days=280):
+    """Return the :class:`Outcome` of each limit.
+
+    :param pattern: :class:`.patterns.Pattern`
+    :param rng: numpy.random.Generator
+    :param days: of the past that is learned from
+    :param judged_days: of the future
+    """
+    levels = pattern.levels(rng, instances)
+    laws = learned(pattern.rates(rng, days, levels))
+    future = np.sort(pattern.rates(rng, judged_days, levels).sum(axis=0))
+    outcomes = []
+    for limit in limits:
+        capacity = capacity_at(laws, limit)
+        needed = future[int(np.ceil(future.size * (1 - limit))) - 1]
+        outcomes.append(Outcome(
+            limit, float((future > capacity).mean() / limit),
+            float(1 - needed / capacity)))
+    return outcomes

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sampled slots: the times in which instances are compared with one another.
+
+Time since the epoch is divided into slots of 300 s. One of eight is sampled,
+the same ones for all instances, and another one each day, so that eight days
+visit each time of the day. Of an instance one bit is kept for each of the last
+504 sampled slots, 14 days: whether its rate was high or low.
+
+The slots form a ring: after 14 days a slot replaces the one that has its
+position. Positions depend on the time alone, so bit b of each instance is the
+same slot in every process.
+
+Pure; no clock, no configuration, no I/O.
+
+Derivation: reference/model.rst, "Instances that are busy together".
+"""
+
+import hashlib
+
+import numpy as np
+
+SLOT_SECONDS = 300
+#: Slots that are kept of each instance.
+SLOTS = 504
+#: One slot of so many is sampled.
+EACH = 8
+#: Each day, the sampled slots are so many slots earlier.
+NEXT_DAY = 3
+SLOTS_A_DAY = 86400 // SLOT_SECONDS
+SAMPLED_A_DAY = SLOTS_A_DAY // EACH
+DAYS = SLOTS // SAMPLED_A_DAY
+#: Slots in each group of a host, from the busiest slots on.
+GROUP_SIZES = (1, 1, 2, 2, 4, 4, 8, 16, 32, 64, 128, 242)
+
+
+def sampled(slot_numbers):
+    """Return which slots are sampled.
+
+    :param slot_numbers: slots since the epoch, integers
+    :returns: bool array of the same shape
+    """
+    slot_numbers = np.asarray(slot_numbers)
+    return (slot_numbers + NEXT_DAY * (slot_numbers // SLOTS_A_DAY)
+            ) % EACH == 0
+
+
+def ring_index(slot_numbers):
+    """Return the positions in the ring, 0 to 503.
+
+    :param slot_numbers: sampled slots since the epoch, integers
+    """
+    return np.asarray(slot_numbers) // EACH % SLOTS
+
+
+def latest_slots(slot_number):
+    """Return the 504 sampled slots up to a slot, by position in the ring.
+
+    :param slot_number: since the epoch; included where it is sampled
+    """
+    days = slot_number // SLOTS_A_DAY - np.arange(DAYS + 1)
+    first = days * SLOTS_A_DAY + -NEXT_DAY * days % EACH
+    numbers = (first[:, None] + EACH * np.arange(SAMPLED_A_DAY)).ravel()
+    numbers = np.sort(numbers[numbers <= slot_number])[-SLOTS:]
+    result = np.empty(SLOTS, dtype=np.int64)
+    result[ring_index(numbers)] = numbers
+    return result
+
+
+def drawn(uuid, shares):
+    """Return bits by chance, which are the same in every process.
+
+    :param uuid: of the instance
+    :param shares: probability that a bit is set: one number, or (504,)
+    :returns: (504,) bool
+    """
+    digest = hashlib.shake_128(uuid.encode()).digest(4 * SLOTS)
+    return np.frombuffer(digest, dtype='<u4') < np.asarray(shares) * 2.0 ** 32
