@@ -1307,7 +1307,7 @@ class TestSlots(AdmissionTestCase):
                 (means[part].mean(), variances[part].mean()
                  + means[part].var(), len(part)) for part in parts])
         places = mean + np.sqrt(variance / variances) * (
-            capacity / 1.03 - means)
+            capacity / 1.05 - means)
         # No table goes further than that.
         together = wider.tail(np.minimum(places, 1.48 * capacity)) \
             @ weights / 504
@@ -1353,7 +1353,7 @@ class TestSlots(AdmissionTestCase):
             [.48, .48, .02, .02], np.outer([1, 3, 95, 105], [1.0, 0, 0]),
             high, 2) for high in (busy, np.roll(busy, 7)))
         # More than 25 are, less than 26.
-        laws, capacity = [first] * 25, 1.03 * 2550.0
+        laws, capacity = [first] * 25, 1.05 * 2550.0
         with_them, without = (
             self.host(laws, capacity, one) for one in (first, other))
         self.assertGreater(with_them, 5 * without)
@@ -1453,7 +1453,7 @@ class TestSlots(AdmissionTestCase):
             [1 - busy.mean(), busy.mean()], [[0, 0, 0], [100, 0, 0]], busy, 1)
         table = admission.LoadTable()
         slot = table.describe('host', _policy(
-            saturation_kbps=1900.0 * 1.03), _named([law] * 20))
+            saturation_kbps=1900.0 * 1.05), _named([law] * 20))
         found = table.assess([slot], model.TrafficModel.constant().law)
         self.assertAlmostEqual(100 / 2000, found.loss_fraction[0], 4)
 

@@ -608,7 +608,8 @@ class _Tables(admission_rows.Rows):
         # On the grid the tail has steps. Else it is a parabola between two
         # cells, of the mean that the excess says, and within their tails.
         lower, rise = lower[:exact], rise[:exact]
-        line = part[:exact] * smooth
+        # Thresholds far below 0 are set apart below.
+        line = np.maximum(part[:exact], 0.0) * smooth
         bend = -6.0 * line * (1.0 - line) * (
             lower.real + 0.5 * rise.real + rise.imag)
         tail[:exact] = lower.real + np.clip(
