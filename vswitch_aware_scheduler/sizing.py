@@ -28,8 +28,6 @@ _NORMAL = statistics.NormalDist()
 #: A search that has not ended after so many guesses goes on by halves.
 _GUESSES = 8
 
-_SILENT = model.TrafficModel.constant().law
-
 
 @dataclasses.dataclass(frozen=True)
 class HostSize:
@@ -167,7 +165,7 @@ def _most_counted(policy):
         return MOST
     return bisect.bisect_left(
         range(MOST), True, key=lambda others: not _with_others(
-            policy, _SILENT, others).admitted[0])
+            policy, model.SILENT, others).admitted[0])
 
 
 def _likely_size(policy, law):

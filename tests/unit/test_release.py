@@ -22,7 +22,7 @@ PACKAGE = 'vswitch_aware_scheduler'
 
 
 def tracked_version():
-    """Return the version that the tree has, whatever is installed."""
+    """Return the version of the source tree, not of what is installed."""
     metadata = email.message_from_string((PROJECT / 'PKG-INFO').read_text())
     assert metadata['Name'] == PACKAGE, metadata['Name']
     return metadata['Version']

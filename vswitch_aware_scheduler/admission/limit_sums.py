@@ -39,7 +39,7 @@ _FINER = 8
 #: Sums with a smaller standard deviation, in cells, are narrow.
 _FEW_CELLS = 2.5
 
-#: Up to so many sources are few: they are computed anew when one changes.
+#: A host with at most so many sources is computed again when one changes.
 _FEW = 20
 
 #: LoadTable.stretch compares with no smaller capacity, relatively.
@@ -196,13 +196,13 @@ class LimitSums:
             they were independent, would exceed as often as they exceed the
             capacity now; the largest of all limits
         """
-        self.with_source(np.array([slot]), _SILENT)
+        self.with_source(np.array([slot]), model.SILENT)
         stretch = 1.0
         for position in np.flatnonzero(self._slot_row[slot] >= 0).tolist():
             numbers = self._numbers[slot, position]
             [[probability, _]] = self._look_up(
                 (np.array([slot]), np.array([position])),
-                self._levels_of(_SILENT))
+                self._levels_of(model.SILENT))
             tail = self._tables[int(numbers[_KIND] == _FINE)].values[
                 self._row[slot, position]].real
             # It never rises, and is no more than that at the capacity.
@@ -257,8 +257,8 @@ class LimitSums:
             np.array(list(itertools.chain.from_iterable(
                 one.values() for one in laws)), dtype=float))
 
-    def _add_up(self, slots, position, sources, anew=True):
-        """Set the sums of a limit, or add to them.
+    def _add_up(self, slots, position, sources, add=False):
+        """Set the sums of a limit, or with ``add`` add to them.
 
         :param slots: (h,) int, of different hosts
         :param sources: Sources of these
@@ -273,10 +273,10 @@ class LimitSums:
             else:
                 total = np.stack([np.bincount(sources.of, one, slots.size)
                                   for one in sums], axis=-1)
-            if anew:
-                self._numbers[slots, position, _SUMS] = total
-            else:
+            if add:
                 self._numbers[slots, position, _SUMS] += total
+            else:
+                self._numbers[slots, position, _SUMS] = total
         return values
 
     def _build(self, slots, position, which, sources):
@@ -386,8 +386,8 @@ class LimitSums:
             bool(went) and len({*entry.residents.values()}) <= _FEW
             for entry, _, went in changes], dtype=bool)
         for position in range(self._row.shape[1]):
-            values = self._add_up(slots, position, sources, anew=False)
-            # A table without spectra is made anew.
+            values = self._add_up(slots, position, sources, add=True)
+            # A table without spectra is computed again.
             kept = self._kept[slots, position] >= 0
             numbers = self._numbers[slots, position]
             outdated |= ~kept & (self._row[slots, position] >= 0) | kept & (
@@ -405,7 +405,7 @@ class LimitSums:
     def _step(self, entry, law, count):
         """Take in one instance that came, or went: count 1 or -1.
 
-        :returns: whether the host need not be made anew
+        :returns: False where the host has to be computed again
         """
         if count < 0 and len({*entry.residents.values()}) <= _FEW:
             return False
@@ -453,7 +453,8 @@ class LimitSums:
         """Multiply the spectra of a limit of some hosts, and divide them.
 
         :param which: (r,) int, among the hosts
-        :param outdated: (h,) bool, set for hosts that have to be made anew
+        :param outdated: (h,) bool, set for hosts that have to be computed
+            again
         """
         if not which.size:
             return
@@ -633,4 +634,3 @@ def _off_grid(levels):
 _SUMS = slice(_BASE, _VARIANCE + 1)
 _UNLIMITED = (np.inf, np.inf, *(0.0,) * 8)
 _NO_ROW = -1
-_SILENT = model.RateLaw.from_arrays([1.0], [[0.0, 0.0, 0.0]])

@@ -33,8 +33,6 @@ _NOISE = 1e-12
 # Columns of LoadTable._rules.
 _KNOWN, _PASSES, _AVERAGE, _LIMIT, _RULES = range(5)
 
-_NO_LAW = model.RateLaw.from_arrays([1.0], [[0.0, 0.0, 0.0]])
-
 
 class LoadTable:
     """The load of hosts, kept ready for the next question.
@@ -65,8 +63,8 @@ class LoadTable:
         self._slot_of = {}       # host -> slot
         self._rules = np.zeros((0, _RULES))              # by slot
         self._sums = limit_sums.LimitSums(cells, self._slots)
-        #: Counts changes, so that a caller can tell whether an Assessment is
-        #: still about the table as it is.
+        #: Counts changes: an Assessment is out of date when the version
+        #: is another one.
         self.version = 0
 
     def __contains__(self, host):
@@ -152,7 +150,7 @@ class LoadTable:
         return unlike
 
     def _follow_uplinks(self, entry, policy, residents):
-        """Tell the uplinks of a host, before and now, what will be new."""
+        """Report to the uplinks of a host, old and new, what changes."""
         if self._uplinks is None:
             self._uplinks = shared_uplinks.SharedUplinks(
                 self._attachments, lambda attachments: LoadTable(
@@ -202,7 +200,7 @@ class LoadTable:
         return self._hosts[host].policy
 
     def renew(self, host, uuids):
-        """Ask anew what some instances are attached to."""
+        """Read again what some instances are attached to."""
         slot = self._slot_of[host]
         if slot in self._tunnels:
             for uuid in uuids:
@@ -270,7 +268,7 @@ class LoadTable:
         for i, law in enumerate(laws):
             positions.setdefault(law, []).append(i)
         slots = np.asarray(slots, dtype=np.int64)
-        first, *others = positions or [_NO_LAW]
+        first, *others = positions or [model.SILENT]
         result = self.assess(slots, first, exclude, attachments)
         for law in others:
             where = positions[law]
@@ -293,7 +291,7 @@ class LoadTable:
         too_much = (load.mean > load.capacity * limit_sums.SLACK).any(axis=1)
         too_high = load.instance_peak > load.vm_peak * limit_sums.SLACK
         reason = np.full(slots.size, assessment.ADMITTED)
-        # The first that holds is told, so it is written last.
+        # The first check that refuses is reported, so it is written last.
         for which, why in (
                 (~average & self._exceeds(slots, overload),
                  assessment.OVERLOAD),

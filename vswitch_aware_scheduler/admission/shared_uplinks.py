@@ -62,7 +62,7 @@ class SharedUplinks:
                     moved.setdefault(uuid, ([], []))[which].append(law)
 
     def renew(self, uplinks, uuids):
-        """Ask anew what some instances are attached to."""
+        """Read again what some instances are attached to."""
         for uplink in uplinks:
             if uplink.policy.counts:
                 self._renew.setdefault(uplink.name, set()).update(uuids)
@@ -98,7 +98,7 @@ class SharedUplinks:
             self.table.renew(name, uuids)
 
     def judge(self, result, law, exclude, attachments):
-        """Let an Assessment of hosts tell of their uplinks too."""
+        """Add the answers of the uplinks to an Assessment of hosts."""
         self._settle()
         of = np.full((len(result.slots), self._of.shape[1]), _NO_ROW)
         inside = result.slots < len(self._of)

@@ -122,18 +122,20 @@ class SlotSums(admission_rows.Rows):
     def add_one(self, row, moments, count, was_high):
         """Add one source to one sum.
 
-        :param moments: (3, 2, 1) as of :func:`class_moments`
+        :param moments: (3, 2, 1) as of :func:`class_moments`; (1, 2, 1) where
+            it has no classes
         :param count: 1, or -1 to take it away
         :param was_high: (504,) float32, 1 for slots in which it was high, 0
             for others; None: it has no classes
         """
-        total, low, high = moments * count
-        self.values['total'][row, :2] += total[:, 0]
+        moments = moments * count
+        self.values['total'][row, :2] += moments[0, :, 0]
         sums = self.values['slots'][row]
-        if was_high is not None:
+        if was_high is None:
+            sums += moments[0]
+        else:
             self.values['total'][row, 2] += count
-            sums += (high - low) * was_high
-        sums += low
+            sums += (moments[2] - moments[1]) * was_high + moments[1]
         self._group(slice(row, row + 1))
 
     def classed(self, rows):

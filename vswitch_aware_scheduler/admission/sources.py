@@ -64,23 +64,13 @@ class Levels:
         """
         if not self.classed:
             return self.masses[None, None]
-        low, high = self.masses.copy(), self.masses.copy()
-        low[self._law.low_states:] = 0.0
-        high[:self._law.low_states] = 0.0
-        # A class that does not occur has the probabilities of all time.
-        return np.array([[self.masses], *(
-            [one / one.sum() if one.any() else self.masses]
-            for one in (low, high))])
+        return slot_sums.class_shares(
+            self.masses[None], np.array([self._law.low_states]))
 
     def by_class(self, unit, capacity):
-        """Return (3, 2, 1) moments as of :func:`.slot_sums.class_moments`."""
-        levels = np.minimum(self.values[unit] / capacity, 1.0)
-        means, squares = (self.shares[:, 0] @ one
-                          for one in (levels, levels * levels))
-        found = np.empty((3, 2, 1))
-        found[:, 0, 0] = means
-        found[:, 1, 0] = np.maximum(squares - means * means, 0.0)
-        return found
+        """Return moments as of :func:`.slot_sums.class_moments`, of one."""
+        return slot_sums.class_moments(
+            self.values[unit][None] / capacity, self.shares)
 
 
 class Sources:

@@ -145,7 +145,7 @@ def _parser():
         ).add_later(lambda parser: evaluate.add_arguments(parser))
 
     add(commands, 'size', _size,
-        'tell how many instances a host can have, or the hosts of a fleet'
+        'compute how many instances a host can have, or the hosts of a fleet'
         ).add_later(lambda parser: size.add_arguments(parser))
 
     model = group('model', 'print stored traffic models')

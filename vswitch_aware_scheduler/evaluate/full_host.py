@@ -25,8 +25,6 @@ __all__ = ['Outcome', 'capacity_at', 'fill', 'learned', 'overload_probability']
 #: Bisections for a capacity: it is found to one of four million parts.
 _STEPS = 22
 
-_SILENT = model.TrafficModel.constant().law
-
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
@@ -64,7 +62,7 @@ def overload_probability(laws, capacity_kbps):
         profile.SwitchProfile(
             name='full', switch='any', saturation_kbps=capacity_kbps,
             saturation_dimension='bandwidth')), laws)
-    return float(table.assess([slot], _SILENT).overload_probability[0])
+    return float(table.assess([slot], model.SILENT).overload_probability[0])
 
 
 def capacity_at(laws, limit):

@@ -119,11 +119,8 @@ class CountsEstimator(Estimator):
 
     def _law(self, counts):
         if not counts.peaks[:, 0].any():
-            return _SILENT
+            return model.SILENT
         return self._fit(counts).law
-
-
-_SILENT = model.TrafficModel.constant().law
 
 
 class PriorEstimator(Estimator):
@@ -243,7 +240,8 @@ class _ByTable(packing.FirstFit):
 
     def predicted(self):
         # What it is with one more instance that sends nothing.
-        return self._table.assess(self._slots, _SILENT).overload_probability
+        return self._table.assess(
+            self._slots, model.SILENT).overload_probability
 
 
 class _Corrected(_ByTable):

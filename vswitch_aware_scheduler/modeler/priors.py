@@ -27,8 +27,6 @@ MEMBER_SECONDS = 7200.0
 
 _DAY_SECONDS = 86400.0
 
-_SILENT = model.TrafficModel.constant().law
-
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
@@ -94,7 +92,7 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
         counts.pop(one.instance_uuid, None)
     for uuid, one in counts.items():
         if one.total_samples >= min_samples and not one.peaks[:, 0].any():
-            laws[uuid] = _SILENT
+            laws[uuid] = model.SILENT
         seconds[uuid] = one.last_time + one.period_seconds - one.first_time
     groups, weights = _instances(store, {*laws, *counts}, now,
                                  needs_inventory)

@@ -18,8 +18,6 @@ __all__ = ['Laws']
 #: Priors that are kept as they are cut for policies.
 _MOST_FITTED = 65_536
 
-_NOTHING = model.TrafficModel.constant().law
-
 
 class Laws:
     """Finds the laws of residents.
@@ -55,7 +53,7 @@ class Laws:
         # Before any snapshot was read nothing is known of most instances:
         # a default for all of them could fill every host.
         if self._default is None or snapshot.generation is None:
-            return _NOTHING
+            return model.SILENT
         return self._default
 
     def fitting(self, law, host, group=None):
@@ -93,7 +91,7 @@ class Laws:
             if stated:
                 return max(stated, key=_size)
         unknown = self.unknown(snapshot)
-        if law is None or unknown is _NOTHING:
+        if law is None or unknown is model.SILENT:
             return unknown
         return self.fitting(law, host, self.group(snapshot, uuid, of))
 

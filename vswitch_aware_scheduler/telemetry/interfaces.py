@@ -368,8 +368,8 @@ def _updates_of_reading(values, between):
     Now and then the number is another one, without a second of that kind
     beside it.
 
-    :returns: 0.0 where nothing shows that there are updates, None where the
-        rises are too few to tell
+    :returns: 0.0 where nothing shows that there are updates, None where there
+        are too few rises to find one
     """
     rises = np.diff(values)
     # One that is negative is a reset.

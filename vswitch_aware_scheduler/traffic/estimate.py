@@ -525,21 +525,13 @@ def _count_slots(owner, times, periods, bandwidth):
                       for at in (begin, end)], axis=1)
     # The last 504 sampled slots end at the last slot; a slot longer ago than
     # its position has been taken by another one, which may be without sample.
-    near = np.flatnonzero(slots.sampled(slot) & (
-        slot > slot[end][of] - (slots.DAYS + 1) * slots.SLOTS_A_DAY))
-    numbers = slot[near] // slots.EACH
-    newest = _sampled_until(slot[end])[of[near]]
-    near = near[numbers > newest - slots.SLOTS]
+    oldest = slots.latest_number(slot[end]) - slots.SLOTS
+    near = np.flatnonzero(
+        slots.sampled(slot) & (slot // slots.EACH > oldest[of]))
     bins = np.full((periods.size, slots.SLOTS), NO_SLOT, dtype=np.uint8)
     bins[of[near], slots.ring_index(slot[near])] = rate_bin(
         sums[near] / counts[near])
     return bins, edges
-
-
-def _sampled_until(slot):
-    """Return the number of the last sampled slot up to a slot."""
-    offset = -slots.NEXT_DAY * (slot // slots.SLOTS_A_DAY) % slots.EACH
-    return slot // slots.EACH - (slot % slots.EACH < offset)
 
 
 def _periods_apart(seconds, period_seconds):
@@ -747,9 +739,9 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
     # only when no sample is below the threshold.
     on = (counts.peaks[:, 0] >= threshold * p99) & (counts.peaks[:, 0] > 0)
     # What is off carries nothing.
-    told = dataclasses.replace(
+    silent_off = dataclasses.replace(
         counts, totals=np.where(on[:, None], counts.totals, 0.0))
-    [fitted] = _fit_states([told], on.astype(np.int64))
+    [fitted] = _fit_states([silent_off], on.astype(np.int64))
     return fitted
 
 

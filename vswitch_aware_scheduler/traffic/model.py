@@ -17,7 +17,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import slots
 
 __all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'LAW_COLUMNS', 'LEAST_CAPACITY',
-           'RateLaw', 'TAIL_BYTES', 'TAIL_ROWS', 'TrafficModel',
+           'RateLaw', 'SILENT', 'TAIL_BYTES', 'TAIL_ROWS', 'TrafficModel',
            'dimension_weights', 'split_laws', 'visits']
 
 #: What a capacity can be counted in: weights of (egress_kbps, ingress_kbps,
@@ -474,3 +474,7 @@ class TrafficModel:
                 _invalid('high', repr(high)[:80],
                          f'{2 * _BITS_BYTES} hexadecimal digits')
         return cls(*arrays, high, low_states)
+
+
+#: RateLaw of an instance that sends and receives nothing.
+SILENT = RateLaw.from_arrays([1.0], [[0.0, 0.0, 0.0]])

@@ -52,18 +52,31 @@ def ring_index(slot_numbers):
     return np.asarray(slot_numbers) // EACH % SLOTS
 
 
+def latest_number(slot_numbers):
+    """Return the numbers of the last sampled slots up to some slots.
+
+    Sampled slots are numbered since the epoch: slot t has number t // 8.
+
+    :param slot_numbers: slots since the epoch, integers; included where they
+        are sampled
+    """
+    slot_numbers = np.asarray(slot_numbers)
+    numbers = slot_numbers // EACH
+    return numbers - (slot_numbers < _sampled_slot(numbers))
+
+
 def latest_slots(slot_number):
     """Return the 504 sampled slots up to a slot, by position in the ring.
 
     :param slot_number: since the epoch; included where it is sampled
     """
-    days = slot_number // SLOTS_A_DAY - np.arange(DAYS + 1)
-    first = days * SLOTS_A_DAY + -NEXT_DAY * days % EACH
-    numbers = (first[:, None] + EACH * np.arange(SAMPLED_A_DAY)).ravel()
-    numbers = np.sort(numbers[numbers <= slot_number])[-SLOTS:]
-    result = np.empty(SLOTS, dtype=np.int64)
-    result[ring_index(numbers)] = numbers
-    return result
+    newest = latest_number(slot_number)
+    return _sampled_slot(newest - (newest - np.arange(SLOTS)) % SLOTS)
+
+
+def _sampled_slot(numbers):
+    """Return the slots of sampled slots by their numbers."""
+    return numbers * EACH + -NEXT_DAY * (numbers // SAMPLED_A_DAY) % EACH
 
 
 def drawn(uuid, shares):
