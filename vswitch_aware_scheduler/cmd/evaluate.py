@@ -2,6 +2,7 @@
 """The sub-command ``vswitch-manage evaluate``: arguments and answer."""
 
 import argparse
+import dataclasses
 import math
 
 from vswitch_aware_scheduler import conf as options
@@ -31,6 +32,13 @@ def add_arguments(parser):
     parser.add_argument('--overload-probability', metavar='E', type=float,
                         help='limit to keep to (default: the option '
                              'overload_probability)')
+    parser.add_argument('--host-cores', metavar='N', type=float,
+                        help='cores that a host has for instances; those of '
+                             'instances are read with the trace (default: '
+                             'enough)')
+    parser.add_argument('--host-memory-mb', metavar='M', type=float,
+                        help='memory that a host has for instances, in MB, '
+                             'likewise')
     source = parser.add_mutually_exclusive_group()
     source.add_argument('--train-days', metavar='D', type=float,
                         help='learn from the first D days and judge on the '
@@ -82,6 +90,9 @@ def run(arguments, conf, progress=None):
         raise exceptions.InvalidInput(
             f'train-days: {arguments.train_days}; expected a number above 0 '
             f'and less than the days of the trace')
+    room = tuple(
+        _room(flag, getattr(arguments, flag.replace('-', '_')))
+        for flag in ('host-cores', 'host-memory-mb'))
     # Before the work of minutes, not after it.
     if arguments.plot_dir is not None:
         figures.prepare(arguments.plot_dir)
@@ -99,6 +110,9 @@ def run(arguments, conf, progress=None):
         None if arguments.train_trace is None
         else trace.load(arguments.train_trace),
         arguments.train_days, arguments.protocol, arguments.history)
+    if room != (math.inf, math.inf):
+        case = dataclasses.replace(case, room=room, needs=trace.load_needs(
+            arguments.trace, case.trace.uuids))
     results = protocols.evaluate(case, chosen, arguments.seeds, progress)
     best = results[protocols.CLAIRVOYANT]
     answer = {
@@ -109,11 +123,22 @@ def run(arguments, conf, progress=None):
         'feedback': corrects,
         'overload_probability': limit, 'seeds': arguments.seeds,
         'instances': len(case.trace.series),
+        'host_cores': arguments.host_cores,
+        'host_memory_mb': arguments.host_memory_mb,
         'methods': [result.figures(limit, best)
                     for result in results.values()]}
     if arguments.plot_dir:
         answer['pictures'] = figures.draw(arguments.plot_dir, results, limit)
     return answer
+
+
+def _room(flag, value):
+    if value is None:
+        return math.inf
+    if not 0 < value < math.inf:
+        raise exceptions.InvalidInput(
+            f'{flag}: {value:g}; expected a number above 0')
+    return value
 
 
 def _methods(names, conf, corrects, groups):

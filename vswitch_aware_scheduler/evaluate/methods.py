@@ -30,8 +30,8 @@ __all__ = ['Admission', 'CountsEstimator', 'Estimator', 'Method', 'NAMES',
 
 #: Names in the order in which they are reported. 'clairvoyant' is none of
 #: ours to make: it needs to know what will come.
-NAMES = ('ours', 'prior', 'default', 'onoff', 'peak', 'average', 'p99',
-         'sbp', 'queue', 'nsigma', 'chernoff', 'clairvoyant')
+NAMES = ('agnostic', 'ours', 'prior', 'default', 'onoff', 'peak', 'average',
+         'p99', 'sbp', 'queue', 'nsigma', 'chernoff', 'clairvoyant')
 
 _NORMAL = statistics.NormalDist()
 _TOLERANCE = 1e-9
@@ -363,6 +363,22 @@ class _Samples:
                                method='inverted_cdf')
 
 
+class _Agnostic(_Figures):
+    """Cores and memory alone decide, as in Figure 1 of the paper.
+
+    It expects no overload, for it looks at no traffic.
+    """
+
+    def figures(self, known):
+        return np.zeros((len(known.rates), 1))
+
+    def fits(self, sums):
+        return np.ones(len(sums), dtype=bool)
+
+    def probability(self, sums):
+        return np.zeros(len(sums))
+
+
 class _Peak(_Figures):
     """The sum of the peaks is at most the capacity."""
 
@@ -649,8 +665,9 @@ def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None,
     default_rates = np.repeat(
         bandwidth, np.maximum(np.rint(1000 * default_law.probabilities), 1)
         .astype(np.int64))
-    published = {'peak': _Peak, 'p99': _Percentile, 'sbp': _Normal,
-                 'queue': _Queue, 'nsigma': _NSigma, 'chernoff': _Chernoff}
+    published = {'agnostic': _Agnostic, 'peak': _Peak, 'p99': _Percentile,
+                 'sbp': _Normal, 'queue': _Queue, 'nsigma': _NSigma,
+                 'chernoff': _Chernoff}
     methods = {
         'ours': Admission('ours', ours, corrects=corrects),
         'prior': Admission('prior', PriorEstimator(

@@ -29,6 +29,28 @@ class FirstFit(abc.ABC):
 
     def __init__(self):
         self.residents = []
+        self._needs = None
+        self._left = np.zeros((0, 0))
+
+    def limit_resources(self, needs, room):
+        """Let hosts also run out of cores and memory.
+
+        Called before the first instance is placed.
+
+        :param needs: (V, r) what each instance takes of each resource; no
+            instance needs more than an empty host has
+        :param room: (r,) what a host has of each
+        """
+        self._needs = needs
+        self._room = np.asarray(room, dtype=float)
+        self._left = np.zeros((0, self._room.size))
+
+    def has_room(self, instance):
+        """Return (hosts,) bool: which hosts have the cores and memory."""
+        if self._needs is None:
+            return np.ones(len(self.residents), dtype=bool)
+        return (self._needs[instance]
+                <= self._left + _TOLERANCE * self._room).all(axis=1)
 
     @abc.abstractmethod
     def learn(self, known):
@@ -47,13 +69,18 @@ class FirstFit(abc.ABC):
 
     def place(self, instance):
         """Put an instance, a row of the trace, on a host; return which."""
-        found = np.flatnonzero(self.admitted(instance)) \
+        found = np.flatnonzero(
+            self.admitted(instance) & self.has_room(instance)) \
             if self.residents else ()
         if len(found):
             host = int(found[0])
         else:
             host = len(self.residents)
             self.residents.append([])
+            if self._needs is not None:
+                self._left = np.vstack([self._left, self._room])
+        if self._needs is not None:
+            self._left[host] -= self._needs[instance]
         self.residents[host].append(instance)
         self.added(host, instance)
         return host
@@ -142,13 +169,14 @@ class Clairvoyant(FirstFit):
                 / (comes.size - self._opened[hosts]))
 
     def admitted(self, instance):
-        """Return (hosts,) bool, True for the first host that takes it."""
+        """Return (hosts,) bool, right up to the first host that takes it."""
         comes = self._will_be(instance)
         result = np.zeros(len(self.residents), dtype=bool)
+        has_room = self.has_room(instance)
         for first in range(0, result.size, _BLOCK):
             block = slice(first, min(first + _BLOCK, result.size))
             result[block] = self._avoidable(block, comes) <= self._share
-            if result[block].any():
+            if (result[block] & has_room[block]).any():
                 break
         return result
 

@@ -36,6 +36,10 @@ class Case:
     :ivar protocol: one of :data:`PROTOCOLS`
     :ivar history: of the protocol rolling, since when an instance is
         measured: the start of the 'trace', or its 'arrival'
+    :ivar needs: (V, 2) cores and memory in MB of each instance, or None:
+        hosts have enough of both
+    :ivar room: (cores, memory in MB) of each host, infinite where there is
+        enough
     """
 
     trace: traces.Trace
@@ -45,6 +49,8 @@ class Case:
     train_days: float | None = None
     protocol: str = STATIC
     history: str = TRACE
+    needs: np.ndarray | None = None
+    room: tuple = (np.inf, np.inf)
 
     def __post_init__(self):
         for name, known in (('protocol', PROTOCOLS), ('history', HISTORIES)):
@@ -69,7 +75,8 @@ class Result:
     :ivar method: its name
     :ivar judgements: Judgement
     :ivar predicted: (hosts,) overload probability that the method expected
-    :ivar refused: how many instances have a known peak above the capacity
+    :ivar refused: how many instances have a known peak above the capacity,
+        or need more cores or memory than a host has
     """
 
     method: str
@@ -208,12 +215,21 @@ class _Run:
         self.packers[CLAIRVOYANT] = packing.Clairvoyant(
             rates, self.arrivals, case.saturation_kbps,
             case.overload_probability)
+        self.fits_host = np.ones(count, dtype=bool)
+        if case.needs is not None:
+            # A resource without end has no share that an instance takes.
+            limited = np.isfinite(case.room)
+            needs, room = case.needs[:, limited], np.array(case.room)[limited]
+            self.fits_host = (needs <= room).all(axis=1)
+            for packer in self.packers.values():
+                packer.limit_resources(needs, room)
 
     def place(self, known, rows):
         """Learn, then place the instances of a day that are not refused."""
         if not len(rows):
             return
-        fits = known.peak[rows] <= self.capacity * (1 + 1e-9)
+        fits = self.fits_host[rows] & (
+            known.peak[rows] <= self.capacity * (1 + 1e-9))
         self.refused += int(np.count_nonzero(~fits))
         for packer in self.packers.values():
             packer.learn(known)

@@ -15,7 +15,7 @@ from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import series as rate_series
 
-__all__ = ['History', 'Known', 'Trace', 'load', 'load_groups']
+__all__ = ['History', 'Known', 'Trace', 'load', 'load_groups', 'load_needs']
 
 DAY_SECONDS = 86400
 _WEEK_SECONDS = 7 * DAY_SECONDS
@@ -141,6 +141,37 @@ def load(path, progress=None):
     """
     return Trace.from_series(
         telemetry_file.FileDriver(path).series(progress=progress))
+
+
+def load_needs(path, uuids):
+    """Return the cores and the memory of the instances of a trace.
+
+    :param path: what the telemetry driver ``file`` reads; its metadata tell
+        both, see :meth:`~.telemetry.file.FileDriver.instances`
+    :param uuids: V instance uuids
+    :returns: (V, 2) cores and memory in MB
+    :raises InvalidInput: naming an instance of which one is not known
+    """
+    known = {one.uuid: one for one
+             in telemetry_file.FileDriver(path).instances()}
+    needs = np.zeros((len(uuids), 2))
+    for row, uuid in enumerate(uuids):
+        one = known[uuid]
+        for column, (key, unit) in enumerate((('cpu_cores', 1.0),
+                                              ('memory_kb', 1024.0))):
+            try:
+                value = float(one.metadata.get(key))
+            except (TypeError, ValueError):
+                value = np.nan
+            if not 0 <= value < np.inf:
+                raise exceptions.InvalidInput(
+                    f'instance {one.name or uuid} of trace {path}: {key} is '
+                    f'{one.metadata.get(key)!r}; expected a number from 0. '
+                    f'A GWA-T-12 trace has it, or vms_X.csv beside X.npz; '
+                    f'leave out --host-cores and --host-memory-mb for a '
+                    f'trace without')
+            needs[row, column] = value / unit
+    return needs
 
 
 def load_groups(path):

@@ -44,6 +44,38 @@ class EvaluateTestCase(test_manage.ManageTestCase):
                                         answer['seeds'],
                                         answer['instances']))
 
+    def test_cores_and_memory_of_hosts_need_a_trace_that_has_them(self):
+        for words, wanted in (
+                (['--host-cores', '8'], "cpu_cores is None; expected a"),
+                (['--host-cores', '0'], 'host-cores: 0; expected'),
+                (['--host-memory-mb', 'nan'], 'host-memory-mb: nan; expect'),
+                (['--host-memory-mb', '-1'], 'host-memory-mb: -1; expect')):
+            status, _, error = self.run_command(
+                'evaluate', '--trace', self.trace, '--saturation-kbps',
+                '100', *words)
+            self.assertEqual(1, status)
+            self.assertIn(wanted, error)
+
+    def test_the_agnostic_count_is_that_of_cores_and_memory(self):
+        times = 1.375e9 + 300.0 * np.arange(600)
+        path = os.path.join(self.directory, 'month.npz')
+        np.savez(path, vm=np.arange(6), t0=times[0], dt=300.0,
+                 rx_KBps=np.ones((6, 600), np.float32),
+                 tx_KBps=np.ones((6, 600), np.float32))
+        with open(os.path.join(self.directory, 'vms_month.csv'), 'w') as file:
+            file.write('vm,cpu_cores,mem_kb\n' + ''.join(
+                f'{row},2,4194304\n' for row in range(6)))
+        for words, hosts in ((['--host-cores', '4'], 3),
+                             (['--host-memory-mb', '16384'], 2),
+                             (['--host-cores', '12', '--host-memory-mb',
+                               '8192'], 3), ([], 1)):
+            answer = self.ask('evaluate', '--trace', path,
+                              '--saturation-kbps', '1e6', '--seeds', '1',
+                              *words)
+            line = answer['methods'][0]
+            self.assertEqual(('agnostic', hosts, 0), (
+                line['method'], line['hosts'], line['refused']))
+
     def test_the_limit_is_that_of_the_configuration(self):
         self._configure('overload_probability = 0.07')
         answer = self._evaluate('--methods', 'peak', '--seeds', '1')
@@ -152,7 +184,7 @@ class EvaluateTestCase(test_manage.ManageTestCase):
         base = ('evaluate', '--trace', self.trace, '--saturation-kbps', '9')
         for words, text in (
                 (('--seeds', '0'), 'seeds are 0'),
-                (('--methods', 'best'), "'best', wanted one of ours"),
+                (('--methods', 'best'), "'best', wanted one of agnostic, ou"),
                 (('--train-days', '1', '--protocol', 'rolling'),
                  'train-days'),
                 (('--train-days', 'inf'), 'train-days: inf; expected'),

@@ -183,7 +183,8 @@ class CorrectedTestCase(unittest.TestCase):
         rows = 10.0 * np.concatenate([
             generator.random((count, self.DAY)) < share
             for share in shares], axis=1)
-        way = methods.make_methods(traces.DEFAULT_LAW, corrects=corrects)[0]
+        way, = (one for one in methods.make_methods(
+            traces.DEFAULT_LAW, corrects=corrects) if one.name == 'ours')
         case = protocols.Case(
             traces.make_trace(rows), 25.0, 0.01,
             traces.make_trace(rows[:, :2 * self.DAY], traces.START - 1e6),
@@ -297,6 +298,11 @@ class PublishedTestCase(MethodTestCase):
     def test_peaks_add_up_to_the_capacity(self):
         rows = [on_off(1, rate) for rate in (60, 30, 10, 1)]
         self.assertEqual([3, 1], self.sizes('peak', rows, 100.0))
+
+    def test_the_agnostic_count_looks_at_no_traffic(self):
+        packer = self.pack('agnostic', [on_off(1, 60.0)] * 5, 100.0)
+        self.assertEqual([5], [len(rows) for rows in packer.residents])
+        self.assertEqual([0.0], packer.predicted().tolist())
 
     def test_average_adds_up_means(self):
         rows = [on_off(50, 100.0)] * 5

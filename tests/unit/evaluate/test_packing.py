@@ -46,6 +46,51 @@ class JudgeTestCase(unittest.TestCase):
         self.assertEqual((0, 0.0), (judged.overload.size, judged.loss))
 
 
+class _All(packing.FirstFit):
+
+    def learn(self, known):
+        pass
+
+    def admitted(self, instance):
+        return np.ones(len(self.residents), dtype=bool)
+
+    def predicted(self):
+        return np.zeros(len(self.residents))
+
+
+class ResourcesTestCase(unittest.TestCase):
+
+    def test_first_fit_by_two_resources_is_that_of_the_definition(self):
+        generator = np.random.default_rng(4)
+        needs = generator.integers(1, 5, (40, 2)) * [.1, 1024]
+        found = _All()
+        found.limit_resources(needs, (.7, 8192.0))
+        expected = []
+        for row in range(40):
+            found.place(row)
+            for rows in expected:
+                # Tenths, in whole numbers.
+                if (np.rint(needs[rows + [row]] * [10, 1]).sum(axis=0)
+                        <= (7, 8192)).all():
+                    rows.append(row)
+                    break
+            else:
+                expected.append([row])
+        self.assertEqual(expected, found.residents)
+
+    def test_the_clairvoyant_looks_on_behind_a_host_without_room(self):
+        # Seventeen hosts, without a core left but for the last.
+        found = packing.Clairvoyant(np.zeros((18, 2)), np.zeros(18, int),
+                                    1.0, 0.5)
+        needs = np.full((18, 1), 2.0)
+        needs[16:] = 1.0
+        found.limit_resources(needs, [2.0])
+        for row in range(18):
+            found.place(row)
+        self.assertEqual([[row] for row in range(16)] + [[16, 17]],
+                         found.residents)
+
+
 class ClairvoyantTestCase(unittest.TestCase):
 
     def _packed(self, rates, from_bin, capacity, limit, order):

@@ -73,6 +73,32 @@ class StaticTestCase(unittest.TestCase):
             'hosts_relative': 0.5}, {
                 **found, 'loss': round(found['loss'] * 24, 9) / 24})
 
+    def test_cores_and_memory_end_what_a_host_takes(self):
+        # Of 4 cores and 8 GB: by cores two of the first kind, and by memory
+        # one of the second; the last kind is refused by every method.
+        needs = np.array([[2, 1], [2, 1], [2, 1], [1, 8], [1, 8], [5, 1],
+                          [1, 9]]) * [1, 1024]
+        trace = traces.make_trace(np.ones((7, 2 * DAY)))
+        for protocol in protocols.PROTOCOLS:
+            results = protocols.evaluate(
+                case(trace, 1000.0, protocol=protocol, needs=needs,
+                     room=(4.0, 8192.0)),
+                methods.make_methods(traces.DEFAULT_LAW), 2)
+            for name, result in results.items():
+                with self.subTest(name, protocol=protocol):
+                    self.assertEqual(([2, 2], 4.0), (
+                        result.refused, result.hosts))
+
+    def test_a_resource_without_end_refuses_nothing(self):
+        trace = traces.make_trace(np.ones((6, 10)))
+        needs = np.column_stack([np.ones(6), np.full(6, 4096.0)])
+        for room, hosts in (((np.inf, 8192.0), 3.0), ((2.0, np.inf), 3.0),
+                            ((4.0, np.inf), 2.0), ((np.inf, np.inf), 1.0)):
+            results = protocols.evaluate(
+                case(trace, 1000.0, needs=needs, room=room),
+                [methods.make_methods(traces.DEFAULT_LAW)[0]], 1)
+            self.assertEqual(hosts, results['agnostic'].hosts)
+
     def test_no_sample_is_no_traffic_when_judged(self):
         nan = float('nan')
         found = self._figures([[1, 1, 6, nan], [1, 1, 6, 6]])
