@@ -4,6 +4,7 @@
 import dataclasses
 import re
 
+from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import hosts
@@ -14,8 +15,8 @@ from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['OPERATOR', 'add_discover_arguments', 'add_export_arguments',
-           'add_set_arguments', 'discover', 'discover_table', 'export_',
-           'list_table', 'remarks', 'set_']
+           'add_set_arguments', 'discover', 'discover_columns', 'export_',
+           'list_columns', 'remarks', 'set_']
 
 #: Source of the records that somebody wrote by hand.
 OPERATOR = 'operator'
@@ -88,8 +89,9 @@ def discover(arguments, conf, opened):
     profiles = switch_profile.profiles(
         conf[options.GROUP].switch_profiles_file)
     mapping = discovery.parse_mapping(arguments.map, profiles)
-    proposals = discovery.propose(hosts.read_agents(_access(conf)), profiles,
-                                  mapping)
+    proposals = [one for one in discovery.propose(
+        hosts.read_agents(_access(conf)), profiles, mapping)
+        if arguments.host in (None, one.host)]
     target = opened()
     if arguments.apply:
         steps = hosts.apply(target, proposals, arguments.force)
@@ -102,13 +104,14 @@ def discover(arguments, conf, opened):
         for one, step in zip(proposals, steps)]}
 
 
-def discover_table(answer):
-    """Return (header, rows) of an answer of :func:`discover`."""
-    return ['HOST', 'PROFILE', 'OVERRIDES', 'ACTION', 'STORED', 'REASON'], [
-        [one['host'], one['profile'] or '-', _numbers(one['overrides']),
-         one['action'], '-' if one['before'] is None else
-         f'{one["before"]["profile"] or "-"} ({one["before"]["source"]})',
-         one['reason']] for one in answer['hosts']]
+def discover_columns():
+    """Return the columns of an answer of :func:`discover`."""
+    return [output.Column('HOST', 'host'), output.Column('PROFILE', 'profile'),
+            output.Column('OVERRIDES', 'overrides', _numbers),
+            output.Column('ACTION', 'action'),
+            output.Column('STORED', 'before', lambda before: (
+                f'{before["profile"] or "-"} ({before["source"]})')),
+            output.Column('REASON', 'reason')]
 
 
 def remarks(answer):
@@ -125,14 +128,12 @@ def _numbers(overrides):
                      in sorted(overrides.items())) or '-'
 
 
-def list_table(records, shown_time):
-    """Return (header, rows) of the records of a store.
-
-    :param shown_time: makes text of seconds UTC
-    """
-    return ['HOST', 'PROFILE', 'OVERRIDES', 'SOURCE', 'UPDATED'], [
-        [one.host, one.profile or '-', _numbers(one.overrides), one.source,
-         shown_time(one.updated_at)] for one in records]
+def list_columns():
+    """Return the columns of the HostProfiles of a store."""
+    return [output.Column('HOST', 'host'), output.Column('PROFILE', 'profile'),
+            output.Column('OVERRIDES', 'overrides', _numbers),
+            output.Column('SOURCE', 'source'),
+            output.Column('UPDATED', 'updated_at_iso')]
 
 
 def set_(arguments, conf):

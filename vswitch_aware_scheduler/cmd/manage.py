@@ -10,7 +10,6 @@ import dataclasses
 import datetime
 import logging
 import math
-import re
 import sys
 import time
 
@@ -34,6 +33,7 @@ hosts = deferred.module('cmd.hosts')
 instances = deferred.module('cmd.instances')
 migration = deferred.module('store.migration')
 options = deferred.module('conf')
+output = deferred.module('cmd.output')
 placement = deferred.module('modeler.placement')
 priors = deferred.module('modeler.priors')
 service = deferred.module('modeler.service')
@@ -91,7 +91,11 @@ def _parser():
         '--store', metavar='URL',
         help='SQLAlchemy URL of the store, in place of store_url')
     common.add_argument(
-        '--json', action='store_true', help='print JSON for a machine to read')
+        '-f', choices=('table', 'json', 'yaml', 'csv'), dest='output_format',
+        help='print a table (the default), JSON, YAML or, of a list, CSV')
+    common.add_argument(
+        '--json', action='store_const', const='json', dest='output_format',
+        help='the same as -f json')
     common.add_argument(
         '--debug', action='store_true',
         help='log all there is and show the traceback of an error')
@@ -100,6 +104,12 @@ def _parser():
         parser = parent.add_parser(name, parents=[common], help=summary,
                                    description=terminal.sentence(summary))
         parser.set_defaults(function=function)
+        return parser
+
+    def add_list(parent, name, function, summary, *filters):
+        parser = add(parent, name, function, summary)
+        parser.add_later(
+            lambda parser: output.add_list_arguments(parser, *filters))
         return parser
 
     def group(name, summary):
@@ -152,10 +162,12 @@ def _parser():
     show = add(model, 'show', _model_show, 'print the model of one instance')
     show.add_argument('instance', metavar='UUID',
                       help='uuid of an instance, or its name in the list')
-    add(model, 'list', _model_list, 'print what models there are')
+    add_list(model, 'list', _model_list, 'print what models there are',
+             'host', 'project')
 
     prior = group('prior', 'print what is expected of unknown instances')
-    add(prior, 'list', _prior_list, 'print what groups have a prior')
+    add_list(prior, 'list', _prior_list, 'print what groups have a prior',
+             'project')
     show = add(prior, 'show', _prior_show,
                'print the prior that an instance without a model counts by')
     show.add_argument('instance', metavar='UUID', nargs='?',
@@ -169,7 +181,8 @@ def _parser():
                            'alone')
 
     profile = group('profile', 'print and check switch profiles')
-    add(profile, 'list', _profile_list, 'print what switch profiles there are')
+    add_list(profile, 'list', _profile_list,
+             'print what switch profiles there are')
     show = add(profile, 'show', _profile_show, 'print one switch profile')
     show.add_argument('name', metavar='NAME')
     validate = add(profile, 'validate', _profile_validate,
@@ -183,8 +196,9 @@ def _parser():
     host = group('host', 'tell and set which profile the switch of a host has')
     add(host, 'discover', _host_discover,
         'propose profiles by what the agents of Neutron tell'
-        ).add_later(lambda parser: hosts.add_discover_arguments(parser))
-    add(host, 'list', _host_list, 'print the profiles of hosts in the store')
+        ).add_later(_add_discover_arguments)
+    add_list(host, 'list', _host_list,
+             'print the profiles of hosts in the store', 'host')
     add(host, 'set', _host_set, 'set the profile of a host by hand'
         ).add_later(lambda parser: hosts.add_set_arguments(parser))
     remove = add(host, 'remove', _host_remove,
@@ -200,16 +214,16 @@ def _parser():
         help='YAML file of gateways, silos and the networks of tenants')
 
     claim = group('claim', 'tell what schedulers have just placed')
-    add(claim, 'list', _claim_list,
-        'print what schedulers have placed and withdrawn lately')
+    add_list(claim, 'list', _claim_list,
+             'print what schedulers have placed and withdrawn lately', 'host')
 
     corrections = group('feedback', 'tell how limits are corrected')
-    add(corrections, 'show', _feedback_show,
-        'print what came of trials, and the limits that follow')
+    add_list(corrections, 'show', _feedback_show,
+             'print what came of trials, and the limits that follow')
 
     strict = group('strict', "look after the strict mode's inventories")
-    add(strict, 'show', _strict_show,
-        'print what placement keeps of the hosts')
+    add_list(strict, 'show', _strict_show,
+             'print what placement keeps of the hosts', 'host')
     disable = add(strict, 'disable', _strict_disable,
                   'take the inventories out of placement, and all that is '
                   'allocated of them')
@@ -226,6 +240,11 @@ def _parser():
         'predict published figures from the rest of their tables'
         ).add_later(lambda parser: capacity.add_reproduce_arguments(parser))
     return top
+
+
+def _add_discover_arguments(parser):
+    hosts.add_discover_arguments(parser)
+    output.add_list_arguments(parser, 'host')
 
 
 def _options(arguments):
@@ -298,9 +317,9 @@ def _db_sync(arguments, conf):
              f'{migration.DIRECTORY_MODE:04o}, owner '
              f'{migration.current_user()}: nova-scheduler and '
              f'vswitch-modeler have to run as that user')
-    if arguments.json:
-        terminal.print_json({'before': before, 'after': after})
-    elif before == after:
+    if output.print_answer(arguments, {'before': before, 'after': after}):
+        return 0
+    if before == after:
         terminal.print_line(f'The schema has version {after}: nothing to do.')
     else:
         terminal.print_line(
@@ -315,11 +334,13 @@ def _db_version(arguments, conf):
     generation = None
     if version == newest:
         generation = _store(conf).generation()
-    if arguments.json:
-        terminal.print_json({
+    if output.print_answer(arguments, {
             'version': version, 'newest': newest,
             'generation': generation and generation.number,
-            'published_at': generation and generation.published_at})
+            'published_at': generation and generation.published_at,
+            'published_at_iso': output.iso_time(
+                generation and generation.number
+                and generation.published_at or None)}):
         return 0
     terminal.print_fields([
         ('Schema version', version or 'none: run "vswitch-manage db sync"'),
@@ -424,15 +445,13 @@ def _fit(arguments, conf):
     reasons = {}
     for item in refused:
         reasons[item['reason']] = reasons.get(item['reason'], 0) + 1
-    if arguments.json:
-        terminal.print_json({
+    if not output.print_answer(arguments, {
             'source': driver.source, 'store': target.url,
             'generation': generation.number, 'instances': len(names),
             'fitted': len(fitted), 'refused': len(refused),
             'reasons': reasons, 'refused_instances': refused,
             'refused_samples': refused_samples.to_dict(),
-            'priors': groups, 'seconds': round(seconds, 3)})
-    else:
+            'priors': groups, 'seconds': round(seconds, 3)}):
         terminal.print_fields([
             ('Telemetry', driver.source), ('Store', target.url),
             ('Generation', generation.number),
@@ -475,9 +494,7 @@ def _write_models(target, conf, fitted, unmodelled):
 def _evaluate(arguments, conf):
     with terminal.progress('evaluating') as progress:
         answer = evaluate.run(arguments, conf, progress)
-    if arguments.json:
-        terminal.print_json(answer)
-    else:
+    if not output.print_answer(arguments, answer):
         terminal.print_table(*evaluate.table(answer))
     return 0
 
@@ -490,49 +507,40 @@ def _refusal(series, min_samples):
     return 'no traffic'
 
 
-def _natural(name):
-    """Return a key that sorts 2 before 10, and no name last."""
-    if name is None:
-        return (1, [])
-    return (0, [(0, int(part), '') if part.isdigit() else (1, 0, part)
-                for part in re.split(r'([0-9]+)', name) if part])
-
-
 def _model_list(arguments, conf):
     target = _store(conf)
     found = sorted(target.models(), key=lambda item: (
-        _natural(item.name), item.instance_uuid))
+        item.name is None, output.natural(item.name or ''),
+        item.instance_uuid))
     placements = target.placements()
 
     def placed(item, what):
         return getattr(placements.get(item.instance_uuid), what, None)
 
-    if arguments.json:
-        terminal.print_json({'models': [{
-            'instance_uuid': item.instance_uuid, 'name': item.name,
-            'samples': round(item.samples),
-            'mean': _by_rate(item.mean, _packets_known(item)),
-            'peak': _by_rate(item.peak, _packets_known(item)),
-            'window_start': item.window_start,
-            'window_end': item.window_end, 'source': item.source,
-            'refused': item.refused.to_dict(),
-            'updated_at': item.updated_at, **{
-                what: placed(item, what)
-                for what in ('host', 'flavor', 'project')}}
-            for item in found]})
-        return 0
-    where = ('host', 'project') if placements else ()
     # Peak of egress and ingress each: they need not be of one state.
-    terminal.print_table(
-        ['INSTANCE', 'NAME', 'SAMPLES', 'MEAN EGRESS', 'MEAN INGRESS',
-         'PEAK EGRESS', 'PEAK INGRESS', 'FROM', 'TO',
-         *map(str.upper, where)],
-        [[item.instance_uuid, item.name or '-', f'{item.samples:.0f}',
-          *map(_number, item.mean[:2] + item.peak[:2]),
-          _time(item.window_start), _time(item.window_end),
-          *(placed(item, what) or '-' for what in where)]
-         for item in found])
-    terminal.print_below(f'{len(found)} models; rates in kbit/s')
+    rows = [{
+        'instance_uuid': item.instance_uuid, 'name': item.name,
+        'samples': round(item.samples),
+        'mean': _by_rate(item.mean, _packets_known(item)),
+        'peak': _by_rate(item.peak, _packets_known(item)),
+        'window_start': item.window_start,
+        'window_end': item.window_end, 'source': item.source,
+        'refused': item.refused.to_dict(),
+        'updated_at': item.updated_at, **{
+            what: placed(item, what)
+            for what in ('host', 'flavor', 'project')}} for item in found]
+    column = output.Column
+    output.print_list(arguments, rows, [
+        column('INSTANCE', 'instance_uuid'), column('NAME', 'name'),
+        column('SAMPLES', 'samples'),
+        column('MEAN EGRESS', 'mean.egress_kbps'),
+        column('MEAN INGRESS', 'mean.ingress_kbps'),
+        column('PEAK EGRESS', 'peak.egress_kbps'),
+        column('PEAK INGRESS', 'peak.ingress_kbps'),
+        column('FROM', 'window_start_iso'), column('TO', 'window_end_iso'),
+        *(column(what.upper(), what)
+          for what in (('host', 'project') if placements else ()))],
+        'models', 'models; rates in kbit/s')
     return 0
 
 
@@ -540,8 +548,7 @@ def _model_show(arguments, conf):
     record = instances.find_model(_store(conf), arguments.instance)
     model, counts = record.model, record.counts
     correlation = counts and counts.correlation
-    if arguments.json:
-        terminal.print_json({
+    if output.print_answer(arguments, {
             'instance_uuid': record.instance_uuid, 'name': record.name,
             'states': len(model.rates), 'rates': model.rates.tolist(),
             'jump': model.jump.tolist(),
@@ -564,7 +571,7 @@ def _model_show(arguments, conf):
             'samples': round(record.samples),
             'refused': record.refused.to_dict(), 'source': record.source,
             'updated_at': record.updated_at,
-            'format_version': record.format_version})
+            'format_version': record.format_version}):
         return 0
     refused = {name: count for name, count
                in record.refused.to_dict().items() if count}
@@ -627,26 +634,26 @@ def _sampling(counts):
 def _prior_list(arguments, conf):
     found = [one for one in _store(conf).priors().values()
              if one.instance_uuid is None]
-    found.sort(key=lambda one: (_natural(one.flavor), _natural(one.project)))
-    if arguments.json:
-        terminal.print_json({'priors': [{
-            'flavor': one.flavor, 'project': one.project,
-            'members': one.members, 'mean': _by_rate(
-                one.law.mean.tolist(), one.law.packets_known),
-            'p99_kbps': _p99_kbps(one.law),
-            'peak': _by_rate(one.law.peak.tolist(), one.law.packets_known),
-            'updated_at': one.updated_at} for one in found]})
-        return 0
+    found.sort(key=lambda one: [
+        (name is None, output.natural(name or ''))
+        for name in (one.flavor, one.project)])
     # No peaks: shrunk towards the fleet, all have that of the fleet.
-    terminal.print_table(
-        ['FLAVOR', 'PROJECT', 'MEMBERS', 'MEAN EGRESS', 'MEAN INGRESS',
-         'P99', 'UPDATED'],
-        [[one.flavor or 'any', one.project or 'any', f'{one.members:.0f}',
-          *map(_number, [*one.law.mean[:2], _p99_kbps(one.law)]),
-          _time(one.updated_at)] for one in found])
-    terminal.print_below(
-        f'{len(found)} priors; rates in kbit/s, P99 of both directions '
-        f'together')
+    column = output.Column
+    output.print_list(arguments, [{
+        'flavor': one.flavor, 'project': one.project,
+        'members': (int(one.members) if one.members.is_integer()
+                    else one.members), 'mean': _by_rate(
+            one.law.mean.tolist(), one.law.packets_known),
+        'p99_kbps': _p99_kbps(one.law),
+        'peak': _by_rate(one.law.peak.tolist(), one.law.packets_known),
+        'updated_at': one.updated_at} for one in found], [
+            column('FLAVOR', 'flavor', absent='any'),
+            column('PROJECT', 'project', absent='any'),
+            column('MEMBERS', 'members', '{:.0f}'.format),
+            column('MEAN EGRESS', 'mean.egress_kbps'),
+            column('MEAN INGRESS', 'mean.ingress_kbps'),
+            column('P99', 'p99_kbps'), column('UPDATED', 'updated_at_iso')],
+        'priors', 'priors; rates in kbit/s, P99 of both directions together')
     return 0
 
 
@@ -678,15 +685,14 @@ def _prior_show(arguments, conf):
             target, arguments.flavor, arguments.project)]
     states = sorted(zip(law.rates.tolist(), law.probabilities.tolist()),
                     key=lambda state: sum(state[0][:2]))
-    if arguments.json:
-        terminal.print_json({
+    if output.print_answer(arguments, {
             'prior_of': of, 'remarks': remarks,
             'mean': _by_rate(law.mean.tolist(), law.packets_known),
             'above_capacity': left_out,
             # Calm and busy are for readers of the version before.
             'states': [{**_by_rate(rates, law.packets_known),
                         'probability': share, 'calm': share, 'busy': share}
-                       for rates, share in states]})
+                       for rates, share in states]}):
         return 0
     terminal.print_fields([
         ('Prior of', of), ('Mean egress', _number(law.mean[0])),
@@ -715,25 +721,26 @@ def _profile_list(arguments, conf):
             return 'built-in'
         return conf.switch_profiles_file
 
-    if arguments.json:
-        terminal.print_json({'profiles': [
-            {**item.to_dict(), 'origin': origin(name)}
-            for name, item in found.items()]})
-        return 0
+    def row(name, item):
+        saturation = item.saturation_kbps_at()
+        return {**item.to_dict(), 'origin': origin(name),
+                'saturation_kbps_at_typical_packet':
+                    saturation and round(saturation),
+                'max_instances':
+                    item.max_instances and item.max_instances.count}
 
-    def cell(value):
-        return '-' if value is None else f'{value:.15g}'
-
-    terminal.print_table(
-        ['NAME', 'SWITCH', 'ENCAPSULATION', 'SATURATION_KBPS', 'COUNTS',
-         'PACKET_RATE_KPPS', 'LINE_RATE_KBPS', 'MAX_INSTANCES', 'ORIGIN'],
-        [[name, item.switch, item.encapsulation,
-          cell(item.saturation_kbps_at() and round(
-              item.saturation_kbps_at())),
-          item.saturation_dimension, cell(item.packet_rate_kpps),
-          cell(item.line_rate_kbps),
-          cell(item.max_instances and item.max_instances.count),
-          origin(name)] for name, item in found.items()])
+    column = output.Column
+    number = '{:.15g}'.format
+    output.print_list(
+        arguments, [row(name, item) for name, item in found.items()], [
+            column('NAME', 'name'), column('SWITCH', 'switch'),
+            column('ENCAPSULATION', 'encapsulation'),
+            column('SATURATION_KBPS', 'saturation_kbps_at_typical_packet'),
+            column('COUNTS', 'saturation_dimension'),
+            column('PACKET_RATE_KPPS', 'packet_rate_kpps', number),
+            column('LINE_RATE_KBPS', 'line_rate_kbps', number),
+            column('MAX_INSTANCES', 'max_instances'),
+            column('ORIGIN', 'origin')], 'profiles')
     return 0
 
 
@@ -745,9 +752,8 @@ def _profile_show(arguments, conf):
                'capacity': limit.capacity} for limit in item.limits()]
     saturation = item.saturation_kbps_at()
     cpu_mhz = saturation and item.cpu_mhz(saturation)
-    if arguments.json:
-        terminal.print_json({**stated, 'limits': limits,
-                             'cpu_mhz_at_saturation': cpu_mhz})
+    if output.print_answer(arguments, {
+            **stated, 'limits': limits, 'cpu_mhz_at_saturation': cpu_mhz}):
         return 0
     sources = stated.pop('sources', {})
     for key, value in stated.items():
@@ -780,9 +786,8 @@ def _plain(value):
 
 def _profile_validate(arguments, _conf):
     found = switch_profile.load_profiles(arguments.file)
-    if arguments.json:
-        terminal.print_json({'file': arguments.file, 'profiles': list(found)})
-    else:
+    if not output.print_answer(arguments, {'file': arguments.file,
+                                           'profiles': list(found)}):
         terminal.print_line(
             f'{arguments.file} is valid: {len(found)} profiles: '
             f'{", ".join(found)}')
@@ -791,9 +796,7 @@ def _profile_validate(arguments, _conf):
 
 def _profile_export(arguments, conf):
     answer = hosts.export_(arguments, conf, lambda: _store(conf))
-    if arguments.json:
-        terminal.print_json(answer)
-    else:
+    if not output.print_answer(arguments, answer):
         terminal.print_text(answer['text'])
     return 0
 
@@ -801,8 +804,7 @@ def _profile_export(arguments, conf):
 def _gateway_plan(arguments, _conf):
     found = switch_gateway.plan(switch_gateway.load(arguments.file))
     answer = found.to_dict()
-    if arguments.json:
-        terminal.print_json(answer)
+    if output.print_answer(arguments, answer):
         return 0
     terminal.print_table(
         ['TENANT', 'NETWORK', 'VNI', 'INTERFACE_GROUP', 'VLAN'],
@@ -826,10 +828,10 @@ def _host_discover(arguments, conf):
                 else _store(conf))
 
     answer = hosts.discover(arguments, arguments.all_options, opened)
-    if arguments.json:
-        terminal.print_json(answer)
+    output.print_list(arguments, answer['hosts'], hosts.discover_columns(),
+                      'hosts', others={'applied': answer['applied']})
+    if arguments.output_format not in (None, 'table'):
         return 0
-    terminal.print_table(*hosts.discover_table(answer))
     _print_remarks('Remarks', hosts.remarks(answer))
     if not arguments.apply:
         terminal.print_below(
@@ -839,24 +841,28 @@ def _host_discover(arguments, conf):
 
 def _claim_list(arguments, conf):
     found = _store(conf).read_claims().claims
-    if arguments.json:
-        terminal.print_json({'claims': [{
-            'instance': one.instance_uuid, 'state': one.state,
-            'host': one.host, 'source': one.source,
-            'claimed_by': one.claimed_by, 'claimed_at': one.claimed_at,
-            'seconds_left': one.seconds,
-            'networks': (None if one.attachments is None
-                         else one.attachments.to_data()),
-            'mean': _by_rate(one.law.mean.tolist(), one.law.packets_known)}
-            for one in found]})
-        return 0
-    terminal.print_table(
-        ['INSTANCE', 'STATE', 'HOST', 'SOURCE', 'BY', 'TOLD', 'LEFT'],
-        [[one.instance_uuid, one.state, one.host or '-', one.source or '-',
-          one.claimed_by, _time(one.claimed_at), f'{one.seconds:.0f}']
-         for one in found])
-    terminal.print_below(f'{len(found)} claims; seconds that they stay listed')
+    column = output.Column
+    output.print_list(arguments, [{
+        'instance': one.instance_uuid, 'state': one.state,
+        'host': one.host, 'source': one.source,
+        'claimed_by': one.claimed_by, 'claimed_at': one.claimed_at,
+        'seconds_left': one.seconds,
+        'networks': (None if one.attachments is None
+                     else one.attachments.to_data()),
+        'mean': _by_rate(one.law.mean.tolist(), one.law.packets_known)}
+        for one in found], [
+            column('INSTANCE', 'instance'), column('STATE', 'state'),
+            column('HOST', 'host'), column('SOURCE', 'source'),
+            column('BY', 'claimed_by'), column('TOLD', 'claimed_at_iso'),
+            column('LEFT', 'seconds_left', '{:.0f}'.format)],
+        'claims', 'claims; seconds that they stay listed',
+        belongs={'host': lambda row, host: host in (row['host'],
+                                                    row['source'])})
     return 0
+
+
+def _overload_key(times):
+    return f'overload_x{times:g}'.replace('.', '_')
 
 
 def _feedback_show(arguments, conf):
@@ -866,38 +872,37 @@ def _feedback_show(arguments, conf):
     for kind, one in outcomes.items():
         limit = feedback.limit_of(kind)
         times = corrections.of_outcome(one)
+        shares = {percent / 100: overload / days if days else None
+                  for percent, overload, days in one.days}
         found.append({
             'hosts': kind, 'asked': limit, 'multiple': times,
             'in_force': min(limit * times, 1.0), 'until': one.until,
             'trials': [{'multiple': percent / 100, 'host_days': days,
                         'overload': overload / days if days else None}
-                       for percent, overload, days in one.days]})
-    if arguments.json:
-        terminal.print_json({'feedback': conf.feedback, 'kinds': found})
-        return 0
-    tried = [{trial['multiple']: trial for trial in one['trials']}
-             for one in found]
-    none = {'overload': None, 'host_days': 0.0}
-    terminal.print_table(
-        ['HOSTS', 'IN_FORCE', 'MULTIPLE', 'HOST_DAYS', *(
-            f'OVERLOAD_X{times:g}' for times in feedback.FACTORS), 'UNTIL'],
-        [[one['hosts'], f'{one["in_force"]:.3g}', f'{one["multiple"]:.3g}',
-          f'{trials.get(1.0, none)["host_days"]:.1f}',
-          *(terminal.cell(trials.get(times, none)['overload'], '.2g')
-            for times in feedback.FACTORS), _time(one['until'])]
-         for one, trials in zip(found, tried)])
-    terminal.print_below(f'{len(found)} kinds of hosts' + (
-        '' if conf.feedback else '; feedback is off: limits are as asked'))
+                       for percent, overload, days in one.days],
+            'host_days': next((days for percent, _, days in one.days
+                               if percent == 100), 0.0),
+            **{_overload_key(times): shares.get(times)
+               for times in feedback.FACTORS}})
+    column = output.Column
+    output.print_list(arguments, found, [
+        column('HOSTS', 'hosts'),
+        column('IN_FORCE', 'in_force', '{:.3g}'.format),
+        column('MULTIPLE', 'multiple', '{:.3g}'.format),
+        column('HOST_DAYS', 'host_days', '{:.1f}'.format),
+        *(column(f'OVERLOAD_X{times:g}', _overload_key(times),
+                 '{:.2g}'.format)
+          for times in feedback.FACTORS), column('UNTIL', 'until_iso')],
+        'kinds', 'kinds of hosts' + (
+            '' if conf.feedback else '; feedback is off: limits are as asked'),
+        others={'feedback': conf.feedback})
     return 0
 
 
 def _host_list(arguments, conf):
     found = _store(conf).host_profiles()
-    if arguments.json:
-        terminal.print_json({'hosts': [
-            dataclasses.asdict(one) for one in found]})
-    else:
-        terminal.print_table(*hosts.list_table(found, _time))
+    output.print_list(arguments, [dataclasses.asdict(one) for one in found],
+                      hosts.list_columns(), 'hosts')
     return 0
 
 
@@ -918,9 +923,8 @@ def _host_remove(arguments, conf):
 
 
 def _host_written(arguments, host, generation):
-    if arguments.json:
-        terminal.print_json({'host': host, 'generation': generation.number})
-    else:
+    if not output.print_answer(arguments, {
+            'host': host, 'generation': generation.number}):
         terminal.print_line(
             f'Host {host}: written as generation {generation.number}.')
     return 0
@@ -932,13 +936,11 @@ def _strict_show(arguments, conf):
                  arguments.all_options).inventories()]
     for one in found:
         one['free'] = one['total'] - one['reserved'] - one['used']
-    if arguments.json:
-        terminal.print_json(found)
-        return 0
     names = ['provider', 'total', 'reserved', 'used', 'free']
-    terminal.print_table(
-        [name.upper() for name in names],
-        [[one[name] for name in names] for one in found])
+    output.print_list(arguments, found, [
+        output.Column(name.upper(), name) for name in names], None,
+        belongs={'host': lambda row, host: row['provider'] in (
+            host, f'{host}:vswitch')})
     return 0
 
 
@@ -951,8 +953,7 @@ def _strict_disable(arguments, conf):
         ('inventories', 'allocations', 'providers', 'detached'),
         service.make_keeper(arguments.all_options).remove(
             arguments.providers)))
-    if arguments.json:
-        terminal.print_json(removed)
+    if output.print_answer(arguments, removed):
         return 0
     terminal.print_line(
         f'Removed {removed["inventories"]} inventories, '
@@ -968,8 +969,7 @@ def _strict_disable(arguments, conf):
 
 def _capacity_fit(arguments, _conf):
     answer = capacity.fit(arguments)
-    if arguments.json:
-        terminal.print_json(answer)
+    if output.print_answer(arguments, answer):
         return 0
     _print_tables(capacity.fit_tables(answer))
     terminal.print_below(
@@ -986,8 +986,7 @@ def _capacity_fit(arguments, _conf):
 def _size(arguments, conf):
     with terminal.progress('sizing') as progress:
         answer = size.run(arguments, conf, lambda: _store(conf), progress)
-    if arguments.json:
-        terminal.print_json(answer)
+    if output.print_answer(arguments, answer):
         return 0
     _print_tables(size.tables(answer))
     _print_remarks('Why not one more', [
@@ -998,8 +997,7 @@ def _size(arguments, conf):
 
 def _capacity_reproduce(arguments, _conf):
     answer = capacity.reproduce(arguments)
-    if arguments.json:
-        terminal.print_json(answer)
+    if output.print_answer(arguments, answer):
         return 0
     _print_tables(capacity.reproduce_tables(answer))
     for table in answer['tables']:
@@ -1031,11 +1029,15 @@ def main(argv=None):
         wrong command line exits with 2 by SystemExit
     """
     # Defaults come in here: a sub-command's would hide what stood before it.
-    arguments = argparse.Namespace(config_file=[], store=None, json=False,
-                                   debug=False)
+    arguments = argparse.Namespace(config_file=[], store=None,
+                                   output_format=None, debug=False)
 
     def command():
         _parser().parse_args(argv, arguments)
+        if arguments.output_format == 'csv' and 'columns' not in arguments:
+            raise exceptions.InvalidInput(
+                'format: csv; expected table, json or yaml: this command '
+                'prints no list')
         if arguments.debug:
             terminal.log_all()
         else:

@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import importlib.metadata
 import io
+import itertools
 import logging
 import math
 import os
@@ -388,6 +389,23 @@ def _some(wrong):
                                         else '')
 
 
+def _options_first(argv):
+    """Return the words with options of configuration before the command.
+
+    oslo.config accepts them in that place alone.
+    """
+    first, others = [], []
+    words = iter(argv)
+    for word in words:
+        if word in ('--config-file', '--config-dir'):
+            first += [word, *itertools.islice(words, 1)]
+        elif word.startswith(('--config-file=', '--config-dir=')):
+            first.append(word)
+        else:
+            others.append(word)
+    return first + others
+
+
 def _configuration(argv):
     """Return (ConfigOpts, what to run) of a command line and its files."""
     conf = cfg.ConfigOpts()
@@ -407,7 +425,8 @@ def _configuration(argv):
 
     conf.register_cli_opt(cfg.SubCommandOpt(
         'command', title='Commands', handler=add_parsers))
-    conf(argv, project=_PROJECT, prog=PROG, version=terminal.version(PROG),
+    conf(_options_first(argv), project=_PROJECT, prog=PROG,
+         version=terminal.version(PROG),
          default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
     return conf
 

@@ -23,3 +23,9 @@ def run(main, words, terminal=False):
             status = exit.code
     stdout.seek(0)
     return status, stdout.read(), stderr.getvalue()
+
+
+def table(output):
+    """Return the rows of a table in an output, its header first."""
+    return [[cell.strip() for cell in line[1:-1].split(' | ')]
+            for line in output.splitlines() if line.startswith('| ')]

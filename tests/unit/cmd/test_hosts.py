@@ -6,6 +6,7 @@ import unittest
 import yaml
 
 from tests.contract import telemetry_stand_ins as stand_ins
+from tests.unit.cmd import commands
 from tests.unit.cmd import test_manage
 from tests.unit.modeler import test_hosts
 from tests.unit.vswitch import agents
@@ -56,13 +57,19 @@ class DiscoverTestCase(HostTestCase):
 
     def test_the_reason_and_remarks_are_printed(self):
         _, output, _ = self.run_command('host', 'discover')
-        lines = output.splitlines()
-        self.assertRegex(lines[2], r'^a +ovs-vxlan +- +new +- +Open vSwitch '
-                                   r'agent .*tunnels vxlan')
-        self.assertRegex(lines[3], '^b +mellanox-eswitch +line_rate_kbps=70 ')
-        self.assertRegex(lines[4], '^c .*linuxbridge:none$')
+        _, first, second, third = commands.table(output)
+        self.assertEqual(['a', 'ovs-vxlan', '-', 'new', '-'], first[:5])
+        self.assertRegex(first[5], 'Open vSwitch agent .*tunnels vxlan')
+        self.assertEqual(['b', 'mellanox-eswitch', 'line_rate_kbps=70'],
+                         second[:3])
+        self.assertRegex(third[5], '.*linuxbridge:none$')
         self.assertIn('- b: line_rate_kbps is 70, as the operator', output)
         self.assertIn('Nothing was written', output)
+
+    def test_one_host_can_be_discovered_alone(self):
+        self.make_store()
+        self.assertEqual({'b': 'new'}, self.actions('--apply', '--host', 'b'))
+        self.assertEqual({'b'}, self.stored().keys())
 
     def test_a_second_run_changes_nothing(self):
         status, output, errors = self.run_command('host', 'discover',
@@ -83,8 +90,9 @@ class DiscoverTestCase(HostTestCase):
     def test_what_was_set_by_hand_stays_unless_it_is_forced(self):
         self.run_command('host', 'set', 'a', 'ovs-gre')
         _, output, _ = self.run_command('host', 'discover', '--apply')
-        self.assertRegex(output, r'\na +ovs-vxlan +- +kept +ovs-gre '
-                                 r'\(operator\)')
+        self.assertEqual(
+            ['a', 'ovs-vxlan', '-', 'kept', 'ovs-gre (operator)'],
+            commands.table(output)[1][:5])
         self.assertIn('- a: what operator wrote stays; --force', output)
         self.assertEqual(('ovs-gre', {}, 'operator'), self.stored()['a'])
         self.assertEqual('changed', self.actions('--apply', '--force')['a'])
@@ -135,9 +143,13 @@ class RecordTestCase(HostTestCase):
     def test_names_that_others_wrote_are_escaped(self):
         self.make_store().write(host_profiles=[store.HostProfile(
             'a\x1b[2J\nforged  ovs-gre', 'ovs-flat')])
-        lines = self.run_command('host', 'list')[1].splitlines()
-        self.assertEqual(3, len(lines))
-        self.assertTrue(lines[2].startswith(r'a\x1b[2J\nforged'), lines[2])
+        for form in ('table', 'csv', 'yaml', 'json'):
+            output = self.run_command('host', 'list', '-f', form)[1]
+            self.assertTrue(output.replace('\n', '').isprintable(), form)
+            self.assertFalse([line for line in output.splitlines()
+                              if line.startswith('forged')], output)
+        _, row = commands.table(self.run_command('host', 'list')[1])
+        self.assertEqual(r'a\x1b[2J\nforged  ovs-gre', row[0])
 
     def test_what_is_set_is_listed_until_it_is_removed(self):
         status, output, _ = self.run_command(
@@ -151,8 +163,9 @@ class RecordTestCase(HostTestCase):
                    'operator'), 'i': (None, {'max_tunnels': 8}, 'operator')},
             self.stored())
         _, output, _ = self.run_command('host', 'list')
-        self.assertRegex(output, r'\nh +ovs-flat +line_rate_kbps=1000000, '
-                                 r'max_tunnels=7 +operator +20')
+        self.assertEqual(
+            ['h', 'ovs-flat', 'line_rate_kbps=1000000, max_tunnels=7',
+             'operator'], commands.table(output)[1][:4])
         self.assertEqual({'host': 'h', 'generation': 3},
                          self.ask('host', 'remove', 'h'))
         self.assertEqual({'i'}, self.stored().keys())

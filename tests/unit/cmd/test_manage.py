@@ -84,11 +84,15 @@ class ClaimCommandTestCase(ManageTestCase):
             told, state=store.FORGOTTEN, host=None)])
         status, output, _ = self.run_command('claim', 'list')
         self.assertEqual(0, status)
-        lines = [line.split() for line in output.splitlines()]
+        _, first, second = commands.table(output)
         self.assertEqual([base.instance_uuid(2), 'assumed', 'h1', 'h2',
-                          'ctl:7'], lines[2][:5])
+                          'ctl:7'], first[:5])
         self.assertEqual([base.instance_uuid(1), 'forgotten', '-', '-',
-                          'ctl:7'], lines[3][:5])
+                          'ctl:7'], second[:5])
+        for host in ('h1', 'h2'):
+            self.assertEqual([base.instance_uuid(2)], [
+                one['instance'] for one in self.ask(
+                    'claim', 'list', '--host', host)['claims']])
         self.assertIn('2 claims', output.splitlines()[-1])
         first, second = self.ask('claim', 'list')['claims']
         self.assertEqual(('h1', 'h2', 7.0), (
@@ -130,13 +134,13 @@ class FeedbackCommandTestCase(ManageTestCase):
     def test_as_a_table(self):
         status, output, _ = self.run_command('feedback', 'show')
         self.assertEqual(0, status)
-        lines = output.splitlines()
-        self.assertEqual([*self.KIND.split(), '0.0505', '5.05', '90.0',
+        _, first, second = commands.table(output)
+        self.assertEqual([self.KIND, '0.0505', '5.05', '90.0',
                           '0.0005', '0.001', '0.002', '0.004', '0.008'],
-                         lines[2].split()[:-1])
+                         first[:-1])
         self.assertEqual(['0.3', '1', '0.0', *'-----',
-                          '1970-01-02T00:00:00Z'], lines[3].split()[6:])
-        self.assertEqual('2 kinds of hosts', lines[-1])
+                          '1970-01-02T00:00:00Z'], second[1:])
+        self.assertEqual('2 kinds of hosts', output.splitlines()[-1])
 
     def test_that_it_is_off_is_told(self):
         self._configure('feedback = false')
@@ -165,11 +169,11 @@ class PriorCommandTestCase(ManageTestCase):
     def test_list_prints_the_groups(self):
         status, output, _ = self.run_command('prior', 'list')
         self.assertEqual(0, status)
-        lines = [line.split() for line in output.splitlines()]
+        _, *rows = commands.table(output)
         self.assertEqual(['small', 'p', '3', '30.1', '15.05', '60',
-                          '2023-11-14T22:13:20Z'], lines[2])
-        self.assertEqual(['small', 'any', '8'], lines[3][:3])
-        self.assertEqual(['any', 'any', '20'], lines[4][:3])
+                          '2023-11-14T22:13:20Z'], rows[0])
+        self.assertEqual(['small', 'any', '8'], rows[1][:3])
+        self.assertEqual(['any', 'any', '20'], rows[2][:3])
         self.assertIn('3 priors; rates in kbit/s', output.splitlines()[-1])
         first = self.ask('prior', 'list')['priors'][0]
         self.assertEqual(('small', 'p', 3.0, base.NOW), (
@@ -250,9 +254,9 @@ class PriorCommandTestCase(ManageTestCase):
         [model] = self.ask('model', 'list')['models']
         self.assertEqual(('h1', 'small', 'p'), tuple(
             model[name] for name in ('host', 'flavor', 'project')))
-        lines = self.run_command('model', 'list')[1].splitlines()
-        self.assertEqual(['HOST', 'PROJECT'], lines[0].split()[-2:])
-        self.assertEqual(['h1', 'p'], lines[2].split()[-2:])
+        header, row = commands.table(self.run_command('model', 'list')[1])
+        self.assertEqual(['HOST', 'PROJECT'], header[-2:])
+        self.assertEqual(['h1', 'p'], row[-2:])
 
 
 class DatabaseCommandTestCase(ManageTestCase):
@@ -266,7 +270,8 @@ class DatabaseCommandTestCase(ManageTestCase):
         self.assertEqual({'before': newest, 'after': newest},
                          self.ask('db', 'sync'))
         self.assertEqual({'version': newest, 'newest': newest,
-                          'generation': 0, 'published_at': 0},
+                          'generation': 0, 'published_at': 0,
+                          'published_at_iso': None},
                          self.ask('db', 'version'))
         self.assertIn('nothing yet', self.run_command('db', 'version')[1])
 

@@ -340,6 +340,15 @@ class StatusTestCase(base.StoreTestCase):
         self.assertEqual((255, '', 1), (code, output, errors.count('\n')))
         self.assertRegex(errors, '^vswitch-status: .*min_samples')
 
+    def test_options_of_configuration_may_stand_behind_the_command(self):
+        self.make_store().write([base.constant(1)])
+        for words in (['check', '--config-file', self.config, '--json'],
+                      ['upgrade', f'--config-file={self.config}', 'check'],
+                      ['--config-file', self.config, 'check']):
+            self.assertEqual(0, commands.run(status.main, words)[0], words)
+        self.assertEqual(2, commands.run(
+            status.main, ['check', '--config-file'])[0])
+
     def test_passwords_are_not_shown(self):
         self.configure()
         pathlib.Path(self.config).write_text(

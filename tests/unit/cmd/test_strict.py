@@ -3,6 +3,7 @@
 import time
 from unittest import mock
 
+from tests.unit.cmd import commands
 from tests.unit.cmd import test_manage
 from tests.unit.modeler import test_placement
 from vswitch_aware_scheduler.modeler import placement
@@ -40,8 +41,13 @@ class StrictTestCase(test_manage.ManageTestCase):
              {'provider': 'node-h2:vswitch', 'total': 2000, 'reserved': 100,
               'used': 1000, 'free': 900}], self.ask('strict', 'show'))
         _, output, _ = self.run_command('strict', 'show')
-        self.assertRegex(output, r'PROVIDER +TOTAL +RESERVED +USED +FREE\n')
-        self.assertRegex(output, r'\nnode-h2:vswitch +2000 +100 +1000 +900\n')
+        self.assertEqual(
+            [['PROVIDER', 'TOTAL', 'RESERVED', 'USED', 'FREE'],
+             ['node-h1:vswitch', '1000', '100', '500', '400'],
+             ['node-h2:vswitch', '2000', '100', '1000', '900']],
+            commands.table(output))
+        self.assertEqual([900], [one['free'] for one in self.ask(
+            'strict', 'show', '--host', 'node-h2')])
 
     def test_it_is_taken_out_of_placement(self):
         there = set(self.cloud.providers)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import csv
+import io
+import json
+import unittest
+
+import yaml
+
+from tests.unit.cmd import commands
+from tests.unit.cmd import test_manage
+from tests.unit.store import base
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import model as traffic_model
+
+HOSTILE = 'a\x1b[2J\n=1+1\u202e'
+
+
+class ListTestCase(test_manage.ManageTestCase):
+    """The arguments that all lists share, on the list of models."""
+
+    def setUp(self):
+        super().setUp()
+        # host10 comes after host9; the last one is nowhere.
+        self.make_store().write(
+            [base.constant(number, name=f'vm{number}')
+             for number in (1, 2, 3, 4)], now=base.NOW, placements=[
+                 store.Placement(base.instance_uuid(number), host, 'small',
+                                 project)
+                 for number, host, project in (
+                     (1, 'host10', 'p'), (2, 'host9', 'q'),
+                     (3, 'host9', 'p'))])
+
+    def _names(self, *words):
+        return [one['name']
+                for one in self.ask('model', 'list', *words)['models']]
+
+    def _text(self, *words):
+        status, text, errors = self.run_command('model', 'list', *words)
+        self.assertEqual((0, ''), (status, errors))
+        return text
+
+    def test_each_format_has_the_same_rows(self):
+        expected = self.ask('model', 'list')
+        self.assertEqual(expected, json.loads(self._text('-f', 'json')))
+        self.assertEqual(expected, json.loads(self._text(
+            '--format', 'json')))
+        self.assertEqual(expected, yaml.safe_load(self._text('-f', 'yaml')))
+        rows = list(csv.DictReader(io.StringIO(self._text('-f', 'csv'))))
+        table = commands.table(self._text('-f', 'table'))
+        self.assertEqual(self._text(), self._text('-f', 'table'))
+        self.assertEqual(len(table[0]), len(rows[0]))
+        for number, one in enumerate(expected['models']):
+            self.assertEqual(one['name'], rows[number]['name'])
+            self.assertEqual(one['mean']['egress_kbps'],
+                             float(rows[number]['mean.egress_kbps']))
+            self.assertEqual(one['samples'], int(rows[number]['samples']))
+            self.assertEqual([one['instance_uuid'], one['name']],
+                             table[number + 1][:2])
+        # Nobody knows where the last one is.
+        self.assertEqual((None, '', '-'), (
+            expected['models'][3]['host'], rows[3]['host'], table[4][-2]))
+
+    def test_the_format_may_stand_before_the_command(self):
+        self.assertEqual(
+            (0, self._text('-f', 'csv'), ''),
+            self.run_command('-f', 'csv', 'model', 'list'))
+
+    def test_times_have_their_text_beside(self):
+        one = self.ask('model', 'list')['models'][0]
+        self.assertEqual((base.NOW, '2023-11-14T22:13:20Z'),
+                         (one['updated_at'], one['updated_at_iso']))
+        self.assertEqual((0.0, '1970-01-01T00:00:00Z'),
+                         (one['window_start'], one['window_start_iso']))
+        shown = self.ask('model', 'show', 'vm1')
+        self.assertEqual('2023-11-14T22:13:20Z', shown['updated_at_iso'])
+
+    def test_columns_are_chosen_by_header_or_by_key(self):
+        for words in (('-c', 'NAME', '-c', 'MEAN EGRESS'),
+                      ('-c', 'name', '-c', 'mean.egress_kbps'),
+                      ('-c', 'Name', '--column', 'mean_egress')):
+            self.assertEqual(['NAME', 'MEAN EGRESS'],
+                             commands.table(self._text(*words))[0])
+            self.assertEqual(
+                {'name', 'mean'},
+                self.ask('model', 'list', *words)['models'][0].keys())
+        # A key that is no column of the table.
+        self.assertEqual('FLAVOR', commands.table(self._text(
+            '-c', 'flavor'))[0][0])
+        self.assertEqual('flavor\nsmall\nsmall\nsmall\n""\n',
+                         self._text('-f', 'csv', '-c', 'flavor'))
+        self.assert_fails("column: 'nonsense'; expected one of INSTANCE, ",
+                          'model', 'list', '-c', 'nonsense')
+
+    def test_rows_are_sorted_by_number_and_those_without_are_last(self):
+        self.assertEqual(['vm2', 'vm3', 'vm1', 'vm4'],
+                         self._names('--sort-column', 'host'))
+        self.assertEqual(
+            ['vm1', 'vm2', 'vm3', 'vm4'],
+            self._names('--sort-column', 'HOST', '--sort-descending'))
+        self.assertEqual(['vm3', 'vm1', 'vm2', 'vm4'], self._names(
+            '--sort-column', 'project', '--sort-column', 'host'))
+
+    def test_rows_are_restricted(self):
+        self.assertEqual(['vm2', 'vm3'], self._names('--host', 'host9'))
+        self.assertEqual(['vm3'], self._names('--host', 'host9',
+                                              '--project', 'p'))
+        self.assertEqual([], self._names('--host', 'none'))
+        self.assertEqual(['vm4', 'vm3'], self._names(
+            '--limit', '2', '--sort-column', 'name', '--sort-descending'))
+        self.assertIn('\n2 of 4 models; ', self._text('--limit', '2'))
+        for text in ('0', '-1', 'few'):
+            self.assert_fails('expected an integer of 1 or more', 'model',
+                              'list', '--limit', text, status=2)
+
+    def test_an_empty_list_has_a_header(self):
+        header, = commands.table(self._text('--host', 'none'))
+        self.assertEqual('INSTANCE', header[0])
+        self.assertEqual('instance_uuid', self._text(
+            '--host', 'none', '-f', 'csv').split(',')[0])
+
+    def test_what_a_tenant_writes_is_escaped_in_each_format(self):
+        store.Store(self.url).write([base.constant(1, name=HOSTILE)])
+        for form in ('table', 'csv', 'yaml', 'json'):
+            text = self._text('-f', form)
+            self.assertTrue(text.replace('\n', '').isprintable(), form)
+            self.assertFalse([line for line in text.splitlines()
+                              if line.startswith('=')], text)
+        self.assertEqual(HOSTILE, yaml.safe_load(self._text('-f', 'yaml'))[
+            'models'][0]['name'])
+
+    def test_another_format_is_refused_before_anything_is_done(self):
+        for words in (('db', 'sync'), ('model', 'show', 'vm1'),
+                      ('host', 'set', 'h', 'ovs-flat')):
+            self.assert_fails('format: csv; expected table, json or yaml',
+                              *words, '-f', 'csv')
+        self.assertEqual([], store.Store(self.url).host_profiles())
+        self.assert_fails('invalid choice', 'model', 'list', '-f', 'xml',
+                          status=2)
+
+
+class AnswerTestCase(test_manage.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.make_store().write(
+            [base.constant(1, name='web')], now=base.NOW,
+            host_profiles=[store.HostProfile('h1', 'ovs-flat',
+                                             {'max_tunnels': 7})],
+            priors=[store.Prior(
+                'small', None,
+                traffic_model.TrafficModel.constant(7.0).law, 3)])
+
+    def test_every_answer_can_be_yaml(self):
+        for words in (('db', 'version'), ('model', 'show', 'web'),
+                      ('prior', 'list'), ('prior', 'show', '--flavor',
+                                          'small'),
+                      ('profile', 'list'), ('profile', 'show', 'ovs-flat'),
+                      ('host', 'list'), ('claim', 'list'),
+                      ('feedback', 'show')):
+            with self.subTest(words):
+                status, text, errors = self.run_command(*words, '-f', 'yaml')
+                self.assertEqual((0, ''), (status, errors))
+                self.assertEqual(self.ask(*words), yaml.safe_load(text))
+
+    def test_every_list_has_csv(self):
+        for words in (('prior', 'list'), ('profile', 'list'),
+                      ('host', 'list'), ('claim', 'list'),
+                      ('feedback', 'show')):
+            with self.subTest(words):
+                status, text, errors = self.run_command(*words, '-f', 'csv')
+                self.assertEqual((0, ''), (status, errors))
+                header, *rows = csv.reader(io.StringIO(text))
+                self.assertEqual(len(set(header)), len(header))
+                self.assertEqual({len(header)}, {len(header), *map(
+                    len, rows)})
+
+    def test_integers_are_integers(self):
+        [host] = self.ask('host', 'list')['hosts']
+        self.assertIsInstance(host['overrides']['max_tunnels'], int)
+        [prior] = self.ask('prior', 'list')['priors']
+        self.assertIsInstance(prior['members'], int)
+
+
+class NaturalTestCase(unittest.TestCase):
+
+    def test_names_of_all_kinds_can_be_sorted(self):
+        self.assertEqual(
+            [2, 2.5, 'a', 'a2', 'a10', 'b', 'b1c'],
+            sorted(['b1c', 'a10', 2.5, 'b', 'a', 2, 'a2'],
+                   key=output.natural))

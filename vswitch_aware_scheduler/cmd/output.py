@@ -1,0 +1,295 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The one way in which vswitch-manage shows answers and lists.
+
+An answer is what ``--json`` prints: a dictionary. A list is an answer with
+rows, of which some keys are the columns of a table. Tables, CSV and YAML are
+written by cliff's formatters, as those of other OpenStack commands are. All of
+it passes through :mod:`~vswitch_aware_scheduler.cmd.terminal`, which escapes
+what a terminal would obey.
+"""
+
+import argparse
+import dataclasses
+import datetime
+import io
+import json
+import re
+import typing
+
+from cliff.formatters import commaseparated
+from cliff.formatters import table as cliff_table
+from cliff.formatters import yaml_format
+
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
+
+__all__ = ['Column', 'add_list_arguments', 'iso_time', 'natural',
+           'print_answer', 'print_list']
+
+#: Keys of times, in seconds UTC, beside those that end in ``_at``.
+_TIMES = {'window_start', 'window_end', 'until', 'last_time'}
+
+_FILTERS = {'host': 'of this host', 'project': 'of the project with this id'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A column of a list.
+
+    :ivar header: what stands above the column in a table
+    :ivar key: key of a row, or keys of dictionaries in it joined by dots
+    :ivar form: makes text for a table of a value that is not None; without
+        it, numbers have four significant digits or more
+    :ivar absent: the text of a table for None, which is null in JSON and
+        nothing in CSV
+    """
+
+    header: str
+    key: str
+    form: typing.Callable | None = None
+    absent: str = '-'
+
+    def value(self, row):
+        """Return the value of a row, or None."""
+        for key in self.key.split('.'):
+            row = row.get(key) if isinstance(row, dict) else None
+        return row
+
+    def cell(self, row):
+        """Return the text of a row in a table."""
+        value = self.value(row)
+        if value is None:
+            return self.absent
+        if self.form is not None:
+            return self.form(value)
+        if isinstance(value, float):
+            return f'{value:.1f}' if value >= 1000 else f'{value:.4g}'
+        if isinstance(value, dict | list):
+            return _json(value)
+        return str(value)
+
+
+def add_list_arguments(parser, *filters):
+    """Add the arguments that every list has.
+
+    :param filters: of 'host' and 'project', those by which the list can be
+        restricted
+    """
+    group = parser.add_argument_group('output of the list')
+    group.add_argument(
+        '--format', choices=('table', 'json', 'yaml', 'csv'),
+        dest='output_format', default=argparse.SUPPRESS,
+        help='the same as -f')
+    group.add_argument(
+        '-c', '--column', metavar='COLUMN', action='append', dest='columns',
+        default=[], help='print this column alone, given by its name in the '
+        'table or its key in JSON; may be given several times')
+    group.add_argument(
+        '--sort-column', metavar='COLUMN', action='append',
+        dest='sort_columns', default=[],
+        help='sort by this column; may be given several times, the first one '
+             'counts most')
+    direction = group.add_mutually_exclusive_group()
+    direction.add_argument('--sort-ascending', action='store_false',
+                           dest='sort_descending', default=False,
+                           help='sort in ascending order, the default')
+    direction.add_argument('--sort-descending', action='store_true',
+                           default=False, help='sort in descending order')
+    group.add_argument('--limit', metavar='N', type=_count,
+                       help='print at most so many rows')
+    for name in filters:
+        group.add_argument(f'--{name}', metavar=name.upper(),
+                           help=f'print only rows {_FILTERS[name]}')
+
+
+def _count(text):
+    try:
+        number = int(text)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(
+            f'{text!r}; expected an integer of 1 or more')
+    return number
+
+
+# Answers
+
+def print_answer(arguments, answer):
+    """Print an answer for a machine, if one is asked for.
+
+    :param answer: what JSON prints; times get their text beside them
+    :returns: whether it was printed; if not, a person reads the answer
+    """
+    if arguments.output_format not in ('json', 'yaml'):
+        return False
+    _print_data(arguments.output_format, _with_texts(answer))
+    return True
+
+
+def print_list(arguments, rows, columns, name, below=None, others=None,
+               belongs=None):
+    """Print a list as the arguments of :func:`add_list_arguments` ask.
+
+    :param rows: dictionaries, in the order in which they are printed unless
+        the arguments ask for another one
+    :param columns: Columns of the table
+    :param name: key of the rows in JSON, None: the rows alone
+    :param below: what is counted, printed below a table behind the number
+    :param others: what JSON has beside the rows
+    :param belongs: by filter, a function of a row and the wanted value which
+        returns whether the row is wanted; by default the key of that name
+        has to have the value
+    :returns: the rows that were printed
+    """
+    rows = [_with_texts(row) for row in rows]
+    for one in _FILTERS:
+        wanted = getattr(arguments, one, None)
+        if wanted is not None:
+            is_wanted = (belongs or {}).get(
+                one, lambda row, value, key=one: row.get(key) == value)
+            rows = [row for row in rows if is_wanted(row, wanted)]
+    for text in reversed(arguments.sort_columns):
+        column = _column(text, columns, rows)
+        values = [(column.value(row), row) for row in rows]
+        rows = [row for _, row in sorted(
+            (pair for pair in values if pair[0] is not None),
+            key=lambda pair: natural(pair[0]),
+            reverse=arguments.sort_descending)]
+        rows += [row for value, row in values if value is None]
+    total = len(rows)
+    rows = rows[:arguments.limit]
+    wanted = [_column(text, columns, rows) for text in arguments.columns]
+    chosen = arguments.output_format or 'table'
+    if chosen in ('json', 'yaml'):
+        if wanted:
+            rows = [_reduced(row, wanted) for row in rows]
+        _print_data(chosen, rows if name is None
+                    else {**_with_texts(others or {}), name: rows})
+        return rows
+    wanted = wanted or columns
+    text = io.StringIO()
+    if chosen == 'csv':
+        commaseparated.CSVLister().emit_list(
+            [column.key for column in wanted],
+            [[_csv_cell(column.value(row)) for column in wanted]
+             for row in rows], text,
+            argparse.Namespace(quote_mode='minimal'))
+    else:
+        _Table().emit_list(
+            [column.header for column in wanted],
+            [[plain_text.printable(column.cell(row)) for column in wanted]
+             for row in rows], text,
+            argparse.Namespace(print_empty=True, max_width=0,
+                               fit_width=False))
+    terminal.print_text(text.getvalue())
+    if below is not None and chosen == 'table':
+        terminal.print_below(
+            (f'{total} ' if len(rows) == total
+             else f'{len(rows)} of {total} ') + below)
+    return rows
+
+
+class _Table(cliff_table.TableFormatter):
+
+    def add_rows(self, table, column_names, data):
+        """Add rows of texts; a column of numbers stands to the right."""
+        super().add_rows(table, column_names, data)
+        for index, name in enumerate(column_names):
+            table.align[name] = 'r' if all(
+                re.fullmatch(r'-|[-+.e\d]*\d', row[index])
+                for row in data) else 'l'
+
+
+def _print_data(chosen, data):
+    if chosen == 'json':
+        terminal.print_json(data)
+        return
+    # Keys are texts in JSON, and tuples are lists.
+    data = json.loads(_json(data))
+    text = io.StringIO()
+    formatter = yaml_format.YAMLFormatter()
+    if isinstance(data, dict):
+        formatter.emit_one(list(data), list(data.values()), text, None)
+    else:
+        keys = dict.fromkeys(key for row in data for key in row)
+        formatter.emit_list(keys, [[row.get(key) for key in keys]
+                                   for row in data], text, None)
+    terminal.print_text(text.getvalue())
+
+
+def _column(text, columns, rows):
+    """Return the Column that a word of the command line means."""
+    wanted = _normal(text)
+    for column in columns:
+        if wanted in (_normal(column.header), _normal(column.key)):
+            return column
+    keys = dict.fromkeys(key for row in rows for key in row)
+    for key in keys:
+        if wanted == _normal(key):
+            return Column(key.upper(), key)
+    names = dict.fromkeys(
+        [*(column.header for column in columns), *keys])
+    if not rows:
+        # Without a row nobody knows which other keys a row has.
+        return Column(text.upper(), text)
+    raise exceptions.InvalidInput(
+        f'column: {text!r}; expected one of {", ".join(names)}')
+
+
+def _normal(name):
+    return re.sub(r'[-_. ]+', '_', name.lower())
+
+
+def _reduced(row, columns):
+    """Return a row with the keys of some columns alone."""
+    reduced = {}
+    for column in columns:
+        *above, last = column.key.split('.')
+        target = reduced
+        for key in above:
+            target = target.setdefault(key, {})
+        target[last] = column.value(row)
+    return reduced
+
+
+def _csv_cell(value):
+    if isinstance(value, str):
+        return plain_text.printable(value)
+    return _json(value) if isinstance(value, dict | list) else value
+
+
+def _json(value):
+    return json.dumps(value, allow_nan=False)
+
+
+def _with_texts(row):
+    """Return a dictionary whose times have their text, ISO 8601, beside."""
+    if not isinstance(row, dict):
+        return row
+    full = {}
+    for key, value in row.items():
+        full[key] = value
+        if (key.endswith('_at') or key in _TIMES) and (
+                value is None or isinstance(value, int | float)):
+            full.setdefault(f'{key}_iso', row.get(
+                f'{key}_iso', iso_time(value)))
+    return full
+
+
+def iso_time(seconds):
+    """Return seconds UTC as ISO 8601, None for None."""
+    if seconds is None:
+        return None
+    return datetime.datetime.fromtimestamp(
+        seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
+
+
+def natural(value):
+    """Return a key that sorts numbers by value and host2 before host10."""
+    if isinstance(value, bool | int | float):
+        return (0, value)
+    parts = re.split(r'([0-9]+)', str(value))
+    return (1, [(0, int(part), '') if part.isdigit() else (1, 0, part)
+                for part in parts if part])
