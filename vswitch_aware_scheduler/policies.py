@@ -4,7 +4,8 @@
 ``vswitch:profile`` names the switch profile; ``vswitch:<number>`` overrides
 one number of it; ``vswitch:admission_policy`` and
 ``vswitch:overload_probability`` set how the host is judged, and
-``vswitch:judge`` whether it is judged. Where several aggregates of a host
+``vswitch:judge`` whether it is judged; ``vswitch:enforcement`` says whether
+the host is refused, or observed only. Where several aggregates of a host
 differ, the most cautious wins. A value that cannot be used is reported and
 ignored, alone: the other keys of the host and the other hosts are judged as
 if the value were absent. What hosts share is another matter: :mod:`.uplinks`.
@@ -16,8 +17,8 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
-__all__ = ['HostPolicies', 'Keys', 'Stated', 'UPLINK', 'refusing',
-           'usable_profile']
+__all__ = ['ENFORCE', 'HostPolicies', 'Keys', 'OBSERVE', 'Stated', 'UPLINK',
+           'refusing', 'usable_profile']
 
 PREFIX = 'vswitch:'
 
@@ -26,6 +27,10 @@ UPLINK = 'vswitch:uplink'
 
 #: Name of the key that says whether hosts are judged.
 _JUDGE = 'judge'
+
+#: Name of the key that says whether hosts are refused, and its values.
+_ENFORCEMENT = 'enforcement'
+ENFORCE, OBSERVE = 'enforce', 'observe'
 
 #: Different policies that are remembered; beyond, all are found anew.
 _MOST_KNOWN = 10_000
@@ -171,19 +176,25 @@ class HostPolicies:
     :param overload_probability: limit where no aggregate sets one
     :param pass_unknown: whether a host without profile passes
     :param report: callable(topic, problem or None)
+    :param enforcement: ENFORCE or OBSERVE where no aggregate sets one
     """
 
     def __init__(self, profiles, default_profile, policy,
-                 overload_probability, pass_unknown, report):
+                 overload_probability, pass_unknown, report,
+                 enforcement=ENFORCE):
         self._profiles = profiles
         self._default_profile = default_profile
         self._pass_unknown = pass_unknown
         self._report = report
+        self._enforcement = enforcement
         self._keys = Keys(PREFIX, profiles, policy, overload_probability,
                           vswitch_profile.OVERRIDABLE_KEYS, report, {
                               _JUDGE: refusing(
                                   'true or false',
-                                  ('true', 'false').__contains__)})
+                                  ('true', 'false').__contains__),
+                              _ENFORCEMENT: refusing(
+                                  f'{ENFORCE} or {OBSERVE}',
+                                  (ENFORCE, OBSERVE).__contains__)})
         self._known = {}         # what decides -> HostPolicy
 
     def find(self, metadata, host_profile, bare_metal=False):
@@ -219,9 +230,11 @@ class HostPolicies:
         if 'true' not in asked and (bare_metal or 'false' in asked):
             return admission.HostPolicy(None, said.policy, said.limit,
                                         judged=False)
+        enforcements = said.values.get(PREFIX + _ENFORCEMENT) or (
+            self._enforcement,)
         return admission.HostPolicy(
             self._profile(said, host_profile), said.policy, said.limit,
-            self._pass_unknown)
+            self._pass_unknown, enforced=OBSERVE not in enforcements)
 
     def _profile(self, said, host_profile):
         names = said.profiles

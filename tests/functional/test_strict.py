@@ -73,6 +73,28 @@ class StrictTestCase(base.VSwitchTestCase):
         return [kept[host][2] for host in hosts or self.HOSTS]
 
 
+class ObserveTestCase(StrictTestCase):
+    OPTIONS = {**StrictTestCase.OPTIONS, 'enforcement': 'observe'}
+    HOSTS = ('host1',)
+
+    def test_placement_refuses_nothing_until_it_is_enforced(self):
+        flavor = self.flavor('f600', egress_kbps=600)
+        self.describe_hosts(1000)
+        self.keep()
+        for _ in range(2):
+            self.boot(flavor, 'host1')
+        # Nothing is claimed, and the modeler counts who is there.
+        self.assertEqual({'host1': (1000, 0, 0)}, self.kept())
+        self.store.write(placements=[
+            store.Placement(one['id'], 'host1', 'f600')
+            for one in self.admin_api.get_servers()])
+        self.keep()
+        self.assertEqual({'host1': (1000, 1000, 0)}, self.kept())
+        self.boot(flavor, 'host1')
+        self.describe_host('host1', enforcement='enforce')
+        self.boot_refused(flavor)
+
+
 class ConcurrencyTestCase(StrictTestCase):
 
     def at_once(self, flavor):

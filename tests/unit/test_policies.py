@@ -23,10 +23,11 @@ class PoliciesTestCase(unittest.TestCase):
         self.policies = self.make()
 
     def make(self, default_profile=None, policy=admission.PROBABILITY,
-             limit=.01, pass_unknown=True):
+             limit=.01, pass_unknown=True, **more):
         return host_policies.HostPolicies(
             PROFILES, default_profile, policy, limit, pass_unknown,
-            lambda topic, problem: self.reports.append((topic, problem)))
+            lambda topic, problem: self.reports.append((topic, problem)),
+            **more)
 
     @property
     def problems(self):
@@ -36,6 +37,38 @@ class PoliciesTestCase(unittest.TestCase):
         """Return the HostPolicy of a host in aggregates 'agg0', 'agg1'..."""
         return (policies or self.policies).find(
             [(f'agg{i}', one) for i, one in enumerate(metadata)], stored)
+
+
+class TestEnforcement(PoliciesTestCase):
+
+    def test_the_option_holds_where_no_aggregate_says_anything(self):
+        self.assertTrue(self.find().enforced)
+        self.assertFalse(self.find(policies=self.make(
+            enforcement='observe')).enforced)
+
+    def test_an_aggregate_sets_it_either_way(self):
+        observing = self.make(enforcement='observe')
+        for policies in (self.policies, observing):
+            for text, enforced in (('enforce', True), ('observe', False)):
+                self.assertIs(enforced, self.find(
+                    {'vswitch:enforcement': text}, policies=policies
+                ).enforced)
+
+    def test_any_aggregate_that_observes_makes_the_host_observed(self):
+        many = ({'vswitch:enforcement': 'enforce'},
+                {'vswitch:enforcement': 'observe'},
+                {'vswitch:profile': 'fast'})
+        for order in (many, many[::-1]):
+            self.assertFalse(self.find(*order).enforced)
+
+    def test_another_value_is_reported_and_ignored(self):
+        for text in ('Observe', '', 'true'):
+            self.reports.clear()
+            self.assertTrue(self.find({'vswitch:enforcement': text}).enforced)
+            problem, = self.problems
+            for part in ('agg0', 'vswitch:enforcement', repr(text),
+                         'enforce or observe', 'ignored'):
+                self.assertIn(part, problem)
 
 
 class TestPolicy(PoliciesTestCase):

@@ -9,11 +9,20 @@ from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.vswitch import tunnels
 
-__all__ = ['ADMITTED', 'MEAN', 'NO_PROFILE', 'OVERLOAD', 'PEAK', 'TOO_MANY',
-           'UPLINK', 'Assessment']
+__all__ = ['ADMITTED', 'CHECKS', 'FUNCTIONS', 'MEAN', 'NO_PROFILE',
+           'OVERLOAD', 'PEAK', 'TOO_MANY', 'UPLINK', 'Assessment']
 
 # Why a host is refused, in the order of the checks.
 ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK = range(7)
+
+#: The checks in words, by reason.
+CHECKS = ('admitted', 'no profile', 'tunnels', 'peak', 'average',
+          'overload probability', 'uplink')
+
+#: The check TOO_MANY where virtual functions are too few.
+FUNCTIONS = 'virtual functions'
+
+_FULL_OF_FUNCTIONS = 1 + tunnels.COUNTED.index(tunnels.FUNCTIONS)
 
 # What is counted, in words, by place in tunnels.COUNTED.
 _COUNTED = ('instances', 'interfaces', 'networks', 'remote VTEPs',
@@ -30,6 +39,7 @@ class Assessment:
     :ivar loss_fraction: (h,) share of the host's traffic that is cut away
     :ivar utilisation: (h,) mean rate over capacity of the tightest limit
     :ivar known: (h,) whether the host has a switch profile
+    :ivar enforced: (h,) whether a host that is not admitted is refused
 
     Of a host with an uplink the three numbers are the larger ones of the two.
     """
@@ -41,8 +51,14 @@ class Assessment:
     loss_fraction: np.ndarray
     utilisation: np.ndarray
     known: np.ndarray
+    enforced: np.ndarray
     _means: np.ndarray
     _peaks: np.ndarray
+    # (h, l): what limits have, all together and of one instance; and (h,):
+    # the limits of overload_probability.
+    _capacities: np.ndarray
+    _vm_peaks: np.ndarray
+    _limits: np.ndarray
     # What has no room, as TunnelTable.refused tells.
     _full: np.ndarray
     # Attachments and uuid to exclude, as the question had them.
@@ -57,21 +73,26 @@ class Assessment:
         """(h,) bool."""
         return self.reason == ADMITTED
 
+    @property
+    def passing(self):
+        """(h,) bool: admitted, or on a host that is only observed."""
+        return self.admitted | ~self.enforced
+
     def replace(self, where, other):
         """Put the hosts of another Assessment in place of some of these.
 
         :param where: (n,) int, places of the n hosts of the other
         """
         for name in ('reason', 'overload_probability', 'loss_fraction',
-                     'utilisation', '_full'):
+                     'utilisation', '_full', '_limits'):
             getattr(self, name)[where] = getattr(other, name)
         if other._uplink_of is not None:
             self._uplink_of[where] = other._uplink_of + (
                 len(self._uplinks), 0)
             self._uplinks = self._uplinks + other._uplinks
         width = other._means.shape[1]
-        self._means[where, :width] = other._means
-        self._peaks[where, :width] = other._peaks
+        for name in ('_means', '_peaks', '_capacities', '_vm_peaks'):
+            getattr(self, name)[where, :width] = getattr(other, name)
 
     def share(self, uplinks, of):
         """Hold what the uplinks of the hosts say against them too.
@@ -93,6 +114,65 @@ class Assessment:
         for name in ('overload_probability', 'loss_fraction', 'utilisation'):
             worst = np.append(getattr(uplinks, name), 0.0)[of].max(axis=1)
             np.maximum(getattr(self, name), worst, out=getattr(self, name))
+
+    def check(self, i):
+        """Return which check refuses host i in words, see CHECKS."""
+        if self.reason[i] == TOO_MANY \
+                and self._full[i] == _FULL_OF_FUNCTIONS:
+            return FUNCTIONS
+        return CHECKS[self.reason[i]]
+
+    def refused_for_functions(self):
+        """Return how many hosts are refused for their virtual functions."""
+        return int(((self.reason == TOO_MANY)
+                    & (self._full == _FULL_OF_FUNCTIONS)).sum())
+
+    def decisive(self, i):
+        """Return (value, limit) of the check that refuses host i.
+
+        None where the check compares no numbers, or no check refuses.
+        """
+        reason = self.reason[i]
+        if reason == UPLINK:
+            which, at = self._uplink_of[i].tolist()
+            return self._uplinks[which].decisive(at)
+        if reason == TOO_MANY:
+            have, more, most = self._counted(i)
+            return (have + more, most) if have + more > most else None
+        if reason == OVERLOAD:
+            return (float(self.overload_probability[i]),
+                    self._table._entry(
+                        self.slots[i]).policy.overload_probability)
+        for which, values, limits in (
+                (PEAK, self._peaks, self._vm_peaks),
+                (MEAN, self._means, self._capacities)):
+            if reason == which:
+                j = _over(values[i], limits[i]).argmax()
+                return float(values[i, j]), float(limits[i, j])
+        return None
+
+    def multiples(self, where):
+        """Return by how much the values of refused hosts exceed the limits.
+
+        :param where: (n,) int, places of hosts
+        :returns: (n,) value over limit of the check that refuses, infinite
+            where that has no numbers or counts
+        """
+        reasons = self.reason[where]
+        found = np.full(reasons.size, np.inf)
+        for reason, values, limits in (
+                (PEAK, self._peaks, self._vm_peaks),
+                (MEAN, self._means, self._capacities),
+                (OVERLOAD, self.overload_probability[:, np.newaxis],
+                 self._limits[:, np.newaxis])):
+            those = reasons == reason
+            at = where[those]
+            found[those] = _over(values[at], limits[at]).max(axis=1,
+                                                             initial=0.0)
+        for place in np.flatnonzero(reasons == UPLINK).tolist():
+            which, at = self._uplink_of[where[place]].tolist()
+            found[place] = self._uplinks[which].multiples(np.array([at]))[0]
+        return found
 
     def explain(self, i):
         """Return in words, with the numbers that decided, why host i is so."""
@@ -145,8 +225,7 @@ class Assessment:
     def _explain_count(self, i, entry):
         place = int(self._full[i]) - 1
         unit = tunnels.COUNTED[place]
-        have, more, most = self._table._tunnels.numbers(
-            entry.slot, self._candidate[0], place, self._candidate[1])
+        have, more, most = self._counted(i)
         if have + more <= most:
             return (f'a host that its networks are on has no room for one '
                     f'more of the {_COUNTED[place]} that its profile limits')
@@ -155,6 +234,18 @@ class Assessment:
         return (f'it has {have} {_COUNTED[place]}, the instance adds {more}, '
                 f'and {key} of profile {entry.policy.profile.name} is '
                 f'{most:g}')
+
+    def _counted(self, i):
+        """Return TunnelTable.numbers of what host i has no room for."""
+        return self._table._tunnels.numbers(
+            self.slots[i], self._candidate[0], int(self._full[i]) - 1,
+            self._candidate[1])
+
+
+def _over(values, limits):
+    """Return values over limits; 0 for neither any value nor any limit."""
+    with np.errstate(divide='ignore', invalid='ignore'):
+        return np.nan_to_num(values / limits, nan=0.0, posinf=np.inf)
 
 
 def _unit_text(weights):

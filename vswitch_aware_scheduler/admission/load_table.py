@@ -31,7 +31,7 @@ _TOLERANCE = 1e-9
 _NOISE = 1e-12
 
 # Columns of LoadTable._rules.
-_KNOWN, _PASSES, _AVERAGE, _LIMIT, _RULES = range(5)
+_KNOWN, _PASSES, _AVERAGE, _LIMIT, _ENFORCED, _RULES = range(6)
 
 
 class LoadTable:
@@ -216,7 +216,8 @@ class LoadTable:
         self._rules[entry.slot] = (
             profile is not None, profile is not None or policy.pass_unknown,
             policy.policy == admission_policy.AVERAGE,
-            risk * (1 + _TOLERANCE) + _NOISE if risk else 0.0)
+            risk * (1 + _TOLERANCE) + _NOISE if risk else 0.0,
+            policy.enforced)
         self._sums.set_limits(entry)
 
     def assess(self, slots, law, exclude=None, attachments=tunnels.UNKNOWN):
@@ -306,7 +307,9 @@ class LoadTable:
         return assessment.Assessment(
             self, slots, reason, overload, loss,
             used.max(axis=1) if used.size else np.zeros(slots.size),
-            rules[:, _KNOWN] > 0, load.mean, load.instance_peak, full.copy())
+            rules[:, _KNOWN] > 0, rules[:, _ENFORCED] > 0, load.mean,
+            load.instance_peak, load.capacity, load.vm_peak,
+            rules[:, _LIMIT], full.copy())
 
     def _exceeds(self, slots, overload):
         """Return which hosts have more overload than their limit.

@@ -40,6 +40,8 @@ class HostPolicy:
         another one is decided with; else None
     :ivar judged: False where the host passes whatever it carries, as bare
         metal does; then ``profile`` is None and ``pass_unknown`` is True
+    :ivar enforced: False where the host is judged and passes all the same:
+        what would refuse an instance is recorded only
     """
 
     profile: object
@@ -50,6 +52,7 @@ class HostPolicy:
     tunnel_key: str = 'max_tunnels'
     asked_probability: float | None = None
     judged: bool = True
+    enforced: bool = True
 
     def __post_init__(self):
         if self.policy not in (AVERAGE, PROBABILITY):

@@ -51,14 +51,40 @@ Related options: ``switch_profiles_file``, ``unknown_host_policy``.
 What happens to a host that has no switch profile by any rule.
 
 "pass" lets profiles be introduced host by host. "reject" makes sure that
-every host that is used has been described.
+every host that is used has been described. A host that is only observed
+(``enforcement``) passes in either case.
 
 When it is "reject" and no host has a profile, every request fails with "No
 valid host".
 
-Related options: ``default_switch_profile``.
+Related options: ``default_switch_profile``, ``enforcement``.
 """),
     # Who may enter
+    cfg.StrOpt(
+        'enforcement', default='enforce',
+        choices=[
+            ('enforce', 'VSwitchFilter refuses a host that cannot carry the '
+             'instance'),
+            ('observe', 'VSwitchFilter judges every host, records what it '
+             'would refuse, and passes the host')],
+        help="""
+Whether VSwitchFilter refuses hosts, or only records what it would refuse.
+
+With "observe" no request fails because of VSwitchFilter: not for the limits
+of a switch or an uplink, not for ``unknown_host_policy``, and not for what
+Placement has left in the strict mode, of which instances on observed hosts
+claim nothing. What would be refused is logged at the level debug.
+VSwitchWeigher still ranks hosts; set ``vswitch_weight_multiplier`` to 0 to
+switch it off.
+
+An aggregate can choose otherwise with metadata ``vswitch:enforcement``. If
+aggregates of a host differ, the host is observed.
+
+Any other value is refused when the scheduler starts.
+
+Related options: ``vswitch_weight_multiplier``, ``unknown_host_policy``,
+``strict``.
+"""),
     cfg.StrOpt(
         'admission_policy', default='probability',
         choices=[

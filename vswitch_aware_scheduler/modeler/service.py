@@ -287,7 +287,7 @@ def _host_policies(group, report=_ignore):
     return policies.HostPolicies(
         profiles, default, group.admission_policy,
         group.overload_probability, group.unknown_host_policy == 'pass',
-        report)
+        report, group.enforcement)
 
 
 def review_aggregates(conf):

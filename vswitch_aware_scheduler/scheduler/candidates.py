@@ -10,7 +10,7 @@ instance takes, so that placement refuses whoever comes too late.
 
 import threading
 
-
+from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import strict
 
@@ -47,19 +47,24 @@ class Candidates:
                 rooms[summary['root_provider_uuid']] = _Room(
                     uuid, there['capacity'] - there['used'])
 
-    def book(self, host_states, amounts):
+    def book(self, host_states, amounts, enforced):
         """Return the hosts with room, the amounts among their candidates.
 
         Hosts of which placement keeps no inventory pass as they are: a claim
-        of what they do not have would be refused.
+        of what they do not have would be refused. So do hosts that are only
+        observed: what an instance claims there, placement could refuse.
 
         :param host_states: list of nova HostState
         :param amounts: what the instance would take of each; None where the
             host has no limit
+        :param enforced: list of bool, whether each host may be refused
+        :returns: (list of the hosts that pass, {host: (amount, kbit/s that
+            are free)} of those without room)
         """
         rooms = self._rooms()
-        passing = []
-        for host_state, amount in zip(host_states, amounts):
+        passing, no_room = [], {}
+        for host_state, amount, may_refuse in zip(host_states, amounts,
+                                                  enforced):
             candidates = host_state.allocation_candidates
             # Without any nothing is claimed.
             if not candidates or amount is None:
@@ -71,16 +76,18 @@ class Candidates:
                 passing.append(host_state)
                 continue
             self._without.discard(host_state.host)
-            if amount <= room.free:
+            if amount > room.free:
+                no_room[host_state.host] = amount, room.free
+                LOG.debug('%s fails the virtual switch check: %s',
+                          host_state, explanation.no_room(amount, room.free))
+            if not may_refuse:
+                passing.append(host_state)
+            elif amount <= room.free:
                 room.asked = amount
                 # Others hold on to the old ones.
                 host_state.allocation_candidates = [
                     _with(one, room.provider, amount) for one in candidates]
                 passing.append(host_state)
-            else:
-                LOG.debug('%s fails the virtual switch check: placement has '
-                          '%d kbit/s left for it, the instance takes %d',
-                          host_state, room.free, amount)
         # A copy: other threads change it.
         without = sorted(self._without)
         self._report('strict mode', (
@@ -88,7 +95,7 @@ class Candidates:
             f'{len(without)} hosts, {without[0]} among them: it refuses '
             f'nothing there; is a vswitch-modeler running with strict set?')
             if without else None)
-        return passing
+        return passing, no_room
 
     def placed(self, host_state):
         """Take note that Nova has claimed a host for this request."""

@@ -73,15 +73,25 @@ class VSwitchFilter(filters.BaseHostFilter):
         if LOG.isEnabledFor(logging.DEBUG):
             self._explain(host_states, assessment, demand)
         passing = list(itertools.compress(
-            host_states, assessment.admitted.tolist()))
+            host_states, assessment.passing.tolist()))
+        without_room = {}
         try:
-            return self._state.book(passing, demand)
+            passing, without_room = self._state.book(passing, demand)
         except Exception as error:
             LOG.debug('vswitch: booking failed', exc_info=True)
             self._state.report('strict mode', (
                 f'{type(error).__name__}: {error}; placement refuses '
                 f'nothing'))
-            return passing
+        try:
+            self._state.decisions.judged(
+                host_states, assessment, demand, without_room, bool(passing))
+            self._state.report('decisions', None)
+        except Exception as error:
+            LOG.debug('vswitch: recording a decision failed', exc_info=True)
+            self._state.report('decisions', (
+                f'{type(error).__name__}: {error}; decisions are not '
+                f'recorded'))
+        return passing
 
     def host_passes(self, host_state, spec_obj):
         """Return whether one host passes."""
@@ -92,6 +102,9 @@ class VSwitchFilter(filters.BaseHostFilter):
             if not assessment.admitted[i]:
                 LOG.debug(
                     '%(host_state)s fails the virtual switch check for '
-                    'instance %(uuid)s (demand by %(rule)s): %(why)s',
+                    'instance %(uuid)s (demand by %(rule)s): %(why)s'
+                    '%(observed)s',
                     {'host_state': host_state, 'uuid': demand.instance_uuid,
-                     'rule': demand.rule, 'why': assessment.explain(i)})
+                     'rule': demand.rule, 'why': assessment.explain(i),
+                     'observed': '' if assessment.enforced[i] else
+                     '; the host is only observed and passes'})

@@ -21,6 +21,7 @@ from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.scheduler import candidates
 from vswitch_aware_scheduler.scheduler import claims_broadcast
+from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import health
 from vswitch_aware_scheduler.scheduler import laws
 from vswitch_aware_scheduler.scheduler import nova_record
@@ -86,6 +87,7 @@ class SchedulerState:
         self.report = health.HealthLog()
         self._candidates = candidates.Candidates(self.report)
         self._lock = threading.RLock()
+        self.decisions = decisions.Decisions(self._lock)
         self._ready = False
         self._recent = _Request()
 
@@ -210,20 +212,20 @@ class SchedulerState:
 
         :param host_states: list of nova HostState that were judged
         :param demand: Demand that they were judged for
-        :returns: list of those that placement has room on, their candidates
-            with what the instance takes
+        :returns: as :meth:`.candidates.Candidates.book`
         """
         self._recent.filtered = demand.instance_uuid
         if not self._conf.strict:
-            return host_states
-        amounts, of_policy = [], {}
+            return host_states, {}
+        amounts, enforced, of_policy = [], [], {}
         with self._lock:
             for host in map(_HOST, host_states):
                 policy = self._policies[host]
                 if policy not in of_policy:
                     of_policy[policy] = self._amount(host, policy, demand)
                 amounts.append(of_policy[policy])
-        return self._candidates.book(host_states, amounts)
+                enforced.append(policy.enforced)
+        return self._candidates.book(host_states, amounts, enforced)
 
     def _amount(self, host, policy, demand):
         """Return what an instance takes of a host with a policy, or None."""
@@ -273,6 +275,7 @@ class SchedulerState:
         """Forget the request before, and read what has changed."""
         self._recent.begin(True)
         self._candidates.began()
+        self.decisions.request_started()
         if self._ready:
             self._start()
             self._record.wake()
@@ -322,7 +325,7 @@ class SchedulerState:
             hosts = list(map(_HOST, some))
             admitted = self._judge(
                 hosts, np.array(self._table.slots_of(hosts), dtype=np.int64),
-                demand, spec_obj).admitted.tolist() if hosts else []
+                demand, spec_obj).passing.tolist() if hosts else []
             if admitted and admitted[0] and some[0] is host_states[0]:
                 return host_states
         LOG.debug('vswitch: %s has no room any more for instance %s',
@@ -332,6 +335,7 @@ class SchedulerState:
     def host_consumed(self, host_state, spec_obj):
         """Count an instance on the host that Nova has taken for it."""
         self._candidates.placed(host_state)
+        self.decisions.placed(request.instance_uuid_of(spec_obj))
         self._ensure_ready()
         if self.is_rebuild(host_state, spec_obj):
             return

@@ -49,7 +49,7 @@ def make_aggregates(conf, report):
         host_policies.HostPolicies(
             profiles, default, conf.admission_policy,
             conf.overload_probability, conf.unknown_host_policy == 'pass',
-            report),
+            report, conf.enforcement),
         uplinks.UplinkPolicies(
             profiles, conf.admission_policy, conf.overload_probability,
             report), conf.strict, report)

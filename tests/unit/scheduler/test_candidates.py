@@ -100,6 +100,29 @@ class CandidatesTestCase(base.SchedulerTestCase):
                  if 'placement has 29 kbit/s left' in text]
         self.assertIn('the instance takes 30', told)
 
+    def test_an_observed_host_passes_without_room_and_nothing_is_claimed(
+            self):
+        self.make_filter(strict=True, enforcement='observe')
+        hosts = [self.host(1), self.host(2)]
+        self.assertEqual(['h1', 'h2'], self.request(hosts, summaries(
+            h1=(100, 71), h2=(100, 0))))
+        # Placement could refuse what is claimed there.
+        self.assertEqual([None], self.amounts(hosts[0]))
+        self.assertEqual([None], self.amounts(hosts[1]))
+        told, = [text for text in self.log.texts(logging.DEBUG)
+                 if 'placement has 29 kbit/s left' in text]
+
+    def test_what_placement_refuses_counts_in_the_line_of_no_host(self):
+        full = self.host(3)
+        full.instances[base.instance_uuid(2)] = None
+        self.store.answers = [base.changes(1, {2: 90.0})]
+        self.assertEqual([], self.request(
+            [self.host(1), self.host(2), full],
+            summaries(h1=(100, 71), h2=(100, 80), h3=(100, 0))))
+        line, = self.infos
+        self.assertIn('3 hosts: 2 room in Placement, 1 overload probability; '
+                      'closest h1 (30 > 29)', line)
+
     def test_each_host_has_amounts_of_its_own(self):
         hosts = [self.host(1, saturation_kbps='1000',
                            overload_probability='0.01'), self.host(2)]

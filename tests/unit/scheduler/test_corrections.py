@@ -151,7 +151,7 @@ class CorrectionsTestCase(base.SchedulerTestCase):
             _, demand = self.state.assess([host], base.request(COUNT - 1))
             with mock.patch.object(self.state._candidates, 'book') as book:
                 self.state.book([host], demand)
-            (_, [amount]), _ = book.call_args
+            (_, [amount], _), _ = book.call_args
             amounts.append(amount)
         self.assertLess(amounts[1], amounts[0])
         self.assertLess(amounts[0], amounts[2])

@@ -7,6 +7,7 @@ from nova.scheduler import filters as nova_filters
 
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import nova_hooks
 
@@ -15,7 +16,7 @@ class FilterTestCase(base.SchedulerTestCase):
 
     def setUp(self):
         super().setUp()
-        self.store.answers = [base.changes(1, {1: 10.0, 2: 80.0})]
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 80.0, 4: 80.0})]
         self.make_filter()
         in_use = base.aggregate(saturation_kbps='100',
                                 overload_probability='0')
@@ -88,6 +89,87 @@ class TestFilter(FilterTestCase):
         self.assertTrue(issubclass(filters.VSwitchFilter,
                                    nova_filters.BaseHostFilter))
         self.assertEqual('VSwitchFilter', filters.VSwitchFilter.__name__)
+
+
+class TestObserve(FilterTestCase):
+
+    def test_every_host_passes_and_what_it_would_refuse_is_logged(self):
+        self.make_filter(enforcement='observe')
+        self.assertEqual(self.hosts, self.passing())
+        told, = [text for text in self.log.texts(logging.DEBUG)
+                 if 'fails the virtual switch check' in text]
+        self.assertIn('only observed', told)
+        self.assertEqual([], self.infos)
+
+    def test_an_aggregate_is_enforced_while_the_rest_is_observed(self):
+        self.make_filter(enforcement='observe')
+        self.full.aggregates.append(base.aggregate(enforcement='enforce'))
+        other = base.host_state('other', [4], self.full.aggregates[:1])
+        self.assertEqual([self.free, other], self.passing(
+            hosts=[self.full, self.free, other]))
+        # One more aggregate that says observe.
+        self.full.aggregates.append(base.aggregate(enforcement='observe'))
+        self.assertEqual([self.full], self.passing(hosts=[self.full]))
+
+    def test_hosts_without_a_profile_pass_whatever_their_policy(self):
+        self.make_filter(enforcement='observe', unknown_host_policy='reject')
+        self.assertEqual([self.unknown], self.passing(hosts=[self.unknown]))
+        told, = [text for text in self.log.texts(logging.DEBUG)
+                 if 'fails the virtual switch check' in text]
+        self.assertIn('no switch profile', told)
+
+    def test_a_host_that_has_filled_up_meanwhile_stays_in_the_list(self):
+        self.make_filter(enforcement='observe')
+        spec = base.request(7, egress_kbps=30)
+        self.state.request_started()
+        passing = self.passing(spec, [self.free])
+        self.state._residency.claim(base.instance_uuid(2), 'free',
+                                    base.constant(80), self.clock.now)
+        self.state._outdated.add('free')
+        self.assertEqual([self.free], self.state.hosts_sorted(passing, spec))
+
+
+class TestNoHost(FilterTestCase):
+
+    def told(self):
+        return [text for text in self.infos if 'no host passes' in text]
+
+    def test_a_request_that_leaves_no_host_is_one_line(self):
+        peak = base.host_state('peak', [], [base.aggregate(
+            saturation_kbps='29')])
+        more = base.host_state('more', [4], self.full.aggregates)
+        self.state.request_started()
+        self.assertEqual([], self.passing(hosts=[peak, self.full, more]))
+        line, = self.told()
+        self.assertIn(base.instance_uuid(7), line)
+        self.assertIn('(demand by flavor): 3 hosts: 2 overload probability, '
+                      '1 peak; closest ', line)
+
+    def test_a_request_that_leaves_a_host_is_no_line(self):
+        self.passing()
+        self.assertEqual([], self.told())
+
+    def test_alternates_to_an_instance_that_has_a_host_are_no_line(self):
+        spec = base.request(7, egress_kbps=30)
+        self.state.request_started()
+        self.passing(spec)
+        self.state.host_consumed(self.free, spec)
+        self.assertEqual([], self.passing(spec, [self.full]))
+        self.assertEqual([], self.told())
+        self.state.request_finished(False)
+        # Of the next request it is one.
+        self.state.request_started()
+        self.passing(spec, [self.full])
+        self.assertEqual(1, len(self.told()))
+
+    def test_a_decision_that_cannot_be_recorded_is_the_same_decision(self):
+        with mock.patch.object(decisions.Decisions, 'judged', autospec=True,
+                               side_effect=KeyError('what')):
+            for _ in range(2):
+                self.assertEqual([self.free, self.unknown], self.passing())
+        told, = self.warnings
+        for part in ('decisions', 'KeyError', 'not recorded'):
+            self.assertIn(part, told)
 
 
 class TestFailOpen(FilterTestCase):

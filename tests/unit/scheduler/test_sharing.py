@@ -210,7 +210,7 @@ class TestProcesses(SharingTestCase):
         spec = base.request(number, egress_kbps=10)
         worker.request_started()
         assessment, demand = worker.assess(hosts, spec)
-        fits = worker.book([host for host, good in zip(
+        fits, _ = worker.book([host for host, good in zip(
             hosts, assessment.admitted.tolist()) if good], demand)
         fits = worker.hosts_sorted(
             fits[number % len(fits):] if fits else [], spec)

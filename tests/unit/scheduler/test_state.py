@@ -627,7 +627,7 @@ class TestSorted(base.StateTestCase):
         states = list(self.hosts.values())
         assessment, demand = self.state.assess(states, self.spec)
         return self.state.book([one for one, fits in zip(
-            states, assessment.admitted.tolist()) if fits], demand)
+            states, assessment.admitted.tolist()) if fits], demand)[0]
 
     def _sort(self, hosts):
         return ''.join(one.host for one in self.state.hosts_sorted(
@@ -853,7 +853,7 @@ class TestThreads(base.StateTestCase):
                     self.state.request_started()
                     assessment, demand = self.state.assess(
                         list(hosts.values()), spec)
-                    fits = self.state.book([host for host, good in zip(
+                    fits, _ = self.state.book([host for host, good in zip(
                         hosts.values(), assessment.admitted.tolist())
                         if good], demand)
                     fits = self.state.hosts_sorted(fits, spec)
