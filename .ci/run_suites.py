@@ -17,8 +17,8 @@ import subprocess
 import sys
 
 #: Tests that run at once, by suite, as a multiple of the cores: in functional,
-#: a test waits for threads of Nova's for a third of its time; calibrated wants
-#: the machine for itself.
+#: a test waits for threads of Nova's for a third of its time; calibrated
+#: measures the machine, and looks for namespaces that another test would make.
 _AT_ONCE = {'functional': 1.5, 'calibrated': 0}
 
 

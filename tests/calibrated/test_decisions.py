@@ -9,8 +9,8 @@ import math
 
 import yaml
 
+from tests.calibrated import calibrator
 from tests.functional import base
-from tests.integration import calibrator
 
 PACKET_BYTES = 1500
 #: kbit of a kilo-packet of these.

@@ -14,7 +14,7 @@ import tempfile
 import time
 import unittest
 
-from tests.integration import calibrator
+from tests.calibrated import calibrator
 from vswitch_aware_scheduler.calibrate import machine
 from vswitch_aware_scheduler.calibrate import namespaces
 from vswitch_aware_scheduler.vswitch import profile
