@@ -10,12 +10,12 @@ from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import records
 
 __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
-           'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'FormerInstance',
-           'Generation', 'HostProfile', 'Inventory', 'Learned', 'MOVED',
-           'ModelSummary', 'Modeler',
-           'Placement',
+           'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'FleetFacts',
+           'FormerInstance', 'Generation', 'HostProfile', 'Inventory',
+           'Learned', 'MOVED', 'ModelSummary', 'Modeler', 'Placement',
            'Prior', 'ResumePoint', 'Store', 'StoredClaim', 'StoredModel',
-           'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace']
+           'StoredTrial', 'TrialOutcome', 'Unmodelled', 'Worker',
+           'may_replace']
 
 ASSUMED = records.ASSUMED
 Basis = records.Basis
@@ -25,6 +25,7 @@ ClaimChanges = records.ClaimChanges
 ClaimsSeen = records.ClaimsSeen
 EXPIRED = records.EXPIRED
 FORGOTTEN = records.FORGOTTEN
+FleetFacts = records.FleetFacts
 FormerInstance = records.FormerInstance
 Generation = records.Generation
 HostProfile = records.HostProfile
@@ -42,4 +43,5 @@ StoredModel = records.StoredModel
 StoredTrial = records.StoredTrial
 TrialOutcome = records.TrialOutcome
 Unmodelled = records.Unmodelled
+Worker = records.Worker
 may_replace = records.may_replace

@@ -26,6 +26,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.store import claims as claim_table
 from vswitch_aware_scheduler.store import engines
+from vswitch_aware_scheduler.store import fleet as fleet_table
 from vswitch_aware_scheduler.store import records
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import estimate
@@ -434,6 +435,60 @@ class Store:
                     | ((table.c.host == modeler.host) & table.c.ended)
                 )).all())
             _upsert(connection, table, [dataclasses.asdict(modeler)])
+
+    def fleet(self, kind):
+        """Return the :class:`~.records.FleetFacts` of a kind.
+
+        :param kind: of :data:`~.records.FLEET_KINDS`
+        """
+        return self._read_rows(fleet_table.read, kind)
+
+    def write_fleet(self, facts, read_at):
+        """Replace what is known of the fleet, of some kinds.
+
+        One transaction, which is not tried again. It makes no generation.
+        Rows that stay as they are are not written. A fact with a value that
+        the database refuses is left out and named in the log.
+
+        :param facts: {kind: {name: dictionary}}, all that there are of each
+        :param read_at: when they were read, seconds UTC
+        """
+        # As in write: looks at the schema in a transaction of its own.
+        self._read(lambda connection: None)
+        table, left_out = tables.fleet_fact, {}
+        with engines.translate_errors(self._url, 'write'), \
+                self._engine().begin() as connection:
+            for kind, of_kind in facts.items():
+                rows, gone = fleet_table.changes(connection, kind, of_kind)
+                for chunk in _key_chunks(gone):
+                    connection.execute(sa.delete(table).where(
+                        (table.c.kind == kind) & table.c.name.in_(chunk)))
+                for chunk in _chunks(rows):
+                    _upsert(connection, table, chunk, left_out)
+            _upsert(connection, tables.fleet_reading, [
+                {'kind': kind, 'read_at': read_at} for kind in facts])
+        self._log_damaged(left_out)
+
+    def workers(self):
+        """Return a list of :class:`~.records.Worker`, by host and start."""
+        return self._read_rows(fleet_table.workers)
+
+    def report_worker(self, worker):
+        """Write the state of a scheduler's worker, in place of its last one.
+
+        As :meth:`report_modeler`.
+
+        :param worker: :class:`~.records.Worker`
+        """
+        self._read(lambda connection: None)
+        table = tables.worker
+        with engines.translate_errors(self._url, 'write'), \
+                self._engine().begin() as connection:
+            _delete(connection, table.c.name, connection.scalars(
+                sa.select(table.c.name).where(
+                    table.c.seen_at < worker.seen_at
+                    - fleet_table.WORKER_SECONDS)).all())
+            _upsert(connection, table, [fleet_table.worker_row(worker)])
 
     @contextlib.contextmanager
     def _claims(self, doing, lock=False):
@@ -1013,6 +1068,9 @@ def _find_damaged(connection, damaged):
     _priors(connection, damaged)
     _placements(connection, None, damaged)
     _trials(connection, damaged)
+    fleet_table.workers(connection, damaged)
+    for kind in records.FLEET_KINDS:
+        fleet_table.read(connection, kind, damaged)
     for table in (tables.unmodelled_instance, tables.traffic_model_detail):
         for uuid, data in _stream(connection, sa.select(
                 table.c.instance_uuid, table.c.counts).where(

@@ -19,14 +19,13 @@ from vswitch_aware_scheduler.traffic import slots as sampled_slots
 from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
-           'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'FormerInstance',
-           'Generation', 'HostProfile', 'Inventory', 'Learned', 'MOVED',
-           'ModelSummary', 'Modeler',
-           'Placement',
+           'ClaimsSeen', 'EXPIRED', 'FLEET_KINDS', 'FORGOTTEN', 'FleetFacts',
+           'FormerInstance', 'Generation', 'HostProfile', 'Inventory',
+           'Learned', 'MOVED', 'ModelSummary', 'Modeler', 'Placement',
            'Prior', 'ResumePoint', 'StoredClaim', 'StoredModel',
-           'StoredTrial', 'TrialOutcome', 'Unmodelled', 'may_replace',
-           'pack_attachments', 'pack_law', 'pack_prior', 'storable',
-           'unpack_attachments', 'unpack_laws', 'unpack_prior',
+           'StoredTrial', 'TrialOutcome', 'Unmodelled', 'Worker',
+           'may_replace', 'pack_attachments', 'pack_law', 'pack_prior',
+           'storable', 'unpack_attachments', 'unpack_laws', 'unpack_prior',
            'usable_attachments', 'usable_laws']
 
 #: States of a claim: placed, and no host has reported it yet; reported after
@@ -37,6 +36,12 @@ MOVED = 'moved'
 CONFIRMED = 'confirmed'
 FORGOTTEN = 'forgotten'
 EXPIRED = 'expired'
+
+#: Kinds of facts of the fleet. An aggregate, by its id, has ``name``,
+#: ``metadata`` and ``hosts``; a flavor, by its name, its extra specs; a host
+#: and an uplink the policy in force, see :mod:`vswitch_aware_scheduler.modeler
+#: .fleet`.
+FLEET_KINDS = ('aggregate', 'flavor', 'host', 'uplink')
 
 #: What a claim may become, see reference/claims.rst.
 _TRANSITIONS = {
@@ -354,6 +359,36 @@ class Modeler:
     outcome: str | None = None
     waiting_for: str | None = None
     waiting_since: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class FleetFacts:
+    """What the modeler knows of the fleet, of one kind.
+
+    :ivar facts: {name: dictionary}, see :data:`FLEET_KINDS`
+    :ivar read_at: when all of them were read, seconds UTC; None: never
+    """
+
+    facts: dict
+    read_at: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Worker:
+    """The state of one worker process of a scheduler.
+
+    :ivar name: of the process; no two have the same
+    :ivar host: name of its machine
+    :ivar started_at: seconds UTC, as all times here, by the worker's clock
+    :ivar seen_at: when the state was written
+    :ivar state: dictionary that JSON can hold
+    """
+
+    name: str
+    host: str
+    started_at: float
+    seen_at: float
+    state: dict
 
 
 @dataclasses.dataclass(frozen=True)

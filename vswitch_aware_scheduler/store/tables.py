@@ -24,22 +24,25 @@ overloaded.
 reported yet; it has a count of its own, ``claim_counter``, for it changes with
 every request and a generation does not.
 
-``modeler`` is the heartbeat of each modeler. A heartbeat makes no generation:
-no scheduler reads it.
+``modeler`` is the heartbeat of each modeler, ``worker`` the state of each
+worker of a scheduler. ``fleet_fact`` is what the modeler knows of aggregates,
+flavors and the policies in force, ``fleet_reading`` when that was read. None
+of them makes a generation: no scheduler reads them.
 """
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 __all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'claim_history',
-           'fleet_load', 'former_instance', 'generation', 'generation_history',
-           'host_profile', 'inventory', 'metadata', 'modeler', 'placement',
+           'fleet_fact', 'fleet_load', 'fleet_reading', 'former_instance',
+           'generation', 'generation_history', 'host_profile', 'inventory',
+           'metadata', 'modeler', 'placement',
            'prior', 'removal', 'secret', 'traffic_model',
            'traffic_model_detail', 'trial', 'trial_outcome',
-           'unmodelled_instance']
+           'unmodelled_instance', 'worker']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0010'
+SCHEMA_VERSION = '0011'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -282,4 +285,32 @@ modeler = sa.Table(
     sa.Column('outcome', _TEXT, nullable=True),
     sa.Column('waiting_for', _TEXT, nullable=True),
     sa.Column('waiting_since', sa.Double, nullable=True),
+    **_MYSQL)
+
+# value is a JSON object: by kind, an aggregate ('aggregate', name is its id),
+# the extra specs of a flavor ('flavor'), and a policy in force ('host',
+# 'uplink'). A row is written only where its value changes.
+fleet_fact = sa.Table(
+    'fleet_fact', metadata,
+    sa.Column('kind', sa.String(16), primary_key=True),
+    sa.Column('name', sa.String(255), primary_key=True),
+    sa.Column('value', _TEXT, nullable=False),
+    **_MYSQL)
+
+# When all facts of a kind were read last, seconds UTC.
+fleet_reading = sa.Table(
+    'fleet_reading', metadata,
+    sa.Column('kind', sa.String(16), primary_key=True),
+    sa.Column('read_at', sa.Double, nullable=False),
+    **_MYSQL)
+
+# A worker process of nova-scheduler. state is a JSON object. Times are those
+# of the worker's own clock.
+worker = sa.Table(
+    'worker', metadata,
+    sa.Column('name', sa.String(255), primary_key=True),
+    sa.Column('host', sa.String(255), nullable=False),
+    sa.Column('started_at', sa.Double, nullable=False),
+    sa.Column('seen_at', sa.Double, nullable=False),
+    sa.Column('state', _TEXT, nullable=False),
     **_MYSQL)

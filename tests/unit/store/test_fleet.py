@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import dataclasses
+import functools
+import sqlite3
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+
+
+class FleetTestCase(base.StoreTestCase):
+
+    @functools.cached_property
+    def store(self):
+        return self.make_store()
+
+    def test_facts_of_a_kind_replace_those_before(self):
+        self.assertEqual(store.FleetFacts({}, None),
+                         self.store.fleet('aggregate'))
+        self.store.write_fleet({'aggregate': {'1': {'name': 'a'},
+                                              '2': {'name': 'b'}},
+                                'flavor': {}}, base.NOW)
+        self.assertEqual(
+            store.FleetFacts({'1': {'name': 'a'}, '2': {'name': 'b'}},
+                             base.NOW), self.store.fleet('aggregate'))
+        self.assertEqual(store.FleetFacts({}, base.NOW),
+                         self.store.fleet('flavor'))
+        self.store.write_fleet({'aggregate': {'2': {'name': 'c'}}},
+                               base.NOW + 60)
+        self.assertEqual(store.FleetFacts({'2': {'name': 'c'}},
+                                          base.NOW + 60),
+                         self.store.fleet('aggregate'))
+        self.assertEqual(base.NOW, self.store.fleet('flavor').read_at)
+
+    def test_facts_make_no_generation(self):
+        before = self.store.write([base.constant(1)])
+        self.store.write_fleet({'host': {'h': {}}}, base.NOW)
+        self.assertEqual(before, self.store.generation())
+
+    def test_names_that_differ_in_case_alone_are_two(self):
+        self.store.write_fleet({'host': {'h': {'a': 1}, 'H': {'a': 2}}},
+                               base.NOW)
+        self.assertEqual({'h': {'a': 1}, 'H': {'a': 2}},
+                         self.store.fleet('host').facts)
+
+    def test_one_damaged_row_changes_no_other(self):
+        self.store.write_fleet({'host': {'a': {}, 'b': {}, 'c': {}}},
+                               base.NOW)
+        with contextlib.closing(sqlite3.connect(self.path)) as connection, \
+                connection:
+            connection.execute("UPDATE fleet_fact SET value = '{' "
+                               "WHERE name = 'a'")
+            connection.execute("UPDATE fleet_fact SET value = '[]' "
+                               "WHERE name = 'b'")
+        with self.assertLogs(level='WARNING') as logs:
+            self.assertEqual({'c': {}}, self.store.fleet('host').facts)
+        self.assertIn('host a: what is stored of it is damaged',
+                      logs.output[0])
+        # The modeler writes it again.
+        self.store.write_fleet({'host': {'a': {}, 'b': {}, 'c': {}}},
+                               base.NOW)
+        self.assertEqual({'a', 'b', 'c'}, self.store.fleet('host').facts
+                         .keys())
+
+    def test_a_store_of_the_version_before_is_upgraded(self):
+        migration.sync(self.url, '0010')
+        with self.assertRaises(exceptions.StoreVersionError):
+            store.Store(self.url).fleet('host')
+        migration.sync(self.url)
+        self.assertEqual(store.FleetFacts({}), self.store.fleet('host'))
+        self.assertEqual([], self.store.workers())
+
+
+class WorkersTestCase(base.StoreTestCase):
+
+    def test_each_worker_has_its_last_state_for_a_day(self):
+        target = self.make_store()
+        before = target.generation()
+        first = store.Worker('a', 'ctl1', base.NOW - 9, base.NOW,
+                             {'cells': {'c': 3.5}})
+        second = store.Worker('b', 'ctl0', base.NOW - 9, base.NOW, {})
+        for one in (first, second):
+            target.report_worker(one)
+        self.assertEqual([second, first], target.workers())
+        later = dataclasses.replace(first, seen_at=base.NOW + 60,
+                                    state={'cells': {}})
+        target.report_worker(later)
+        self.assertEqual([second, later], target.workers())
+        self.assertEqual(before, target.generation())
+        target.report_worker(dataclasses.replace(
+            first, seen_at=base.NOW + 86401))
+        self.assertEqual(['a'], [one.name for one in target.workers()])

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of what is known of the fleet, and of the workers of schedulers.
+
+The modeler writes aggregates, flavors and the policies in force; commands
+read them. Each worker of a scheduler writes its own state. No scheduler
+reads any of it, so none of it makes a generation.
+"""
+
+import json
+
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler.store import records
+from vswitch_aware_scheduler.store import tables
+
+__all__ = ['WORKER_SECONDS', 'changes', 'read', 'worker_row', 'workers']
+
+#: How long the state of a worker is kept after its last report.
+WORKER_SECONDS = 86400
+
+
+def read(connection, kind, damaged):
+    """Return the :class:`~.records.FleetFacts` of a kind."""
+    table, times = tables.fleet_fact, tables.fleet_reading
+    facts = {}
+    for name, text in connection.execute(sa.select(
+            table.c.name, table.c.value).where(table.c.kind == kind)):
+        try:
+            facts[name] = _dictionary(text)
+        except ValueError as error:
+            damaged[f'fleet {kind}', name] = (
+                f'{kind} {name}: what is stored of it is damaged: {error}')
+    return records.FleetFacts(facts, connection.scalar(sa.select(
+        times.c.read_at).where(times.c.kind == kind)))
+
+
+def changes(connection, kind, facts):
+    """Return (rows to write, names of rows that go) of a kind."""
+    table = tables.fleet_fact
+    texts = {name: json.dumps(value, sort_keys=True, allow_nan=False)
+             for name, value in facts.items()}
+    known = dict(connection.execute(sa.select(
+        table.c.name, table.c.value).where(table.c.kind == kind)).all())
+    return ([{'kind': kind, 'name': name, 'value': text}
+             for name, text in texts.items() if known.get(name) != text],
+            [name for name in known if name not in texts])
+
+
+def workers(connection, damaged):
+    """Return a list of :class:`~.records.Worker`, by host and start."""
+    table = tables.worker
+    found = []
+    for row in connection.execute(sa.select(table).order_by(
+            table.c.host, table.c.started_at, table.c.name)):
+        try:
+            found.append(records.Worker(
+                row.name, row.host, row.started_at, row.seen_at,
+                _dictionary(row.state)))
+        except ValueError as error:
+            damaged['worker', row.name] = (
+                f'worker {row.name}: its stored state is damaged: {error}')
+    return found
+
+
+def worker_row(worker):
+    """Return the row of a :class:`~.records.Worker`."""
+    return {'name': worker.name, 'host': worker.host,
+            'started_at': worker.started_at, 'seen_at': worker.seen_at,
+            'state': json.dumps(worker.state, allow_nan=False)}
+
+
+def _dictionary(text):
+    value = json.loads(text)
+    if not isinstance(value, dict):
+        raise ValueError(f'it is a {type(value).__name__}, wanted a '
+                         f'dictionary')
+    return value
