@@ -179,9 +179,9 @@ class _Cloud:
         root = os.path.dirname(os.path.dirname(
             vswitch_aware_scheduler.__file__))
         environment = {
-            **os.environ, 'TMPDIR': temporary,
             # Native threads, which is what nova's services use by default.
             'OS_NOVA_DISABLE_EVENTLET_PATCHING': '1',
+            **os.environ, 'TMPDIR': temporary,
             # Nova's fixtures are not here to test.
             'OS_TEST_TIMEOUT': '0', 'OS_DEBUG': '0', 'OS_LOG_CAPTURE': '0',
             'OS_STDOUT_CAPTURE': '0', 'OS_STDERR_CAPTURE': '0',
