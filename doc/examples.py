@@ -31,9 +31,10 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 
 SOURCE = pathlib.Path(__file__).resolve().parent / 'source'
+ETC = SOURCE.parents[1] / 'etc/vswitch_aware_scheduler'
 
 PAGES = ('cli/vswitch-manage.rst', 'cli/vswitch-modeler.rst',
-         'cli/vswitch-status.rst', 'cli/evaluate.rst')
+         'cli/vswitch-status.rst', 'cli/evaluate.rst', 'user/servers.rst')
 
 COMMANDS = {'vswitch-manage': manage.main, 'vswitch-modeler': modeler.main,
             'vswitch-status': status.main}
@@ -71,6 +72,8 @@ telemetry_path = traffic.csv
 """)
         self.write('my-profiles.yaml', 'rack-7: {saturation_kbps: 5000000}\n')
         self.write('rates.csv', _RATES_CSV)
+        for name in ('server_types.yaml', 'mix.yaml'):
+            self.write(name, (ETC / f'{name}.sample').read_text())
         self.write('traffic.csv', _traffic())
 
     def write(self, name, text):

@@ -25,7 +25,7 @@ _ADMISSION = _SNAPSHOT | {'admission'}
 _POLICIES = _ADMISSION | {'policies', 'uplinks'}
 _STRICT = _POLICIES | {'strict', 'flavors'}
 _FEEDBACK = _STRICT | {'feedback'}
-_SERVICES = _FEEDBACK | {'sizing', 'calibrate', 'modeler', 'evaluate',
+_SERVICES = _FEEDBACK | {'sizing', 'purchase', 'calibrate', 'modeler', 'evaluate',
                          'report', 'conf', 'cmd'}
 
 # What each top-level module or package may import from the others.
@@ -47,6 +47,7 @@ MAY_IMPORT = {
     'strict': _ADMISSION | {'strict'},
     'feedback': _ADMISSION | {'feedback'},
     'sizing': _ADMISSION,
+    'purchase': _ADMISSION | {'sizing', 'purchase'},
     'scheduler': _FEEDBACK | {'conf'},
     'modeler': _FEEDBACK | {'conf'},
     'evaluate': _FEEDBACK,

@@ -989,9 +989,7 @@ def _size(arguments, conf):
     if output.print_answer(arguments, answer):
         return 0
     _print_tables(size.tables(answer))
-    _print_remarks('Why not one more', [
-        f'{one["profile"]}: {one["reason"]}' for one in answer['profiles']
-        if one.get('reason')])
+    _print_remarks(*size.remarks(answer))
     return 0
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.cmd import instances
+from vswitch_aware_scheduler.cmd import size_servers
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -16,7 +17,7 @@ from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['add_arguments', 'run', 'tables']
+__all__ = ['add_arguments', 'remarks', 'run', 'tables']
 
 _STATED = ('egress_kbps', 'ingress_kbps', 'kpps', 'on_seconds',
            'off_seconds')
@@ -32,6 +33,7 @@ def add_arguments(parser):
                              'option of that name)')
     parser.add_argument('--count', metavar='N', type=int,
                         help='tell the hosts that so many instances need')
+    size_servers.add_arguments(parser)
     what = parser.add_argument_group(
         'traffic of an instance', 'One of these ways; without any, that of '
         'the options default_egress_kbps and so on.')
@@ -78,12 +80,21 @@ def run(arguments, conf, opened, progress=None):
     if arguments.count is not None and arguments.count < 1:
         raise exceptions.InvalidInput(
             f'count is {arguments.count}, wanted a number from 1')
-    policies = [admission.HostPolicy(one, overload_probability=limit)
-                for one in _profiles(arguments, conf)]
     ways = _ways(arguments)
     if len(ways) > 1:
         raise exceptions.InvalidInput(
             f'the traffic is told by {" and ".join(ways)}, wanted one of them')
+    if arguments.server_types is not None:
+        if arguments.mix is not None and ways not in ([], ['--fleet']):
+            raise exceptions.InvalidInput(
+                f'--mix: {arguments.mix}; expected no traffic beside it, and '
+                f'not {ways[0]}: flavors state theirs')
+        return size_servers.run(
+            arguments, conf, opened, limit,
+            lambda: _law(arguments, conf, opened, *ways), progress)
+    size_servers.require_server_types(arguments)
+    policies = [admission.HostPolicy(one, overload_probability=limit)
+                for one in _profiles(arguments, conf)]
     answer = {'overload_probability': limit}
     if arguments.fleet:
         if arguments.count is not None:
@@ -98,7 +109,7 @@ def run(arguments, conf, opened, progress=None):
         return {**answer, 'instances': len(laws), 'profiles': [
             _of_fleet(policy, laws)
             for policy in _followed(policies, progress)]}
-    what, law, is_prior = _law(arguments, conf, opened, *ways)
+    what, law, is_prior, _ = _law(arguments, conf, opened, *ways)
     return {**answer, 'traffic': what, 'mean_kbps': float(law.mean[:2].sum()),
             'peak_kbps': float(law.rates[:, :2].sum(axis=1).max()),
             'count': arguments.count, 'profiles': [
@@ -137,17 +148,22 @@ def _ways(arguments):
 
 
 def _law(arguments, conf, opened, way=None):
-    """Return (what it is in words, its RateLaw, whether that is a prior)."""
+    """Return what the traffic is, and by what it counts.
+
+    :returns: (what it is in words, its RateLaw, whether that is a prior, its
+        TrafficModel or None)
+    """
     if way is None:
-        return 'default of the options', model.TrafficModel.on_off(
-            **options.default_demand(conf)).law, False
+        found = model.TrafficModel.on_off(**options.default_demand(conf))
+        return 'default of the options', found.law, False, found
     if way == 'numbers':
-        return 'numbers that were given', _stated(arguments).law, False
+        found = _stated(arguments)
+        return 'numbers that were given', found.law, False, found
     store = opened()
     if way == '--instance':
         found = instances.find_model(store, arguments.instance)
         return (f'model of instance {arguments.instance}', found.model.law,
-                False)
+                False, found.model)
     if store.priors():
         for kind, value, seen in instances.unseen_groups(
                 store, arguments.flavor, arguments.project):
@@ -161,7 +177,7 @@ def _law(arguments, conf, opened, way=None):
         raise exceptions.InvalidInput(
             f'store {store.url} has no prior; expected priors, which it has '
             f'with models of {traffic_prior.MIN_PEERS} instances')
-    return f'prior of {found[1]}', found[0], True
+    return f'prior of {found[1]}', found[0], True, None
 
 
 def _stated(arguments):
@@ -219,6 +235,9 @@ def _mean(values):
 
 def tables(answer):
     """Yield (title, header, rows) of the answer for a person."""
+    if 'server_types' in answer:
+        yield from size_servers.tables(answer)
+        return
     limit = f'P(overload) <= {answer["overload_probability"]:g}'
     if 'traffic' not in answer:
         yield (f'{answer["instances"]} instances that have a model, {limit}',
@@ -247,6 +266,15 @@ def tables(answer):
              terminal.cell(one['rate_kbps'], '.0f'),
              terminal.cell(one['cpu_mhz'], '.0f')]
             for one in answer['profiles']])
+
+
+def remarks(answer):
+    """Return (title, lines) of what there is to say below the tables."""
+    if 'server_types' in answer:
+        return 'Refused by an empty server', size_servers.remarks(answer)
+    return 'Why not one more', [
+        f'{one["profile"]}: {one["reason"]}' for one in answer['profiles']
+        if one.get('reason')]
 
 
 def _count(number):

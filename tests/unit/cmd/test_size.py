@@ -168,3 +168,150 @@ class TestSize(test_manage.ManageTestCase):
         self.run_command('db', 'sync')
         self.assert_fails('has no models', 'size', '--fleet')
         self.assert_fails('has no prior', 'size', '--flavor', 'small')
+
+
+class TestServerTypes(test_manage.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.profiles = self._write('profiles.yaml', '''
+            ours: {saturation_kbps: 1000}
+            fast: {saturation_kbps: 100000}
+            ''')
+        self._configure(f'switch_profiles_file = {self.profiles}',
+                        'overload_probability = 0.01')
+        self.types = self._write('types.yaml', '''
+            currency: EUR
+            servers:
+              big: {cores: 64, memory_mb: 65536, price: 5000,
+                    switch_profiles: [ours, fast]}
+              small: {cores: 4, memory_mb: 65536, switch_profiles: fast}
+            ''')
+        self.mix = self._write('mix.yaml', '''
+            flavors:
+              web: {cores: 1, memory_mb: 1024, count: 30, egress_kbps: 50}
+              db: {cores: 2, memory_mb: 2048, count: 10, egress_kbps: 100}
+            ''')
+
+    def _write(self, name, text):
+        path = os.path.join(self.directory, name)
+        with open(path, 'w') as file:
+            file.write(text)
+        return path
+
+    def _size(self, *words):
+        return self.ask('size', '--server-types', self.types, *words)
+
+    def _vms(self, answer, method):
+        return [one[method]['vms'] for one in answer['server_types']]
+
+    def test_one_vm_is_stated_by_options(self):
+        answer = self._size('--vm-cores', '2', '--vm-memory-mb', '1024',
+                            '--egress-kbps', '100', '--count', '95')
+        self.assertEqual([32, 32, 2], self._vms(answer, 'agnostic'))
+        self.assertEqual([10, 32, 2], self._vms(answer, 'figure9'))
+        self.assertEqual([10, 32, 2], self._vms(answer, 'overlay'))
+        first, _, last = answer['server_types']
+        self.assertEqual(('big', 'ours', 10, 50000.0, 'saturation'), (
+            first['server'], first['profile'], first['overlay']['servers'],
+            first['overlay']['cost'], first['overlay']['first_to_run_out']))
+        self.assertEqual(48, last['overlay']['servers'])
+        self.assertIsNone(last['overlay']['cost'])
+        self.assertEqual(('EUR', 95, 0.01), (
+            answer['currency'], answer['count'],
+            answer['overload_probability']))
+        self.assertEqual([('fast', 3)], [
+            (one['profile'], one['servers'])
+            for one in answer['technologies']])
+
+    def test_a_mix_states_flavors_and_counts(self):
+        answer = self._size('--mix', self.mix)
+        self.assertEqual(40, answer['count'])
+        # Three of the first for one of the second: 5 cores, 250 kbit/s.
+        self.assertEqual([16, 51, 3], self._vms(answer, 'overlay'))
+        self.assertEqual([('web', 30, 50), ('db', 10, 100)], [
+            (one['flavor'], one['count'], one['mean_kbps'])
+            for one in answer['flavors']])
+
+    def test_the_profiles_asked_for_take_the_place_of_those_in_the_file(self):
+        answer = self._size('--mix', self.mix, '--profile', 'ours')
+        self.assertEqual([('big', 'ours'), ('small', 'ours')], [
+            (one['server'], one['profile'])
+            for one in answer['server_types']])
+
+    def test_a_flavor_without_traffic_counts_by_its_prior(self):
+        mix = self._write('mix.yaml', '''
+            flavors: {quiet: {cores: 1, memory_mb: 1, count: 5}}
+            ''')
+        words = ['size', '--server-types', self.types, '--mix', mix]
+        self.make_store().write([base.constant(1, 100.0)], now=base.NOW)
+        self.assert_fails("flavor 'quiet': its traffic is not stated",
+                          *words)
+        self.make_store().write(priors=[store.Prior(
+            'quiet', None, traffic_model.TrafficModel.constant(250.0).law,
+            20)])
+        answer = self.ask(*words)
+        self.assertEqual([4, 64, 4], self._vms(answer, 'overlay'))
+        self.assertIsNone(
+            answer['server_types'][0]['overlay']['episodes_per_day'])
+
+    def test_a_fleet_is_that_of_the_inventory(self):
+        numbers = range(1, 9)
+        self.make_store().write(
+            [base.constant(number, 100.0) for number in numbers[:6]],
+            now=base.NOW, priors=[store.Prior(
+                'db', None, traffic_model.TrafficModel.constant(500.0).law,
+                20)],
+            placements=[store.Placement(
+                base.instance_uuid(number), 'h', 'db') for number in numbers],
+            inventory=store.Inventory('nova', base.NOW, base.NOW))
+        answer = self._size('--mix', self.mix, '--fleet')
+        self.assertEqual((8, '8 instances of the store'),
+                         (answer['count'], answer['traffic']))
+        # Six of 100 and two of 500 on servers of 1000 take two, or three
+        # when the larger ones come late and together.
+        self.assertIn(answer['server_types'][0]['overlay']['servers'],
+                      (2, 3))
+        # Of 2 cores each.
+        self.assertEqual(4, answer['server_types'][2]['agnostic']['servers'])
+
+    def test_a_flavor_of_the_fleet_that_the_mix_lacks_is_named(self):
+        self.make_store().write(placements=[store.Placement(
+            base.instance_uuid(1), 'h', 'huge')], now=base.NOW,
+            inventory=store.Inventory('nova', base.NOW, base.NOW))
+        self.assert_fails("has no 'huge', which 1 instances have; expected",
+                          'size', '--server-types', self.types, '--mix',
+                          self.mix, '--fleet')
+
+    def test_wrong_combinations_are_refused(self):
+        for words, text in (
+                (['--mix', self.mix], '--mix: .*; expected only together'),
+                (['--plot', 'p.png'], '--plot: p.png; expected only'),
+                (['--server-types', self.types], '--vm-cores: not given'),
+                (['--server-types', self.types, '--vm-cores', '1'],
+                 '--vm-memory-mb: not given; expected a number'),
+                (['--server-types', self.types, '--vm-cores', 'nan',
+                  '--vm-memory-mb', '1'], '--vm-cores: nan; expected'),
+                (['--server-types', self.types, '--mix', self.mix,
+                  '--vm-cores', '1'], '--vm-cores: 1; expected nothing'),
+                (['--server-types', self.types, '--fleet'],
+                 '--mix: not given; expected a file'),
+                (['--server-types', self.types, '--mix', self.mix,
+                  '--egress-kbps', '5'], '--mix: .*; expected no traffic'),
+                (['--server-types', self.types, '--mix', self.mix,
+                  '--profile', 'none'], "no profile 'none'"),
+                (['--server-types', self.types, '--mix', self.mix,
+                  '--plot', 'x.gif'], "plot: 'x.gif'; expected")):
+            with self.subTest(words=words):
+                self.assert_fails(text, 'size', *words)
+
+    def test_a_person_gets_tables_and_a_picture(self):
+        path = os.path.join(self.directory, 'p.png')
+        status, output, errors = self.run_command(
+            'size', '--server-types', self.types, '--mix', self.mix,
+            '--plot', path)
+        self.assertEqual((0, ''), (status, errors))
+        for word in ('AGNOSTIC', 'FIGURE9', 'OVERLAY', 'EPISODES_A_DAY',
+                     'saturation', 'x1.25'):
+            self.assertIn(word, output)
+        self.assertTrue(os.path.getsize(path))

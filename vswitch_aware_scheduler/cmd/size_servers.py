@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``vswitch-manage size --server-types``: which servers to buy."""
+
+import collections
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.purchase import counts
+from vswitch_aware_scheduler.purchase import inputs
+from vswitch_aware_scheduler.purchase import picture
+from vswitch_aware_scheduler import sizing
+from vswitch_aware_scheduler import snapshot
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior as traffic_prior
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['add_arguments', 'require_server_types', 'remarks', 'run',
+           'tables']
+
+#: Of a fleet in the store at most so many instances, picked at random, are
+#: put on servers.
+MOST_OF_FLEET = 1000
+
+_FLAGS = ('mix', 'vm_cores', 'vm_memory_mb', 'plot')
+
+
+def add_arguments(parser):
+    """Add the arguments by which servers are compared."""
+    what = parser.add_argument_group(
+        'servers to buy', 'Compare types of servers by what they carry of a '
+        'mix of VMs, and by what servers for all of them cost.')
+    what.add_argument('--server-types', metavar='FILE',
+                      help='YAML file of server types: cores, memory, NIC, '
+                           'switch profiles and price'
+                      ).complete = terminal.FILE
+    what.add_argument('--mix', metavar='FILE',
+                      help='YAML file of flavors: cores, memory, count and '
+                           'traffic; with --fleet only cores and memory '
+                           'count').complete = terminal.FILE
+    what.add_argument('--vm-cores', metavar='N', type=float,
+                      help='without --mix: cores of each VM')
+    what.add_argument('--vm-memory-mb', metavar='M', type=float,
+                      help='without --mix: memory of each VM')
+    what.add_argument('--plot', metavar='FILE',
+                      help='write a picture, a file that ends in .png, .svg '
+                           'or .pdf').complete = terminal.FILE
+
+
+def require_server_types(arguments):
+    """Check that nothing is given that counts with server types only."""
+    for name in _FLAGS:
+        if getattr(arguments, name) is not None:
+            flag = '--' + name.replace('_', '-')
+            raise exceptions.InvalidInput(
+                f'{flag}: {getattr(arguments, name)}; expected only together '
+                f'with --server-types')
+
+
+def run(arguments, conf, opened, limit, law_of, progress=None):
+    """Return the answer as plain data.
+
+    :param limit: overload probability that servers keep to
+    :param law_of: callable, returns (what, RateLaw, whether it is a prior,
+        TrafficModel or None) of the VMs without a mix
+    """
+    if arguments.plot is not None:
+        picture.prepare(arguments.plot)
+    profiles = switch_profile.profiles(conf.switch_profiles_file)
+    currency, server_types = inputs.load_server_types(
+        arguments.server_types, profiles, [
+            switch_profile.named(name, profiles).name
+            for name in arguments.profile or ()])
+    what, mix = _mix(arguments, conf, opened, law_of)
+    count = arguments.count or mix.total
+    rows = counts.purchase(server_types, mix, limit, count, progress)
+    answer = {'overload_probability': limit, 'traffic': what, 'count': count,
+              'currency': currency, 'flavors': _flavors(mix),
+              'server_types': rows,
+              'technologies': counts.by_technology(rows)}
+    if arguments.plot is not None:
+        answer['picture'] = picture.draw(arguments.plot, answer)
+    return answer
+
+
+def _flavors(mix):
+    """Return the flavors of a mix as plain data."""
+    found = {}
+    for vm in {id(vm): vm for vm in mix.vms}.values():
+        found.setdefault(vm.flavor, []).append(vm)
+    return [{
+        'flavor': name, 'count': sum(vm.count for vm in vms),
+        'cores': vms[0].cores, 'memory_mb': vms[0].memory_mb,
+        'mean_kbps': sum(vm.count * float(vm.law.mean[:2].sum())
+                         for vm in vms) / sum(vm.count for vm in vms),
+        'peak_kbps': max(float(vm.law.rates[:, :2].sum(axis=1).max())
+                         for vm in vms)} for name, vms in found.items()]
+
+
+def _mix(arguments, conf, opened, law_of):
+    """Return (what the VMs are in words, Mix)."""
+    if arguments.mix is None:
+        if arguments.fleet:
+            raise exceptions.InvalidInput(
+                '--mix: not given; expected a file with the cores and the '
+                'memory of the flavors of the fleet')
+        needs = []
+        for flag, value in (('--vm-cores', arguments.vm_cores),
+                            ('--vm-memory-mb', arguments.vm_memory_mb)):
+            if value is None or not 0 < value < math.inf:
+                raise exceptions.InvalidInput(
+                    f'{flag}: {"not given" if value is None else value}; '
+                    f'expected a number above 0, or --mix FILE')
+            needs.append(value)
+        what, law, is_prior, known = law_of()
+        # VMs of one kind are not all high at the same time.
+        vm = inputs.Vm(arguments.flavor or 'vm', *needs,
+                       law.without_classes(), known, is_prior,
+                       arguments.count or 1)
+        return what, inputs.mix_of_flavors([vm], sizing.MOST + 1)
+    for flag, value in (('--vm-cores', arguments.vm_cores),
+                        ('--vm-memory-mb', arguments.vm_memory_mb)):
+        if value is not None:
+            raise exceptions.InvalidInput(
+                f'{flag}: {value:g}; expected nothing beside --mix')
+    flavors = inputs.load_flavors(arguments.mix)
+    if arguments.fleet:
+        return _fleet(arguments, conf, opened(), flavors)
+    return f'mix {arguments.mix}', _stated_mix(arguments, flavors, opened)
+
+
+def _stated_mix(arguments, flavors, opened):
+    found, vms = None, []
+    for flavor in flavors.values():
+        place = f'mix {arguments.mix}: flavor {flavor.name!r}'
+        if flavor.count is None:
+            raise exceptions.InvalidInput(
+                f'{place}: count: not given; expected a whole number from 1, '
+                f'how many VMs of it there are')
+        law, is_prior = flavor.model and flavor.model.law, False
+        if flavor.model is None:
+            if found is None:
+                store = opened()
+                known = {one.flavor for one in store.priors().values()}
+                found = snapshot.Snapshot().updated(store.read_changes())
+            learned = flavor.name in known and found.prior(
+                None, flavor.name, None)
+            if not learned:
+                raise exceptions.InvalidInput(
+                    f'{place}: its traffic is not stated, and the store has '
+                    f'no prior of a flavor of that name; expected one of '
+                    f'{", ".join(inputs.TRAFFIC_KEYS[:3])}, or a flavor of '
+                    f'which {traffic_prior.MIN_PEERS} instances have a model')
+            law, is_prior = learned[0].without_classes(), True
+        vms.append(inputs.Vm(flavor.name, flavor.cores, flavor.memory_mb,
+                             law, flavor.model, is_prior, flavor.count))
+    return inputs.mix_of_flavors(vms, sizing.MOST + 1)
+
+
+def _fleet(arguments, conf, store, flavors):
+    """Return (what, Mix) of the instances that the store knows.
+
+    An instance counts as the scheduler counts it: by its model, its prior or
+    the default demand.
+    """
+    placements = store.placements()
+    if not placements:
+        raise exceptions.InvalidInput(
+            f'store {store.url} has no inventory of instances; expected one, '
+            f'which vswitch-modeler writes, or a mix with counts')
+    unknown = collections.Counter(
+        one.flavor for one in placements.values()
+        if one.flavor not in flavors)
+    for flavor, number in unknown.most_common(1):
+        raise exceptions.InvalidInput(
+            f'mix {arguments.mix}: flavors: has no {flavor!r}, which '
+            f'{number} instances have; expected cores and memory_mb of every '
+            f'flavor of the fleet')
+    uuids = sorted(placements)
+    np.random.default_rng(arguments.seed).shuffle(uuids)
+    total, uuids = len(uuids), uuids[:MOST_OF_FLEET]
+    view = snapshot.Snapshot().updated(store.read_changes())
+    default = model.TrafficModel.on_off(**options.default_demand(conf))
+    vms = []
+    for uuid in uuids:
+        flavor = flavors[placements[uuid].flavor]
+        law, is_prior, known = view.law(uuid), False, None
+        if law is not None:
+            record = store.model(uuid)
+            known = record and record.model
+        elif (learned := view.prior(uuid)) is not None:
+            law, is_prior = learned[0], True
+        else:
+            law, known = default.law, default
+        vms.append(inputs.Vm(flavor.name, flavor.cores, flavor.memory_mb,
+                             law, known, is_prior))
+    what = f'{total} instances of the store'
+    if len(vms) < total:
+        what += f', of which {len(vms)} were picked at random'
+    return what, inputs.Mix(tuple(vms), total, False)
+
+
+# The answer for a person.
+
+def tables(answer):
+    """Yield (title, header, rows)."""
+    rows = answer['server_types']
+    currency = answer['currency'] and f' in {answer["currency"]}'
+    limit = answer['overload_probability']
+
+    def names(row):
+        return [row['server'], row['profile']]
+
+    yield (f'VMs that a server carries, {answer["traffic"]}, and what runs '
+           f'out first; P(overload) <= {limit:g} for OVERLAY',
+           ['SERVER', 'PROFILE', 'AGNOSTIC', 'FIRST', 'FIGURE9', 'FIRST',
+            'OVERLAY', 'FIRST'],
+           [names(row) + [cell for method in counts.METHODS for cell in (
+               _count(row[method]['vms']),
+               row[method]['first_to_run_out'] or '-')] for row in rows])
+    yield (f'Servers for {answer["count"]} VMs, less those refused, and what '
+           f'they cost{currency}',
+           ['SERVER', 'PROFILE', *(
+               f'{word}_{method}'.upper() for method in counts.METHODS
+               for word in ('servers', 'cost')), 'REFUSED'],
+           [names(row) + [cell for method in counts.METHODS for cell in (
+               terminal.cell(row[method]['servers'], 'd'),
+               terminal.cell(row[method]['cost'], '.0f'))]
+            + [row[counts.OVERLAY]['refused']] for row in rows])
+    yield ('A server that has so many VMs',
+           ['SERVER', 'PROFILE', 'VMS', 'OVERLOAD', 'EPISODES_A_DAY',
+            'SECONDS_EACH', 'LOST', 'UNUSED'],
+           [names(row) + [
+               _count(one['vms']),
+               terminal.cell(one['overload_probability'], '.2g'),
+               terminal.cell(one['episodes_per_day'], '.2g'),
+               terminal.cell(one['mean_episode_seconds'], '.0f'),
+               terminal.cell(one['loss_fraction'], '.2g'),
+               ', '.join(f'{name} {share:.0%}'
+                         for name, share in one['unused'].items())]
+            for row in rows for one in {
+                row[method]['vms']: row[method]
+                for method in counts.METHODS}.values()])
+    if rows:
+        sensitivity = rows[0]['sensitivity']
+        yield ('VMs a server by the overlay, for other limits and for '
+               'traffic that has grown (*: an empty server refuses some VMs)',
+               ['SERVER', 'PROFILE', *(
+                   f'E={one["overload_probability"]:g}'
+                   for one in sensitivity['overload_probability']), *(
+                   f'x{one["growth"]:g}' for one in sensitivity['growth'])],
+               [names(row) + [_count(one['vms']) + '*' * bool(one['refused'])
+                              for points in row['sensitivity'].values()
+                              for one in points] for row in rows])
+    yield ('The cheapest of each kind of switch that refuses no VM',
+           ['SWITCH', 'ENCAPSULATION', 'SERVER', 'PROFILE', 'VMS', 'SERVERS',
+            'COST'],
+           [[one['switch'], one['encapsulation'], one['server'] or '-',
+             one['profile'] or '-', '-' if one['vms'] is None
+             else _count(one['vms']), terminal.cell(one['servers'], 'd'),
+             terminal.cell(one['cost'], '.0f')]
+            for one in answer['technologies']])
+
+
+def remarks(answer):
+    """Return in words which VMs servers refuse."""
+    return [f'{row["server"]}, {row["profile"]}: flavor {flavor}, {resource}'
+            for row in answer['server_types']
+            for flavor, resource in row[counts.OVERLAY][
+                'refused_flavors'].items()]
+
+
+def _count(vms):
+    if vms >= sizing.MOST:
+        return f'>={sizing.MOST}'
+    return f'{vms:.1f}' if vms % 1 else f'{vms:.0f}'

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Server types and mixes of VMs, read from YAML and checked.
+
+Reads files when it is given their paths, and nothing else.
+"""
+
+import dataclasses
+import difflib
+import math
+import numbers
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['Flavor', 'Mix', 'ServerType', 'Vm', 'load_flavors',
+           'load_server_types', 'mix_of_flavors']
+
+#: Rates of a flavor's traffic in a file, and the times of an on/off source.
+TRAFFIC_KEYS = ('egress_kbps', 'ingress_kbps', 'kpps', 'on_seconds',
+                'off_seconds')
+
+_MOST = 1e15
+
+
+@dataclasses.dataclass(frozen=True)
+class ServerType:
+    """One kind of server that could be bought.
+
+    :ivar name: of the server type
+    :ivar cores: virtual cores that VMs can have: the server's, less those
+        reserved, times the allocation ratio
+    :ivar memory_mb: memory that VMs can have, likewise
+    :ivar profiles: tuple of SwitchProfile, the switches that it could have
+    :ivar price: of one server, or None
+    :ivar uplink_kbps: what the uplink of a rack carries in each direction,
+        or None
+    :ivar hosts_per_uplink: servers that share it
+    """
+
+    name: str
+    cores: float
+    memory_mb: float
+    profiles: tuple
+    price: float | None = None
+    uplink_kbps: float | None = None
+    hosts_per_uplink: int = 1
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Vm:
+    """One VM of a mix.
+
+    :ivar flavor: name of its flavor
+    :ivar cores: virtual cores of it
+    :ivar memory_mb: memory of it
+    :ivar law: RateLaw of its traffic
+    :ivar model: TrafficModel, or None where only the law is known
+    :ivar is_prior: whether the law is a prior, which each host cuts to what
+        one instance can have there
+    :ivar count: how many VMs of the mix it stands for
+    """
+
+    flavor: str
+    cores: float
+    memory_mb: float
+    law: traffic_model.RateLaw
+    model: traffic_model.TrafficModel | None = None
+    is_prior: bool = False
+    count: int = 1
+
+    def grown(self, factor):
+        """Return the VM with all its rates times a factor."""
+        if factor == 1:
+            return self
+        law = self.law
+        return dataclasses.replace(
+            self, law=traffic_model.RateLaw.from_arrays(
+                law.probabilities, law.rates * factor, law.high,
+                law.low_states),
+            model=None if self.model is None else dataclasses.replace(
+                self.model, rates=self.model.rates * factor))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Flavor:
+    """What a file states of a flavor.
+
+    :ivar count: VMs of it in the mix, or None
+    :ivar model: TrafficModel, or None where no traffic is stated
+    """
+
+    name: str
+    cores: float
+    memory_mb: float
+    count: int | None = None
+    model: traffic_model.TrafficModel | None = None
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Mix:
+    """VMs in the order in which servers are filled.
+
+    :ivar vms: tuple of Vm
+    :ivar total: how many VMs the mix stands for
+    :ivar repeats: whether ``vms`` is a pattern without end, of which each
+        beginning has the shares of the flavors; else it is all VMs, once
+    """
+
+    vms: tuple
+    total: int
+    repeats: bool
+
+    def grown(self, factor):
+        """Return the mix with all rates times a factor."""
+        grown = {id(vm): vm.grown(factor)
+                 for vm in {id(vm): vm for vm in self.vms}.values()}
+        return dataclasses.replace(
+            self, vms=tuple(grown[id(vm)] for vm in self.vms))
+
+
+def mix_of_flavors(vms, length):
+    """Return the Mix of some VMs, each of which is there ``count`` times.
+
+    :param vms: list of Vm
+    :param length: how many VMs the pattern has
+    """
+    counts = np.array([vm.count for vm in vms], dtype=float)
+    shares = counts / counts.sum()
+    taken = np.zeros(len(counts))
+    order = []
+    for number in range(1, length + 1):
+        # The flavor that is furthest behind its share; ties to the first.
+        behind = shares * number - taken
+        which = int(np.argmax(behind > behind.max() - 1e-9))
+        taken[which] += 1
+        order.append(vms[which])
+    return Mix(tuple(order), sum(vm.count for vm in vms), True)
+
+
+# Files
+
+def load_server_types(path, known_profiles, profile_names=()):
+    """Return (currency, list of ServerType) of a YAML file.
+
+    :param path: of the file
+    :param known_profiles: {name: SwitchProfile}
+    :param profile_names: switches that each server type has in place of
+        those in the file
+    :raises InvalidInput: naming the file, the server type, the key, the value
+        and what was expected
+    """
+    place = f'server types {path}'
+    data = _read(path, place)
+    _check_keys(place, data, ('currency', 'servers'))
+    currency = data.get('currency', '')
+    if not isinstance(currency, str):
+        _refuse(f'{place}: currency', currency, 'text, such as EUR')
+    servers = _named_mappings(place, data, 'servers', 'server type')
+    return currency, [
+        _server_type(f'{place}: server type {name!r}', name, entry,
+                     known_profiles, list(profile_names))
+        for name, entry in servers.items()]
+
+
+def _server_type(place, name, entry, known_profiles, profile_names):
+    _check_keys(place, entry, (
+        'cores', 'memory_mb', 'nic_kbps', 'switch_profiles', 'price',
+        'reserved_cores', 'reserved_memory_mb', 'cpu_allocation_ratio',
+        'ram_allocation_ratio', 'uplink_kbps', 'hosts_per_uplink'))
+    nic_kbps = _number(place, entry, 'nic_kbps', above=True, default=None)
+    uplink_kbps = _number(place, entry, 'uplink_kbps', above=True,
+                          default=None)
+    hosts = _whole(place, entry, 'hosts_per_uplink', default=None)
+    if (uplink_kbps is None) != (hosts is None):
+        given, missing = (('uplink_kbps', 'hosts_per_uplink')
+                          if hosts is None else
+                          ('hosts_per_uplink', 'uplink_kbps'))
+        _refuse(f'{place}: {missing}', None,
+                f'a number above 0, for {given} is stated')
+    return ServerType(
+        name,
+        _for_vms(place, entry, 'cores', 'reserved_cores',
+                 'cpu_allocation_ratio'),
+        _for_vms(place, entry, 'memory_mb', 'reserved_memory_mb',
+                 'ram_allocation_ratio'),
+        _profiles(place, profile_names or entry.get('switch_profiles'),
+                  known_profiles, nic_kbps),
+        _number(place, entry, 'price', default=None), uplink_kbps,
+        hosts or 1)
+
+
+def _for_vms(place, entry, key, reserved_key, ratio_key):
+    """Return what VMs can have of cores or memory."""
+    amount = _number(place, entry, key, above=True)
+    reserved = _number(place, entry, reserved_key, default=0.0)
+    if reserved >= amount:
+        _refuse(f'{place}: {reserved_key}', reserved,
+                f'less than {key}, which is {amount:g}')
+    return (amount - reserved) * _number(place, entry, ratio_key, above=True,
+                                         default=1.0)
+
+
+def _profiles(place, names, known, nic_kbps):
+    if isinstance(names, str):
+        names = [names]
+    if not isinstance(names, list) or not names:
+        _refuse(f'{place}: switch_profiles', names,
+                'the name of a switch profile, or a list of names')
+    found = []
+    for name in names:
+        if not isinstance(name, str) or name not in known:
+            _refuse(f'{place}: switch_profiles', name,
+                    _one_of(name, sorted(known)))
+        if name in [one.name for one in found]:
+            _refuse(f'{place}: switch_profiles', name, 'each profile once')
+        found.append(_with_nic(known[name], nic_kbps))
+    return tuple(found)
+
+
+def _with_nic(profile, nic_kbps):
+    """Return a profile with the line rate of a NIC, if that is known."""
+    if nic_kbps is None:
+        return profile
+    return profile.overridden({'line_rate_kbps': nic_kbps}, 'the server type')
+
+
+def load_flavors(path):
+    """Return {name: Flavor} of a YAML file.
+
+    :raises InvalidInput: as :func:`load_server_types`
+    """
+    place = f'mix {path}'
+    data = _read(path, place)
+    _check_keys(place, data, ('flavors',))
+    return {name: _flavor(f'{place}: flavor {name!r}', name, entry)
+            for name, entry in _named_mappings(
+                place, data, 'flavors', 'flavor').items()}
+
+
+def _flavor(place, name, entry):
+    _check_keys(place, entry, ('count', 'cores', 'memory_mb', *TRAFFIC_KEYS))
+    stated = {key: _number(place, entry, key, default=None)
+              for key in TRAFFIC_KEYS}
+    stated = {key: value for key, value in stated.items()
+              if value is not None}
+    return Flavor(
+        name, _number(place, entry, 'cores', above=True),
+        _number(place, entry, 'memory_mb', above=True),
+        _whole(place, entry, 'count', default=None),
+        traffic_of(place, stated) if stated else None)
+
+
+def traffic_of(place, stated):
+    """Return the TrafficModel of stated numbers.
+
+    :param place: whose traffic it is, for messages
+    :param stated: {one of :data:`TRAFFIC_KEYS`: number >= 0}, not empty
+    :raises InvalidInput: when the times do not fit each other
+    """
+    rates = {key: stated.get(key, 0.0) for key in TRAFFIC_KEYS[:3]}
+    on_seconds = stated.get('on_seconds')
+    if on_seconds == 0 or on_seconds is None and stated.get('off_seconds'):
+        _refuse(f'{place}: on_seconds', on_seconds,
+                'a number above 0, how long the instance is on at a time')
+    if not stated.get('off_seconds'):
+        return traffic_model.TrafficModel.constant(**rates)
+    return traffic_model.TrafficModel.on_off(
+        **rates, on_seconds=on_seconds, off_seconds=stated['off_seconds'])
+
+
+# Checks
+
+def _refuse(what, seen, wanted):
+    shown = 'not given' if seen is None else plain_text.one_line(repr(seen))
+    raise exceptions.InvalidInput(f'{what}: {shown[:80]}; expected {wanted}')
+
+
+def _one_of(seen, known):
+    near = difflib.get_close_matches(str(seen), known, n=1)
+    return f'one of {", ".join(known)}' + (
+        f'; did you mean {near[0]!r}?' if near else '')
+
+
+def _read(path, place):
+    try:
+        with open(path, 'rb') as file:
+            content = file.read()
+    except (OSError, ValueError) as error:
+        raise exceptions.InvalidInput(
+            f'{place}: {getattr(error, "strerror", None) or error}; expected '
+            f'a YAML file that can be read') from None
+    try:
+        data = switch_profile.read_yaml(content, place)
+    except exceptions.InvalidProfile as error:
+        raise exceptions.InvalidInput(str(error)) from None
+    if not isinstance(data, dict):
+        _refuse(f'{place}: its content', data, 'a mapping of keys to values')
+    return data
+
+
+def _check_keys(place, entry, allowed):
+    for key in entry:
+        if key not in allowed:
+            _refuse(f'{place}: key', key, _one_of(key, list(allowed)))
+
+
+def _named_mappings(place, data, key, kind):
+    entries = data.get(key)
+    if not isinstance(entries, dict) or not entries:
+        _refuse(f'{place}: {key}', entries, f'a mapping of names to {kind}s')
+    for name, entry in entries.items():
+        if not isinstance(name, str) or not name.strip():
+            _refuse(f'{place}: the name of a {kind}', name, 'text')
+        if not isinstance(entry, dict):
+            _refuse(f'{place}: {kind} {name!r}', entry,
+                    'a mapping of keys to values')
+    return entries
+
+
+def _number(place, entry, key, above=False, default=...):
+    """Return the number of a key, >= 0, or above 0."""
+    value = entry.get(key)
+    if value is None and default is not ...:
+        return default
+    wanted = 'a number above 0' if above else 'a number from 0'
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) \
+            or not math.isfinite(value) or not 0 <= value <= _MOST \
+            or above and value <= 0:
+        _refuse(f'{place}: {key}', value, wanted)
+    return float(value)
+
+
+def _whole(place, entry, key, default=...):
+    value = entry.get(key)
+    if value is None and default is not ...:
+        return default
+    if not isinstance(value, numbers.Integral) or isinstance(value, bool) \
+            or not 1 <= value <= _MOST:
+        _refuse(f'{place}: {key}', value, 'a whole number from 1')
+    return int(value)
