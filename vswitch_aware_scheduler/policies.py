@@ -207,10 +207,7 @@ class HostPolicies:
             which are not behind a virtual switch: such a host is judged only
             where an aggregate asks for it
         """
-        items = tuple(sorted(
-            (name, key, value) for name, data in metadata
-            for key, value in data.items() if key.startswith(PREFIX)
-            and not key.startswith(UPLINK)))
+        items = _items(metadata)
         stored = None
         if host_profile is not None:
             stored = (host_profile.host, host_profile.profile,
@@ -224,6 +221,30 @@ class HostPolicies:
                                                   bare_metal)
         return found
 
+    def origins(self, metadata, host_profile):
+        """Return where the values of the policy of a host come from.
+
+        Arguments as of :meth:`find`.
+
+        :returns: {'profile': text or None, 'admission_policy': text,
+            'overload_probability': text, name of a number: text}: the
+            numbers that differ from those of the profile
+        """
+        said = self._keys.read(_items(metadata))
+
+        def stated(key):
+            names = sorted(set(said.values.get(PREFIX + key, {}).values()))
+            return f'aggregate {", ".join(names)}' if names else None
+
+        names, stored, origin = self._profile_names(said, host_profile)
+        return {
+            'profile': names and (stated('profile') or origin) or None,
+            'admission_policy': stated('admission_policy') or 'option',
+            'overload_probability':
+                stated('overload_probability') or 'option',
+            **{key: _stored_by(host_profile) for key in stored},
+            **{key: stated(key) for key in said.numbers}}
+
     def _make(self, items, host_profile, bare_metal):
         said = self._keys.read(items)
         asked = said.values.get(PREFIX + _JUDGE, ())
@@ -236,13 +257,19 @@ class HostPolicies:
             self._profile(said, host_profile), said.policy, said.limit,
             self._pass_unknown, enforced=OBSERVE not in enforcements)
 
-    def _profile(self, said, host_profile):
-        names = said.profiles
-        stored = {}
+    def _profile_names(self, said, host_profile):
+        """Return (names of profiles, numbers stored beside, origin)."""
+        names, stored, origin = said.profiles, {}, None
         if not names and host_profile is not None:
             names, stored = self._stored_profile(host_profile)
+            origin = ('default_switch_profile' if host_profile.profile is None
+                      else _stored_by(host_profile))
         if not names and self._default_profile is not None:
-            names = [self._default_profile]
+            names, origin = [self._default_profile], 'default_switch_profile'
+        return names, stored, origin
+
+    def _profile(self, said, host_profile):
+        names, stored, _ = self._profile_names(said, host_profile)
         found = vswitch_profile.smallest(
             self._profiles[name] for name in names)
         if stored:
@@ -267,3 +294,15 @@ class HostPolicies:
             f'wanted one of {", ".join(sorted(self._profiles))}; it is '
             f'ignored')
         return [], {}
+
+
+def _stored_by(host_profile):
+    return f'store ({host_profile.source})'
+
+
+def _items(metadata):
+    """Return the sorted (aggregate, key, value) of what is ours of hosts."""
+    return tuple(sorted(
+        (name, key, value) for name, data in metadata
+        for key, value in data.items() if key.startswith(PREFIX)
+        and not key.startswith(UPLINK)))

@@ -25,8 +25,9 @@ _ADMISSION = _SNAPSHOT | {'admission'}
 _POLICIES = _ADMISSION | {'policies', 'uplinks'}
 _STRICT = _POLICIES | {'strict', 'flavors'}
 _FEEDBACK = _STRICT | {'feedback'}
-_SERVICES = _FEEDBACK | {'sizing', 'purchase', 'calibrate', 'modeler', 'evaluate',
-                         'report', 'conf', 'cmd'}
+_IN_FORCE = _FEEDBACK | {'policy_in_force', 'resident_demand'}
+_SERVICES = _IN_FORCE | {'sizing', 'purchase', 'calibrate', 'modeler',
+                         'evaluate', 'report', 'conf', 'cmd'}
 
 # What each top-level module or package may import from the others.
 MAY_IMPORT = {
@@ -46,10 +47,12 @@ MAY_IMPORT = {
     'flavors': _TRAFFIC,
     'strict': _ADMISSION | {'strict'},
     'feedback': _ADMISSION | {'feedback'},
+    'policy_in_force': _FEEDBACK,
+    'resident_demand': _FEEDBACK,
     'sizing': _ADMISSION,
     'purchase': _ADMISSION | {'sizing', 'purchase'},
-    'scheduler': _FEEDBACK | {'conf'},
-    'modeler': _FEEDBACK | {'conf'},
+    'scheduler': _IN_FORCE | {'conf'},
+    'modeler': _IN_FORCE | {'conf'},
     'evaluate': _FEEDBACK,
     'report': _ADMISSION,
     'cmd': _SERVICES,

@@ -24,15 +24,16 @@ import re
 import time
 import uuid as uuids
 
-from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import flavors
+from vswitch_aware_scheduler import policies
+from vswitch_aware_scheduler import resident_demand
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.telemetry import sdk
 from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler import uplinks
 
-__all__ = ['Keeper', 'Outcome', 'Review', 'provider_uuid', 'read_aggregates']
+__all__ = ['Keeper', 'Outcome', 'Review', 'provider_uuid', 'read_aggregates',
+           'read_cloud']
 
 # That of Train, as Nova claims with.
 _PLACEMENT = {'microversion': '1.36'}
@@ -75,6 +76,41 @@ def read_aggregates(access, **sleep):
     """
     with _nova(access, sleep) as client:
         return _by_host(client)
+
+
+def read_cloud(access, **sleep):
+    """Return what Nova has that decides on policies and demands.
+
+    :param access: :class:`.service.Access` of Nova
+    :param sleep: waits seconds, None: as :class:`.service.Client` does
+    :returns: {'aggregate': {id: dictionary with name, metadata, hosts},
+        'node': {id: (host, whether it is bare metal)}, 'flavor': {name:
+        extra specs}}, without those that may not be read; of metadata and
+        extra specs the keys of this package alone
+    :raises TelemetryError: when Nova cannot be asked
+    """
+    found = {}
+    with _nova(access, sleep) as client:
+        for kind, read in (
+                ('aggregate', lambda: client.json(
+                    'aggregates', 'GET', '/os-aggregates',
+                    'a list of aggregates', _aggregates_by_id,
+                    **_COMPUTE)[0]),
+                ('node', lambda: {
+                    uuid: (one.host, one.bare_metal) for uuid, one in _all(
+                        client, 'hypervisors', '/os-hypervisors/detail',
+                        _node).items()}),
+                ('flavor', lambda: {
+                    name: _ours_of(specs) for name, specs in _all(
+                        client, 'flavors', '/flavors/detail', _flavor,
+                        is_public='None').values()})):
+            try:
+                found[kind] = read()
+            except service.Refusal as refusal:
+                # Who may read instances need not be allowed to read these.
+                if refusal.status != 403:
+                    raise
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -365,25 +401,9 @@ class Keeper:
         if found is None:
             # No instance, but for example a migration, whose source it is.
             return None
-        law, of = self._snapshot.prior(consumer) or (None, None)
-        # What it has shown itself, then what is said of it.
-        stated = of != 'instance' and self._stated(found[1])
-        if stated:
-            return stated
-        if not law:
-            return self._unknown
-        group = of == 'instance' and self._snapshot.group_prior(consumer)
-        return limit.fitting(law, group and group[0] or None)
-
-    def _stated(self, flavor):
-        """Return the RateLaw that the flavor of a name states, or None."""
-        try:
-            found = flavors.law_of(self._flavors.get(flavor, {}),
-                                   self._snapshot.law)
-        except exceptions.InvalidInput:
-            # The scheduler reports it.
-            return None
-        return found and found[0]
+        return resident_demand.unmodelled_law(
+            self._snapshot, consumer, self._flavors.get(found[1], {}),
+            self._unknown, limit.fitting)[0]
 
     # Looking and clearing up
 
@@ -533,6 +553,17 @@ def _by_host(client):
 def _aggregates(answer):
     return [(one['name'], dict(one['metadata']), list(one['hosts']))
             for one in answer['aggregates']]
+
+
+def _aggregates_by_id(answer):
+    return {str(one.get('uuid') or one['name']): {
+        'name': one['name'], 'metadata': _ours_of(one['metadata']),
+        'hosts': list(one['hosts'])} for one in answer['aggregates']}
+
+
+def _ours_of(mapping):
+    return {key: value for key, value in mapping.items()
+            if key.startswith(policies.PREFIX)}
 
 
 def _all(client, kind, path, read, **query):

@@ -25,6 +25,7 @@ from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import inventory
 from vswitch_aware_scheduler.modeler import metrics
@@ -44,9 +45,9 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
            'Notifier', 'Service', 'SetUp', 'host_kinds', 'make_corrections',
-           'make_driver', 'make_keeper', 'make_kinds', 'make_store', 'set_up',
-           'update_inventory', 'update_placement', 'update_priors',
-           'update_trials', 'words_of']
+           'make_driver', 'make_keeper', 'make_kinds', 'make_policies',
+           'make_store', 'set_up', 'update_fleet', 'update_inventory',
+           'update_placement', 'update_priors', 'update_trials', 'words_of']
 
 LOG = logs.get_logger(__name__)
 
@@ -63,9 +64,9 @@ QUIET_SECONDS = 3600.0
 _DAY_SECONDS = 86400.0
 
 #: States that a pass which fails, or succeeds, does not end.
-_LASTING = frozenset({'ahead', 'bounds', 'inventory', 'metrics', 'placement',
-                      'quiet', 'sharing', 'slow', 'trials', 'unprotected',
-                      'waiting'})
+_LASTING = frozenset({'ahead', 'bounds', 'fleet', 'inventory', 'metrics',
+                      'placement', 'quiet', 'sharing', 'slow', 'trials',
+                      'unprotected', 'waiting'})
 
 #: Stands for the inventory and the priors where instances are shared.
 _COMMON = 'inventory'
@@ -100,6 +101,7 @@ class SetUp:
     :ivar hosts: :class:`.trials.HostKinds` whose profiles bound the rates of
         their instances, or None
     :ivar corrections: :class:`.feedback.Corrections` that come of that
+    :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
     :ivar missing: what is not configured, in words, where driver is None
     :ivar unprotected: why every instance of telemetry counts, or None
     :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
@@ -118,6 +120,7 @@ class SetUp:
     kinds: trials.HostKinds | None = None
     hosts: trials.HostKinds | None = None
     corrections: feedback.Corrections | None = None
+    fleet: object = None
     missing: str | None = None
     unprotected: str | None = None
     store_url: str | None = dataclasses.field(default=None, repr=False)
@@ -179,7 +182,8 @@ def set_up(conf, patience_seconds=None):
         member_seconds=group.prior_min_hours * 3600.0,
         kinds=host_kinds(conf) if group.feedback else None,
         hosts=host_kinds(conf),
-        corrections=make_corrections(group), missing=missing,
+        corrections=make_corrections(group), fleet=_fleet(conf),
+        missing=missing,
         unprotected=unprotected(conf),
         store_url=group.store_url)
 
@@ -290,6 +294,27 @@ def _host_policies(group, report=_ignore):
         report, group.enforcement)
 
 
+def make_policies(group, report=_ignore):
+    """Return (HostPolicies, UplinkPolicies) of options.
+
+    :param group: the options of [vswitch_scheduler]
+    :param report: callable(topic, problem or None)
+    :raises VSwitchError: when profiles or another option cannot be used
+    """
+    return _host_policies(group, report), uplinks.UplinkPolicies(
+        switch_profile.profiles(group.switch_profiles_file),
+        group.admission_policy, group.overload_probability, report)
+
+
+def _fleet(conf):
+    """Return the :class:`.fleet.Fleet` that options ask for."""
+    given = options.inventory_options(conf)
+    asks = given is not None and given['access']['auth'] is not None
+    group = conf[options.GROUP]
+    return fleet.Fleet(access.Access(**given['access']) if asks else None,
+                       lambda: make_policies(group), make_corrections(group))
+
+
 def review_aggregates(conf):
     """Return what cannot be used of the metadata of Nova's aggregates.
 
@@ -304,11 +329,8 @@ def review_aggregates(conf):
         return None
     group = conf[options.GROUP]
     problems = {}
-    host_policies = _host_policies(group, problems.__setitem__)
-    uplink_policies = uplinks.UplinkPolicies(
-        switch_profile.profiles(group.switch_profiles_file),
-        group.admission_policy, group.overload_probability,
-        problems.__setitem__)
+    host_policies, uplink_policies = make_policies(group,
+                                                   problems.__setitem__)
     aggregates = placement.read_aggregates(access.Access(**given['access']))
     metadata = {}
     for _, found in sorted(aggregates.items()):
@@ -418,6 +440,31 @@ def update_placement(set_up, progress=None):
     if len(problems) > _SHOWN:
         problems[_SHOWN:] = [f'and {len(problems) - _SHOWN} more']
     return '; '.join(problems) or None
+
+
+def update_fleet(set_up, clock):
+    """Bring what the store knows of the fleet up to date.
+
+    :param set_up: :class:`SetUp`
+    :param clock: returns the time, seconds UTC
+    :returns: None, or what was wrong in words: then it is as before
+    :raises StoreError: when the store cannot be read or written
+    """
+    if set_up.fleet is None:
+        return None
+    try:
+        found = set_up.fleet.update(set_up.store, clock)
+    except exceptions.StoreError:
+        raise
+    except Exception as error:
+        # Traffic is learned all the same.
+        return f'the policies of hosts in the store stay as they are: ' \
+               f'{_in_words(error)}'
+    if found.problems:
+        host, why = sorted(found.problems.items())[0]
+        return (f'{len(found.problems)} hosts have no policy, {host} among '
+                f'them: {why}')
+    return None
 
 
 def update_priors(set_up, clock):
@@ -788,6 +835,9 @@ class Service:
             common = share is None or share(_COMMON)
             self._state('inventory', common and update_inventory(
                 set_up, self._clock))
+            self._notifier.tell(WATCHDOG=1)
+            self._state('fleet', common and update_fleet(set_up,
+                                                         self._clock))
             self._notifier.tell(WATCHDOG=1)
             # By what was learned before: it need not wait for telemetry.
             self._state('placement', common and update_placement(

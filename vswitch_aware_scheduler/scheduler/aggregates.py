@@ -8,11 +8,11 @@ send. It knows nothing of instances, and neither clock nor database.
 """
 
 import collections
-import dataclasses
 
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import policy_in_force
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler import uplinks
 
@@ -238,7 +238,7 @@ class Aggregates:
         if key not in self._shared:
             if len(self._shared) >= _MOST_SHARED:
                 self._shared.clear()
-            self._shared[key] = dataclasses.replace(policy, uplinks=shared)
+            self._shared[key] = policy_in_force.with_uplinks(*key)
         return self._shared[key]
 
 

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import types
+
+from tests.unit.modeler import test_placement
+from tests.unit.store import base
+from tests.unit import test_policy_in_force
+from tests.unit import test_uplinks
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import feedback
+from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler import policies
+from vswitch_aware_scheduler import policy_in_force
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler import uplinks
+
+
+def make_policies():
+    ignore = test_policy_in_force.ignore
+    return (policies.HostPolicies(test_uplinks.PROFILES, None,
+                                  admission.PROBABILITY, .01, True, ignore),
+            uplinks.UplinkPolicies(test_uplinks.PROFILES,
+                                   admission.PROBABILITY, .01, ignore))
+
+
+class FleetTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        self.cloud = test_placement.Cloud()
+        self.cloud.setUp()
+        self.addCleanup(self.cloud.cleanUp)
+        self.now = base.NOW
+
+    def update(self, asks=True):
+        return fleet.Fleet(
+            test_placement.access(self.cloud, '/v2.1') if asks else None,
+            make_policies, feedback.Corrections(
+                8.0, lambda: self.now, test_policy_in_force.ignore),
+            sleep=lambda seconds: None).update(self.store, lambda: self.now)
+
+    def stored(self, kind='host'):
+        return self.store.fleet(kind)
+
+    def test_the_store_has_aggregates_flavors_and_policies(self):
+        self.cloud.host('a', profile='slow', uplink='tor',
+                        uplink_saturation_kbps='5e6')
+        self.cloud.host('b')
+        self.cloud.flavors = {'small': {'vswitch:egress_kbps': '7',
+                                        'hw:secret': '1'}, 'other': {}}
+        self.update()
+        self.assertEqual(
+            [('of a', ['a'], {'vswitch:profile', 'vswitch:uplink',
+                              'vswitch:uplink_saturation_kbps'}),
+             ('of b', ['b'], set())],
+            [(one['name'], one['hosts'], one['metadata'].keys())
+             for one in self.stored('aggregate').facts.values()])
+        self.assertEqual({'small': {'vswitch:egress_kbps': '7'},
+                          'other': {}}, self.stored('flavor').facts)
+        hosts = self.stored()
+        self.assertEqual((base.NOW, {'a', 'b'}),
+                         (hosts.read_at, hosts.facts.keys()))
+        found, shared, problems = policy_in_force.unpack(
+            hosts.facts, self.stored('uplink').facts)
+        self.assertEqual({}, problems)
+        self.assertEqual('slow', found['a'].profile.name)
+        self.assertEqual((shared['tor'],), found['a'].uplinks)
+        self.assertIsNone(found['b'].profile)
+        self.assertEqual('aggregate of a',
+                         hosts.facts['a']['origins']['profile'])
+
+    def test_hosts_come_from_everywhere_and_go(self):
+        self.cloud.host('a')
+        self.store.write(
+            host_profiles=[store.HostProfile('b', 'slow')],
+            placements=[store.Placement(base.instance_uuid(1), 'c', None,
+                                        None),
+                        store.Placement(base.instance_uuid(2), None, None,
+                                        None)])
+        self.update()
+        self.assertEqual({'a', 'b', 'c'}, self.stored().facts.keys())
+        self.cloud.hosts.clear()
+        self.cloud.aggregates.clear()
+        self.now += 300
+        self.update()
+        self.assertEqual({'b', 'c'}, self.stored().facts.keys())
+        self.assertEqual(base.NOW + 300, self.stored('aggregate').read_at)
+
+    def test_without_access_to_nova_the_store_and_options_decide(self):
+        self.store.write(host_profiles=[store.HostProfile('b', 'slow')])
+        self.update(asks=False)
+        self.assertEqual(base.NOW, self.stored().read_at)
+        self.assertIsNone(self.stored('aggregate').read_at)
+        self.assertEqual('slow', self.stored().facts['b']['profile']['name'])
+
+    def test_what_may_not_be_read_stays_as_it_was(self):
+        self.cloud.host('a', profile='slow')
+        self.update()
+        answer = self.cloud.answer
+        self.cloud.answer = lambda method, path, *more: (
+            (403, {}) if path == '/v2.1/os-aggregates'
+            else answer(method, path, *more))
+        self.now += 300
+        self.update()
+        self.assertEqual(base.NOW, self.stored('aggregate').read_at)
+        self.assertEqual(base.NOW + 300, self.stored().read_at)
+        self.assertEqual('slow', self.stored().facts['a']['profile']['name'])
+
+    def test_nothing_is_written_when_nova_does_not_answer(self):
+        self.cloud.host('a')
+        self.update()
+        self.cloud.faults[:] = [test_placement.stand_ins.status(500)] * 9
+        self.now += 300
+        with self.assertRaises(exceptions.TelemetryError):
+            self.update()
+        self.assertEqual(base.NOW, self.stored().read_at)
+
+    def test_bare_metal_is_not_judged(self):
+        self.cloud.host('a', overload_probability='.1')
+        self.cloud.types['a'] = 'ironic'
+        self.assertFalse(self.update().hosts['a'].judged)
+
+    def test_the_modeler_says_what_is_wrong_and_goes_on(self):
+        self.cloud.host('a', profile='slow')
+        set_up = types.SimpleNamespace(store=self.store, fleet=None)
+        self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
+        set_up.fleet = fleet.Fleet(
+            test_placement.access(self.cloud, '/v2.1'), make_policies,
+            feedback.Corrections(0.0, lambda: self.now,
+                                 test_policy_in_force.ignore),
+            sleep=lambda seconds: None)
+        self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
+        self.assertEqual({'a'}, self.stored().facts.keys())
+        self.cloud.faults[:] = [test_placement.stand_ins.status(500)] * 9
+        self.assertIn('stay as they are', service.update_fleet(
+            set_up, lambda: self.now))

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What an instance without a traffic model counts with, by the store alone.
+
+A scheduler knows more of instances that it has placed itself:
+:mod:`vswitch_aware_scheduler.scheduler.laws`. Pure.
+"""
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import flavors
+
+__all__ = ['DEFAULT', 'FLAVOR', 'MODEL', 'PRIOR', 'law_of', 'unmodelled_law']
+
+# Which rule gave the law of an instance.
+MODEL, FLAVOR, PRIOR, DEFAULT = 'model', 'flavor', 'prior', 'default'
+
+
+def law_of(snapshot, uuid, extra_specs, unknown, fitting):
+    """Return (RateLaw, which rule gave it) of an instance.
+
+    Arguments as of :func:`unmodelled_law`; a learned model comes first.
+    """
+    law = snapshot.law(uuid)
+    if law is not None:
+        return law, MODEL
+    return unmodelled_law(snapshot, uuid, extra_specs, unknown, fitting)
+
+
+def unmodelled_law(snapshot, uuid, extra_specs, unknown, fitting):
+    """Return (RateLaw, which rule gave it) of an instance without a model.
+
+    What the instance has shown itself comes first, then what its flavor
+    states, then the prior of its group, then the default.
+
+    :param snapshot: :class:`.snapshot.Snapshot`
+    :param uuid: of the instance
+    :param extra_specs: mapping of strings, of its flavor
+    :param unknown: RateLaw of an instance of which nothing is known, or None
+    :param fitting: callable(law, law of its group or None) -> the prior as an
+        instance on the host can have it
+    """
+    law, prior_of = snapshot.prior(uuid) or (None, None)
+    if prior_of != 'instance':
+        stated = _stated(extra_specs, snapshot)
+        if stated is not None:
+            return stated, FLAVOR
+    if law is None:
+        return unknown, DEFAULT
+    group = snapshot.group_prior(uuid) if prior_of == 'instance' else None
+    return fitting(law, group and group[0]), PRIOR
+
+
+def _stated(extra_specs, snapshot):
+    try:
+        found = flavors.law_of(extra_specs, snapshot.law)
+    except exceptions.InvalidInput:
+        # The scheduler reports it.
+        return None
+    return found and found[0]
