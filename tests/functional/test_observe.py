@@ -4,6 +4,65 @@
 import logging
 
 from tests.functional import base
+from vswitch_aware_scheduler.cmd import decisions as decision_rows
+from vswitch_aware_scheduler import store
+
+
+class DecisionsTestCase(base.VSwitchTestCase):
+    """What the store has of requests to a real Nova."""
+
+    HOSTS = ('host1', 'host2')
+
+    def decisions(self):
+        """Return the decisions, oldest first."""
+        self.plugin.decisions.step()
+        return self.store.decisions()[::-1]
+
+    def test_each_request_is_a_decision_as_the_log_has_it(self):
+        flavor = self.flavor('f600', egress_kbps=600)
+        self.describe_hosts(1000, 10)
+        server = self.boot(flavor, 'host1')
+        self.log.clear()
+        self.boot_refused(flavor)
+        placed, refused = self.decisions()
+        self.assertEqual(
+            (server['id'], 'f600', server['tenant_id'], store.PLACED,
+             'host1', 2, 1, {'peak': 1}),
+            (placed.instance_uuid, placed.flavor, placed.project,
+             placed.outcome, placed.host, placed.hosts, placed.admitted,
+             placed.refused))
+        action, = self.admin_api.get_instance_actions(server['id'])
+        self.assertEqual(action['request_id'], placed.request_id)
+        self.assertEqual((store.NO_HOST, None, 0, {
+            'overload probability': 1, 'peak': 1}), (
+                refused.outcome, refused.host, refused.admitted,
+                refused.refused))
+        for item in refused.nearest:
+            line, = [text for text in self.log.messages()
+                     if 'fails the virtual switch check' in text
+                     and f'({item["host"]}, ' in text]
+            self.assertTrue(line.endswith(item['text']), (line, item))
+        line, = [text for text in self.log.messages(logging.INFO)
+                 if 'no host passes' in text]
+        self.assertTrue(line.endswith(decision_rows.row(refused)['summary']))
+
+    def test_several_at_once_moves_and_forced_hosts(self):
+        flavor = self.flavor('f100', egress_kbps=100)
+        self.describe_hosts(1000, 1000)
+        servers = self.boot_many(flavor, 3)
+        found = self.decisions()
+        self.assertEqual({one['id']: self.host_of(one) for one in servers},
+                         {one.instance_uuid: one.host for one in found})
+        self.assertEqual(1, len({one.request_id for one in found}))
+        before = self.host_of(servers[0])
+        self.confirm(self.migrate(servers[0]))
+        found = self.decisions()
+        self.assertEqual(4, len(found))
+        self.assertEqual((servers[0]['id'], {'host1', 'host2'} - {before}), (
+            found[3].instance_uuid, {found[3].host}))
+        # No filter is asked about a host that is forced.
+        self.boot(flavor, 'host2', az='nova:host2')
+        self.assertEqual(4, len(self.decisions()))
 
 
 class ObserveTestCase(base.VSwitchTestCase):
@@ -28,6 +87,16 @@ class ObserveTestCase(base.VSwitchTestCase):
         self.describe_hosts(1000, 1000)
         servers = self.boot_many(flavor, 4)
         self.assertEqual({'host1', 'host2'}, {*self.hosts_of(servers)})
+        self.plugin.decisions.step()
+        found = self.store.decisions()
+        self.assertEqual(5, len(found))
+        for one in found:
+            # The first one found no profile, which is one check.
+            self.assertEqual(one.hosts - one.admitted, one.observed)
+            self.assertEqual(one.hosts - one.admitted,
+                             sum(one.refused.values()))
+        self.assertTrue(any(one.chosen['check'] == 'overload probability'
+                            for one in found))
         self.assertTrue(any('overload probability' in text
                             for text in self.refusals()))
         # One aggregate is enforced: nothing fits there, and host2 takes all.

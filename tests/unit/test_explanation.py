@@ -73,7 +73,7 @@ class TestRefusals(ExplanationTestCase):
                 'one': (_policy(limits[0]), [_on_off(600)]),
                 'two': (_policy(limits[1]), [_on_off(600, .4)])},
                 _on_off(600))
-            first, second = explanation.nearest(assessment, names, most=5)
+            first, second = explanation.nearest(assessment, most=5)
             self.assertEqual(closest, first.host)
             by_host = {one.host: one for one in (first, second)}
             for host, value, limit in (('one', .01, limits[0]),
@@ -89,7 +89,7 @@ class TestRefusals(ExplanationTestCase):
                  'tunnels': (_policy(max_tunnels=4), [_constant(1)] * 4),
                  'full': (_policy(), [_constant(990)])}
         assessment, names = self.assess(hosts, _on_off(600))
-        found = explanation.nearest(assessment, names, most=9)
+        found = explanation.nearest(assessment, most=9)
         # 600 of 599, 5 of 4.
         self.assertEqual(['full', 'peak', 'tunnels', 'unknown'],
                          [one.host for one in found])
@@ -106,7 +106,7 @@ class TestRefusals(ExplanationTestCase):
                 _policy(saturation_kbps=9e9), uplinks=(uplink,)), []),
             'full': (_policy(.05), [_constant(990)])}, _on_off(600))
         # The peak of 600 is above the 599 of the uplink; .1 is above .05.
-        behind, full = explanation.nearest(assessment, names, most=2)
+        behind, full = explanation.nearest(assessment, most=2)
         self.assertEqual(('behind', 'uplink', 600.0, 599.0),
                          (behind.host, behind.check, behind.value,
                           behind.limit))
@@ -120,7 +120,7 @@ class TestRefusals(ExplanationTestCase):
         without_room = {'a': (30, 29), 'b': (30, 0)}
         self.assertEqual({'room in Placement': 2, 'overload probability': 1},
                          explanation.counts(assessment, without_room))
-        found = explanation.nearest(assessment, names, without_room, 9)
+        found = explanation.nearest(assessment, without_room, 9)
         self.assertEqual(['a', 'c', 'b'], [one.host for one in found])
         self.assertEqual([True, True, False],
                          [one.enforced for one in found])
@@ -146,8 +146,7 @@ class TestRefusals(ExplanationTestCase):
             'zero': (_policy(0.0), [_constant(990)]),
             'full': (_policy(), [_constant(990)])}, _on_off(600))
         self.assertEqual(['full', 'zero'], [
-            one.host for one in explanation.nearest(assessment, names,
-                                                    most=2)])
+            one.host for one in explanation.nearest(assessment, most=2)])
 
 
 class TestObserve(ExplanationTestCase):

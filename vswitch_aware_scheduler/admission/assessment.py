@@ -5,6 +5,7 @@ import dataclasses
 
 import numpy as np
 
+from vswitch_aware_scheduler.admission import policy as admission_policy
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.vswitch import tunnels
@@ -114,6 +115,23 @@ class Assessment:
         for name in ('overload_probability', 'loss_fraction', 'utilisation'):
             worst = np.append(getattr(uplinks, name), 0.0)[of].max(axis=1)
             np.maximum(getattr(self, name), worst, out=getattr(self, name))
+
+    def host(self, i):
+        """Return the name of host i."""
+        return self._table._entry(self.slots[i]).host
+
+    def position(self, host):
+        """Return the place of a host, None where it was not asked about."""
+        places = np.flatnonzero(self.slots == self._table.slot(host))
+        return int(places[0]) if places.size else None
+
+    def limit(self, i):
+        """Return the limit of the overload probability of host i, or None."""
+        policy = self._table._entry(self.slots[i]).policy
+        if policy.profile is None \
+                or policy.policy == admission_policy.AVERAGE:
+            return None
+        return policy.overload_probability
 
     def check(self, i):
         """Return which check refuses host i in words, see CHECKS."""

@@ -76,7 +76,7 @@ def counts(assessment, without_room=()):
     return {check: count for check, count in found.most_common() if count}
 
 
-def nearest(assessment, hosts, without_room=None, most=1):
+def nearest(assessment, without_room=None, most=1):
     """Return a list of the Refusals of the hosts that are nearest to fitting.
 
     Hosts that are refused for their load come first, then those refused by a
@@ -84,7 +84,6 @@ def nearest(assessment, hosts, without_room=None, most=1):
     is the smallest multiple of its limit.
 
     :param assessment: Assessment of all hosts
-    :param hosts: list of their names
     :param without_room: {host: (kbit/s that the instance takes, kbit/s that
         are free)} of those admitted that Placement has no room on
     :param most: at most so many
@@ -100,9 +99,10 @@ def nearest(assessment, hosts, without_room=None, most=1):
             multiples[place] = _multiple(assessment.decisive(refused[place]))
     order = np.lexsort((multiples, ranks))[:most].tolist()
     found = [(ranks[i], multiples[i], _refusal(
-        assessment, hosts, int(refused[i]))) for i in order]
+        assessment, int(refused[i]))) for i in order]
     if without_room:
-        enforced = dict(zip(hosts, assessment.enforced.tolist()))
+        enforced = {assessment.host(i): bool(assessment.enforced[i])
+                    for i in np.flatnonzero(assessment.admitted).tolist()}
         found.extend(
             (_BY_LOAD, _multiple(numbers), Refusal(
                 host, ROOM, *map(float, numbers), enforced[host],
@@ -135,9 +135,9 @@ def no_room(amount, free):
             f'{amount:d}')
 
 
-def _refusal(assessment, hosts, i):
+def _refusal(assessment, i):
     value, limit = assessment.decisive(i) or (None, None)
-    return Refusal(hosts[i], assessment.check(i), value, limit,
+    return Refusal(assessment.host(i), assessment.check(i), value, limit,
                    bool(assessment.enforced[i]), assessment.explain(i))
 
 

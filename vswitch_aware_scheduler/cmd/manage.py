@@ -27,6 +27,7 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 # These take long to import, and only some sub-commands use them.
 capacity = deferred.module('cmd.capacity')
+decisions = deferred.module('cmd.decisions')
 evaluate = deferred.module('cmd.evaluate')
 feedback = deferred.module('feedback')
 hosts = deferred.module('cmd.hosts')
@@ -216,6 +217,14 @@ def _parser():
     claim = group('claim', 'tell what schedulers have just placed')
     add_list(claim, 'list', _claim_list,
              'print what schedulers have placed and withdrawn lately', 'host')
+
+    decision = group('decision', 'print how schedulers judged hosts')
+    add_list(decision, 'list', _decision_list,
+             'print the last decisions of all schedulers', 'host', 'project')
+    show = add(decision, 'show', _decision_show,
+               'print how the hosts were judged for an instance')
+    show.add_argument('what', metavar='UUID|REQUEST',
+                      help='uuid of an instance, or id of a request of Nova')
 
     corrections = group('feedback', 'tell how limits are corrected')
     add_list(corrections, 'show', _feedback_show,
@@ -863,6 +872,25 @@ def _claim_list(arguments, conf):
 
 def _overload_key(times):
     return f'overload_x{times:g}'.replace('.', '_')
+
+
+def _decision_list(arguments, conf):
+    output.print_list(
+        arguments, [decisions.row(one) for one in _store(conf).decisions()],
+        decisions.COLUMNS, 'decisions', 'decisions, the newest first')
+    return 0
+
+
+def _decision_show(arguments, conf):
+    found = decisions.find(_store(conf), arguments.what)
+    if output.print_answer(arguments, {
+            'decisions': [decisions.row(one) for one in found]}):
+        return 0
+    for number, one in enumerate(found):
+        if number:
+            terminal.print_line()
+        decisions.print_one(one)
+    return 0
 
 
 def _feedback_show(arguments, conf):

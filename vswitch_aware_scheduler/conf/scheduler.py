@@ -73,17 +73,17 @@ Whether VSwitchFilter refuses hosts, or only records what it would refuse.
 With "observe" no request fails because of VSwitchFilter: not for the limits
 of a switch or an uplink, not for ``unknown_host_policy``, and not for what
 Placement has left in the strict mode, of which instances on observed hosts
-claim nothing. What would be refused is logged at the level debug.
-VSwitchWeigher still ranks hosts; set ``vswitch_weight_multiplier`` to 0 to
-switch it off.
+claim nothing. Decisions are made and recorded as with "enforce":
+"vswitch-manage decision list" prints them. VSwitchWeigher still ranks hosts;
+set ``vswitch_weight_multiplier`` to 0 to switch it off.
 
 An aggregate can choose otherwise with metadata ``vswitch:enforcement``. If
 aggregates of a host differ, the host is observed.
 
 Any other value is refused when the scheduler starts.
 
-Related options: ``vswitch_weight_multiplier``, ``unknown_host_policy``,
-``strict``.
+Related options: ``decisions_kept``, ``vswitch_weight_multiplier``,
+``unknown_host_policy``, ``strict``.
 """),
     cfg.StrOpt(
         'admission_policy', default='probability',
@@ -413,6 +413,45 @@ When the scheduler may read the store and not write to it, others do not learn
 of its placements, and the log says so.
 
 Related options: ``record_refresh_seconds``, ``store_url``, ``strict``.
+"""),
+    # Decisions
+    cfg.IntOpt(
+        'decisions_kept', default=10000, min=0, max=1000000,
+        help="""
+How many decisions of all schedulers the store keeps, the newest ones.
+
+A decision is how VSwitchFilter judged the hosts for one instance: how many
+hosts each check refused, the hosts that were nearest to fitting, and the host
+that Nova took. "vswitch-manage decision list" and "vswitch-manage decision
+show" print decisions. A thread of each worker writes them: no request waits
+for it or fails because of it, and decisions that cannot be written are
+dropped.
+
+A decision holds the uuid of the instance, the ids of the project and of the
+request, the names of the flavor and of hosts. It takes some 5 kB of the
+store. With 0 no decision is recorded; decisions of before stay until other
+workers remove them.
+
+Unit: decisions, 0 to 1000000.
+
+When it is too low, decisions are gone before anybody looks at them, and
+"vswitch-manage decision compare" has too few to tell.
+
+Related options: ``decisions_age_seconds``, ``enforcement``.
+"""),
+    cfg.IntOpt(
+        'decisions_age_seconds', default=604800, min=60, max=31536000,
+        help="""
+Age above which the store removes a decision.
+
+Lower it where the records of what users started have to be removed sooner.
+
+Unit: seconds, 60 to 31536000.
+
+When it is too short, "vswitch-manage decision compare" has too few decisions
+to tell.
+
+Related options: ``decisions_kept``.
 """),
     # Of the release before
     cfg.IntOpt(

@@ -84,7 +84,7 @@ class VSwitchFilter(filters.BaseHostFilter):
                 f'nothing'))
         try:
             self._state.decisions.judged(
-                host_states, assessment, demand, without_room, bool(passing))
+                assessment, demand, spec_obj, without_room, bool(passing))
             self._state.report('decisions', None)
         except Exception as error:
             LOG.debug('vswitch: recording a decision failed', exc_info=True)

@@ -87,7 +87,8 @@ class SchedulerState:
         self.report = health.HealthLog()
         self._candidates = candidates.Candidates(self.report)
         self._lock = threading.RLock()
-        self.decisions = decisions.Decisions(self._lock)
+        self.decisions = decisions.Decisions(
+            self._lock, lambda: self._clock(), self.report)
         self._ready = False
         self._recent = _Request()
 
@@ -111,6 +112,11 @@ class SchedulerState:
             conf.claims_broadcast_seconds, self._hear,
             f'{socket.gethostname()}:{os.getpid()}'[:255],
             self.report) if conf.claims_broadcast_seconds > 0 else None
+        if conf.decisions_kept:
+            self.decisions.open(
+                wiring.make_store(conf), conf.decisions_kept,
+                conf.decisions_age_seconds,
+                f'{socket.gethostname()}:{os.getpid()}'[:255])
         self._snapshot = snapshots.Snapshot()
         self._table = self._new_table(self._snapshot)
         self._policies = {}      # host -> HostPolicy, None: to be found
@@ -330,12 +336,19 @@ class SchedulerState:
                 return host_states
         LOG.debug('vswitch: %s has no room any more for instance %s',
                   host_states[0], demand.instance_uuid)
-        return list(itertools.compress(some, admitted))
+        fitting = list(itertools.compress(some, admitted))
+        if not fitting:
+            hosts = list(map(_HOST, host_states))
+            self.decisions.judged(self._judge(
+                hosts, np.array(self._table.slots_of(hosts), dtype=np.int64),
+                demand, spec_obj), demand, spec_obj, {}, False)
+        return fitting
 
     def host_consumed(self, host_state, spec_obj):
         """Count an instance on the host that Nova has taken for it."""
         self._candidates.placed(host_state)
-        self.decisions.placed(request.instance_uuid_of(spec_obj))
+        self.decisions.placed(request.instance_uuid_of(spec_obj),
+                              host_state.host)
         self._ensure_ready()
         if self.is_rebuild(host_state, spec_obj):
             return
@@ -381,6 +394,7 @@ class SchedulerState:
         """
         placed = self._recent.placed
         self._recent.begin(False)
+        self.decisions.request_finished(failed)
         if failed:
             with self._lock:
                 for uuid, one in placed.items():
@@ -461,6 +475,7 @@ class SchedulerState:
 
     def stop(self):
         """End the background threads, if there are any."""
+        self.decisions.stop()
         if self._ready:
             self._source.stop()
             self._record.stop()

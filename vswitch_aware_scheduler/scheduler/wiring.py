@@ -84,7 +84,8 @@ class _NoStore:
     def __init__(self, error):
         self._error = error
 
-    def read_changes(self, since):
+    def read_changes(self, *arguments):
         raise self._error
 
     read_claims = write_claims = purge_claims = read_changes
+    write_decisions = purge_decisions = read_changes

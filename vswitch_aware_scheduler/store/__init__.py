@@ -7,12 +7,14 @@ the schema. Never reads configuration: a URL and a timeout are handed in.
 """
 
 from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import decisions
 from vswitch_aware_scheduler.store import records
 
 __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
-           'ClaimsSeen', 'EXPIRED', 'FORGOTTEN', 'FleetFacts',
+           'ClaimsSeen', 'Decision', 'EXPIRED', 'FORGOTTEN', 'FleetFacts',
            'FormerInstance', 'Generation', 'HostProfile', 'Inventory',
-           'Learned', 'MOVED', 'ModelSummary', 'Modeler', 'Placement',
+           'Learned', 'MOVED', 'ModelSummary', 'Modeler', 'NOT_PLACED',
+           'NO_HOST', 'PLACED', 'Placement',
            'Prior', 'ResumePoint', 'Store', 'StoredClaim', 'StoredModel',
            'StoredTrial', 'TrialOutcome', 'Unmodelled', 'Worker',
            'may_replace']
@@ -23,6 +25,7 @@ CONFIRMED = records.CONFIRMED
 Changes = records.Changes
 ClaimChanges = records.ClaimChanges
 ClaimsSeen = records.ClaimsSeen
+Decision = decisions.Decision
 EXPIRED = records.EXPIRED
 FORGOTTEN = records.FORGOTTEN
 FleetFacts = records.FleetFacts
@@ -34,6 +37,9 @@ Learned = records.Learned
 MOVED = records.MOVED
 ModelSummary = records.ModelSummary
 Modeler = records.Modeler
+NOT_PLACED = decisions.NOT_PLACED
+NO_HOST = decisions.NO_HOST
+PLACED = decisions.PLACED
 Placement = records.Placement
 Prior = records.Prior
 ResumePoint = records.ResumePoint

@@ -25,6 +25,7 @@ from sqlalchemy import exc
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.store import claims as claim_table
+from vswitch_aware_scheduler.store import decisions as decision_table
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import fleet as fleet_table
 from vswitch_aware_scheduler.store import records
@@ -489,6 +490,64 @@ class Store:
                     table.c.seen_at < worker.seen_at
                     - fleet_table.WORKER_SECONDS)).all())
             _upsert(connection, table, [fleet_table.worker_row(worker)])
+
+    def decisions(self, instance_uuid=None, request_id=None, since=None,
+                  limit=None):
+        """Return a list of :class:`~.decisions.Decision`, the newest first.
+
+        :param instance_uuid: only of this instance
+        :param request_id: only of this request of Nova
+        :param since: only of this time or later, seconds UTC
+        :param limit: at most so many
+        """
+        columns = tables.decision.c
+        where = []
+        if instance_uuid is not None:
+            where.append(columns.instance_uuid == instance_uuid)
+        if request_id is not None:
+            where.append(columns.request_id == request_id)
+        if since is not None:
+            where.append(columns.decided_at >= since)
+        return self._read_rows(decision_table.read, where, limit)
+
+    def write_decisions(self, decisions):
+        """Write decisions; nothing is tried again.
+
+        A decision with a value that the database refuses is left out and
+        named in the log.
+
+        :param decisions: list of :class:`~.decisions.Decision`
+        """
+        # As in write: looks at the schema in a transaction of its own.
+        self._read(lambda connection: None)
+        left_out, rows = {}, []
+        for one in decisions:
+            try:
+                rows.append(decision_table.to_row(one))
+            except (TypeError, ValueError) as error:
+                left_out['decision', one.decision_id] = (
+                    f'decision {one.decision_id}: {error}')
+        with engines.translate_errors(self._url, 'write'), \
+                self._engine().begin() as connection:
+            _upsert(connection, tables.decision, rows, left_out)
+        self._log_damaged(left_out)
+
+    def purge_decisions(self, kept, age_seconds):
+        """Remove decisions that are too many or too old; return how many.
+
+        :param kept: how many stay, the newest ones
+        :param age_seconds: how old a decision gets
+        """
+        def expired(connection):
+            return decision_table.expired_ids(connection, kept, age_seconds)
+
+        # Selected first, as heartbeats are.
+        ids = self._read(expired)
+        if ids:
+            with engines.translate_errors(self._url, 'write'), \
+                    self._engine().begin() as connection:
+                _delete(connection, tables.decision.c.decision_id, ids)
+        return len(ids)
 
     @contextlib.contextmanager
     def _claims(self, doing, lock=False):

@@ -28,21 +28,24 @@ every request and a generation does not.
 worker of a scheduler. ``fleet_fact`` is what the modeler knows of aggregates,
 flavors and the policies in force, ``fleet_reading`` when that was read. None
 of them makes a generation: no scheduler reads them.
+
+``decision`` is how schedulers judged the hosts for their last requests. It
+makes no generation either.
 """
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
 __all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'claim_history',
-           'fleet_fact', 'fleet_load', 'fleet_reading', 'former_instance',
-           'generation', 'generation_history', 'host_profile', 'inventory',
-           'metadata', 'modeler', 'placement',
+           'decision', 'fleet_fact', 'fleet_load', 'fleet_reading',
+           'former_instance', 'generation', 'generation_history',
+           'host_profile', 'inventory', 'metadata', 'modeler', 'placement',
            'prior', 'removal', 'secret', 'traffic_model',
            'traffic_model_detail', 'trial', 'trial_outcome',
            'unmodelled_instance', 'worker']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0011'
+SCHEMA_VERSION = '0012'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -313,4 +316,22 @@ worker = sa.Table(
     sa.Column('started_at', sa.Double, nullable=False),
     sa.Column('seen_at', sa.Double, nullable=False),
     sa.Column('state', _TEXT, nullable=False),
+    **_MYSQL)
+
+# body is a JSON object of the other values of a decisions.Decision.
+# decided_at is of the clock of the scheduler.
+decision = sa.Table(
+    'decision', metadata,
+    sa.Column('decision_id', sa.String(36), primary_key=True),
+    sa.Column('decided_at', sa.Double, nullable=False),
+    sa.Column('decided_by', sa.String(255), nullable=False),
+    sa.Column('request_id', sa.String(255), nullable=True),
+    sa.Column('instance_uuid', sa.String(36), nullable=True),
+    sa.Column('project', sa.String(255), nullable=True),
+    sa.Column('flavor', sa.String(255), nullable=True),
+    sa.Column('outcome', sa.String(16), nullable=False),
+    sa.Column('host', sa.String(255), nullable=True),
+    sa.Column('body', _TEXT, nullable=False),
+    sa.Index('ix_decision_decided_at', 'decided_at'),
+    sa.Index('ix_decision_instance_uuid', 'instance_uuid'),
     **_MYSQL)

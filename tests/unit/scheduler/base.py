@@ -125,7 +125,8 @@ class SchedulerTestCase(unittest.TestCase):
 
     OPTIONS = {'snapshot_refresh_seconds': 3600,
                'default_switch_profile': None,
-               'claims_broadcast_seconds': 0}
+               'claims_broadcast_seconds': 0,
+               'decisions_kept': 0}
     #: Whether Nova's record has the instances that hosts list.
     RECORDED_AS_LISTED = True
 

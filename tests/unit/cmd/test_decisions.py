@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from tests.unit.cmd import commands
+from tests.unit.cmd import test_manage
+from tests.unit.store import base
+from tests.unit.store import test_decisions
+from vswitch_aware_scheduler import store
+
+decision = test_decisions.decision
+
+
+class DecisionCommandTestCase(test_manage.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.target = self.make_store()
+        self.target.write_decisions([
+            decision(1, 20), decision(
+                2, 10, outcome=store.NO_HOST, host=None, chosen=None,
+                hosts=12, admitted=0, observed=0, project='q',
+                refused={'overload probability': 7, 'peak': 3, 'tunnels': 2},
+                nearest=[{'host': 'compute7', 'check': 'overload probability',
+                          'value': .0131, 'limit': .01, 'enforced': True,
+                          'text': 'with it the overload probability would be '
+                                  '0.0131'},
+                         {'host': 'compute8', 'check': 'no profile',
+                          'value': None, 'limit': None, 'enforced': False,
+                          'text': 'no switch profile'}])])
+
+    def text(self, *words):
+        status, text, errors = self.run_command('decision', *words)
+        self.assertEqual((0, ''), (status, errors))
+        return text
+
+    def test_the_list_has_the_newest_first_and_counts_that_add_up(self):
+        first, second = self.ask('decision', 'list')['decisions']
+        self.assertEqual([base.instance_uuid(2), base.instance_uuid(1)],
+                         [first['instance_uuid'], second['instance_uuid']])
+        for one in (first, second):
+            self.assertEqual(one['hosts'],
+                             one['admitted'] + sum(one['refused'].values()))
+        # The same words as in the log of the scheduler.
+        self.assertEqual(
+            '12 hosts: 7 overload probability, 3 peak, 2 tunnels; closest '
+            'compute7 (0.0131 > 0.01)', first['summary'])
+        self.assertEqual('compute7', first['closest'])
+        self.assertEqual('2023-11-14T22:13:10Z', first['decided_at_iso'])
+        header, *rows = commands.table(self.text('list'))
+        self.assertEqual(['no host', '-', '12', '0'], rows[0][3:7])
+        self.assertEqual('7 overload probability, 3 peak, 2 tunnels',
+                         rows[0][header.index('REFUSED')])
+
+    def test_it_is_restricted_by_host_and_project(self):
+        for words, number in ((('--host', 'host1'), 1),
+                              (('--project', 'q'), 2)):
+            found, = self.ask('decision', 'list', *words)['decisions']
+            self.assertEqual(base.instance_uuid(number),
+                             found['instance_uuid'])
+
+    def test_one_is_shown_by_instance_by_request_and_by_id(self):
+        for what in (base.instance_uuid(2), 'req-2', f'{2:032x}'):
+            found, = self.ask('decision', 'show', what)['decisions']
+            self.assertEqual(12, found['hosts'])
+            text = self.text('show', what)
+            for part in ('12 hosts: 7 overload probability, 3 peak, 2 '
+                         'tunnels; closest compute7 (0.0131 > 0.01)',
+                         'no host', 'req-2', 'compute8', 'observed',
+                         'no switch profile'):
+                self.assertIn(part, text)
+        text = self.text('show', 'req-1')
+        self.assertIn('placed on host1', text)
+        self.assertIn('overload probability 0.001 (limit 0.01)', text)
+
+    def test_all_of_an_instance_are_shown_the_newest_first(self):
+        self.target.write_decisions([decision(
+            3, 5, instance_uuid=base.instance_uuid(1))])
+        self.assertEqual(['req-3', 'req-1'], [
+            one['request_id'] for one in self.ask(
+                'decision', 'show', base.instance_uuid(1))['decisions']])
+        text = self.text('show', base.instance_uuid(1))
+        self.assertLess(text.index('req-3'), text.index('req-1'))
+
+    def test_what_there_is_none_of_is_named(self):
+        self.assert_fails("decision: 'req-9'; expected .*decision list",
+                          'decision', 'show', 'req-9')
+
+    def test_a_name_of_a_model_is_an_instance(self):
+        self.target.write([base.constant(1, name='web')])
+        found, = self.ask('decision', 'show', 'web')['decisions']
+        self.assertEqual('req-1', found['request_id'])

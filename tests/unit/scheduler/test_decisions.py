@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import logging
+import os
+import sqlite3
+import tempfile
+import threading
+import time
+from unittest import mock
+
+from nova import context as nova_context
+
+from tests.unit.scheduler import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import decisions
+from vswitch_aware_scheduler.scheduler import filters
+from vswitch_aware_scheduler.scheduler import nova_hooks
+from vswitch_aware_scheduler.scheduler import worker_thread
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import migration
+
+
+class DecisionsTestCase(base.SchedulerTestCase):
+    """Three hosts: one full, one free, one without profile."""
+
+    OPTIONS = {**base.SchedulerTestCase.OPTIONS, 'decisions_kept': 100,
+               'decisions_age_seconds': 3600}
+
+    def setUp(self):
+        super().setUp()
+        # The tests take the steps of the thread themselves.
+        patch = mock.patch.object(worker_thread.WorkerThread, 'start',
+                                  autospec=True)
+        self.start = patch.start()
+        self.addCleanup(patch.stop)
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 80.0, 4: 80.0})]
+        self.written, self.purged, self.errors = [], [], []
+        self.store.write_decisions = self._write
+        self.store.purge_decisions = lambda *kept: self.purged.append(kept)
+        self.make_filter()
+        aggregate = base.aggregate(saturation_kbps='100',
+                                   overload_probability='0')
+        self.full = base.host_state('full', [2], [aggregate])
+        self.free = base.host_state('free', [], [aggregate])
+        self.unknown = base.host_state('unknown', [3])
+        self.hosts = [self.full, self.free, self.unknown]
+
+    def _write(self, many):
+        if self.errors:
+            raise self.errors.pop(0)
+        self.written.extend(many)
+
+    def make_filter(self, **options):
+        self.state = self.make_state(**options)
+        with mock.patch.object(nova_hooks, 'join', autospec=True,
+                               return_value=self.state):
+            self.filter = filters.VSwitchFilter()
+
+    def request(self, number=7, hosts=None, takes='first', spec=None):
+        """Judge hosts as Nova does and take one of them; return its name."""
+        spec = spec or base.request(number, egress_kbps=30)
+        self.state.request_started()
+        passing = self.filter.filter_all(
+            self.hosts if hosts is None else hosts, spec)
+        taken = None
+        if passing and takes == 'first':
+            taken = passing[0]
+        for one in passing:
+            if one.host == takes:
+                taken = one
+        if taken is not None:
+            self.state.host_consumed(taken, spec)
+        self.state.request_finished(taken is None)
+        return taken and taken.host
+
+    @contextlib.contextmanager
+    def real_store(self, timeout_seconds=.2):
+        """Give (Store in a directory of its own, path of its file)."""
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, 'vswitch.sqlite')
+            migration.sync(f'sqlite:///{path}')
+            yield database.Store(f'sqlite:///{path}', timeout_seconds), path
+
+
+class TestDecisions(DecisionsTestCase):
+
+    def test_a_decision_has_what_the_debug_log_has(self):
+        self.request(spec=None)
+        self.state.decisions.step()
+        one, = self.written
+        self.assertEqual(
+            (base.instance_uuid(7), 'm1.test', 'flavor', store.PLACED,
+             'free', 3, 2, {'overload probability': 1}, 0),
+            (one.instance_uuid, one.flavor, one.rule, one.outcome, one.host,
+             one.hosts, one.admitted, one.refused, one.observed))
+        nearest, = one.nearest
+        self.assertEqual(('full', 'overload probability', 1.0, 0.0, True),
+                         tuple(nearest[name] for name in (
+                             'host', 'check', 'value', 'limit', 'enforced')))
+        line, = [text for text in self.log.texts(logging.DEBUG)
+                 if 'fails the virtual switch check' in text]
+        self.assertTrue(line.endswith(nearest['text']), line)
+        # 30 of 100 kbit/s.
+        self.assertEqual({'check': None, 'limit': 0.0,
+                          'overload_probability': 0.0, 'loss_fraction': 0.0,
+                          'utilisation': .3}, one.chosen)
+
+    def test_the_request_and_the_project_are_those_of_nova(self):
+        spec = base.request(7, egress_kbps=30)
+        spec.project_id = 'project'
+        spec._context = nova_context.RequestContext(
+            request_id='req-1', is_admin=False)
+        self.request(spec=spec)
+        self.state.decisions.step()
+        one, = self.written
+        self.assertEqual(('req-1', 'project'), (one.request_id, one.project))
+        self.assertAlmostEqual(self.clock(), one.decided_at, delta=1)
+
+    def test_what_became_of_a_request_is_kept(self):
+        for hosts, takes, outcome in (
+                (self.hosts, 'unknown', store.PLACED),
+                (self.hosts, None, store.NOT_PLACED),
+                ([self.full], None, store.NO_HOST)):
+            self.request(hosts=hosts, takes=takes)
+            self.state.decisions.step()
+            one = self.written.pop()
+            self.assertEqual(outcome, one.outcome)
+            self.assertEqual(takes, one.host)
+            self.assertEqual(one.hosts,
+                             one.admitted + sum(one.refused.values()))
+            self.assertEqual(len(hosts), one.hosts)
+
+    def test_an_observed_host_that_is_taken_has_the_check_that_it_fails(self):
+        self.make_filter(enforcement='observe')
+        self.request(takes='full')
+        self.state.decisions.step()
+        one, = self.written
+        self.assertEqual(('full', 1, 1), (one.host, one.observed,
+                                          sum(one.refused.values())))
+        self.assertEqual(('overload probability', 1.0, 0.0), tuple(
+            one.chosen[name] for name in (
+                'check', 'overload_probability', 'limit')))
+        self.assertFalse(one.nearest[0]['enforced'])
+
+    def test_each_instance_of_a_request_is_a_decision_alternates_are_none(
+            self):
+        spec = base.request(7, egress_kbps=30)
+        self.state.request_started()
+        for number in (7, 8):
+            spec.instance_uuid = base.instance_uuid(number)
+            self.filter.filter_all(self.hosts, spec)
+            self.state.host_consumed(self.free, spec)
+        # Nova asks once more, for alternates to the last one.
+        self.filter.filter_all([self.full], spec)
+        self.assertEqual([], [text for text in self.infos if 'no host' in
+                              text])
+        self.state.request_finished(False)
+        self.state.decisions.step()
+        self.assertEqual(
+            [(base.instance_uuid(7), 'free', 3),
+             (base.instance_uuid(8), 'free', 3)],
+            [(one.instance_uuid, one.host, one.hosts)
+             for one in self.written])
+
+    def test_a_request_that_fails_at_the_end_has_no_host(self):
+        self.state.request_started()
+        spec = base.request(7, egress_kbps=30)
+        self.filter.filter_all(self.hosts, spec)
+        self.state.host_consumed(self.free, spec)
+        self.state.request_finished(True)
+        self.state.decisions.step()
+        self.assertEqual([(store.NOT_PLACED, None)], [
+            (one.outcome, one.host) for one in self.written])
+
+    def test_hosts_that_fill_up_before_nova_takes_one_leave_a_line(self):
+        self.state.request_started()
+        spec = base.request(7, egress_kbps=30)
+        passing = self.filter.filter_all([self.free], spec)
+        self.state._residency.claim(base.instance_uuid(4), 'free',
+                                    base.constant(80), self.clock.now)
+        self.state._outdated.add('free')
+        self.assertEqual([], self.state.hosts_sorted(passing, spec))
+        self.state.request_finished(True)
+        line, = [text for text in self.infos if 'no host' in text]
+        self.assertIn('1 host: 1 overload probability; closest free (1 > 0)',
+                      line)
+        self.state.decisions.step()
+        self.assertEqual([store.NO_HOST],
+                         [one.outcome for one in self.written])
+
+    def test_at_most_so_many_hosts_are_named(self):
+        hosts = [base.host_state(f'h{i}', [], [base.aggregate(
+            saturation_kbps=str(29 - i / 10))]) for i in range(30)]
+        self.request(hosts=hosts)
+        self.state.decisions.step()
+        one, = self.written
+        self.assertEqual({'peak': 30}, one.refused)
+        self.assertEqual([f'h{i}' for i in range(decisions.MOST_NEAREST)],
+                         [item['host'] for item in one.nearest])
+
+    def test_the_store_is_asked_to_remove_now_and_then(self):
+        for _ in range(3):
+            self.state.decisions.step() if self.request() else None
+        self.assertEqual([(100, 3600)], self.purged)
+
+    def test_none_is_recorded_where_none_is_kept(self):
+        self.make_filter(decisions_kept=0)
+        self.request()
+        self.start.assert_not_called()
+        self.assertIsNone(self.state.decisions._thread)
+
+    def test_a_filter_that_is_asked_outside_a_request_records_as_well(self):
+        self.filter.filter_all(self.hosts, base.request(7, egress_kbps=30))
+        self.state.decisions.step()
+        self.assertEqual([store.NOT_PLACED],
+                         [one.outcome for one in self.written])
+
+
+class TestNothingWaits(DecisionsTestCase):
+
+    def test_the_thread_of_a_request_never_calls_the_store(self):
+        self.store.write_decisions = mock.Mock(side_effect=AssertionError)
+        for _ in range(200):
+            self.request()
+        self.store.write_decisions.assert_not_called()
+
+    def test_a_queue_that_is_full_drops_and_the_log_says_so_once(self):
+        for number in range(decisions.MOST_JUDGED + 5):
+            self.assertEqual('free', self.request(
+                number + 100, takes='first'))
+            self.state._residency.withdraw(
+                base.instance_uuid(number + 100), 'free')
+            self.state._outdated.add('free')
+        for _ in range(2):
+            self.state.decisions.step()
+        self.assertEqual(decisions.MOST_JUDGED, len(self.written))
+        told, = self.warnings
+        self.assertIn('more decisions than this worker can write', told)
+
+    def test_a_store_that_is_gone_is_named_once_and_written_later(self):
+        self.errors = [exceptions.StoreError('gone')] * 3
+        for number in range(3):
+            self.assertEqual('unknown', self.request(number, takes='unknown'))
+            self.assertEqual(decisions.AGAIN_SECONDS,
+                             self.state.decisions.step())
+        told, = self.warnings
+        for part in ('recording of decisions', 'StoreError: gone',
+                     'scheduling goes on'):
+            self.assertIn(part, told)
+        self.assertEqual(decisions.WRITE_SECONDS, self.state.decisions.step())
+        self.assertEqual([base.instance_uuid(number) for number in range(3)],
+                         [one.instance_uuid for one in self.written])
+        self.assertIn('vswitch: recording of decisions is well again',
+                      self.infos)
+
+    def test_what_waits_for_a_store_is_bounded_and_the_newest(self):
+        self.errors = [exceptions.StoreError('gone')] * 9
+        with mock.patch.object(decisions, 'MOST_UNWRITTEN', 4):
+            for number in range(6):
+                self.request(number, takes='unknown')
+                self.state.decisions.step()
+            self.errors = []
+            self.state.decisions.step()
+        self.assertEqual([base.instance_uuid(number)
+                          for number in range(2, 6)],
+                         [one.instance_uuid for one in self.written])
+
+    def test_one_that_cannot_be_described_is_no_reason_to_drop_others(self):
+        for number in (7, 8):
+            self.request(number, takes='unknown')
+        self.state.decisions._judged[0].assessment = None
+        self.state.decisions.step()
+        self.state.decisions.step()
+        self.assertEqual([base.instance_uuid(8)],
+                         [one.instance_uuid for one in self.written])
+
+    def test_a_locked_store_delays_no_request(self):
+        with self.real_store() as (real, path):
+            self.store.write_decisions = real.write_decisions
+            other = sqlite3.connect(path)
+            self.addCleanup(other.close)
+            other.execute('BEGIN EXCLUSIVE')
+            writer = threading.Thread(target=self._write_all)
+            self.request(takes='unknown')
+            writer.start()
+            # While the thread waits for the lock of the database.
+            for number in range(50, 60):
+                self.assertEqual('unknown', self.request(
+                    number, takes='unknown'))
+            writer.join()
+            self.assertEqual(1, len(self.warnings), self.warnings)
+            other.rollback()
+            self.state.decisions.step()
+            self.assertEqual(11, len(real.decisions()))
+
+    def _write_all(self):
+        end = time.monotonic() + 60
+        while not self.warnings and time.monotonic() < end:
+            self.state.decisions.step()
+
+    def test_a_store_without_its_file_delays_no_request(self):
+        with self.real_store() as (real, path):
+            self.store.write_decisions = real.write_decisions
+            os.unlink(path)
+            self.assertEqual('unknown', self.request(takes='unknown'))
+            self.state.decisions.step()
+        told, = self.warnings
+        self.assertIn('recording of decisions', told)
+
+    def test_a_url_that_cannot_be_used_is_reported(self):
+        self.make_store.side_effect = exceptions.StoreError('bad url')
+        self.make_filter()
+        self.assertEqual('unknown', self.request(takes='unknown'))
+        self.state.decisions.step()
+        self.assertTrue(any('recording of decisions: StoreError: bad url'
+                            in text for text in self.warnings))

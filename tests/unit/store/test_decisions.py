@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import functools
+import logging
+import time
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+
+
+def decision(number, seconds_ago=0.0, **more):
+    return store.Decision(**{
+        'decision_id': f'{number:032x}',
+        'decided_at': base.NOW - seconds_ago, 'decided_by': 'worker:1',
+        'request_id': f'req-{number}',
+        'instance_uuid': base.instance_uuid(number), 'project': 'p',
+        'flavor': 'm1', 'rule': 'flavor', 'outcome': store.PLACED,
+        'host': 'host1', 'hosts': 3, 'admitted': 1,
+        'refused': {'overload probability': 2}, 'observed': 1,
+        'chosen': {'check': None, 'overload_probability': .001,
+                   'loss_fraction': 0.0, 'utilisation': .5, 'limit': .01},
+        'nearest': [{'host': 'host2', 'check': 'overload probability',
+                     'value': .0131, 'limit': .01, 'enforced': True,
+                     'text': 'words'}], **more})
+
+
+class DecisionsTestCase(base.StoreTestCase):
+
+    @functools.cached_property
+    def store(self):
+        return self.make_store()
+
+    def kept(self, **which):
+        return [int(one.decision_id, 16)
+                for one in self.store.decisions(**which)]
+
+    def test_what_is_written_is_read_the_newest_first(self):
+        many = [decision(1, 20), decision(2, 10, request_id=None,
+                                          instance_uuid=None, host=None,
+                                          outcome=store.NO_HOST, chosen=None,
+                                          project=None, flavor=None),
+                decision(3, 30)]
+        self.store.write_decisions(many)
+        self.assertEqual([many[1], many[0], many[2]],
+                         self.store.decisions())
+        # Writing one again, after an answer that was lost, changes nothing.
+        self.store.write_decisions(many[:1])
+        self.assertEqual([2, 1, 3], self.kept())
+
+    def test_they_are_found_by_instance_request_and_time(self):
+        self.store.write_decisions([
+            decision(1, 30), decision(2, 20), decision(
+                3, 10, instance_uuid=base.instance_uuid(1))])
+        self.assertEqual([3, 1], self.kept(
+            instance_uuid=base.instance_uuid(1)))
+        self.assertEqual([2], self.kept(request_id='req-2'))
+        self.assertEqual([3, 2], self.kept(since=base.NOW - 20))
+        self.assertEqual([3, 2], self.kept(limit=2))
+        self.assertEqual([], self.kept(request_id='req-9'))
+
+    def test_they_make_no_generation(self):
+        before = self.store.write([base.constant(1)])
+        self.store.write_decisions([decision(1)])
+        self.assertEqual(before, self.store.generation())
+
+    def test_so_many_stay_and_none_that_is_too_old(self):
+        now = time.time()
+        self.store.write_decisions([
+            decision(number, base.NOW - now + age)
+            for number, age in ((1, 10), (2, 2000), (3, 20), (4, 30))])
+        self.assertEqual(0, self.store.purge_decisions(10, 3000.0))
+        self.assertEqual(1, self.store.purge_decisions(10, 1000.0))
+        self.assertEqual([1, 3, 4], self.kept())
+        self.assertEqual(1, self.store.purge_decisions(2, 1000.0))
+        self.assertEqual([1, 3], self.kept())
+
+    def test_thousands_are_written_and_removed(self):
+        self.store.write_decisions([
+            decision(number, base.NOW - time.time() + number)
+            for number in range(3000)])
+        self.assertEqual(2990, self.store.purge_decisions(10, 86400.0))
+        self.assertEqual([*range(10)], self.kept())
+
+    def test_a_damaged_one_is_named_and_left_out(self):
+        self.store.write_decisions([decision(1), decision(2, 1)])
+        self.execute("UPDATE decision SET body = '{' WHERE host = 'host1' "
+                     "AND request_id = 'req-1'")
+        with self.assertLogs('vswitch_aware_scheduler',
+                             logging.WARNING) as logs:
+            self.assertEqual([2], self.kept())
+        self.assertIn(f'decision {1:032x}', logs.output[0])
+
+    def test_a_value_that_cannot_be_kept_is_no_reason_to_drop_others(self):
+        with self.assertLogs('vswitch_aware_scheduler', logging.WARNING):
+            self.store.write_decisions([
+                decision(1), decision(2, 1, chosen={'limit': float('nan')}),
+                decision(3, 2, nearest=[object()])])
+        self.assertEqual([1], self.kept())
+
+    def test_names_that_databases_refuse_are_made_fit(self):
+        self.store.write_decisions([decision(
+            1, host='a\0b', flavor='x' * 300, project='\ud800')])
+        found, = self.store.decisions()
+        self.assertEqual(('ab', 'x' * 255, '?'),
+                         (found.host, found.flavor, found.project))
+
+    def test_each_has_its_own_values(self):
+        self.store.write_decisions([decision(1)])
+        found, = self.store.decisions()
+        self.assertEqual(dataclasses.asdict(decision(1)),
+                         dataclasses.asdict(found))
+
+    def test_a_store_of_an_older_schema_is_named(self):
+        migration.sync(self.url, '0010')
+        for call in (lambda one: one.write_decisions([decision(1)]),
+                     lambda one: one.purge_decisions(1, 60),
+                     lambda one: one.decisions()):
+            with self.assertRaises(exceptions.StoreVersionError):
+                call(store.Store(self.url))

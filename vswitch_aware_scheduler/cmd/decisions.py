@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage decision: how schedulers judged the last requests."""
+
+from vswitch_aware_scheduler.admission import explanation
+from vswitch_aware_scheduler.cmd import instances
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['COLUMNS', 'find', 'print_one', 'row']
+
+_column = output.Column
+
+#: Columns of the list.
+COLUMNS = [
+    _column('DECIDED', 'decided_at_iso'), _column('INSTANCE', 'instance_uuid'),
+    _column('FLAVOR', 'flavor'), _column('OUTCOME', 'outcome'),
+    _column('HOST', 'host'), _column('HOSTS', 'hosts'),
+    _column('ADMITTED', 'admitted'), _column('OBSERVED', 'observed'),
+    _column('REFUSED', 'refused', lambda refused: ', '.join(
+        f'{count} {check}' for check, count in refused.items()) or '-')]
+
+#: Columns of the hosts that were nearest to fitting.
+_NEAREST = ['HOST', 'CHECK', 'VALUE', 'LIMIT', 'REFUSED', 'WHY']
+
+
+def row(decision):
+    """Return a Decision as a row of JSON."""
+    closest = decision.nearest[0]['host'] if decision.nearest else None
+    return {**vars(decision), 'closest': closest,
+            'summary': explanation.line(
+                decision.hosts, decision.refused,
+                _refusal(decision.nearest[0]) if decision.nearest else None)}
+
+
+def find(store, text):
+    """Return the Decisions on an instance or a request, the newest first.
+
+    :param text: uuid of an instance, name of one that has a model, id of a
+        request or id of a decision
+    :raises InvalidInput: when there are none
+    """
+    found = store.decisions(request_id=text) \
+        or store.decisions(instance_uuid=text.lower()) \
+        or [one for one in store.decisions() if one.decision_id == text]
+    if not found:
+        try:
+            found = store.decisions(
+                instance_uuid=instances.find_uuid(store, text))
+        except exceptions.InvalidInput:
+            pass
+    if not found:
+        raise exceptions.InvalidInput(
+            f'decision: {text!r}; expected the uuid of an instance or the id '
+            f'of a request that a scheduler has judged hosts for lately: '
+            f'"vswitch-manage decision list" prints them')
+    return found
+
+
+def print_one(decision):
+    """Print a Decision for a person."""
+    one = row(decision)
+    terminal.print_fields([
+        ('Decided', output.iso_time(decision.decided_at)),
+        ('By', decision.decided_by),
+        ('Request', decision.request_id or 'unknown'),
+        ('Instance', decision.instance_uuid or 'unknown'),
+        ('Flavor', decision.flavor or 'unknown'),
+        ('Project', decision.project or 'unknown'),
+        ('Demand by', decision.rule), ('Hosts', one['summary']),
+        ('Admitted', decision.admitted),
+        ('Refused but observed', decision.observed),
+        ('Outcome', decision.outcome if decision.host is None
+         else f'{decision.outcome} on {decision.host}')] + (
+             [] if decision.chosen is None else [
+                 ('On that host', _chosen(decision.chosen))]))
+    if decision.nearest:
+        terminal.print_below('Refused hosts, the nearest to fitting first')
+        terminal.print_table(_NEAREST, [
+            [item['host'], item['check'], terminal.cell(item['value']),
+             terminal.cell(item['limit']),
+             'yes' if item['enforced'] else 'observed', item['text']]
+            for item in decision.nearest])
+
+
+def _chosen(chosen):
+    check = chosen['check']
+    limit = '' if chosen['limit'] is None \
+        else f' (limit {chosen["limit"]:g})'
+    return ((f'refused by {check}, observed; ' if check else '')
+            + f'overload probability '
+              f'{terminal.cell(chosen["overload_probability"], ".3g")}{limit}'
+              f', average utilisation '
+              f'{terminal.cell(chosen["utilisation"], ".3g")}')
+
+
+def _refusal(item):
+    return explanation.Refusal(**item)
