@@ -27,8 +27,9 @@ import types
 import uuid
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 
-__all__ = ['Driver', 'Instance', 'normalised_uuid', 'printable']
+__all__ = ['Driver', 'Instance', 'normalised_uuid']
 
 
 def normalised_uuid(text):
@@ -45,18 +46,6 @@ def normalised_uuid(text):
     given = text.lower()
     return canonical if given in (canonical, canonical.replace('-', '')) \
         else None
-
-
-def printable(text):
-    """Return a text with everything escaped that is no printable character.
-
-    Control characters would write to terminals and logs what a source makes
-    up, and databases refuse some of them.
-    """
-    return ''.join(
-        letter if letter.isprintable()
-        else letter.encode('unicode_escape').decode('ascii')
-        for letter in text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +73,7 @@ class Instance:
             raise exceptions.InvalidInput(
                 f'instance {self.name}: uuid is {self.uuid!r}, wanted a uuid')
         object.__setattr__(self, 'uuid', canonical)
-        object.__setattr__(self, 'name', printable(self.name))
+        object.__setattr__(self, 'name', plain_text.printable(self.name))
         object.__setattr__(self, 'metadata',
                            types.MappingProxyType(dict(self.metadata)))
 

@@ -24,6 +24,7 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import interfaces
 from vswitch_aware_scheduler.telemetry import service
@@ -234,7 +235,7 @@ class GnocchiDriver(service.ServiceDriver):
         found = {}
         for item in others:
             if not item.is_made_by(trusted):
-                why = f'creator: {base.printable(item.creator)[:100]}'
+                why = f'creator: {plain_text.printable(item.creator)[:100]}'
                 found[why] = found.get(why, 0) + 1
         return found
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import interfaces
 from vswitch_aware_scheduler.telemetry import service
@@ -364,7 +365,7 @@ class PrometheusDriver(service.ServiceDriver):
                     columns[number] = times[early], values[early]
                     if not early.any():
                         del columns[number]
-                        why = f'host: {base.printable(key[-1])[:100]}'
+                        why = f'host: {plain_text.printable(key[-1])[:100]}'
                         self._ignored[why] = self._ignored.get(why, 0) + 1
                 if not columns:
                     del hosts[key]

@@ -26,6 +26,7 @@ import requests
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.telemetry import base
 from vswitch_aware_scheduler.telemetry import bounded_session
 from vswitch_aware_scheduler.telemetry import json_items
@@ -55,7 +56,7 @@ def shown(value, length=200):
     answer must not write to a terminal.
     """
     text = value if isinstance(value, str) else repr(value)
-    text = base.printable(' '.join(text.split()))
+    text = plain_text.printable(' '.join(text.split()))
     if len(text) <= length:
         return text
     return f'{text[:length // 2]} ... {text[-(length // 2):]}'
