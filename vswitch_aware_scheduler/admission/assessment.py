@@ -7,7 +7,6 @@ import numpy as np
 
 from vswitch_aware_scheduler.admission import policy as admission_policy
 from vswitch_aware_scheduler import plain_text
-from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.vswitch import tunnels
 
 __all__ = ['ADMITTED', 'CHECKS', 'FUNCTIONS', 'MEAN', 'NO_PROFILE',
@@ -161,13 +160,18 @@ class Assessment:
             return (float(self.overload_probability[i]),
                     self._table._entry(
                         self.slots[i]).policy.overload_probability)
-        for which, values, limits in (
-                (PEAK, self._peaks, self._vm_peaks),
-                (MEAN, self._means, self._capacities)):
-            if reason == which:
-                j = _over(values[i], limits[i]).argmax()
-                return float(values[i, j]), float(limits[i, j])
-        return None
+        return self._exceeded(i)[1:] if reason in (PEAK, MEAN) else None
+
+    def _exceeded(self, i):
+        """Return (which, value, limit): of limits, what host i exceeds most.
+
+        It is refused for PEAK or MEAN.
+        """
+        values, limits = (
+            (self._peaks, self._vm_peaks) if self.reason[i] == PEAK
+            else (self._means, self._capacities))
+        j = int(_over(values[i], limits[i]).argmax())
+        return j, float(values[i, j]), float(limits[i, j])
 
     def multiples(self, where):
         """Return by how much the values of refused hosts exceed the limits.
@@ -206,23 +210,15 @@ class Assessment:
         name = profile.name
         if reason == TOO_MANY:
             return self._explain_count(i, entry)
-        limits = entry.policy.limits
-        if reason == PEAK:
-            for j, (weights, _, most) in enumerate(limits):
-                if self._peaks[i, j] > most * (1 + fourier_sum.TOLERANCE):
-                    peak, most = plain_text.distinct(
-                        self._peaks[i, j], most)
-                    return (f"the instance's peak of {peak} "
-                            f'{_unit_text(weights)} is above the {most} '
-                            f'that one instance can have on profile {name}')
-        if reason == MEAN:
-            for j, (weights, capacity, _) in enumerate(limits):
-                if self._means[i, j] > capacity * (1 + fourier_sum.TOLERANCE):
-                    mean, capacity = plain_text.distinct(
-                        self._means[i, j], capacity)
-                    return (f'with it the average would be {mean} '
-                            f'{_unit_text(weights)}, above the {capacity} '
-                            f'of profile {name}')
+        if reason in (PEAK, MEAN):
+            j, value, limit = self._exceeded(i)
+            unit = _unit_text(entry.policy.limits[j][0])
+            value, limit = plain_text.distinct(value, limit)
+            if reason == MEAN:
+                return (f'with it the average would be {value} {unit}, above '
+                        f'the {limit} of profile {name}')
+            return (f"the instance's peak of {value} {unit} is above the "
+                    f'{limit} that one instance can have on profile {name}')
         verb = 'above' if reason == OVERLOAD else 'within'
         asked = entry.policy.asked_probability
         corrected = '' if asked is None else (

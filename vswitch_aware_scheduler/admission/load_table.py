@@ -95,7 +95,6 @@ class LoadTable:
             self._hosts[host] = entry
             self._slots.append(entry)
             self._slot_of[host] = entry.slot
-            self._sums.grow(len(self._slots), 1)
             if len(self._rules) < len(self._slots):
                 self._rules = np.concatenate([
                     self._rules, np.zeros((len(self._slots), _RULES))])
@@ -279,37 +278,36 @@ class LoadTable:
 
     def _assess(self, slots, law, full):
         load = self._sums.with_source(slots, law)
-        rules = self._rules[slots]                  # (h, _RULES)
+        rules = self._rules[slots].T                # (_RULES, h)
         # The union bound: never less than the risk of any limit at once.
-        overload = np.minimum(load.overload_probability.sum(axis=1), 1.0)
+        overload = np.minimum(load.overload_probability.sum(axis=0), 1.0)
         # What is more than a float can hold is lost as good as entirely.
         finite = np.isfinite(load.mean)
         loss = np.divide(load.excess, load.mean,
                          out=np.where(finite, 0.0, 1.0),
                          where=finite & (load.excess > 0))
-        loss = np.minimum(loss.sum(axis=1), 1.0)
-        average = rules[:, _AVERAGE] > 0
-        too_much = (load.mean > load.capacity * limit_sums.SLACK).any(axis=1)
+        loss = np.minimum(loss.sum(axis=0), 1.0)
+        average = rules[_AVERAGE] > 0
+        too_much = load.mean > load.capacity * limit_sums.SLACK
         too_high = load.instance_peak > load.vm_peak * limit_sums.SLACK
         reason = np.full(slots.size, assessment.ADMITTED)
         # The first check that refuses is reported, so it is written last.
         for which, why in (
                 (~average & self._exceeds(slots, overload),
                  assessment.OVERLOAD),
-                (average & too_much, assessment.MEAN),
-                (too_high.any(axis=1), assessment.PEAK),
+                (average & too_much.any(axis=0), assessment.MEAN),
+                (too_high.any(axis=0), assessment.PEAK),
                 (full > 0, assessment.TOO_MANY),
-                (rules[:, _PASSES] == 0, assessment.NO_PROFILE)):
+                (rules[_PASSES] == 0, assessment.NO_PROFILE)):
             reason[which] = why
         with np.errstate(invalid='ignore'):
             used = np.where(np.isfinite(load.capacity),
                             load.mean / load.capacity, 0.0)
         return assessment.Assessment(
             self, slots, reason, overload, loss,
-            used.max(axis=1) if used.size else np.zeros(slots.size),
-            rules[:, _KNOWN] > 0, rules[:, _ENFORCED] > 0, load.mean,
-            load.instance_peak, load.capacity, load.vm_peak,
-            rules[:, _LIMIT], full.copy())
+            used.max(axis=0, initial=0.0), rules[_KNOWN] > 0,
+            rules[_ENFORCED] > 0, load.mean.T, load.instance_peak.T,
+            load.capacity.T, load.vm_peak.T, rules[_LIMIT], full.copy())
 
     def _exceeds(self, slots, overload):
         """Return which hosts have more overload than their limit.

@@ -7,31 +7,32 @@ __all__ = ['Rows']
 
 
 class Rows:
-    """An array of which rows are handed out as needed.
+    """Arrays of which rows are handed out as needed.
 
-    :ivar values: (n, ...) array; another one whenever it has to grow
+    :param kinds: dtype and shape of a row of each of the arrays
+    :ivar values: [(n, ...) array of each]; other ones whenever they grow
     """
 
-    def __init__(self, dtype, shape=()):
-        self.values = np.zeros((0, *shape), dtype=dtype)
+    def __init__(self, *kinds):
+        self.values = [np.zeros((0, *shape), dtype=dtype)
+                       for dtype, shape in kinds]
         #: How many are likely to be taken soon.
         self.expected = 0
         self._free = []
 
-    def take(self, count):
-        """Return the numbers of some rows; what they hold is undefined."""
-        have = len(self.values)
-        if len(self._free) < count:
-            more = max(count, have // 8, 16, self.expected)
-            grown = np.zeros((have + more, *self.values.shape[1:]),
-                             dtype=self.values.dtype)
-            grown[:have] = self.values
-            self.values = grown
+    def take(self):
+        """Return the number of a row; what it holds is undefined."""
+        if not self._free:
+            have = len(self.values[0])
+            more = max(have // 8, 16, self.expected)
+            for i, old in enumerate(self.values):
+                # Rows that nobody has taken yet take no memory.
+                grown = np.zeros((have + more, *old.shape[1:]), old.dtype)
+                grown[:have] = old
+                self.values[i] = grown
             self._free.extend(range(have + more - 1, have - 1, -1))
-        taken = self._free[-count:]
-        del self._free[-count:]
-        return np.array(taken, dtype=np.int64)
+        return self._free.pop()
 
-    def free(self, rows):
-        """Take rows back."""
-        self._free.extend(rows.tolist())
+    def free(self, row):
+        """Take a row back."""
+        self._free.append(row)

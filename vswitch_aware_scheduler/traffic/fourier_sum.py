@@ -2,10 +2,10 @@
 """The distribution of a sum of independent rates, by Fourier transform.
 
 The transform of a sum is the product of the transforms of its sources: one
-source more multiplies, one source less divides. :meth:`Grid.tables` inverts
-the product to look-up tables of the tail and of the mean excess, for any
-number of sums at once. Rates are counted in cells of a grid, above the lowest
-rate of their source. Pure; numpy only.
+source more multiplies, one source less divides. :meth:`Grid.table` inverts
+the product to a look-up table of the tail and of the mean excess. Rates are
+counted in cells of a grid, above the lowest rate of their source. Pure; numpy
+only.
 
 Derivation: reference/model.rst, "The sum by Fourier transform".
 """
@@ -38,8 +38,9 @@ _LEAST_DIVISOR = 1e-3
 #: Products that are smaller somewhere lose their accuracy.
 LEAST_PRODUCT = 1e-250
 
-#: Sources that are transformed at once.
+#: Sources that are transformed at once, and so many levels in another way.
 _TOGETHER = 128
+_FEW_LEVELS = 24
 
 
 def table_cells(cells):
@@ -98,123 +99,80 @@ class Grid:
         self._constant = (-self._read * self._ones
                           - size * wrapped / (1 - wrapped) ** 2) / finer
 
-    def spectra(self, levels, masses):
+    def _spectra(self, levels, masses):
         """Return the tilted transforms of some sources.
 
         :param levels: (n, m) cells >= 0
         :param masses: (n, m) their probabilities
         :returns: (n, frequencies) complex
         """
-        angle = levels * (-2 * np.pi / self._size)
-        turn = np.empty(levels.shape, dtype=complex)
-        np.cos(angle, out=turn.real)
-        np.sin(angle, out=turn.imag)
-        fine, turn = _powers(turn, self._width)
-        coarse, _ = _powers(turn, -(-self.frequencies // self._width))
-        masses = masses * np.exp(-self._tilt * levels)
-        # Contiguous, (n, a, m) times (n, m, b), for BLAS.
-        coarse = masses[:, None] * coarse.transpose(1, 0, 2)
-        fine = np.ascontiguousarray(fine.transpose(1, 2, 0))
-        return (coarse @ fine).reshape(len(masses), -1)[
+        if levels.size <= _FEW_LEVELS:
+            # Few calls. The tilt is in the fine steps.
+            turns = np.exp(levels[..., None] * self._turns)
+            coarse = turns[..., self._width:].transpose(0, 2, 1)
+            fine = turns[..., :self._width]
+        else:
+            angle = levels * (-2 * np.pi / self._size)
+            turn = np.empty(levels.shape, dtype=complex)
+            np.cos(angle, out=turn.real)
+            np.sin(angle, out=turn.imag)
+            fine, turn = _powers(turn, self._width)
+            coarse, _ = _powers(turn, -(-self.frequencies // self._width))
+            masses = masses * np.exp(-self._tilt * levels)
+            # Contiguous, (n, a, m) times (n, m, b), for BLAS.
+            coarse = coarse.transpose(1, 0, 2)
+            fine = np.ascontiguousarray(fine.transpose(1, 2, 0))
+        return (masses[:, None] * coarse @ fine).reshape(len(masses), -1)[
             :, :self.frequencies]
 
-    def multiply(self, product, levels, masses, divide=False):
-        """Multiply the transform of a sum by that of one source, in place.
-
-        Few calls for one source; :meth:`products` is for many.
-
-        :param product: (frequencies,) complex
-        :param levels: (m,) cells of the tables, >= 0
-        :param masses: (m,) their probabilities
-        :param divide: whether the source goes
-        :returns: whether the product is as accurate as one made anew
-        """
-        # As in products().
-        levels = np.where(levels > self._last, self._size, levels)
-        turns = np.exp(levels[:, None] * self._turns)
-        factor = ((turns[:, self._width:].T * masses)
-                  @ turns[:, :self._width]).ravel()[:self.frequencies]
-        if divide:
-            if not np.abs(factor).min() > _LEAST_DIVISOR:
-                return False
-            product /= factor
-        else:
-            product *= factor
-        return bool(np.abs(product).min() > LEAST_PRODUCT)
-
-    def products(self, levels, masses, counts, of, sums, same=None):
-        """Return the transforms and the means of sums.
+    def product(self, levels, masses, counts):
+        """Return the transform and the mean of the sum of some sources.
 
         :param levels: (n, m) cells of the tables, >= 0, of each source
         :param masses: (n, m) their probabilities
-        :param counts: (n,) how many there are of a source; -1: divide by it
-        :param of: (n,) int, increasing: of which sum each source is
-        :param sums: how many sums there are
-        :param same: (n,) int, equal for sources with the same levels and
-            masses, which are transformed once; None: no two have them
-        :returns: (sums, frequencies) complex, NaN where it cannot be
-            divided, and (sums,) cells of the tables
+        :param counts: (n,) how many there are of a source; negative: divide
+        :returns: (frequencies,) complex, NaN where it cannot be divided, and
+            cells of the tables
         """
         levels = levels * self._finer
         if self._on_grid:
             levels = np.rint(levels)
-        found = np.ones((sums, self.frequencies), complex)
-        means = np.bincount(of, (masses * levels).sum(axis=1) * counts, sums)
+        mean = float(counts @ (masses * levels).sum(axis=1)) / self._finer
         # Of what is above the capacity alone, no more counts than that it is.
         levels[levels > self._last] = self._size
-        shared = None
-        if same is not None:
-            _, first, same = np.unique(same, return_index=True,
-                                       return_inverse=True)
-            if 2 * first.size < of.size:
-                shared = np.concatenate([
-                    self.spectra(levels[some], masses[some])
-                    for some in np.split(first, range(
-                        _TOGETHER, first.size, _TOGETHER))])
-        for begin in range(0, of.size, _TOGETHER):
+        found = np.ones(self.frequencies, complex)
+        for begin in range(0, len(levels), _TOGETHER):
             some = slice(begin, begin + _TOGETHER)
-            factors = self.spectra(levels[some], masses[some]) \
-                if shared is None else shared[same[some]]
-            _raise(factors, counts[some])
-            starts = np.flatnonzero(np.diff(of[some], prepend=-1))
-            which = of[some][starts]
-            found[which] *= np.multiply.reduceat(factors, starts, axis=0)
-        return found, np.minimum(means / self._finer, _MOST)
+            factors = self._spectra(levels[some], masses[some])
+            for i in np.flatnonzero(counts[some] != 1).tolist():
+                count = counts[begin + i]
+                if count < 0 and not np.abs(
+                        factors[i]).min() > _LEAST_DIVISOR:
+                    count = np.nan
+                factors[i] **= count
+            found *= np.multiply.reduce(factors, axis=0)
+        return found, min(mean, _MOST)
 
-    def tables(self, spectra, means):
-        """Return look-up tables of sums.
+    def table(self, spectrum, mean):
+        """Return the look-up table of a sum.
 
-        :param spectra: (r, frequencies) products of :meth:`spectra`
-        :param means: (r,) their means, in cells of the tables
-        :returns: (r, n) complex, at each of the first :func:`table_cells`: as
+        :param spectrum: (frequencies,) as of :meth:`product`
+        :param mean: its mean, in cells of the tables
+        :returns: (n,) complex, at each of the first :func:`table_cells`: as
             the real part P(sum > it), as the imaginary part E[(sum - it)+] in
             cells of the tables. Above the capacity, a rate above it counts as
             more than any cell
         """
-        period = np.fft.irfft(spectra[:, None] * self._inverse, self._size)
-        period = period[..., :self._read[-1] + 1:self._finer] * self._untilt
-        found = np.empty((len(period), self._read.size), complex)
-        below = np.subtract(self._ones, period[:, 0], out=found.real)
+        period = np.fft.irfft(spectrum * self._inverse, self._size)
+        period = period[:, :self._read[-1] + 1:self._finer] * self._untilt
+        found = np.empty(self._read.size, complex)
+        below = np.subtract(self._ones, period[0], out=found.real)
         np.maximum(below, 0.0, out=below)
         np.minimum(below, 1.0, out=below)
-        excess = np.add(period[:, 1], self._constant, out=found.imag)
-        excess += (means * self._ones)[:, None]
+        excess = np.add(period[1], self._constant, out=found.imag)
+        excess += mean * self._ones
         np.maximum(excess, 0.0, out=excess)
         return found
-
-
-def _raise(spectra, counts):
-    """Raise each spectrum to a power, in place; -1 may make it NaN."""
-    gone = counts == -1
-    if gone.any():
-        divisors = spectra[gone]
-        small = np.abs(divisors).min(axis=1) <= _LEAST_DIVISOR
-        divisors[small] = 1.0
-        factors = 1 / divisors
-        factors[small] = np.nan
-        spectra[gone] = factors
-    for i in np.flatnonzero(counts > 1).tolist():
-        spectra[i] **= counts[i]
 
 
 def _powers(numbers, count):
@@ -235,32 +193,21 @@ def _powers(numbers, count):
     return found, numbers
 
 
-def common_step(rates, of, capacities, most):
+def common_step(rates, capacity, most):
     """Return what all rates of a sum are whole multiples of.
 
-    :param rates: (n, m) >= 0, of each source
-    :param of: (n,) int, of which sum each source is
-    :param capacities: (r,) of the sums; :data:`TOLERANCE` is relative to them
+    :param rates: array of rates >= 0
+    :param capacity: of the sum; :data:`TOLERANCE` is relative to it
     :param most: how many steps there may be to the capacity
-    :returns: (r,): 0 where there is none, inf where all rates are 0
+    :returns: 0 where there is none, inf where all rates are 0
     """
-    close = TOLERANCE * capacities[of, None]
-    step = np.full(capacities.size, np.inf)
-    # Sums of which it is not yet known.
-    open_ = np.ones(capacities.size, dtype=bool)
-    left = rates
+    step, left = np.inf, rates
     while True:
-        # The least of what is left over, as in the algorithm of Euclid.
-        least = np.full(capacities.size, np.inf)
-        np.minimum.at(least, of, np.where(
-            left > close, left, np.inf).min(axis=1))
-        open_ &= np.isfinite(least)
-        step[open_] = least[open_]
-        none = step * most < capacities * (1 - TOLERANCE)
-        step[none] = 0.0
-        open_ &= ~none
-        if not open_.any():
+        left = left[left > TOLERANCE * capacity]
+        if not left.size:
             return step
-        each = np.where(open_, step, 1.0)[of, None]
-        left = np.where(open_[of, None],
-                        np.abs(rates - each * np.rint(rates / each)), 0.0)
+        # The least of what is left over, as in the algorithm of Euclid.
+        step = float(left.min())
+        if step * most < capacity * (1 - TOLERANCE):
+            return 0.0
+        left = np.abs(rates - step * np.rint(rates / step))

@@ -29,11 +29,9 @@ class GridTestCase(unittest.TestCase):
 
     def tables(self, grid, levels, masses, counts=None):
         """Return the tail and the excess of one sum of sources."""
-        count = len(levels)
-        spectra, means = grid.products(
-            levels, masses, np.ones(count) if counts is None
-            else counts, np.zeros(count, dtype=int), 1)
-        found = grid.tables(spectra, means)[0]
+        found = grid.table(*grid.product(
+            levels, masses, np.ones(len(levels)) if counts is None
+            else counts))
         return found.real, found.imag
 
     def assertEnumerated(self, levels, masses, tail, excess, atol):
@@ -74,19 +72,6 @@ class TestOnTheGrid(GridTestCase):
         grid = fourier_sum.grid(8, 4, reach=4)
         tail, excess = self.tables(grid, levels / 4, masses)
         self.assertEnumerated(levels / 4, masses, tail, excess, atol=1e-13)
-
-    def test_each_sum_has_its_own(self):
-        rng = np.random.default_rng(3)
-        grid = fourier_sum.grid(16, reach=4)
-        levels, masses = _random(rng, 6, 3, 9, whole=True)
-        of = np.array([0, 0, 2, 2, 2, 2])
-        found = grid.tables(*grid.products(
-            levels, masses, np.ones(6), of, 3))
-        for number in range(3):
-            inside = of == number
-            self.assertEnumerated(
-                levels[inside], masses[inside],
-                found[number].real, found[number].imag, atol=1e-13)
 
     def test_a_source_far_above_the_capacity_is_above_while_it_is_on(self):
         grid = fourier_sum.grid(32, reach=4)
@@ -152,71 +137,57 @@ class TestOffTheGrid(GridTestCase):
         rng = np.random.default_rng(5)
         grid = fourier_sum.grid(128, on_grid=False)
         levels, masses = _random(rng, 40, 4, 20)
-        start, means = grid.products(levels, masses, np.ones(40),
-                                     np.zeros(40, dtype=int), 1)
+        start, means = grid.product(levels, masses, np.ones(40))
         now, mean = start, means
         others, of_others = _random(rng, 20, 4, 30)
         for _ in range(100):
             for sign in (1.0, -1.0):
                 for one in range(20):
-                    factor, shift = grid.products(
-                        others[[one]], of_others[[one]],
-                        np.array([sign]), np.zeros(1, dtype=int), 1)
+                    factor, shift = grid.product(
+                        others[[one]], of_others[[one]], np.array([sign]))
                     self.assertTrue(np.isfinite(factor).all())
                     now, mean = now * factor, mean + shift
-        found, wanted = grid.tables(now, mean), grid.tables(start, means)
-        np.testing.assert_allclose(found[:, :130], wanted[:, :130],
+        found, wanted = grid.table(now, mean), grid.table(start, means)
+        np.testing.assert_allclose(found[:130], wanted[:130],
                                    rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(found[:, 130:], wanted[:, 130:],
+        np.testing.assert_allclose(found[130:], wanted[130:],
                                    rtol=1e-6, atol=1e-9)
 
-    def test_multiplying_by_one_source_is_the_product_with_it(self):
+    def test_sources_one_by_one_are_the_product_of_all_at_once(self):
         rng = np.random.default_rng(7)
         for grid in (fourier_sum.grid(128, on_grid=False),
-                     fourier_sum.grid(64, 8, on_grid=False)):
-            levels, masses = _random(rng, 30, 4, 20)
+                     fourier_sum.grid(64, 8, on_grid=False),
+                     fourier_sum.grid(64, 8, reach=4)):
+            # More than are transformed at once.
+            levels, masses = _random(rng, 150, 4, 6)
             # One of them above the grid.
             levels[3, 3] = 5000.0
-            scale = 1 if grid is fourier_sum.grid(128, on_grid=False) else 8
-            for one in range(30):
-                others = np.arange(30) != one
-                product, _ = grid.products(
-                    levels[others], masses[others], np.ones(29),
-                    np.zeros(29, dtype=int), 1)
-                wanted, _ = grid.products(
-                    levels, masses, np.ones(30), np.zeros(30, dtype=int), 1)
-                found = product[0].copy()
-                self.assertTrue(grid.multiply(
-                    found, levels[one] * scale, masses[one]))
-                np.testing.assert_allclose(found, wanted[0], rtol=1e-9,
-                                           atol=1e-15)
-                if grid.multiply(found, levels[one] * scale, masses[one],
-                                 divide=True):
-                    np.testing.assert_allclose(found, product[0], rtol=1e-9,
-                                               atol=1e-15)
+            counts = rng.integers(1, 3, 150)
+            wanted, mean = grid.product(levels, masses, counts)
+            found, means = 1.0, 0.0
+            for one in range(150):
+                factor, more = grid.product(
+                    levels[[one]], masses[[one]], counts[[one]])
+                found, means = found * factor, means + more
+            np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-15)
+            self.assertAlmostEqual(1, means / mean, 12)
 
     def test_what_cannot_be_divided_by_is_told(self):
         # On for as long as off, tilted against: nearly 0 at some frequency.
         grid = fourier_sum.grid(128, on_grid=False)
         tilt = math.exp(16 / 256 * 64.0)
-        found, _ = grid.products(
-            np.array([[0, 64.0]]),
-            np.array([[1 / (1 + tilt), tilt / (1 + tilt)]]),
-            np.array([-1.0]), np.zeros(1, dtype=int), 1)
-        self.assertTrue(np.isnan(found).any())
-        product = np.ones(grid.frequencies, complex)
-        self.assertFalse(grid.multiply(
-            product, np.array([0, 64.0]),
-            np.array([1 / (1 + tilt), tilt / (1 + tilt)]), divide=True))
+        masses = np.array([[1 / (1 + tilt), tilt / (1 + tilt)]])
+        for count, divisible in ((-1.0, False), (-2.0, False), (2.0, True)):
+            found, _ = grid.product(np.array([[0, 64.0]]), masses,
+                                    np.array([count]))
+            self.assertEqual(divisible, np.isfinite(found).all())
 
 
 class TestCommonStep(unittest.TestCase):
 
     def step(self, *rates, capacity=1000.0, most=2048):
-        rates = np.array(rates, dtype=float)[:, None]
-        return fourier_sum.common_step(
-            rates, np.zeros(len(rates), dtype=int), np.array([capacity]),
-            most)[0]
+        return fourier_sum.common_step(np.array(rates, dtype=float),
+                                       capacity, most)
 
     def test_it_is_the_largest_common_divisor(self):
         for rates, wanted in (((100, 100), 100), ((100, 250), 50),
@@ -234,9 +205,3 @@ class TestCommonStep(unittest.TestCase):
 
     def test_without_any_rate_anything_divides(self):
         self.assertEqual(math.inf, self.step(0, 0))
-
-    def test_each_sum_has_its_own(self):
-        found = fourier_sum.common_step(
-            np.array([[0, 6.0], [4.0, 0], [math.e, math.pi], [0, 5.0]]),
-            np.array([0, 0, 1, 3]), np.full(4, 1000.0), 2048)
-        np.testing.assert_allclose([2, 0, np.inf, 5], found)
