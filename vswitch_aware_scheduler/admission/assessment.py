@@ -61,8 +61,9 @@ class Assessment:
     _limits: np.ndarray
     # What has no room, as TunnelTable.refused tells.
     _full: np.ndarray
-    # Attachments and uuid to exclude, as the question had them.
-    _candidate: tuple = (tunnels.UNKNOWN, None)
+    # Attachments and uuid to exclude, as the question had them, and the
+    # TunnelTable that was asked.
+    _candidate: tuple = (tunnels.UNKNOWN, None, None)
     # Assessments of uplinks, and (h, 2): which of these, and which uplink in
     # it, decides on a host.
     _uplinks: list = dataclasses.field(default_factory=list)
@@ -198,7 +199,7 @@ class Assessment:
 
     def explain(self, i):
         """Return in words, with the numbers that decided, why host i is so."""
-        entry = self._table._entry(self.slots[i])
+        entry = self._table._entries[self.slots[i]]
         profile = entry.policy.profile
         reason = self.reason[i]
         if reason == UPLINK:
@@ -233,7 +234,7 @@ class Assessment:
                 f'{self.utilisation[i]:.3g})')
 
     def _explain_uplink(self, i):
-        entry = self._table._entry(self.slots[i])
+        entry = self._table._entries[self.slots[i]]
         return f'its uplink {entry.host}: {self.explain(i)}'
 
     def _explain_count(self, i, entry):
@@ -251,9 +252,9 @@ class Assessment:
 
     def _counted(self, i):
         """Return TunnelTable.numbers of what host i has no room for."""
-        return self._table._tunnels.numbers(
-            self.slots[i], self._candidate[0], int(self._full[i]) - 1,
-            self._candidate[1])
+        attachments, exclude, table = self._candidate
+        return table.numbers(int(self.slots[i]), attachments,
+                             int(self._full[i]) - 1, exclude)
 
 
 def _over(values, limits):

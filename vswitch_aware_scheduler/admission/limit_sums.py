@@ -141,9 +141,10 @@ class LimitSums:
     def change(self, host, came, went):
         """Note which laws came to a host and which went."""
         if not self._stale[host.slot]:
-            pending = self._pending.setdefault(host, collections.Counter())
-            pending.update(came)
-            pending.subtract(went)
+            pending = self._pending.setdefault(host, {})
+            for laws, count in ((came, 1), (went, -1)):
+                for law in laws:
+                    pending[law] = pending.get(law, 0) + count
 
     def with_source(self, slots, law):
         """Return the :class:`Load` of some hosts with one more instance.

@@ -6,7 +6,7 @@ of its switch, as look-up tables; :meth:`LoadTable.assess` answers for any
 number of hosts at once by table look-ups.
 
 Hosts may share an uplink: then the residents of all of them together are held
-against its limits too, in a table of the same kind.
+against its limits too, as if it were one more host.
 
 Derivation: reference/admission.rst.
 """
@@ -18,7 +18,6 @@ import numpy as np
 from vswitch_aware_scheduler.admission import assessment
 from vswitch_aware_scheduler.admission import limit_sums
 from vswitch_aware_scheduler.admission import policy as admission_policy
-from vswitch_aware_scheduler.admission import shared_uplinks
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import tunnels
 
@@ -29,6 +28,8 @@ _TOLERANCE = 1e-9
 
 #: Probabilities are known up to this, and to that relative tolerance.
 _NOISE = 1e-12
+
+_NO_SLOT = -1
 
 # Columns of LoadTable._rules.
 _KNOWN, _PASSES, _AVERAGE, _LIMIT, _ENFORCED, _RULES = range(6)
@@ -53,25 +54,25 @@ class LoadTable:
 
     def __init__(self, cells=256, attachments=lambda uuid: None):
         self._cells = cells
-        self._attachments = attachments
-        self._tunnels = tunnels.TunnelTable()
-        # Remote VTEPs cannot be counted without knowing every host.
-        self._all_attached = False
-        self._uplinks = None     # SharedUplinks, once there are any
-        self._hosts = {}         # host -> _Host
-        self._slots = []         # slot -> _Host
         self._slot_of = {}       # host -> slot
+        self._uplinks = {}       # name -> _Entry
+        self._entries = []       # by slot: of hosts, and of uplinks
         self._rules = np.zeros((0, _RULES))              # by slot
-        self._sums = limit_sums.LimitSums(cells, self._slots)
+        # By slot of a host: the slots of its uplinks.
+        self._uplinks_of = np.full((0, 0), _NO_SLOT)
+        self._sums = limit_sums.LimitSums(cells, self._entries)
+        self._attached = _Attached(attachments)
+        self._attached_uplinks = _Attached(
+            lambda uuid: (attachments(uuid) or tunnels.UNKNOWN).all_tunnelled)
         #: Counts changes: an Assessment is out of date when the version
         #: is another one.
         self.version = 0
 
     def __contains__(self, host):
-        return host in self._hosts
+        return host in self._slot_of
 
     def __len__(self):
-        return len(self._hosts)
+        return len(self._slot_of)
 
     def slot(self, host):
         """Return the slot of a host that was described, else None."""
@@ -89,37 +90,24 @@ class LoadTable:
         :param residents: mapping of instance uuid to RateLaw
         :returns: the host's slot, for :meth:`assess`
         """
-        entry = self._hosts.get(host)
-        if entry is None:
-            entry = _Host(host, len(self._slots))
-            self._hosts[host] = entry
-            self._slots.append(entry)
-            self._slot_of[host] = entry.slot
-            if len(self._rules) < len(self._slots):
-                self._rules = np.concatenate([
-                    self._rules, np.zeros((len(self._slots), _RULES))])
-        elif entry.policy is policy and entry.residents == residents:
-            if entry.slot in self._tunnels:
-                self._attach(entry)
-            if policy.uplinks:
-                self._uplinks.renew(policy.uplinks, residents)
-            return entry.slot
-        self.version += 1
-        if policy.uplinks or entry.policy and entry.policy.uplinks:
-            self._follow_uplinks(entry, policy, residents)
-        known, entry.residents = entry.residents, dict(residents)
-        if policy.counts or self._all_attached or entry.slot in self._tunnels:
-            self._attach(entry, policy)
-        if entry.policy is policy:
-            came = [law for uuid, law in residents.items()
-                    if known.get(uuid) != law]
-            self._sums.change(entry, came, [
-                law for uuid, law in known.items()
-                if residents.get(uuid) != law])
-        else:
-            entry.policy = policy
-            self._set_limits(entry)
-        return entry.slot
+        slot = self._slot_of.get(host)
+        if slot is None:
+            slot = self._slot_of[host] = self._add_entry(host).slot
+        entry = self._entries[slot]
+        before, known = entry.policy, entry.residents
+        if before is not policy or known != residents:
+            self.version += 1
+            entry.residents = dict(residents)
+            if before is policy:
+                self._sums.change(entry, *_difference(known, residents))
+            else:
+                self._set_policy(entry, policy)
+            if before is not policy or policy.uplinks:
+                self._share(entry, before, known)
+        self._attached.describe(entry)
+        for uplink in self._uplinks_behind(entry):
+            self._attached_uplinks.renew(uplink, residents)
+        return slot
 
     def change(self, changes):
         """Set who has come to some hosts and who has gone.
@@ -131,7 +119,8 @@ class LoadTable:
         """
         unlike = []
         for host, (came, went) in changes.items():
-            entry = self._hosts.get(host)
+            slot = self._slot_of.get(host)
+            entry = None if slot is None else self._entries[slot]
             residents = {} if entry is None else entry.residents
             if entry is None or not residents.keys().isdisjoint(came) \
                     or not all(map(residents.__contains__, went)):
@@ -139,81 +128,95 @@ class LoadTable:
                 continue
             self.version += 1
             gone = {uuid: residents.pop(uuid) for uuid in went}
-            self._sums.change(entry, list(came.values()),
-                              list(gone.values()))
             residents.update(came)
-            if entry.policy.uplinks:
-                self._uplinks.change(entry.policy.uplinks, came, gone)
-            if entry.slot in self._tunnels:
-                self._attach_changed(entry.slot, came, went)
+            self._sums.change(entry, came.values(), gone.values())
+            self._attached.change(entry, came, gone)
+            for uplink in self._uplinks_behind(entry):
+                self._hold(uplink, host, gone, came)
         return unlike
 
-    def _follow_uplinks(self, entry, policy, residents):
-        """Report to the uplinks of a host, old and new, what changes."""
-        if self._uplinks is None:
-            self._uplinks = shared_uplinks.SharedUplinks(
-                self._attachments, lambda attachments: LoadTable(
-                    self._cells, attachments))
-        before = entry.policy.uplinks if entry.policy else ()
-        names = {one.name for one in before}
-        stay = [one for one in policy.uplinks if one.name in names]
-        names = {one.name for one in stay}
-        self._uplinks.belongs(entry.slot, policy.uplinks)
-        self._uplinks.change([one for one in before if one.name not in names],
-                             {}, entry.residents)
-        self._uplinks.change([one for one in policy.uplinks
-                              if one.name not in names], residents, {})
-        self._uplinks.change(
-            stay, dict(residents.items() - entry.residents.items()),
-            dict(entry.residents.items() - residents.items()))
-        self._uplinks.renew(policy.uplinks, residents)
+    def _add_entry(self, name):
+        entry = _Entry(name, len(self._entries))
+        self._entries.append(entry)
+        if len(self._rules) <= entry.slot:
+            more = entry.slot // 2 + 1
+            self._rules = np.pad(self._rules, [(0, more), (0, 0)])
+            self._uplinks_of = np.pad(self._uplinks_of, [(0, more), (0, 0)],
+                                      constant_values=_NO_SLOT)
+        return entry
 
-    def _attach(self, entry, policy=None):
-        """Count what the residents of a host are attached to."""
-        policy = policy or entry.policy
-        if 'vteps' in policy.counts and not self._all_attached:
-            self._all_attached = True
-            for other in self._slots:
-                if other is not entry:
-                    self._attach(other)
-        if policy.counts or self._all_attached:
-            self._tunnels.describe(entry.slot, policy.counts, {
-                uuid: self._attachments(uuid) or tunnels.UNKNOWN
-                for uuid in entry.residents})
-        else:
-            self._tunnels.forget(entry.slot)
+    def _uplinks_behind(self, entry):
+        return [self._uplinks[one.name] for one in entry.policy.uplinks]
 
-    def _attach_changed(self, slot, came, went):
-        for uuid in went:
-            self._tunnels.remove(slot, uuid)
-        for uuid in came:
-            self._tunnels.add(slot, uuid,
-                              self._attachments(uuid) or tunnels.UNKNOWN)
+    def _share(self, entry, policy, known):
+        """Let the uplinks of a host count who is on it.
+
+        :param policy: the HostPolicy that it had, or None
+        :param known: {uuid: RateLaw} that it had
+        """
+        for one in entry.policy.uplinks:
+            uplink = self._uplinks.get(one.name)
+            if uplink is None:
+                uplink = self._uplinks[one.name] = self._add_entry(one.name)
+            if uplink.policy is not one.policy:
+                self._set_policy(uplink, one.policy)
+                self._attached_uplinks.describe(uplink)
+        now = self._uplinks_behind(entry)
+        before = [self._uplinks[one.name]
+                  for one in policy.uplinks] if policy else []
+        for uplink in dict.fromkeys(before + now):
+            self._hold(uplink, entry.host, known if uplink in before else {},
+                       entry.residents if uplink in now else {})
+        more = len(now) - self._uplinks_of.shape[1]
+        if more > 0:
+            self._uplinks_of = np.pad(self._uplinks_of, [(0, 0), (0, more)],
+                                      constant_values=_NO_SLOT)
+        self._uplinks_of[entry.slot] = _NO_SLOT
+        self._uplinks_of[entry.slot, :len(now)] = [one.slot for one in now]
+
+    def _hold(self, uplink, host, before, after):
+        """Count behind an uplink who is on a host after, not who was before.
+
+        One who is on two hosts behind it, during a move, counts once until it
+        has left both, as the host says that has got it last.
+        """
+        came, went = {}, {}
+        for uuid in {**before, **after}:
+            law = after.get(uuid)
+            if law == before.get(uuid):
+                continue
+            laws = uplink.laws.setdefault(uuid, {})
+            laws.pop(host, None)
+            if law is not None:
+                laws[host] = law
+            law = next(reversed(laws.values()), None)
+            known = uplink.residents.pop(uuid, None)
+            if law is None:
+                del uplink.laws[uuid]
+            else:
+                uplink.residents[uuid] = law
+            if law != known:
+                came.update({} if law is None else {uuid: law})
+                went.update({} if known is None else {uuid: known})
+        self._sums.change(uplink, came.values(), went.values())
+        self._attached_uplinks.change(uplink, came, went)
 
     def residents(self, host):
         """Return {instance uuid: RateLaw} of a host; not to be changed."""
-        return self._hosts[host].residents
+        return self._entries[self._slot_of[host]].residents
 
     def policy(self, host):
         """Return the HostPolicy of a host."""
-        return self._hosts[host].policy
-
-    def renew(self, host, uuids):
-        """Read again what some instances are attached to."""
-        slot = self._slot_of[host]
-        if slot in self._tunnels:
-            for uuid in uuids:
-                self._tunnels.renew(
-                    slot, uuid, self._attachments(uuid) or tunnels.UNKNOWN)
+        return self._entries[self._slot_of[host]].policy
 
     # What hosts ask of their limits.
 
-    def _set_limits(self, entry):
-        """Take in what a host can carry."""
-        policy, profile = entry.policy, entry.policy.profile
-        risk = policy.overload_probability
+    def _set_policy(self, entry, policy):
+        """Take in what a host, or an uplink, can carry."""
+        entry.policy, risk = policy, policy.overload_probability
+        known = policy.profile is not None
         self._rules[entry.slot] = (
-            profile is not None, profile is not None or policy.pass_unknown,
+            known, known or policy.pass_unknown,
             policy.policy == admission_policy.AVERAGE,
             risk * (1 + _TOLERANCE) + _NOISE if risk else 0.0,
             policy.enforced)
@@ -231,25 +234,35 @@ class LoadTable:
         """
         slots = np.asarray(slots, dtype=np.int64)
         attachments = attachments or tunnels.UNKNOWN
-        own = [] if exclude is None else [
-            i for i, slot in enumerate(slots.tolist())
-            if exclude in self._slots[slot].residents]
-        full = (self._tunnels.refused(slots, attachments, exclude)
-                if self._tunnels.limited
+        result = self._assess(slots, law, exclude, attachments,
+                              self._attached.tunnels)
+        if self._uplinks:
+            of = self._uplinks_of[slots]
+            used = np.unique(of[of != _NO_SLOT])
+            places = np.full(len(self._entries) + 1, used.size)
+            places[used] = np.arange(used.size)
+            # The last place is that of _NO_SLOT, too.
+            result.share(self._assess(
+                used, law, exclude, attachments.all_tunnelled,
+                self._attached_uplinks.tunnels), places[of])
+        return result
+
+    def _assess(self, slots, law, exclude, attachments, table):
+        """Judge hosts, or uplinks, whose attachments a TunnelTable counts."""
+        full = (table.refused(slots, attachments, exclude) if table.limited
                 else np.zeros(slots.size, dtype=np.int64))
-        result = self._assess(slots, law, full)
-        result._candidate = attachments, exclude
-        for i in own:
-            entry = self._slots[slots[i]]
-            others = {uuid: one for uuid, one in entry.residents.items()
-                      if uuid != exclude}
-            alone = LoadTable(self._cells)
-            slot = alone.describe(entry.host, dataclasses.replace(
-                entry.policy, uplinks=()), others)
-            result.replace([i], alone._assess(np.array([slot]), law,
-                                              full[[i]]))
-        if self._uplinks is not None:
-            self._uplinks.judge(result, law, exclude, attachments)
+        result = self._judge(slots, law, full)
+        result._candidate = attachments, exclude, table
+        for i, slot in enumerate(slots.tolist() if exclude else ()):
+            entry = self._entries[slot]
+            if exclude in entry.residents:
+                alone = LoadTable(self._cells)
+                at = alone.describe(
+                    entry.host, dataclasses.replace(entry.policy, uplinks=()),
+                    {uuid: one for uuid, one in entry.residents.items()
+                     if uuid != exclude})
+                result.replace([i], alone._judge(np.array([at]), law,
+                                                 full[[i]]))
         return result
 
     def stretch(self, slot):
@@ -276,7 +289,7 @@ class LoadTable:
                                               attachments))
         return result
 
-    def _assess(self, slots, law, full):
+    def _judge(self, slots, law, full):
         load = self._sums.with_source(slots, law)
         rules = self._rules[slots].T                # (_RULES, h)
         # The union bound: never less than the risk of any limit at once.
@@ -322,19 +335,71 @@ class LoadTable:
                 overload > limit * (1 + limit_sums.ERROR))
         return found
 
-    # For explanations.
 
-    def _entry(self, slot):
-        return self._slots[slot]
+class _Entry:
+    """One host of the table, or one uplink.
 
+    :ivar laws: of an uplink: {uuid: {host: RateLaw}}, the last one counts
+    """
 
-class _Host:
-    """One host of the table."""
-
-    __slots__ = ('host', 'slot', 'policy', 'residents')
+    __slots__ = ('host', 'slot', 'policy', 'residents', 'laws')
 
     def __init__(self, host, slot):
         self.host = host
         self.slot = slot
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
+        self.laws = {}
+
+
+class _Attached:
+    """What residents are attached to, where anything is counted.
+
+    :param attachments: callable, instance uuid -> Attachments or None
+    """
+
+    def __init__(self, attachments):
+        self.tunnels = tunnels.TunnelTable()
+        self._attachments = attachments
+        self._entries = set()
+        # Remote VTEPs cannot be counted without knowing every host.
+        self._all = False
+
+    def _of(self, uuid):
+        return self._attachments(uuid) or tunnels.UNKNOWN
+
+    def describe(self, entry):
+        """Count what the residents of a host are attached to."""
+        counts = entry.policy.counts
+        self._entries.add(entry)
+        if 'vteps' in counts and not self._all:
+            self._all = True
+            for other in self._entries:
+                self.describe(other)
+        elif counts or self._all:
+            self.tunnels.describe(entry.slot, counts, {
+                uuid: self._of(uuid) for uuid in entry.residents})
+        else:
+            self.tunnels.forget(entry.slot)
+
+    def change(self, entry, came, went):
+        """Count who came and no more who went."""
+        if entry.slot in self.tunnels:
+            for uuid in went:
+                self.tunnels.remove(entry.slot, uuid)
+            for uuid in came:
+                self.tunnels.add(entry.slot, uuid, self._of(uuid))
+
+    def renew(self, entry, uuids):
+        """Read again what some residents are attached to."""
+        if entry.slot in self.tunnels:
+            for uuid in uuids:
+                self.tunnels.renew(entry.slot, uuid, self._of(uuid))
+
+
+def _difference(known, residents):
+    """Return the laws that came and the laws that went."""
+    return ([law for uuid, law in residents.items()
+             if known.get(uuid) != law],
+            [law for uuid, law in known.items()
+             if residents.get(uuid) != law])
