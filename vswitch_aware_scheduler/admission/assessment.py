@@ -159,8 +159,8 @@ class Assessment:
             return (have + more, most) if have + more > most else None
         if reason == OVERLOAD:
             return (float(self.overload_probability[i]),
-                    self._table._entry(
-                        self.slots[i]).policy.overload_probability)
+                    self._table._entries[
+                        self.slots[i]].policy.overload_probability)
         return self._exceeded(i)[1:] if reason in (PEAK, MEAN) else None
 
     def _exceeded(self, i):
