@@ -26,8 +26,9 @@ _POLICIES = _ADMISSION | {'policies', 'uplinks'}
 _STRICT = _POLICIES | {'strict', 'flavors'}
 _FEEDBACK = _STRICT | {'feedback'}
 _IN_FORCE = _FEEDBACK | {'policy_in_force', 'resident_demand'}
+_REBALANCE = _FEEDBACK | {'rebalance'}
 _SERVICES = _IN_FORCE | {'sizing', 'purchase', 'calibrate', 'modeler',
-                         'evaluate', 'report', 'conf', 'cmd'}
+                         'evaluate', 'rebalance', 'report', 'conf', 'cmd'}
 
 # What each top-level module or package may import from the others.
 MAY_IMPORT = {
@@ -53,7 +54,8 @@ MAY_IMPORT = {
     'purchase': _ADMISSION | {'sizing', 'purchase'},
     'scheduler': _IN_FORCE | {'conf'},
     'modeler': _IN_FORCE | {'conf'},
-    'evaluate': _FEEDBACK,
+    'rebalance': _REBALANCE,
+    'evaluate': _REBALANCE,
     'report': _ADMISSION,
     'cmd': _SERVICES,
     'demo': _SERVICES | {'scheduler'},

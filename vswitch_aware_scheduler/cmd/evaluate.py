@@ -6,9 +6,11 @@ import dataclasses
 import math
 
 from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.evaluate import closed_loop
 from vswitch_aware_scheduler.evaluate import figures
 from vswitch_aware_scheduler.evaluate import methods
 from vswitch_aware_scheduler.evaluate import protocols
+from vswitch_aware_scheduler.evaluate import strategies
 from vswitch_aware_scheduler.evaluate import trace
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
@@ -18,6 +20,28 @@ __all__ = ['add_arguments', 'run', 'table']
 _COLUMNS = ('hosts', 'hosts_relative', 'refused', 'overload_mean',
             'overload_avoidable_mean', 'overload_worst', 'hosts_above',
             'loss', 'predicted_mean')
+
+#: Columns with --rebalance.
+_MOVING = ('overload_over_limit', 'overload_over_limit_weighted',
+           'overload_over_limit_worst', 'hosts', 'hosts_relative',
+           'hosts_mean', 'hosts_mean_relative', 'moves_per_instance_week',
+           'loss', 'migration_share')
+
+#: Conditions of --rebalance: flag, field, what it is, unit.
+_CONDITIONS = (
+    ('--rebalance-period', 'period_seconds', 'SECONDS',
+     'time between two rounds of decisions'),
+    ('--telemetry-delay', 'delay_seconds', 'SECONDS',
+     'age of the newest samples that are known'),
+    ('--missing-samples', 'missing_share', 'SHARE',
+     'share of all samples, at random, that never arrive'),
+    ('--failing-migrations', 'failing_share', 'SHARE',
+     'share of all migrations, at random, that fail'),
+    ('--migration-memory-mib', 'memory_mib', 'M',
+     'what a migration transfers, in MiB'),
+    ('--migration-switch-share', 'switch_share', 'SHARE',
+     'share of the capacity of both hosts that a migration takes; 0: '
+     'migrations have a network of their own'))
 
 
 def add_arguments(parser):
@@ -62,6 +86,15 @@ def add_arguments(parser):
                         help='with --protocol rolling: the method ours '
                              'corrects its limit by what came of trials, as '
                              'the services do (default: it does)')
+    parser.add_argument('--rebalance', action='store_true',
+                        help='with --protocol rolling: instances are moved '
+                             'by error budgets, beside no moves and '
+                             'published strategies')
+    for flag, field, unit, text in _CONDITIONS:
+        parser.add_argument(
+            flag, metavar=unit, type=float,
+            help=f'with --rebalance: {text} (default: '
+                 f'{getattr(closed_loop.Conditions, field):g})')
     parser.add_argument('--groups', metavar='CSV',
                         help='flavor and project of the instances, columns '
                              'instance, flavor and project, for the method '
@@ -98,8 +131,9 @@ def run(arguments, conf, progress=None):
         figures.prepare(arguments.plot_dir)
     rolling = arguments.protocol == protocols.ROLLING
     corrects = rolling and arguments.feedback
+    conditions = _conditions(arguments, rolling)
     chosen = _methods(
-        arguments.methods, conf, corrects,
+        arguments.methods, conf, corrects, arguments.rebalance,
         None if arguments.groups is None
         else trace.load_groups(arguments.groups))
     limit = arguments.overload_probability
@@ -109,7 +143,8 @@ def run(arguments, conf, progress=None):
         trace.load(arguments.trace), arguments.saturation_kbps, limit,
         None if arguments.train_trace is None
         else trace.load(arguments.train_trace),
-        arguments.train_days, arguments.protocol, arguments.history)
+        arguments.train_days, arguments.protocol, arguments.history,
+        conditions=conditions)
     if room != (math.inf, math.inf):
         case = dataclasses.replace(case, room=room, needs=trace.load_needs(
             arguments.trace, case.trace.uuids))
@@ -120,13 +155,15 @@ def run(arguments, conf, progress=None):
         'protocol': arguments.protocol,
         'history': arguments.history if rolling else None,
         'saturation_kbps': arguments.saturation_kbps,
-        'feedback': corrects,
+        'feedback': corrects, 'rebalance': arguments.rebalance,
         'overload_probability': limit, 'seeds': arguments.seeds,
         'instances': len(case.trace.series),
         'host_cores': arguments.host_cores,
         'host_memory_mb': arguments.host_memory_mb,
         'methods': [result.figures(limit, best)
                     for result in results.values()]}
+    if arguments.rebalance:
+        answer['conditions'] = dataclasses.asdict(conditions)
     if arguments.plot_dir:
         answer['pictures'] = figures.draw(arguments.plot_dir, results, limit)
     return answer
@@ -141,25 +178,54 @@ def _room(flag, value):
     return value
 
 
-def _methods(names, conf, corrects, groups):
+def _conditions(arguments, rolling):
+    """Return the Conditions of --rebalance."""
+    if arguments.rebalance and not rolling:
+        raise exceptions.InvalidInput(
+            f'rebalance: given with the protocol {arguments.protocol}; '
+            f'expected --protocol rolling, in which time passes')
+    given = {}
+    for flag, field, _, _ in _CONDITIONS:
+        value = getattr(arguments, flag[2:].replace('-', '_'))
+        if value is None:
+            continue
+        if not arguments.rebalance:
+            raise exceptions.InvalidInput(
+                f'{flag[2:]}: given without --rebalance; expected both or '
+                f'neither')
+        given[field] = value
+    return closed_loop.Conditions(**given)
+
+
+def _methods(names, conf, corrects, rebalances, groups):
     default = model.TrafficModel.on_off(**options.default_demand(conf)).law
     known = methods.make_methods(default, conf.min_samples, groups, corrects)
+    if rebalances:
+        moving = strategies.make_rebalanced(default, conf.min_samples,
+                                            corrects)
+        if names is None:
+            return moving
+        known = moving + [method for method in known
+                          if method.name not in strategies.NAMES]
     if names is None:
         return known
     wanted = {name.strip() for name in names.split(',')}
+    possible = [*(method.name for method in known), protocols.CLAIRVOYANT]
     for name in wanted:
-        if name not in methods.NAMES:
+        if name not in possible:
             raise exceptions.InvalidInput(
                 f'method is {name!r}, wanted one of '
-                f'{", ".join(methods.NAMES)}')
+                f'{", ".join(possible)}')
     return [method for method in known if method.name in wanted]
 
 
 def table(answer):
     """Return the header and the rows of the answer for a person."""
+    columns = _MOVING if answer['rebalance'] else _COLUMNS
+
     def cell(value):
         return '-' if value is None else f'{value:.4g}'
 
-    return (['METHOD', *(name.upper() for name in _COLUMNS)],
-            [[line['method'], *(cell(line[name]) for name in _COLUMNS)]
+    return (['METHOD', *(name.upper() for name in columns)],
+            [[line['method'], *(cell(line[name]) for name in columns)]
              for line in answer['methods']])

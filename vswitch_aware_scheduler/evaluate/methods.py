@@ -26,7 +26,7 @@ from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Admission', 'CountsEstimator', 'Estimator', 'Method', 'NAMES',
-           'PriorEstimator', 'make_methods']
+           'PriorEstimator', 'make_methods', 'make_placing']
 
 #: Names in the order in which they are reported. 'clairvoyant' is none of
 #: ours to make: it needs to know what will come.
@@ -182,14 +182,16 @@ class Admission(Method):
     :param policy: admission.PROBABILITY or admission.AVERAGE
     :param corrects: whether the limit is corrected by what came of trials,
         see :mod:`..feedback`
+    :param times: multiple of the limit, at most 1 in all, to decide with
     """
 
     def __init__(self, name, estimator, policy=admission.PROBABILITY,
-                 corrects=False):
+                 corrects=False, times=1.0):
         super().__init__(name)
         self._estimator = estimator
         self._policy = policy
         self._corrects = corrects
+        self._times = times
 
     def start(self, saturation_kbps, overload_probability):
         """Return an empty first-fit by LoadTable."""
@@ -200,20 +202,25 @@ class Admission(Method):
                 saturation_dimension='bandwidth'),
             self._policy, self._estimator.limit(overload_probability))
         kind = _Corrected if self._corrects else _ByTable
-        return kind(self._estimator, policy, saturation_kbps)
+        return kind(self._estimator, policy, saturation_kbps, self._times)
 
 
 class _ByTable(packing.FirstFit):
     """First-fit by a LoadTable."""
 
-    def __init__(self, estimator, policy, saturation_kbps):
+    def __init__(self, estimator, policy, saturation_kbps, times):
         super().__init__()
         self._estimator = estimator
-        self._policy = policy
+        self._times = times
+        self._policy = self._bolder(policy)
         self._saturation_kbps = saturation_kbps
         self._table = estimator.table()
         self._slots = []
         self._laws = None
+
+    def _bolder(self, policy):
+        return dataclasses.replace(policy, overload_probability=min(
+            self._times * policy.overload_probability, 1.0))
 
     def _laws_of(self, known):
         return known.derived(
@@ -238,6 +245,14 @@ class _ByTable(packing.FirstFit):
     def added(self, host, instance):
         self._describe(host)
 
+    def open(self):
+        super().open()
+        self._describe(len(self.residents) - 1)
+
+    def moved(self, source, destination):
+        self._describe(source)
+        self._describe(destination)
+
     def predicted(self):
         # What it is with one more instance that sends nothing.
         return self._table.assess(
@@ -245,20 +260,37 @@ class _ByTable(packing.FirstFit):
 
 
 class _Corrected(_ByTable):
-    """The same, the limit corrected by trials with all that is known.
+    """The same, the limit corrected by trials with all that is known."""
+
+    def __init__(self, estimator, policy, saturation_kbps, times):
+        super().__init__(estimator, policy, saturation_kbps, times)
+        self._asked = policy
+
+    def learn(self, known):
+        # Trials are the same for all that learn from one history.
+        key = (self._estimator, self._saturation_kbps,
+               self._asked.overload_probability, 'corrected')
+        self._policy = self._bolder(known.derived(key, lambda: known.kept(
+            key, lambda: _Correction(self._asked, self._saturation_kbps)
+        ).policy(known, self._laws_of(known))))
+        super().learn(known)
+
+
+class _Correction:
+    """The trials of one kind of host with one history.
 
     Each time that it learns it follows the trials so far and starts one more,
     in an order of its own.
     """
 
-    def __init__(self, estimator, policy, saturation_kbps):
-        super().__init__(estimator, policy, saturation_kbps)
-        self._asked = policy
-        self._feedback = feedback.Feedback(policy)
+    def __init__(self, asked, saturation_kbps):
+        self._asked = asked
+        self._saturation_kbps = saturation_kbps
+        self._feedback = feedback.Feedback(asked)
         self._learned = 0        # bins
 
-    def learn(self, known):
-        laws = self._laws_of(known)
+    def policy(self, known, laws):
+        """Return the HostPolicy to decide with now."""
         bins, days = known.times.size, known.period_seconds / trace.DAY_SECONDS
         rates = np.zeros((*known.rates[:, self._learned:].shape, 3))
         rates[..., 0] = np.nan_to_num(known.rates[:, self._learned:])
@@ -267,15 +299,11 @@ class _Corrected(_ByTable):
             (known.samples >= estimate.MIN_SAMPLES)
             & (known.peak <= self._saturation_kbps * (1 + _TOLERANCE)))
         if rows.size >= feedback.MIN_INSTANCES:
-            self._feedback.add(bins * days, known.derived(
-                (self._estimator, self._saturation_kbps,
-                 self._asked.overload_probability),
-                lambda: feedback.Trial.of(
-                    {row: laws[row] for row in np.random.default_rng(
-                        bins).permutation(rows).tolist()}, self._asked)))
+            self._feedback.add(bins * days, feedback.Trial.of(
+                {row: laws[row] for row in np.random.default_rng(
+                    bins).permutation(rows).tolist()}, self._asked))
         self._learned = bins
-        self._policy = self._feedback.policy()
-        super().learn(known)
+        return self._feedback.policy()
 
 
 # Published methods
@@ -641,6 +669,22 @@ class _Published(Method):
     def start(self, saturation_kbps, overload_probability):
         return self._kind(saturation_kbps, overload_probability,
                           self._default_rates)
+
+
+def make_placing(default_law, multiples, min_samples=estimate.MIN_SAMPLES,
+                 corrects=True):
+    """Return our way of placing with several multiples of the limit.
+
+    All of them share what they learn.
+
+    :param multiples: numbers; the limit is at most 1 in all
+    :returns: list of Method, one for each multiple
+    """
+    estimator = CountsEstimator(
+        lambda counts: estimate.fit_model(counts, min_samples), default_law,
+        min_samples)
+    return [Admission('ours', estimator, corrects=corrects, times=times)
+            for times in multiples]
 
 
 def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None,

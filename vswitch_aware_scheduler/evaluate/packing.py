@@ -45,6 +45,17 @@ class FirstFit(abc.ABC):
         self._room = np.asarray(room, dtype=float)
         self._left = np.zeros((0, self._room.size))
 
+    def resources(self, instances, hosts):
+        """Return (V, r) needs of instances and (hosts, r) what is left.
+
+        :param instances: V
+        :param hosts: number of hosts; those that are not open yet are empty
+        """
+        if self._needs is None:
+            return np.zeros((instances, 0)), np.zeros((hosts, 0))
+        return self._needs, np.vstack([self._left, np.tile(
+            self._room, (hosts - len(self._left), 1))])
+
     def has_room(self, instance):
         """Return (hosts,) bool: which hosts have the cores and memory."""
         if self._needs is None:
@@ -67,37 +78,85 @@ class FirstFit(abc.ABC):
     def added(self, host, instance):
         """Follow that an instance joined a host, which may be a new one."""
 
-    def place(self, instance):
-        """Put an instance, a row of the trace, on a host; return which."""
-        found = np.flatnonzero(
-            self.admitted(instance) & self.has_room(instance)) \
-            if self.residents else ()
+    def place(self, instance, closed=None):
+        """Put an instance, a row of the trace, on a host; return which.
+
+        :param closed: (hosts,) bool: which take nobody; default: none
+        """
+        found = ()
+        if self.residents:
+            used = np.array([len(rows) > 0 for rows in self.residents])
+            admitted = self.admitted(instance) & self.has_room(instance)
+            if closed is not None:
+                admitted &= ~closed
+            found = np.flatnonzero(admitted & used)
+            if not found.size:
+                # A host which moves have emptied is as good as a new one.
+                found = np.flatnonzero(~used)
         if len(found):
             host = int(found[0])
         else:
             host = len(self.residents)
-            self.residents.append([])
-            if self._needs is not None:
-                self._left = np.vstack([self._left, self._room])
+            self.open()
         if self._needs is not None:
             self._left[host] -= self._needs[instance]
         self.residents[host].append(instance)
         self.added(host, instance)
         return host
 
+    def open(self):
+        """Add an empty host."""
+        self.residents.append([])
+        if self._needs is not None:
+            self._left = np.vstack([self._left, self._room])
+
+    def move(self, instance, source, destination):
+        """Put an instance that is on a host on another one."""
+        self.residents[source].remove(instance)
+        self.residents[destination].append(instance)
+        if self._needs is not None:
+            self._left[source] += self._needs[instance]
+            self._left[destination] -= self._needs[instance]
+        self.moved(source, destination)
+
+    def moved(self, source, destination):
+        """Follow that an instance went from a host to another one."""
+        raise NotImplementedError(f'{type(self).__name__} moves nothing')
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Judgement:
     """What happened on each of h hosts.
 
+    A host counts in the bins in which it has an instance.
+
     :ivar overload: (h,) share of the host's bins with a sum above capacity
     :ivar avoidable: (h,) share of those in which no instance alone is above
     :ivar loss: traffic above capacity over all traffic, of all hosts
+    :ivar used: (h,) share of all bins in which the host counts
+    :ivar peak_hosts: most hosts that count in one bin
+    :ivar moves_per_instance_week: live migrations
+    :ivar migration_share: of all traffic, what migrations transferred
     """
 
     overload: np.ndarray
     avoidable: np.ndarray
     loss: float
+    used: np.ndarray
+    peak_hosts: int
+    moves_per_instance_week: float = 0.0
+    migration_share: float = 0.0
+
+    @property
+    def mean_hosts(self):
+        """Hosts that count, mean of all bins."""
+        return float(self.used.sum())
+
+    @property
+    def weighted(self):
+        """Avoidable share of the bins of all hosts together."""
+        return (float(self.avoidable @ self.used / self.used.sum())
+                if self.used.any() else 0.0)
 
 
 def judge(residents, rates, from_bin, capacity):
@@ -113,7 +172,7 @@ def judge(residents, rates, from_bin, capacity):
     :returns: Judgement
     """
     limit = capacity * (1 + _TOLERANCE)
-    overload, avoidable = np.zeros((2, len(residents)))
+    overload, avoidable, used = np.zeros((3, len(residents)))
     cut = carried = 0.0
     for host, rows in enumerate(residents):
         opened = min(int(from_bin[row]) for row in rows)
@@ -124,11 +183,13 @@ def judge(residents, rates, from_bin, capacity):
             total[first - opened:] += rates[row, first:]
             alone[first - opened:] |= rates[row, first:] > limit
         above = total > limit
+        used[host] = total.size / rates.shape[1]
         overload[host] = above.mean()
         avoidable[host] = (above & ~alone).mean()
         cut += float((total[above] - capacity).sum())
         carried += float(total.sum())
-    return Judgement(overload, avoidable, cut / carried if carried else 0.0)
+    return Judgement(overload, avoidable, cut / carried if carried else 0.0,
+                     used, len(residents))
 
 
 class Clairvoyant(FirstFit):

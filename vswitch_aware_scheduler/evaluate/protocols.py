@@ -2,17 +2,20 @@
 """How a trace is replayed, and the figures that come of it.
 
 Static: learn once, pack all, judge. Rolling: instances arrive over the
-period, models are refitted daily, nothing is moved. What is known when:
-reference/evaluation.rst, "Protocols".
+period, models are refitted daily; only methods that rebalance move anything.
+What is known when: reference/evaluation.rst, "Protocols".
 
 Pure; randomness comes from the seeds that are given.
 """
 
 import dataclasses
+import itertools
 
 import numpy as np
 
+from vswitch_aware_scheduler.evaluate import closed_loop
 from vswitch_aware_scheduler.evaluate import packing
+from vswitch_aware_scheduler.evaluate import strategies
 from vswitch_aware_scheduler.evaluate import trace as traces
 from vswitch_aware_scheduler import exceptions
 
@@ -22,6 +25,9 @@ __all__ = ['Case', 'CLAIRVOYANT', 'HISTORIES', 'PROTOCOLS', 'Result',
 STATIC, ROLLING = PROTOCOLS = ('static', 'rolling')
 ARRIVAL, TRACE = HISTORIES = ('arrival', 'trace')
 CLAIRVOYANT = 'clairvoyant'
+
+#: For so long a sample stands in for those after it that are missing.
+_LONGEST_GAP_SECONDS = 3600.0
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -40,6 +46,8 @@ class Case:
         hosts have enough of both
     :ivar room: (cores, memory in MB) of each host, infinite where there is
         enough
+    :ivar conditions: :class:`.closed_loop.Conditions` of methods that
+        rebalance
     """
 
     trace: traces.Trace
@@ -51,6 +59,7 @@ class Case:
     history: str = TRACE
     needs: np.ndarray | None = None
     room: tuple = (np.inf, np.inf)
+    conditions: closed_loop.Conditions = closed_loop.Conditions()
 
     def __post_init__(self):
         for name, known in (('protocol', PROTOCOLS), ('history', HISTORIES)):
@@ -86,8 +95,13 @@ class Result:
 
     @property
     def hosts(self):
-        """Mean number of hosts."""
-        return float(np.mean([one.overload.size for one in self.judgements]))
+        """Most hosts in use at a time, mean of the orders."""
+        return float(np.mean([one.peak_hosts for one in self.judgements]))
+
+    @property
+    def hosts_mean(self):
+        """Hosts in use, mean over time and over the orders."""
+        return float(np.mean([one.mean_hosts for one in self.judgements]))
 
     def figures(self, overload_probability, clairvoyant):
         """Return the line of the report, means over the seeds.
@@ -119,6 +133,21 @@ class Result:
             'hosts_relative': (None if not clairvoyant
                                or not clairvoyant.hosts
                                else self.hosts / clairvoyant.hosts),
+            'hosts_mean': self.hosts_mean,
+            'hosts_mean_relative': (
+                None if not clairvoyant or not clairvoyant.hosts_mean
+                else self.hosts_mean / clairvoyant.hosts_mean),
+            'overload_avoidable_weighted': mean(lambda one: one.weighted),
+            'overload_over_limit': mean(
+                lambda one: _mean(one.avoidable)) / overload_probability,
+            'overload_over_limit_weighted': mean(
+                lambda one: one.weighted) / overload_probability,
+            'overload_over_limit_worst': mean(
+                lambda one: one.avoidable.max(initial=0.0)
+            ) / overload_probability,
+            'moves_per_instance_week': mean(
+                lambda one: one.moves_per_instance_week),
+            'migration_share': mean(lambda one: one.migration_share),
         }
 
 
@@ -150,6 +179,9 @@ def evaluate_limits(case, limits, methods, seeds=3, progress=None):
     """
     trace, begin = _trace_and_begin(case)
     rates = np.nan_to_num(trace.rates[:, begin:], nan=0.0)
+    if case.conditions.missing_share:
+        trace = trace.thinned(case.conditions.missing_share,
+                              np.random.default_rng(0))
     histories = {}
     groups = [[_Run(dataclasses.replace(
         case, saturation_kbps=capacity, overload_probability=limit),
@@ -164,7 +196,8 @@ def evaluate_limits(case, limits, methods, seeds=3, progress=None):
             end, rows = run.days[day]
             if run.history not in known:
                 known[run.history] = run.history.until(end)
-            run.place(known[run.history], rows)
+            run.place(known[run.history], rows, rates.shape[1]
+                      if day + 1 == days else run.days[day + 1][0] - begin)
             if progress:
                 progress(day * len(runs) + number + 1, days * len(runs))
     return [_results(group, rates) for group in groups]
@@ -172,8 +205,12 @@ def evaluate_limits(case, limits, methods, seeds=3, progress=None):
 
 def _results(runs, rates):
     """Return {name: Result} of the runs of one case."""
-    results = {name: Result(name) for name in runs[0].packers}
+    results = {name: Result(name) for name in runs[0].names}
     for run in runs:
+        for name, replay in run.replays.items():
+            results[name].judgements.append(replay.judgement())
+            results[name].predicted.append(replay.predicted())
+            results[name].refused.append(run.refused)
         for name, packer in run.packers.items():
             results[name].judgements.append(packing.judge(
                 packer.residents, rates, run.arrivals, run.capacity))
@@ -206,12 +243,25 @@ class _Run:
             known_from += self.arrivals
         key = known_from.tobytes()
         if key not in histories:
-            histories[key] = traces.History(trace, begin, known_from)
-        self.history = histories[key]
-        self.packers = {
-            method.name: method.start(case.saturation_kbps,
-                                      case.overload_probability)
-            for method in methods}
+            history = traces.History(trace, begin, known_from)
+            moves = any(isinstance(method, strategies.Rebalanced)
+                        for method in methods)
+            histories[key] = history, history.delivered(
+                _LONGEST_GAP_SECONDS) if moves else None
+        self.history, delivered = histories[key]
+        self.packers, self.replays = {}, {}
+        for method in methods:
+            packer = method.start(case.saturation_kbps,
+                                  case.overload_probability)
+            if isinstance(method, strategies.Rebalanced):
+                self.replays[method.name] = closed_loop.Replay(
+                    packer, method.strategy(case.saturation_kbps,
+                                            case.overload_probability),
+                    delivered, rates, self.arrivals, case.saturation_kbps,
+                    trace.period_seconds, case.conditions,
+                    np.random.default_rng((seed, 1)))
+            else:
+                self.packers[method.name] = packer
         self.packers[CLAIRVOYANT] = packing.Clairvoyant(
             rates, self.arrivals, case.saturation_kbps,
             case.overload_probability)
@@ -221,16 +271,25 @@ class _Run:
             limited = np.isfinite(case.room)
             needs, room = case.needs[:, limited], np.array(case.room)[limited]
             self.fits_host = (needs <= room).all(axis=1)
-            for packer in self.packers.values():
+            for packer in itertools.chain(self.packers.values(), (
+                    replay.packer for replay in self.replays.values())):
                 packer.limit_resources(needs, room)
+        self.names = [*(method.name for method in methods), CLAIRVOYANT]
 
-    def place(self, known, rows):
-        """Learn, then place the instances of a day that are not refused."""
-        if not len(rows):
+    def place(self, known, rows, end):
+        """Learn, then place the instances of a day that are not refused.
+
+        :param end: judged bin in which the day ends
+        """
+        if not len(rows) and not self.replays:
             return
         fits = self.fits_host[rows] & (
             known.peak[rows] <= self.capacity * (1 + 1e-9))
         self.refused += int(np.count_nonzero(~fits))
+        for replay in self.replays.values():
+            replay.advance(known, rows[fits].tolist(), end)
+        if not len(rows):
+            return
         for packer in self.packers.values():
             packer.learn(known)
             for row in rows[fits].tolist():

@@ -91,6 +91,22 @@ class Trace:
         return cls(series, period, start + period * np.arange(bins), columns,
                    rates)
 
+    def thinned(self, missing_share, generator):
+        """Return this trace without some of its samples, at random.
+
+        :param missing_share: of all samples, that are left out
+        :param generator: numpy.random.Generator
+        """
+        rates, series, columns = self.rates.copy(), [], []
+        for row, (one, at) in enumerate(zip(self.series, self.columns)):
+            kept = generator.random(at.size) >= missing_share
+            rates[row, np.setdiff1d(at, at[kept])] = np.nan
+            series.append(dataclasses.replace(
+                one, times=one.times[kept], rates=one.rates[kept]))
+            columns.append(at[kept])
+        return Trace(tuple(series), self.period_seconds, self.times,
+                     tuple(columns), rates)
+
     def after(self, past):
         """Return this trace with another one as its past.
 
@@ -210,6 +226,7 @@ class History:
         self._known_from = np.maximum(known_from, begin)
         self._counted = 0
         self._counts = [None] * len(trace.series)
+        self._kept = {}
 
     def until(self, end):
         """Return what is Known when bin ``end`` begins.
@@ -217,7 +234,24 @@ class History:
         Ask for later and later bins.
         """
         return Known(self._trace, self._known(end),
-                     functools.partial(self._counts_until, end))
+                     functools.partial(self._counts_until, end), self._kept)
+
+    def delivered(self, longest_seconds):
+        """Return (V, B) rates as telemetry has them, bin by bin.
+
+        In place of a sample that is missing the one before it counts for
+        some time; after that, and before an instance is measured, it is 0.
+
+        :param longest_seconds: for how long a sample stands in for others
+        """
+        bins = np.arange(self._trace.times.size)
+        rates = np.where(self._known(bins.size), self._trace.rates, np.nan)
+        last = np.maximum.accumulate(
+            np.where(np.isnan(rates), -1, bins), axis=1)
+        longest = longest_seconds / self._trace.period_seconds
+        stale = (last < 0) | (bins - last > longest)
+        return np.where(stale, 0.0, np.take_along_axis(
+            rates, np.maximum(last, 0), axis=1))
 
     def _known(self, end):
         column = np.arange(end)
@@ -261,7 +295,7 @@ class Known:
     :ivar uuids: V instance uuids
     """
 
-    def __init__(self, trace, known, counts):
+    def __init__(self, trace, known, counts, kept):
         end = known.shape[1]
         self.rates = np.where(known, trace.rates[:, :end], np.nan)
         self.period_seconds = trace.period_seconds
@@ -271,6 +305,13 @@ class Known:
         self.present = known
         self._counts = counts
         self._derived = {}
+        self._kept = kept
+
+    def kept(self, key, make):
+        """Return ``make()``, made once for each key of one history."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return self._kept[key]
 
     def derived(self, key, make):
         """Return ``make()``, made once for each key."""

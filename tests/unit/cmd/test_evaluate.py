@@ -117,6 +117,47 @@ class EvaluateTestCase(test_manage.ManageTestCase):
             for words in ((), ('--no-feedback',))]
         self.assertLess(*hosts)
 
+    def test_rebalance_reports_moves_beside_no_moves(self):
+        answer = self._evaluate('--protocol', 'rolling', '--rebalance',
+                                '--seeds', '1')
+        self.assertEqual(['ours', 'none', 'workload_balance', 'sandpiper',
+                          'clairvoyant'],
+                         [line['method'] for line in answer['methods']])
+        self.assertTrue(answer['rebalance'])
+        self.assertEqual(900.0, answer['conditions']['period_seconds'])
+        for line in answer['methods']:
+            self.assertLessEqual(KEYS | {
+                'hosts_mean', 'hosts_mean_relative',
+                'moves_per_instance_week', 'migration_share',
+                'overload_over_limit', 'overload_over_limit_weighted',
+                'overload_over_limit_worst'}, set(line))
+
+    def test_methods_can_be_chosen_beside_rebalancing(self):
+        for names, wanted in (('ours', ['ours', 'clairvoyant']),
+                              ('none,peak', ['none', 'peak', 'clairvoyant'])):
+            answer = self._evaluate('--protocol', 'rolling', '--rebalance',
+                                    '--seeds', '1', '--methods', names)
+            self.assertEqual(wanted, [line['method']
+                                      for line in answer['methods']])
+        status, output, _ = self.run_command(
+            'evaluate', '--trace', self.trace, '--saturation-kbps', '100',
+            '--protocol', 'rolling', '--rebalance', '--methods', 'none',
+            '--seeds', '1')
+        self.assertEqual(0, status)
+        self.assertIn('MOVES_PER_INSTANCE_WEEK', output.splitlines()[0])
+
+    def test_conditions_of_rebalancing_are_in_the_answer(self):
+        answer = self._evaluate(
+            '--protocol', 'rolling', '--rebalance', '--seeds', '1',
+            '--methods', 'ours', '--rebalance-period', '300',
+            '--telemetry-delay', '60', '--missing-samples', '.1',
+            '--failing-migrations', '.2', '--migration-memory-mib', '64',
+            '--migration-switch-share', '.3')
+        self.assertEqual({
+            'period_seconds': 300.0, 'delay_seconds': 60.0,
+            'missing_share': .1, 'failing_share': .2, 'memory_mib': 64.0,
+            'switch_share': .3}, answer['conditions'])
+
     def test_groups_are_what_priors_are_learned_by(self):
         # Half are of a flavor that carries much.
         path = os.path.join(self.directory, 'groups.csv')
@@ -187,6 +228,14 @@ class EvaluateTestCase(test_manage.ManageTestCase):
                 (('--methods', 'best'), "'best', wanted one of agnostic, ou"),
                 (('--train-days', '1', '--protocol', 'rolling'),
                  'train-days'),
+                (('--rebalance',), 'rebalance: given with the protocol '
+                                   'static; expected --protocol rolling'),
+                (('--protocol', 'rolling', '--telemetry-delay', '60'),
+                 'telemetry-delay: given without --rebalance'),
+                (('--protocol', 'rolling', '--rebalance',
+                  '--failing-migrations', '2'), 'failing share: 2'),
+                (('--protocol', 'rolling', '--methods', 'none'),
+                 "'none', wanted one of"),
                 (('--train-days', 'inf'), 'train-days: inf; expected'),
                 (('--train-trace', ''), 'telemetry file : not there'),
                 (('--groups', ''), 'groups'),

@@ -19,8 +19,10 @@ class DrawTestCase(unittest.TestCase):
     def setUp(self):
         self.results = {
             name: protocols.Result(
-                name, [packing.Judgement(np.array(shares), np.array(shares),
-                                         0.0)], [np.array(shares)], [0])
+                name, [packing.Judgement(
+                    np.array(shares), np.array(shares), 0.0,
+                    np.ones(len(shares)), len(shares))],
+                [np.array(shares)], [0])
             for name, shares in (('ours', [0.01, 0.0]), ('peak', []))}
 
     def test_two_pictures_are_written(self):

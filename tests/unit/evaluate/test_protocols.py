@@ -70,8 +70,16 @@ class StaticTestCase(unittest.TestCase):
             'overload_worst': 2 / 3, 'overload_avoidable_worst': 1 / 3,
             'hosts_above': 1.0, 'hosts_above_avoidable': 1.0,
             'loss': 4 / 24, 'predicted_mean': 0.25,
-            'hosts_relative': 0.5}, {
-                **found, 'loss': round(found['loss'] * 24, 9) / 24})
+            'hosts_relative': 0.5, 'hosts_mean': 1.0,
+            'hosts_mean_relative': 0.5,
+            'overload_avoidable_weighted': 1 / 3,
+            'overload_over_limit': 100 / 3,
+            'overload_over_limit_weighted': 100 / 3,
+            'overload_over_limit_worst': 100 / 3,
+            'moves_per_instance_week': 0.0, 'migration_share': 0.0}, {
+                **found, 'loss': round(found['loss'] * 24, 9) / 24,
+                **{name: round(found[name] * 3, 9) / 3 for name in found
+                   if name.startswith('overload_over_limit')}})
 
     def test_cores_and_memory_end_what_a_host_takes(self):
         # Of 4 cores and 8 GB: by cores two of the first kind, and by memory

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import unittest
+
+import numpy as np
+
+from tests.unit.evaluate import test_closed_loop
+from tests.unit.evaluate import traces
+from vswitch_aware_scheduler.evaluate import closed_loop
+from vswitch_aware_scheduler.evaluate import methods
+from vswitch_aware_scheduler.evaluate import protocols
+from vswitch_aware_scheduler.evaluate import strategies
+from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import relief
+
+DAY = 288
+
+
+class Apart(test_closed_loop.Script):
+    """Puts instances on given hosts after the first bin, then decides.
+
+    :ivar made: [(bin, instance, destination)] that were tried
+    """
+
+    def __init__(self, hosts, strategy):
+        super().__init__()
+        self.hosts = hosts
+        self.strategy = strategy
+        self.made = []
+        self.bin = 0
+
+    def decide(self, fleet):
+        self.bin += 1
+        if self.bin == 1:
+            for row, host in enumerate(self.hosts):
+                if host:
+                    fleet.move(row, host)
+            really = fleet.move
+            fleet.move = lambda row, host: (
+                self.made.append((self.bin, row, host)), really(row, host))[1]
+        self.strategy.decide(fleet)
+
+
+def moves(rates, hosts, strategy, **conditions):
+    """Return the moves that were tried, and the Replay."""
+    script = Apart(hosts, strategy)
+    made = test_closed_loop.replay(
+        rates, [0] * len(rates), script,
+        **{'period_seconds': 300.0, **conditions})
+    return script.made, made
+
+
+class ErrorBudgetTestCase(unittest.TestCase):
+
+    def _strategy(self, limit=.05, **rule):
+        return strategies.ErrorBudget(budget.Terms(limit),
+                                      relief.Rule(**rule))
+
+    def _rates(self, bins=2 * DAY):
+        # Both send at once for ten bins of each hundred; a third is quiet.
+        at = np.arange(bins) % 100
+        busy = np.where((at >= 20) & (at < 30), 6.0, 1.0)
+        return np.array([busy, busy, np.ones(bins)])
+
+    def test_a_host_in_debt_is_relieved_once(self):
+        made, done = moves(self._rates(), [0, 0, 1], self._strategy())
+        # .03 of 288 bins at first and of 30 since then are 9.54 bins.
+        self.assertEqual(1, len(made))
+        when, instance, destination = made[0]
+        self.assertEqual((30, 1), (when, destination))
+        self.assertIn(instance, (0, 1))
+        np.testing.assert_allclose(
+            10 / (2 * DAY), done.judgement().avoidable[0])
+
+    def test_with_budget_nothing_moves(self):
+        made, _ = moves(self._rates(60), [0, 0, 1],
+                        self._strategy(limit=.2))
+        self.assertEqual([], made)
+
+    def test_a_move_that_fails_is_tried_again(self):
+        tries = []
+        for seed in range(12):
+            made, done = moves(self._rates(60), [0, 0, 1], self._strategy(),
+                               failing_share=.5, seed=seed)
+            hosts = done.fleet.loads.hosts
+            if hosts[2] == 1:
+                tries.append(len(made))
+                self.assertNotEqual(hosts[0], hosts[1])
+                self.assertEqual(list(range(30, 30 + len(made))),
+                                 [when for when, _, _ in made])
+        self.assertIn(1, tries)
+        self.assertGreater(max(tries), 1)
+
+    def test_late_telemetry_moves_later(self):
+        made, _ = moves(self._rates(), [0, 0, 1], self._strategy(),
+                        delay_seconds=900.0)
+        self.assertEqual(33, made[0][0])
+
+    def test_a_host_in_debt_takes_no_arrivals(self):
+        strategy = self._strategy(open_days=1e9)
+        moves(self._rates()[:2], [0, 0], strategy)
+        # A tenth of the time is above .6 x .05.
+        self.assertEqual([True, False], strategy.closed(2).tolist())
+        self.assertEqual([], strategy.closed(0).tolist())
+
+
+class WorkloadBalanceTestCase(unittest.TestCase):
+
+    def test_the_largest_that_is_not_above_the_excess_goes_to_the_idlest(
+            self):
+        rates = np.array([[4.0], [3.0], [2.0], [3.0], [1.0]]) * np.ones(9)
+        made, _ = moves(rates, [0, 0, 0, 1, 2],
+                        strategies.WorkloadBalance(10.0))
+        # 9 of 10 with a mean of 13 / 3: 4.67 too much.
+        self.assertEqual([(1, 0, 2)], made)
+
+    def test_below_the_threshold_nothing_moves(self):
+        rates = np.array([[4.0], [3.9], [1.0]]) * np.ones(9)
+        self.assertEqual([], moves(rates, [0, 0, 1],
+                                   strategies.WorkloadBalance(10.0))[0])
+
+    def test_an_empty_host_where_no_other_stays_below_the_threshold(self):
+        for other, wanted in ((6.0, 1), (7.5, 2)):
+            rates = np.array([[5.0], [3.9], [1.0], [other]]) * np.ones(9)
+            made, _ = moves(rates, [0, 0, 0, 1],
+                            strategies.WorkloadBalance(10.0))
+            self.assertEqual((1, 2, wanted), made[0])
+
+
+class SandpiperTestCase(unittest.TestCase):
+
+    def test_three_of_five_samples_make_a_hotspot(self):
+        for above, wanted in ((2, []), (3, [(9, 0, 1)])):
+            rates = np.array([[4.0], [3.0], [1.0]]) * np.ones(9)
+            rates[1, 9 - above:] = 3.9
+            rates[1, -1] = 3.9
+            self.assertEqual(wanted, moves(
+                rates, [0, 0, 1], strategies.Sandpiper(10.0))[0])
+
+    def test_what_does_not_fit_elsewhere_goes_to_an_empty_host(self):
+        rates = np.array([[4.0], [3.9], [6.0]]) * np.ones(9)
+        made, _ = moves(rates, [0, 0, 1], strategies.Sandpiper(10.0))
+        self.assertEqual([(5, 0, 2)], made)
+
+
+class ProtocolTestCase(unittest.TestCase):
+
+    def setUp(self):
+        generator = np.random.default_rng(1)
+        rates = generator.exponential(1.0, (24, 4 * 24))
+        # From the third day on they send three times as much.
+        rates[:, 2 * 24:] *= 3.0
+        self.case = protocols.Case(
+            traces.trace.Trace.from_series(traces.make_series(
+                rates, period=3600.0)), 20.0, .02, protocol='rolling')
+
+    def _results(self, seeds=1, **words):
+        case = dataclasses.replace(
+            self.case, conditions=closed_loop.Conditions(**words))
+        return protocols.evaluate(case, strategies.make_rebalanced(
+            traces.DEFAULT_LAW), seeds)
+
+    def test_all_are_reported_with_moves_and_host_hours(self):
+        results = self._results(2)
+        self.assertEqual([*strategies.NAMES, 'clairvoyant'], list(results))
+        lines = {name: result.figures(.02, results['clairvoyant'])
+                 for name, result in results.items()}
+        self.assertEqual(0.0, lines['none']['moves_per_instance_week'])
+        self.assertEqual(0.0, lines['none']['migration_share'])
+        self.assertGreater(lines['ours']['moves_per_instance_week'], 0)
+        self.assertGreater(lines['ours']['migration_share'], 0)
+        for line in lines.values():
+            self.assertLessEqual(line['hosts_mean'], line['hosts'])
+            self.assertAlmostEqual(line['overload_over_limit'] * .02,
+                                   line['overload_avoidable_mean'])
+            self.assertLessEqual(line['overload_over_limit'],
+                                 line['overload_over_limit_worst'])
+        self.assertLess(lines['ours']['overload_over_limit_weighted'],
+                        lines['none']['overload_over_limit_weighted'])
+
+    def test_without_moves_it_is_what_the_method_ours_comes_to(self):
+        plain = protocols.evaluate(self.case, methods.make_methods(
+            traces.DEFAULT_LAW, corrects=True)[1:2], 2)
+        self.assertEqual(['ours', 'clairvoyant'], list(plain))
+        best = plain['clairvoyant']
+        wanted = plain['ours'].figures(.02, best)
+        found = self._results(2)['none'].figures(.02, best)
+        for name in set(wanted) - {'method'}:
+            self.assertAlmostEqual(wanted[name], found[name], msg=name)
+
+    def test_conditions_change_what_comes_of_moves_only(self):
+        plain = self._results()
+        for words in ({'delay_seconds': 3600.0}, {'failing_share': .5},
+                      {'switch_share': .1, 'memory_mib': .01}):
+            found = self._results(**words)
+            for name, same in (('clairvoyant', True), ('none', True),
+                               ('ours', False)):
+                self.assertEqual(same, plain[name].figures(.02, None)
+                                 == found[name].figures(.02, None),
+                                 (words, name))
+
+    def test_missing_samples_change_what_is_known_not_what_is_judged(self):
+        plain, found = self._results(), self._results(missing_share=.3)
+        self.assertEqual(plain['clairvoyant'].judgements[0].loss,
+                         found['clairvoyant'].judgements[0].loss)
+        self.assertNotEqual(plain['ours'].figures(.02, None),
+                            found['ours'].figures(.02, None))
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,350 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import unittest
+
+import numpy as np
+
+from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import relief
+
+
+def overload(rates, capacities, hosts, host):
+    """Count slots of avoidable overload by definition."""
+    members = [row for row, at in enumerate(hosts) if at == host]
+    count = 0
+    for slot in range(rates.shape[2]):
+        count += any(
+            sum(rates[limit, row, slot] for row in members)
+            > capacities[limit][host] + 1e-6
+            and all(rates[limit, row, slot] <= capacities[limit][host] + 1e-6
+                    for row in members)
+            for limit in range(len(capacities)))
+    return count
+
+
+def case(generator, limits=1, instances=7, hosts=3, slots=25):
+    rates = generator.integers(0, 9, (limits, instances, slots)).astype(float)
+    # Rare instances that are above a capacity alone.
+    rates[rates > 7] *= generator.integers(1, 3)
+    capacities = generator.integers(9, 14, (limits, hosts)).astype(float)
+    return rates, capacities, generator.integers(0, hosts, instances)
+
+
+class LoadsTestCase(unittest.TestCase):
+
+    def test_overload_is_counted_by_definition(self):
+        generator = np.random.default_rng(1)
+        for limits in (1, 2):
+            for _ in range(30):
+                rates, capacities, hosts = case(generator, limits)
+                loads = relief.Loads(rates, capacities, hosts)
+                self.assertEqual(
+                    [overload(rates, capacities, hosts, host)
+                     for host in range(3)],
+                    np.count_nonzero(loads.overload(range(3)),
+                                     axis=1).tolist())
+
+    def test_a_limit_that_a_host_does_not_have_never_counts(self):
+        loads = relief.Loads(np.full((1, 2, 3), 1e9), [[np.inf]], [0, 0])
+        self.assertFalse(loads.overload([0]).any())
+        self.assertEqual([0, 0], loads.without(0, [0, 1]).tolist())
+
+    def test_moving_there_and_back_changes_nothing(self):
+        generator = np.random.default_rng(2)
+        rates, capacities, hosts = case(generator)
+        rates *= .1
+        loads = relief.Loads(rates, capacities, hosts)
+        before = loads.sums.copy(), loads.above.copy()
+        for _ in range(100):
+            row, host = generator.integers(7), generator.integers(-1, 3)
+            loads.put(row, host)
+        for row, host in enumerate(hosts):
+            loads.put(row, host)
+        np.testing.assert_allclose(before[0], loads.sums, atol=1e-9)
+        np.testing.assert_array_equal(before[1], loads.above)
+
+    def test_a_view_of_some_slots_follows(self):
+        rates, capacities, hosts = case(np.random.default_rng(3))
+        loads = relief.Loads(rates, capacities, hosts)
+        view = loads.within(5, 11)
+        loads.put(0, (hosts[0] + 1) % 3)
+        alone = relief.Loads(rates[..., 5:11], capacities, loads.hosts)
+        np.testing.assert_array_equal(alone.sums, view.sums)
+        np.testing.assert_array_equal(alone.overload(range(3)),
+                                      view.overload(range(3)))
+
+
+class BestMoveTestCase(unittest.TestCase):
+
+    def _enumerated(self, rates, capacities, hosts, source, limit):
+        """Return the largest gain of any move and all moves with it."""
+        best, moves = 0, set()
+        for row in np.flatnonzero(hosts == source):
+            for to in range(3):
+                if to == source:
+                    continue
+                after = hosts.copy()
+                after[row] = to
+                was, there, left, joined = (
+                    overload(rates, capacities, where, host)
+                    for where in (hosts, after) for host in (source, to))
+                if joined > max(limit, there):
+                    continue
+                gain = was + there - left - joined
+                if gain > best:
+                    best, moves = gain, set()
+                if gain == best > 0:
+                    moves.add((int(row), to))
+        return best, moves
+
+    def test_it_is_the_best_of_all_moves(self):
+        generator = np.random.default_rng(4)
+        found = 0
+        for trial in range(150):
+            rates, capacities, hosts = case(generator, 1 + trial % 2)
+            limit = trial % 4
+            best, moves = self._enumerated(rates, capacities, hosts, 0, limit)
+            move = relief.best_move(
+                relief.Loads(rates, capacities, hosts), 0, [1, 2], limit)
+            if not moves:
+                self.assertIsNone(move)
+                continue
+            found += 1
+            self.assertEqual((0, best), (move.source, move.gain))
+            self.assertIn((move.instance, move.destination), moves)
+        self.assertGreater(found, 40)
+
+    def test_a_host_that_may_take_nobody_takes_nobody(self):
+        rates = np.array([[[6.0, 6.0], [6.0, 6.0], [0.0, 0.0], [1.0, 1.0]]])
+        loads = relief.Loads(rates, [[10.0, 10.0, 10.0]], [0, 0, 1, 2])
+        self.assertEqual(2, relief.best_move(loads, 0, [2], 0).destination)
+        self.assertIsNone(relief.best_move(loads, 0, [], 0))
+
+    def test_an_instance_that_may_not_move_stays(self):
+        rates = np.array([[[6.0, 6.0], [5.0, 6.0], [0.0, 0.0]]])
+        loads = relief.Loads(rates, [[10.0, 10.0]], [0, 0, 1])
+        for instances, wanted in (([0], 0), ([1], 1)):
+            self.assertEqual(wanted, relief.best_move(
+                loads, 0, [1], 0, instances).instance)
+        self.assertIsNone(relief.best_move(loads, 0, [1], 0, []))
+
+    def test_what_only_shifts_overload_is_no_move(self):
+        rates = np.full((1, 4, 5), 6.0)
+        loads = relief.Loads(rates, [[10.0, 10.0]], [0, 0, 1, -1])
+        self.assertIsNone(relief.best_move(loads, 0, [1], 5))
+
+    def test_no_move_is_taken_back_on_the_same_samples(self):
+        # Each move lowers the sum of overload: no cycle is possible.
+        generator = np.random.default_rng(5)
+        for _ in range(40):
+            rates, capacities, hosts = case(generator, instances=9)
+            loads = relief.Loads(rates, capacities, hosts)
+            seen, left = {tuple(loads.hosts)}, None
+            for step in range(200):
+                moves = [relief.best_move(
+                    loads, host, [at for at in range(3) if at != host], 3)
+                    for host in range(3)]
+                move = next((one for one in moves if one), None)
+                if move is None:
+                    break
+                loads.put(move.instance, move.destination)
+                now = int(np.count_nonzero(loads.overload(range(3))))
+                if left is not None:
+                    self.assertLess(now, left)
+                left = now
+                self.assertNotIn(tuple(loads.hosts), seen)
+                seen.add(tuple(loads.hosts))
+            else:
+                self.fail('no end')
+
+
+def free(loads, **words):
+    """Return Constraints that keep nothing from anywhere."""
+    return relief.Constraints(np.zeros((len(loads.hosts), 0)),
+                              np.zeros((loads.most.shape[1], 0)), **words)
+
+
+class PlanTestCase(unittest.TestCase):
+    """Slots of 900 s, E = .1: .06 of the time is earned."""
+
+    terms = budget.Terms(.1)
+    rule = relief.Rule()
+
+    def setUp(self):
+        # Host 0: 12 in one slot of ten, and in the last one; host 1: quiet.
+        base = np.zeros((5, 100))
+        base[:3] = 3.0
+        base[0, ::10] = base[0, -1] = 6.0
+        base[3] = 1.0
+        self.rates = base[None]
+        self.hosts = [0, 0, 0, 1, -1]
+
+    def _plan(self, balance, recent=4, empty=(2,), loads=None, **words):
+        loads = loads or relief.Loads(self.rates, [[10.0, 10.0, 10.0]],
+                                      self.hosts)
+        before = loads.hosts.copy(), loads.sums.copy()
+        moves = relief.plan(loads, np.array(balance), self.terms, self.rule,
+                            recent, free(loads, **words), empty)
+        np.testing.assert_array_equal(before[0], loads.hosts)
+        np.testing.assert_array_equal(before[1], loads.sums)
+        return moves
+
+    def test_a_host_in_debt_is_relieved_by_what_suffices(self):
+        moves = self._plan([-1.0, 0.0, 100.0])
+        self.assertEqual([(0, 1)], [(one.source, one.destination)
+                                    for one in moves])
+        self.assertEqual(11, moves[0].gain)
+
+    def test_a_host_with_budget_is_left_alone(self):
+        self.assertEqual([], self._plan([0.0, 0.0, 100.0]))
+
+    def test_a_host_that_was_not_overloaded_of_late_is_left_alone(self):
+        self.rates[0, 0, -5:] = 3.0
+        self.assertEqual([], self._plan([-1.0, 0.0, 100.0]))
+
+    def test_what_instances_that_left_have_done_does_not_count(self):
+        self.hosts[0] = 2
+        self.assertEqual([], self._plan([-1.0, 0.0, 0.0]))
+
+    def test_a_host_within_its_limit_over_the_window_is_left_alone(self):
+        # 10 of 100 slots are E exactly.
+        self.rates[0, 0, 0] = 3.0
+        self.assertEqual([], self._plan([-1.0, 0.0, 100.0]))
+
+    def test_a_host_in_debt_takes_no_instance(self):
+        self.assertEqual([], self._plan([-1.0, -1.0, 100.0], empty=()))
+
+    def test_at_most_so_many_moves_at_a_time(self):
+        rates = np.full((1, 8, 20), 5.0)
+        loads = relief.Loads(rates, [[10.0] * 6], [0] * 8)
+        for most in (1, 2, 3):
+            self.rule = relief.Rule(moves=most)
+            self.assertEqual(most, len(self._plan(
+                [-1e9] + 5 * [100.0], empty=(1, 2, 3, 4, 5), loads=loads)))
+
+    def test_an_empty_host_is_the_last_resort(self):
+        # Host 1 is full: no move helps.
+        self.rates[0, 3] = 9.0
+        day = self.terms.day
+        self.assertEqual([], self._plan([-.9 * day, 0.0, 100.0]))
+        moves = self._plan([-1.1 * day, 0.0, 100.0])
+        self.assertEqual([2], [one.destination for one in moves])
+        self.assertEqual([], self._plan([-1.1 * day, 0.0, 100.0], empty=()))
+        # Overloaded all of the recent time: at once.
+        self.assertEqual([2], [one.destination for one in self._plan(
+            [-1.0, 0.0, 100.0], recent=1)])
+
+    def test_who_goes_to_an_empty_host_leaves_least_behind(self):
+        generator = np.random.default_rng(6)
+        found = 0
+        for _ in range(60):
+            rates, capacities, hosts = case(generator)
+            hosts[:] = 0
+            moves = relief.plan(
+                relief.Loads(rates, capacities, hosts),
+                np.array([-1e9, 0.0, 0.0]), self.terms, relief.Rule(moves=1),
+                25, free(relief.Loads(rates, capacities, hosts)), (2, 1))
+            left = {}
+            for row in range(7):
+                after = hosts.copy()
+                after[row] = -1
+                left[row] = overload(rates, capacities, after, 0)
+            for move in moves:
+                found += 1
+                self.assertEqual(2, move.destination)
+                self.assertEqual(min(left.values()), left[move.instance])
+        self.assertGreater(found, 50)
+
+    def test_a_lone_instance_is_never_moved_to_an_empty_host(self):
+        loads = relief.Loads(np.full((2, 1, 9), 20.0) * [[[1.0]], [[.1]]],
+                             [[30.0, 30.0], [1.0, 1.0]], [0])
+        self.assertEqual([], self._plan([-1e9, 0.0], empty=(1,), loads=loads))
+
+    def test_an_instance_that_is_marked_stays(self):
+        for marked in range(3):
+            movable = np.ones(5, bool)
+            movable[marked] = False
+            self.assertNotIn(marked, [one.instance for one in self._plan(
+                [-1.0, 0.0, 100.0], movable=movable)])
+        self.assertEqual([], self._plan(
+            [-1.0, 0.0, 100.0], movable=np.zeros(5, bool)))
+
+    def test_a_disabled_host_neither_gives_nor_takes(self):
+        for host in (0, 1):
+            closed = np.arange(3) == host
+            self.assertEqual([], self._plan([-1.0, 0.0, 100.0], empty=(),
+                                            closed=closed))
+
+    def test_no_move_is_taken_back_as_time_goes_on(self):
+        # Round by round on one fleet: a cycle would never end.
+        generator = np.random.default_rng(7)
+        rates = generator.exponential(1.0, (1, 12, 60))
+        loads = relief.Loads(rates, np.full((1, 4), 6.0),
+                             generator.integers(0, 3, 12))
+        moved = 0
+        for _ in range(60):
+            moves = relief.plan(
+                loads, np.array([-1e9] * 3 + [100.0]), self.terms, self.rule,
+                60, free(loads), np.flatnonzero(loads.sizes == 0))
+            if not moves:
+                break
+            for move in moves:
+                loads.put(move.instance, move.destination)
+            moved += len(moves)
+        else:
+            self.fail('no end')
+        self.assertGreater(moved, 0)
+
+
+class RefusingTestCase(unittest.TestCase):
+
+    def test_a_host_in_debt_that_would_not_earn_takes_no_arrivals(self):
+        # E = .1: .06 of the slots are earned. Three hosts are above their
+        # capacity in 6, 7 and 100 of 100 slots.
+        rates = np.zeros((1, 4, 100))
+        for row, slots in enumerate((6, 7, 100, 0)):
+            rates[0, row, :slots] = 9.0
+        loads = relief.Loads(
+            np.concatenate([rates, np.full((1, 4, 100), 2.0)], axis=1),
+            np.full((1, 4), 10.0), [0, 1, 2, 3] * 2)
+        for balance, wanted in (
+                ([-1.0] * 4, [False, True, True, False]),
+                ([0.0] * 4, [False] * 4),
+                ([-1.0, 5.0, -1.0, -1e9], [False, False, True, False])):
+            self.assertEqual(wanted, relief.refusing(
+                loads, balance, budget.Terms(.1)).tolist())
+
+    def test_without_samples_a_host_in_debt_takes_no_arrivals(self):
+        loads = relief.Loads(np.zeros((1, 1, 0)), [[1.0, 1.0]], [0])
+        self.assertEqual([True, False], relief.refusing(
+            loads, [-1.0, 1.0], budget.Terms(.1)).tolist())
+
+
+class ConstraintsTestCase(unittest.TestCase):
+
+    def test_cores_and_memory_are_kept_through_a_plan(self):
+        constraints = relief.Constraints([[2.0, 1.0], [2.0, 8.0]],
+                                         [[0.0, 0.0], [3.0, 8.0]])
+        self.assertEqual([[True], [True]],
+                         constraints.allowed([0, 1], [1]).tolist())
+        copied = constraints.copy()
+        copied.put(0, 0, 1)
+        self.assertEqual([[False]], copied.allowed([1], [1]).tolist())
+        self.assertEqual([[True]], copied.allowed([0], [0]).tolist())
+        self.assertEqual([[True]], constraints.allowed([1], [1]).tolist())
+
+    def test_aggregates_and_groups_keep_instances_from_hosts(self):
+        may = np.array([[True, True, False], [True, True, True],
+                        [True, True, True]])
+        constraints = relief.Constraints(
+            np.zeros((3, 0)), np.zeros((3, 0)), may=may,
+            groups=np.array([-1, 5, 5]), hosts=np.array([0, 0, 1]))
+        self.assertEqual([[True, False], [False, True]],
+                         constraints.allowed([0, 1], [1, 2]).tolist())
+        constraints.put(2, 1, 2)
+        self.assertEqual([[True, False], [True, False]],
+                         constraints.allowed([0, 1], [1, 2]).tolist())
+
+
+if __name__ == '__main__':
+    unittest.main()

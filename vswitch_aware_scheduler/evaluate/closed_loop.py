@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Replay of arrivals and live migrations, period after period.
+
+A :class:`Replay` follows one fleet: a :class:`.packing.FirstFit` places what
+arrives, and a :class:`Strategy` moves instances at the end of each period,
+knowing only what telemetry has delivered by then. Pure; randomness comes from
+the generator that is given.
+
+Derivation: reference/rebalance.rst, "Replay".
+"""
+
+import abc
+import dataclasses
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler.evaluate import packing
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.rebalance import relief
+
+__all__ = ['Conditions', 'Fleet', 'Replay', 'Strategy']
+
+#: Sums and capacities are compared with this relative tolerance.
+_TOLERANCE = 1e-9
+
+#: Empty hosts that a strategy sees beside those that were used.
+_NEW_HOSTS = 16
+
+#: kbit in a MiB.
+_KBIT_PER_MIB = 8 * 1024 * 1024 / 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class Conditions:
+    """What helps and hinders those who move instances.
+
+    :ivar period_seconds: between two rounds of decisions
+    :ivar delay_seconds: age of the newest samples that are known
+    :ivar missing_share: of all samples, at random, that never arrive
+    :ivar failing_share: of all migrations, at random, that fail
+    :ivar memory_mib: what a migration has to transfer
+    :ivar switch_share: share of the capacity of both hosts that a migration
+        takes while it runs; 0: migrations have a network of their own and
+        end within the period
+    """
+
+    period_seconds: float = 900.0
+    delay_seconds: float = 0.0
+    missing_share: float = 0.0
+    failing_share: float = 0.0
+    memory_mib: float = 8192.0
+    switch_share: float = 0.0
+
+    def __post_init__(self):
+        for name, least, most in (
+                ('period_seconds', 1, math.inf),
+                ('delay_seconds', 0, math.inf), ('missing_share', 0, 1),
+                ('failing_share', 0, 1), ('memory_mib', 0, math.inf),
+                ('switch_share', 0, 1)):
+            value = getattr(self, name)
+            if not least <= value <= most or value == math.inf:
+                raise exceptions.InvalidInput(
+                    f'{name.replace("_", " ")}: {value}; expected a number '
+                    f'from {least} to {most}')
+
+
+class Strategy(abc.ABC):
+    """Decides which instances move. One is made for each Replay.
+
+    :ivar moves_any: whether there are rounds at all
+    """
+
+    moves_any = True
+
+    @abc.abstractmethod
+    def decide(self, fleet):
+        """Look at a :class:`Fleet` and call :meth:`Fleet.move`."""
+
+    def closed(self, hosts):
+        """Return (hosts,) bool: which hosts take no arrivals."""
+        return np.zeros(hosts, dtype=bool)
+
+
+class Fleet:
+    """What a strategy sees at the end of a period, and what it can do.
+
+    Bins are those of the whole trace, with the past before the judged time.
+
+    :ivar loads: :class:`~..rebalance.relief.Loads` of all bins with the
+        instances that hosts have now; bins from ``end`` on are not known yet
+    :ivar end: bins that are known, all before this one
+    :ivar bins_per_period: bins between two decisions
+    :ivar bin_seconds: length of a bin
+    :ivar count: hosts, used or used before
+    :ivar used: (hosts, bins) bool: judged bins in which a host was in use;
+        bin 0 is the first judged one
+    :ivar overload: (hosts, bins) bool: judged bins of avoidable overload, as
+        telemetry has them
+    """
+
+    def __init__(self, replay, loads, used, overload):
+        self._replay = replay
+        self.loads = loads
+        self.used = used
+        self.overload = overload
+        self.end = self.judged_end = self.count = 0
+        self.bins_per_period = replay.bins_per_period
+        self.bin_seconds = replay.bin_seconds
+
+    @property
+    def sizes(self):
+        """(hosts,) instances on each host."""
+        return np.bincount(self.loads.hosts[self.loads.hosts >= 0],
+                           minlength=self.count)[:self.count]
+
+    def bins(self, seconds):
+        """Return how many bins a time is, at least one."""
+        return max(1, round(seconds / self.bin_seconds))
+
+    def recent(self, seconds):
+        """Return Loads of the last known bins and :attr:`hosts`; a view."""
+        return self.loads.within(max(0, self.end - self.bins(seconds)),
+                                 self.end, self.hosts)
+
+    @property
+    def hosts(self):
+        """Number of hosts with those that can be taken into use soon."""
+        return min(self.count + _NEW_HOSTS, len(self.used))
+
+    def free(self):
+        """Return (instances,) bool: which can move now."""
+        return self._replay.free_instances()
+
+    def busy(self):
+        """Return (hosts,) bool: which have a migration running."""
+        return self._replay.busy_hosts()
+
+    def constraints(self):
+        """Return :class:`~..rebalance.relief.Constraints` of all hosts."""
+        return self._replay.constraints()
+
+    def empty_hosts(self):
+        """Return hosts that can be taken into use: used before, then new."""
+        unused = np.flatnonzero((self.sizes == 0) & ~self.busy()).tolist()
+        return unused + list(range(self.count, self.hosts))
+
+    def move(self, instance, destination):
+        """Migrate an instance live; return whether that did not fail."""
+        return self._replay.move(instance, destination)
+
+
+class Replay:
+    """One fleet from its first arrival to the end of the trace.
+
+    :param packer: :class:`.methods` FirstFit with ``move``
+    :param strategy: Strategy
+    :param known: (V, B) what telemetry has of each instance, kbit/s, with
+        the past
+    :param rates: (V, T) what each sends in the judged time, kbit/s
+    :param arrivals: (V,) judged bin in which each arrives
+    :param capacity: kbit/s of each host
+    :param bin_seconds: length of a bin
+    :param conditions: Conditions
+    :param generator: numpy.random.Generator, for migrations that fail
+    """
+
+    def __init__(self, packer, strategy, known, rates, arrivals, capacity,
+                 bin_seconds, conditions, generator):
+        self.packer = packer
+        self.bin_seconds = bin_seconds
+        self.bins_per_period = max(
+            1, round(conditions.period_seconds / bin_seconds))
+        self._strategy = strategy
+        self._begin = known.shape[1] - rates.shape[1]
+        self._known = known
+        self._rates = rates
+        self._arrivals = arrivals
+        self._capacity = capacity
+        self._most = capacity * (1 + _TOLERANCE)
+        self._conditions = conditions
+        self._generator = generator
+        self._delay = round(conditions.delay_seconds / bin_seconds)
+        count, bins = rates.shape
+        # Each instance can be on a host of its own and move to another one;
+        # rows that stay empty take no memory.
+        hosts = 2 * count
+        self._used, self._overload, self._avoidable, self._seen = (
+            np.zeros((hosts, bins), dtype=bool) for _ in range(4))
+        self._placed = np.zeros(count, dtype=bool)
+        self._running = []       # [instance, destination, kbit to transfer]
+        self._sent = self._cut = self._transferred = 0.0
+        self._moves = 0
+        self._done = 0           # judged bins
+        self.fleet = Fleet(self, relief.Loads(
+            known[None], np.full((1, hosts), capacity),
+            np.full(count, -1)), self._used, self._seen)
+
+    def advance(self, known, rows, end):
+        """Learn, place some arrivals and go on up to a bin.
+
+        :param known: :class:`.trace.Known` at the beginning
+        :param rows: instances in order of arrival, all before ``end``
+        :param end: judged bin
+        """
+        self.packer.learn(known)
+        waiting = list(rows)
+        while self._done < end:
+            # Rounds are counted from the beginning, whatever days are.
+            until = min(end, self._done - self._done % self.bins_per_period
+                        + self.bins_per_period)
+            while waiting and self._arrivals[waiting[0]] < until:
+                self._place(waiting.pop(0))
+            self._judge(self._done, until)
+            self._done = until
+            if self._strategy.moves_any and self.fleet.count:
+                self.fleet.end = max(self._begin + until - self._delay, 0)
+                self.fleet.judged_end = max(until - self._delay, 0)
+                self._strategy.decide(self.fleet)
+
+    def _place(self, row):
+        count = len(self.packer.residents)
+        host = self.packer.place(row, self._strategy.closed(count))
+        self.fleet.loads.put(row, host)
+        self.fleet.count = len(self.packer.residents)
+        self._placed[row] = True
+
+    def _judge(self, first, last):
+        """Count what happens in some bins."""
+        count = self.fleet.count
+        if not count:
+            return
+        on = (self.fleet.loads.hosts
+              == np.arange(count)[:, None]).astype(float)
+        there = (np.arange(first, last) >= self._arrivals[:, None])
+        rates = np.where(there, self._rates[:, first:last], 0.0)
+        bins = slice(first, last)
+        self._used[:count, bins] = on @ there > 0
+        alone = on @ (rates > self._most) > 0
+        total = on @ rates
+        own = self._transfer(count, last - first)
+        total += own
+        above = total > self._most
+        self._overload[:count, bins] = above
+        self._avoidable[:count, bins] = above & ~alone
+        known = np.where(there, self._known[
+            :, self._begin + first:self._begin + last], 0.0)
+        self._seen[:count, bins] = (on @ known + own > self._most) & ~(
+            on @ (known > self._most) > 0)
+        self._sent += float(total.sum())
+        self._cut += float((total[above] - self._capacity).sum())
+
+    def _transfer(self, count, bins):
+        """Go on with running migrations; return (hosts, bins) their load."""
+        load = np.zeros((count, bins))
+        rate = self._conditions.switch_share * self._capacity
+        for running in list(self._running):
+            instance, destination, left = running
+            needed = left / rate / self.bin_seconds      # bins
+            part = np.clip(needed - np.arange(bins), 0.0, 1.0) * rate
+            load[self.fleet.loads.hosts[instance]] += part
+            load[destination] += part
+            running[2] = left - rate * self.bin_seconds * bins
+            if running[2] <= 0:
+                self._running.remove(running)
+                self._end(instance, destination)
+        return load
+
+    def free_instances(self):
+        """Return (V,) bool: which are on a host and do not move."""
+        free = self.fleet.loads.hosts >= 0
+        free[[instance for instance, _, _ in self._running]] = False
+        return free
+
+    def busy_hosts(self):
+        """Return (hosts,) bool: which have a migration running."""
+        busy = np.zeros(self.fleet.count, dtype=bool)
+        for instance, destination, _ in self._running:
+            busy[[self.fleet.loads.hosts[instance], destination]] = True
+        return busy
+
+    def constraints(self):
+        """Return what keeps instances from hosts now."""
+        hosts = self.fleet.hosts
+        closed = np.zeros(hosts, dtype=bool)
+        closed[:self.fleet.count] = self.busy_hosts()
+        return relief.Constraints(*self.packer.resources(
+            len(self._rates), hosts), self.free_instances(), closed)
+
+    def move(self, instance, destination):
+        """Begin a migration; return whether it did not fail."""
+        size = self._conditions.memory_mib * _KBIT_PER_MIB
+        self._transferred += size
+        while destination >= self.fleet.count:
+            self.packer.open()
+            self.fleet.count += 1
+        if self._generator.random() < self._conditions.failing_share:
+            return False
+        if self._conditions.switch_share:
+            self._running.append([instance, destination, size])
+        else:
+            self._end(instance, destination)
+        return True
+
+    def _end(self, instance, destination):
+        self.packer.move(instance, int(self.fleet.loads.hosts[instance]),
+                         destination)
+        self.fleet.loads.put(instance, destination)
+        self._moves += 1
+
+    def predicted(self):
+        """Return what the packer expects of each host that was used."""
+        hosts = self._used[:self.fleet.count].any(axis=1)
+        return np.asarray(self.packer.predicted())[hosts]
+
+    def judgement(self):
+        """Return the :class:`.packing.Judgement` of what happened."""
+        used = self._used[:self.fleet.count]
+        bins = np.count_nonzero(used, axis=1)
+        hosts = np.flatnonzero(bins)
+        sent = self._sent * self.bin_seconds
+        weeks = float((self._rates.shape[1] - self._arrivals[self._placed])
+                      .sum()) * self.bin_seconds / (7 * 86400)
+        return packing.Judgement(
+            np.count_nonzero(self._overload[hosts] & used[hosts], axis=1)
+            / bins[hosts],
+            np.count_nonzero(self._avoidable[hosts] & used[hosts], axis=1)
+            / bins[hosts],
+            self._cut / self._sent if self._sent else 0.0,
+            bins[hosts] / max(used.shape[1], 1),
+            int(used.sum(axis=0).max(initial=0)),
+            self._moves / weeks if weeks else 0.0,
+            self._transferred / (sent + self._transferred)
+            if self._transferred else 0.0)

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Who moves instances: our error budgets, and published strategies.
+
+Each decides by a :class:`.closed_loop.Fleet` at the end of a period. Pure.
+Sources and variants: reference/rebalance.rst, "Strategies".
+"""
+
+import numpy as np
+
+from vswitch_aware_scheduler.evaluate import closed_loop
+from vswitch_aware_scheduler.evaluate import methods
+from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import relief
+from vswitch_aware_scheduler.traffic import estimate
+
+__all__ = ['ErrorBudget', 'NAMES', 'NoMoves', 'Rebalanced', 'Sandpiper',
+           'WorkloadBalance', 'make_rebalanced']
+
+#: Names in the order in which they are reported; the clairvoyant follows.
+NAMES = ('ours', 'none', 'workload_balance', 'sandpiper')
+
+#: The limit of placing with error budgets is so many times the limit.
+PLACING_TIMES = 8.0
+
+
+class Rebalanced(methods.Method):
+    """A method of placing, and a strategy of moving.
+
+    :param name: what it is called in the report
+    :param placing: Method
+    :param strategy: callable(saturation_kbps, overload_probability) to a new
+        Strategy
+    """
+
+    def __init__(self, name, placing, strategy):
+        super().__init__(name)
+        self._placing = placing
+        self.strategy = strategy
+
+    def start(self, saturation_kbps, overload_probability):
+        """Return what the method of placing starts."""
+        return self._placing.start(saturation_kbps, overload_probability)
+
+
+def make_rebalanced(default_law, min_samples=estimate.MIN_SAMPLES,
+                    corrects=True):
+    """Return the methods of :data:`NAMES`.
+
+    All place as ``ours`` of :mod:`.methods` does. Where instances are moved
+    the limit of placing is :data:`PLACING_TIMES` the limit.
+
+    :param default_law: RateLaw of an instance of which nothing is known
+    :param min_samples: fewest samples that a model is fitted to
+    :param corrects: whether the limit is corrected by trials
+    """
+    careful, bold = methods.make_placing(
+        default_law, (1.0, PLACING_TIMES), min_samples, corrects)
+    return [
+        Rebalanced('ours', bold, lambda capacity, limit: ErrorBudget(
+            budget.Terms(limit), relief.Rule())),
+        Rebalanced('none', careful, lambda capacity, limit: NoMoves()),
+        Rebalanced('workload_balance', bold,
+                   lambda capacity, limit: WorkloadBalance(capacity)),
+        Rebalanced('sandpiper', bold,
+                   lambda capacity, limit: Sandpiper(capacity))]
+
+
+class NoMoves(closed_loop.Strategy):
+    """Leaves every instance where it was placed."""
+
+    moves_any = False
+
+    def decide(self, fleet):
+        """Do nothing."""
+
+
+class ErrorBudget(closed_loop.Strategy):
+    """Relieves hosts which have spent more overload than they earned.
+
+    :param terms: :class:`~..rebalance.budget.Terms`
+    :param rule: :class:`~..rebalance.relief.Rule`
+    """
+
+    def __init__(self, terms, rule):
+        self._terms = terms
+        self._rule = rule
+        self._balance = np.zeros(0)
+        self._counted = 0        # judged bins
+        self._fleet = None
+
+    def closed(self, hosts):
+        """Return (hosts,) bool: which take no arrivals."""
+        closed = np.zeros(hosts, dtype=bool)
+        if self._fleet is not None and hosts:
+            closed[:] = relief.refusing(
+                self._fleet.recent(self._rule.window_seconds),
+                self._balance[:self._fleet.hosts], self._terms)[:hosts]
+        return closed
+
+    def _count(self, fleet):
+        """Follow earnings and spending up to what is known."""
+        hosts, bins = fleet.used.shape
+        if not self._balance.size:
+            self._balance = np.full(hosts, self._terms.first)
+        new = slice(self._counted, max(fleet.judged_end, self._counted))
+        self._counted = new.stop
+        count = slice(0, fleet.count)
+        seconds = [fleet.bin_seconds * np.count_nonzero(of[count, new], axis=1)
+                   for of in (fleet.used, fleet.overload)]
+        self._balance[count] = self._terms.after(self._balance[count],
+                                                 *seconds)
+
+    def decide(self, fleet):
+        """Do what the rule plans."""
+        self._count(fleet)
+        self._fleet = fleet
+        if not (self._balance[:fleet.count] < 0).any():
+            return
+        for move in relief.plan(
+                fleet.recent(self._rule.window_seconds),
+                self._balance[:fleet.hosts],
+                self._terms, self._rule, fleet.bins(self._rule.recent_seconds),
+                fleet.constraints(), fleet.empty_hosts()):
+            if move.destination >= fleet.count \
+                    or not fleet.sizes[move.destination]:
+                self._balance[move.destination] = self._terms.first
+            fleet.move(move.instance, move.destination)
+
+
+class WorkloadBalance(closed_loop.Strategy):
+    """Watcher's workload_balance, on the load of the switch.
+
+    In each round the most loaded host above the threshold gives away one
+    instance, the largest that is not above the host's excess over the mean of
+    all hosts, to the least loaded host that stays below the threshold with
+    it; an empty host where there is no other.
+
+    :param capacity: kbit/s
+    :param threshold: share of the capacity
+    :param window_seconds: load is the mean over this time
+    """
+
+    def __init__(self, capacity, threshold=0.8, window_seconds=900.0):
+        self._most = threshold * capacity
+        self._window_seconds = window_seconds
+
+    def decide(self, fleet):
+        """Move at most one instance."""
+        loads = fleet.recent(self._window_seconds)
+        if not loads.slots:
+            return
+        sizes = fleet.sizes
+        load = loads.sums[0, :fleet.count].mean(axis=1)
+        demand = loads.rates[0].mean(axis=1)
+        movable, busy = fleet.free(), fleet.busy()
+        mean = load[sizes > 0].mean()
+        for source in np.argsort(-load, kind='stable').tolist():
+            if load[source] <= self._most:
+                return
+            rows = np.flatnonzero(movable & (fleet.loads.hosts == source))
+            rows = rows[demand[rows] <= load[source] - mean]
+            if busy[source] or sizes[source] < 2 or not rows.size:
+                continue
+            row = rows[demand[rows].argmax()]
+            fits = fleet.constraints().allowed([row], range(sizes.size))[0]
+            takes = np.flatnonzero(fits & (sizes > 0) & ~busy
+                                   & (load + demand[row] < self._most))
+            takes = takes[takes != source]
+            fleet.move(int(row), int(takes[load[takes].argmin()])
+                       if takes.size else fleet.empty_hosts()[0])
+            return
+
+
+class Sandpiper(closed_loop.Strategy):
+    """Sandpiper's hotspots and volumes, on the load of the switch alone.
+
+    A host whose load was above the threshold in some of the last samples is a
+    hotspot; it gives away instances of largest volume over size, all of one
+    size, to the host of least volume that stays below the threshold, until it
+    is below the threshold itself. T. Wood et al., "Black-box and gray-box
+    strategies for virtual machine migration", NSDI 2007.
+
+    :param capacity: kbit/s
+    :param threshold: share of the capacity
+    :param above: samples that have to be above it, of the last ``samples``
+    :param samples: see ``above``
+    """
+
+    def __init__(self, capacity, threshold=0.75, above=3, samples=5):
+        self._most = threshold * capacity
+        self._above = above
+        self._samples = samples
+
+    def decide(self, fleet):
+        """Move what has to go."""
+        loads = fleet.recent(self._samples * fleet.bin_seconds)
+        if loads.slots < self._samples:
+            return
+        hot = np.count_nonzero(
+            loads.sums[0, :fleet.count] > self._most, axis=1) >= self._above
+        load = loads.sums[0, :fleet.count, -1].copy()
+        demand = loads.rates[0, :, -1]
+        for source in np.argsort(-load, kind='stable').tolist():
+            if hot[source]:
+                self._relieve(fleet, source, load, demand, hot)
+
+    def _relieve(self, fleet, source, load, demand, hot):
+        rows = np.flatnonzero(fleet.free() & (fleet.loads.hosts == source))
+        for row in rows[np.argsort(-demand[rows], kind='stable')].tolist():
+            if load[source] <= self._most or fleet.sizes[source] < 2 \
+                    or fleet.busy()[source]:
+                return
+            fits = fleet.constraints().allowed([row], range(load.size))[0]
+            takes = np.flatnonzero(
+                fits & (fleet.sizes[:load.size] > 0) & ~hot
+                & ~fleet.busy()[:load.size]
+                & (load + demand[row] < self._most))
+            takes = takes[takes != source]
+            if takes.size:
+                host = int(takes[load[takes].argmin()])
+                load[host] += demand[row]
+            elif demand[row] < self._most:
+                host = fleet.empty_hosts()[0]
+            else:
+                continue
+            load[source] -= demand[row]
+            fleet.move(row, host)

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error budget of a host: how long it may still be overloaded.
+
+A host earns budget while it is in use and measured, and spends it while it
+is overloaded avoidably. Balances are seconds of overload. Pure: numbers in,
+numbers out.
+
+Derivation: reference/rebalance.rst, "Error budget".
+"""
+
+import dataclasses
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['DAY_SECONDS', 'Terms', 'avoidable', 'burn_rate', 'total_of_shares']
+
+DAY_SECONDS = 86400.0
+
+#: Sums and capacities are compared with this relative tolerance.
+_TOLERANCE = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Terms:
+    """By what rule hosts of one limit earn and spend.
+
+    :ivar overload_probability: limit E, above 0 and below 1
+    :ivar earned_share: of each second in use the host earns this times E
+    :ivar first_days: a host begins with what so many days earn
+    :ivar most_days: a host keeps at most what so many days earn
+    """
+
+    overload_probability: float
+    earned_share: float = 0.6
+    first_days: float = 1.0
+    most_days: float = 30.0
+
+    def __post_init__(self):
+        if not 0 < self.overload_probability < 1:
+            raise exceptions.InvalidInput(
+                f'overload probability: {self.overload_probability}; '
+                f'expected a number above 0 and below 1')
+        if not 0 < self.earned_share <= 1:
+            raise exceptions.InvalidInput(
+                f'earned share: {self.earned_share}; expected a number above '
+                f'0 and at most 1')
+        if not 0 <= self.first_days <= self.most_days < np.inf:
+            raise exceptions.InvalidInput(
+                f'first and most days of budget: {self.first_days} and '
+                f'{self.most_days}; expected 0 <= first <= most')
+
+    @property
+    def rate(self):
+        """Seconds of overload that are earned by a second of use."""
+        return self.earned_share * self.overload_probability
+
+    @property
+    def first(self):
+        """Balance in seconds with which a host begins."""
+        return self.rate * self.first_days * DAY_SECONDS
+
+    @property
+    def most(self):
+        """Largest balance in seconds."""
+        return self.rate * self.most_days * DAY_SECONDS
+
+    @property
+    def day(self):
+        """Seconds of overload that a day of use earns."""
+        return self.rate * DAY_SECONDS
+
+    def after(self, balance, measured_seconds, overload_seconds):
+        """Return balances after some time; any shape, elementwise.
+
+        :param balance: seconds of overload before it
+        :param measured_seconds: how long the host was in use and its sum is
+            known; time that is not known earns and spends nothing
+        :param overload_seconds: how long of that it was overloaded avoidably
+        """
+        earned = np.minimum(
+            balance + self.rate * np.asarray(measured_seconds, dtype=float),
+            self.most)
+        return earned - overload_seconds
+
+    def left(self, balance):
+        """Return balances as a share of the largest one; less than 0: debt."""
+        return np.asarray(balance, dtype=float) / self.most
+
+
+def burn_rate(overload_seconds, measured_seconds, overload_probability):
+    """Return how fast budget is spent, 1: exactly the limit E.
+
+    :param overload_seconds: avoidable overload within some time
+    :param measured_seconds: measured time in it
+    :returns: overload share over E; 0 where nothing is measured
+    """
+    overload, measured = np.broadcast_arrays(
+        np.asarray(overload_seconds, dtype=float),
+        np.asarray(measured_seconds, dtype=float))
+    share = np.zeros(measured.shape)
+    np.divide(overload, measured, out=share, where=measured > 0)
+    return share / overload_probability
+
+
+def avoidable(sums, peaks, capacities):
+    """Return which samples of hosts are avoidable overload.
+
+    :param sums: (l, h, t) what all instances of a host ask of each of l
+        limits
+    :param peaks: (l, h, t) what the largest single instance asks
+    :param capacities: (l, h) of each limit, inf where a host has none
+    :returns: (h, t) bool: some limit is exceeded by the sum, and by no
+        instance alone
+    """
+    most = np.asarray(capacities)[..., None] * (1 + _TOLERANCE)
+    return ((sums > most) & ~(peaks > most)).any(axis=0)
+
+
+def total_of_shares(shares, expected):
+    """Add up partial sums of hosts; say for which periods all have arrived.
+
+    :param shares: mapping of modeler to (sums, known): (..., t) floats and
+        (t,) bool, for which periods this modeler has measured its instances
+    :param expected: the modelers which share the host's instances
+    :returns: (sums, known): (..., t) sum of all shares, 0 where a share is
+        missing, and (t,) bool
+    :raises InvalidInput: when no share is expected
+    """
+    expected = list(expected)
+    if not expected:
+        raise exceptions.InvalidInput(
+            'modelers which share a host: none; expected one or more')
+    if any(modeler not in shares for modeler in expected):
+        some = next(iter(shares.values()), None)
+        if some is None:
+            return np.zeros(0), np.zeros(0, dtype=bool)
+        sums, known = some
+        return np.zeros(np.shape(sums)), np.zeros(np.shape(known), dtype=bool)
+    known = np.logical_and.reduce(
+        [np.asarray(shares[modeler][1], dtype=bool) for modeler in expected])
+    sums = np.sum([np.asarray(shares[modeler][0], dtype=float)
+                   for modeler in expected], axis=0)
+    return np.where(known, sums, 0.0), known

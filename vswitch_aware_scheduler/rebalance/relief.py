@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Moves that relieve a host, chosen exactly on joint samples.
+
+Joint samples say what every instance asked for in the same slots of time.
+For each instance of a host and each other host they give the overload that
+both hosts would have had with the move. Pure.
+
+Derivation: reference/rebalance.rst, "Choice of moves".
+"""
+
+import dataclasses
+
+import numpy as np
+
+from vswitch_aware_scheduler.rebalance import budget
+
+__all__ = ['Constraints', 'Loads', 'Move', 'Rule', 'best_move', 'plan',
+           'refusing']
+
+#: Sums and capacities are compared with this relative tolerance.
+_TOLERANCE = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Move:
+    """One migration.
+
+    :ivar instance: row of the instance
+    :ivar source: host that it leaves
+    :ivar destination: host that it joins
+    :ivar gain: slots of overload that both hosts would have had less
+    """
+
+    instance: int
+    source: int
+    destination: int
+    gain: int
+
+
+class Loads:
+    """What hosts would have carried with the instances that they have now.
+
+    :param rates: (l, n, t) what each instance asks of each of l limits
+    :param capacities: (l, h) capacity of each limit, inf where a host has
+        none
+    :param hosts: (n,) host of each instance, -1: on none
+    :ivar sums: (l, h, t) of all instances of a host
+    :ivar above: (l, h, t) how many instances are above the capacity alone
+    """
+
+    def __init__(self, rates, capacities, hosts):
+        self.rates = rates
+        self.hosts = np.array(hosts, dtype=np.int64)
+        self.most = np.asarray(capacities, dtype=float) * (1 + _TOLERANCE)
+        limits, count = self.most.shape
+        self.sums = np.zeros((limits, count, rates.shape[2]))
+        self.above = np.zeros(self.sums.shape, dtype=np.int16)
+        for instance in np.flatnonzero(self.hosts >= 0):
+            self._count(instance, self.hosts[instance], 1)
+
+    def _count(self, instance, host, times):
+        rates = self.rates[:, instance]
+        self.sums[:, host] += times * rates
+        self.above[:, host] += (
+            times * (rates > self.most[:, host, None])).astype(np.int16)
+
+    def put(self, instance, host):
+        """Follow that an instance is on another host now, -1: on none."""
+        if self.hosts[instance] >= 0:
+            self._count(instance, self.hosts[instance], -1)
+        if host >= 0:
+            self._count(instance, host, 1)
+        self.hosts[instance] = host
+
+    def within(self, first, last, hosts=None):
+        """Return a view of some slots, which follows every :meth:`put`.
+
+        :param hosts: of the first so many hosts; default: of all
+        """
+        view = object.__new__(Loads)
+        view.rates = self.rates[..., first:last]
+        view.hosts, view.most = self.hosts, self.most[:, :hosts]
+        view.sums = self.sums[:, :hosts, first:last]
+        view.above = self.above[:, :hosts, first:last]
+        return view
+
+    def copy(self):
+        """Return Loads with the same samples, whose hosts are their own."""
+        copied = self.within(0, None)
+        for name in ('hosts', 'sums', 'above'):
+            setattr(copied, name, getattr(copied, name).copy())
+        return copied
+
+    @property
+    def slots(self):
+        """Number of slots."""
+        return self.rates.shape[2]
+
+    @property
+    def sizes(self):
+        """(h,) number of instances on each host."""
+        return np.bincount(self.hosts[self.hosts >= 0],
+                           minlength=self.most.shape[1])
+
+    def overload(self, hosts):
+        """Return (k, t) bool: avoidable overload of some hosts."""
+        return ((self.sums[:, hosts] > self.most[:, hosts, None])
+                & (self.above[:, hosts] == 0)).any(axis=0)
+
+    def without(self, host, instances):
+        """Return (m,) slots of overload of a host without each instance."""
+        rates = self.rates[:, instances]
+        most = self.most[:, host, None, None]
+        sums = self.sums[:, host, None] - rates
+        above = self.above[:, host, None] - (rates > most)
+        return np.count_nonzero(
+            ((sums > most) & (above == 0)).any(axis=0), axis=1)
+
+    def joined(self, instances, hosts):
+        """Return (m, k) slots of overload of hosts with one instance more."""
+        result = np.zeros((len(instances), len(hosts)), dtype=np.int64)
+        rates = self.rates[:, instances]
+        largest = rates.max(axis=1)
+        for column, host in enumerate(hosts):
+            most = self.most[:, host, None]
+            # In other slots no instance brings the host above a capacity.
+            slots = np.flatnonzero(
+                (self.sums[:, host] + largest > most).any(axis=0))
+            some, most = rates[..., slots], most[..., None]
+            sums = self.sums[:, host][:, None, slots] + some
+            above = self.above[:, host][:, None, slots] + (some > most)
+            result[:, column] = np.count_nonzero(
+                ((sums > most) & (above == 0)).any(axis=0), axis=1)
+        return result
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+    """When hosts are relieved, and how far.
+
+    :ivar moves: most moves of one host at a time
+    :ivar window_seconds: how much of the past is looked at
+    :ivar recent_seconds: only a host that was overloaded within this time is
+        relieved
+    :ivar open_days: an empty host is taken into use where no other move
+        helps and the host owes more than so many days earn, or was overloaded
+        all of the recent time
+    """
+
+    moves: int = 3
+    window_seconds: float = 7 * budget.DAY_SECONDS
+    recent_seconds: float = 3600.0
+    open_days: float = 1.0
+
+
+class Constraints:
+    """What keeps an instance from a host beside its traffic.
+
+    :param needs: (n, r) what each instance takes of each resource
+    :param left: (h, r) what each host has left of each
+    :param movable: (n,) bool: which instances can move at all; default: all
+    :param closed: (h,) bool: hosts that neither give nor take; default: none
+    :param may: (n, h) bool: where each instance may be, by aggregates,
+        traits and the like; default: anywhere
+    :param groups: (n,) int, groups whose members may not share a host, -1: in
+        none; default: no groups
+    :param hosts: (n,) host of each instance, for the groups
+    """
+
+    def __init__(self, needs, left, movable=None, closed=None, may=None,
+                 groups=None, hosts=None):
+        self._needs = np.asarray(needs, dtype=float)
+        self._left = np.array(left, dtype=float)
+        instances, count = len(self._needs), len(self._left)
+        self.movable = (np.ones(instances, dtype=bool) if movable is None
+                        else np.asarray(movable, dtype=bool))
+        self.closed = (np.zeros(count, dtype=bool) if closed is None
+                       else np.asarray(closed, dtype=bool))
+        self._may = may
+        self._groups = groups
+        self._hosts = None if hosts is None else np.array(hosts)
+
+    def copy(self):
+        """Return Constraints that follow moves by themselves."""
+        return Constraints(self._needs, self._left, self.movable, self.closed,
+                           self._may, self._groups, self._hosts)
+
+    def allowed(self, instances, hosts):
+        """Return (m, k) bool: which instance may join which host."""
+        hosts = np.asarray(hosts, dtype=np.int64)
+        allowed = (self._needs[instances][:, None]
+                   <= self._left[hosts] * (1 + _TOLERANCE)).all(axis=2)
+        allowed &= ~self.closed[hosts]
+        if self._may is not None:
+            allowed &= self._may[np.ix_(instances, hosts)]
+        if self._groups is not None:
+            for row, instance in enumerate(instances):
+                group = self._groups[instance]
+                if group >= 0:
+                    others = self._hosts[self._groups == group]
+                    allowed[row] &= ~np.isin(hosts, others)
+        return allowed
+
+    def put(self, instance, source, destination):
+        """Follow that an instance went to another host."""
+        self._left[source] += self._needs[instance]
+        self._left[destination] -= self._needs[instance]
+        if self._hosts is not None:
+            self._hosts[instance] = destination
+
+
+def refusing(loads, balance, terms):
+    """Return (h,) bool: which hosts take no arrivals.
+
+    A host in debt takes none, unless it would earn with the instances that it
+    has now: then the debt is of instances that have left, or of other times.
+
+    :param loads: Loads of the time that the rule looks at
+    :param balance: (h,) budget of each host in seconds of overload
+    :param terms: :class:`.budget.Terms`
+    """
+    refusing = np.asarray(balance) < 0
+    hosts = np.flatnonzero(refusing)
+    if hosts.size and loads.slots:
+        refusing[hosts] = np.count_nonzero(
+            loads.overload(hosts), axis=1) > (
+                terms.rate * loads.slots * (1 + _TOLERANCE))
+    return refusing
+
+
+def plan(loads, balance, terms, rule, recent, constraints, empty=()):
+    """Return the moves that relieve hosts which have overspent.
+
+    :param loads: Loads of the time that the rule looks at; not changed
+    :param balance: (h,) budget of each host in seconds of overload; of an
+        empty host, with what it would begin
+    :param terms: :class:`.budget.Terms`
+    :param rule: Rule
+    :param recent: how many of the last slots are recent
+    :param constraints: Constraints; not changed
+    :param empty: hosts that can be taken into use, the first one first
+    :returns: list of Move in the order in which to do them
+    """
+    sizes = loads.sizes
+    open_hosts = np.flatnonzero((sizes > 0) & ~constraints.closed).tolist()
+    hosts = [host for host in open_hosts if balance[host] < 0]
+    if not hosts or not loads.slots:
+        return []
+    limit = terms.overload_probability * loads.slots * (1 + _TOLERANCE)
+    overload = loads.overload(hosts)
+    hosts = [host for host, slots in zip(hosts, overload)
+             if slots[-recent:].any() and np.count_nonzero(slots) > limit]
+    if not hosts:
+        return []
+    loads, constraints = loads.copy(), constraints.copy()
+    empty, moves = list(empty), []
+    last = loads.within(max(0, loads.slots - recent), None)
+    takers = [host for host in open_hosts if balance[host] >= 0]
+    for source in sorted(hosts, key=lambda host: (balance[host], host)):
+        for _ in range(rule.moves):
+            if np.count_nonzero(loads.overload([source])) <= limit:
+                break
+            own = np.flatnonzero(loads.hosts == source)
+            own = own[constraints.movable[own]]
+            move = best_move(loads, source, takers, limit, own, constraints)
+            if move is None and empty and (
+                    balance[source] < -rule.open_days * terms.day
+                    or last.overload([source]).all()):
+                move = _opening(loads, source, empty, own, constraints)
+                if move is not None:
+                    empty.remove(move.destination)
+                    takers.append(move.destination)
+            if move is None:
+                break
+            loads.put(move.instance, move.destination)
+            constraints.put(move.instance, source, move.destination)
+            moves.append(move)
+    return moves
+
+
+def _opening(loads, source, empty, instances, constraints):
+    """Return the Move to an empty host that leaves least, or None."""
+    if np.count_nonzero(loads.hosts == source) < 2 or not len(instances):
+        return None
+    allowed = constraints.allowed(instances, empty)
+    left = np.where(allowed.any(axis=1), loads.without(source, instances),
+                    loads.slots + 1)
+    row = left.argmin()
+    if not allowed[row].any():
+        return None
+    return Move(int(instances[row]), int(source),
+                int(empty[allowed[row].argmax()]),
+                int(np.count_nonzero(loads.overload([source])) - left[row]))
+
+
+def best_move(loads, source, destinations, limit, instances=None,
+              constraints=None):
+    """Return the move that leaves a host and one other least overload.
+
+    :param loads: Loads
+    :param source: host to relieve
+    :param destinations: hosts which may take an instance
+    :param limit: no destination may have more slots of overload than this,
+        or than it has already
+    :param instances: which instances may move; default: all of the host
+    :param constraints: Constraints; default: none
+    :returns: Move, or None where no move leaves less overload than there is
+    """
+    if instances is None:
+        instances = np.flatnonzero(loads.hosts == source)
+    if not len(instances) or not len(destinations):
+        return None
+    before = np.count_nonzero(
+        loads.overload([source, *destinations]), axis=1)
+    left = loads.without(source, instances)
+    there = loads.joined(instances, destinations)
+    gain = before[0] - left[:, None] + before[1:] - there
+    gain[there > np.maximum(before[1:], limit)] = 0
+    if constraints is not None:
+        gain[~constraints.allowed(instances, destinations)] = 0
+    row, column = np.unravel_index(gain.argmax(), gain.shape)
+    if gain[row, column] <= 0:
+        return None
+    return Move(int(instances[row]), int(source), int(destinations[column]),
+                int(gain[row, column]))
