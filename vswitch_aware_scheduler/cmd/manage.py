@@ -27,6 +27,7 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 # These take long to import, and only some sub-commands use them.
 capacity = deferred.module('cmd.capacity')
+compare = deferred.module('cmd.compare')
 decisions = deferred.module('cmd.decisions')
 evaluate = deferred.module('cmd.evaluate')
 feedback = deferred.module('feedback')
@@ -140,12 +141,7 @@ def _parser():
               'fit traffic models to telemetry and write them to the store')
     fit.add_argument('--telemetry', metavar='DRIVER', default='file',
                      help='name of a telemetry driver (default: file)')
-    fit.add_argument('--path',
-                     help='file or folder to read, for the driver "file" '
-                          'and no other').complete = terminal.FILE
-    fit.add_argument('--period-seconds', type=float, metavar='S',
-                     help='sampling period of what the driver "file" reads '
-                          '(default: inferred for each instance)')
+    _add_file_arguments(fit)
     fit.add_argument('--start', type=_seconds, metavar='TIME',
                      help='first time to use: seconds UTC or ISO 8601')
     fit.add_argument('--end', type=_seconds, metavar='TIME',
@@ -225,6 +221,17 @@ def _parser():
                'print how the hosts were judged for an instance')
     show.add_argument('what', metavar='UUID|REQUEST',
                       help='uuid of an instance, or id of a request of Nova')
+    against = add(decision, 'compare', _decision_compare,
+                  'compare decisions with the traffic that was measured since')
+    against.add_argument('--telemetry', metavar='DRIVER',
+                         help='name of a telemetry driver (default: the '
+                              'options of vswitch-modeler)')
+    _add_file_arguments(against)
+    against.add_argument('--start', type=_seconds, metavar='TIME',
+                         help='first decision to use: seconds UTC or ISO '
+                              '8601')
+    against.add_argument('--end', type=_seconds, metavar='TIME',
+                         help='first time not to use any more (default: now)')
 
     corrections = group('feedback', 'tell how limits are corrected')
     add_list(corrections, 'show', _feedback_show,
@@ -249,6 +256,15 @@ def _parser():
         'predict published figures from the rest of their tables'
         ).add_later(lambda parser: capacity.add_reproduce_arguments(parser))
     return top
+
+
+def _add_file_arguments(parser):
+    parser.add_argument('--path',
+                        help='file or folder to read, for the driver "file" '
+                             'and no other').complete = terminal.FILE
+    parser.add_argument('--period-seconds', type=float, metavar='S',
+                        help='sampling period of what the driver "file" reads '
+                             '(default: inferred for each instance)')
 
 
 def _add_discover_arguments(parser):
@@ -890,6 +906,17 @@ def _decision_show(arguments, conf):
         if number:
             terminal.print_line()
         decisions.print_one(one)
+    return 0
+
+
+def _decision_compare(arguments, conf):
+    driver = (service.configured_driver(arguments.all_options)
+              if arguments.telemetry is None else _telemetry_driver(arguments))
+    with terminal.progress('reading traffic') as progress:
+        answer = compare.run(arguments, arguments.all_options, _store(conf),
+                             driver, progress)
+    if not output.print_answer(arguments, answer):
+        compare.print_answer(answer)
     return 0
 
 

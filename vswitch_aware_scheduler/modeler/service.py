@@ -44,9 +44,9 @@ from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
-           'Notifier', 'Service', 'SetUp', 'host_kinds', 'make_corrections',
-           'make_driver', 'make_keeper', 'make_kinds', 'make_policies',
-           'make_store', 'set_up', 'update_fleet', 'update_inventory',
+           'Notifier', 'Service', 'SetUp', 'configured_driver', 'host_kinds',
+           'make_corrections', 'make_driver', 'make_keeper', 'make_kinds',
+           'make_policies', 'make_store', 'set_up', 'update_fleet', 'update_inventory',
            'update_placement', 'update_priors', 'update_trials', 'words_of']
 
 LOG = logs.get_logger(__name__)
@@ -152,7 +152,7 @@ def set_up(conf, patience_seconds=None):
         group[name]
     missing = None
     try:
-        driver = _driver(conf)
+        driver = configured_driver(conf)
     except exceptions.TelemetryNotConfigured as error:
         # Not set, or set by a name that is no option.
         options.refuse_unknown(conf)
@@ -214,7 +214,7 @@ def unprotected(conf):
             f'[{options.INVENTORY_GROUP}]')
 
 
-def _driver(conf):
+def configured_driver(conf):
     """Return the telemetry driver that options ask for.
 
     :raises TelemetryNotConfigured: when no option says what it should read

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import csv
+import os
+
+from tests.unit.cmd import test_manage
+from tests.unit.store import base
+from tests.unit.store import test_decisions
+from vswitch_aware_scheduler import store
+
+SLOTS = 120
+PERIOD = 300
+
+
+class CompareTestCase(test_manage.ManageTestCase):
+    """Hosts of 100 kbit/s: refused ones are overloaded, admitted are not."""
+
+    def setUp(self):
+        super().setUp()
+        self._configure('default_switch_profile = small',
+                        f'switch_profiles_file = {self.profiles()}')
+        self.target = self.make_store()
+        self.trace = os.path.join(self.directory, 'trace.csv')
+
+    def profiles(self):
+        path = os.path.join(self.directory, 'profiles.yaml')
+        with open(path, 'w') as file:
+            file.write('small: {saturation_kbps: 100}\n')
+        return path
+
+    def fill(self, refused, admitted):
+        """Put an instance on each host, and write its traffic.
+
+        Before the decision all are overloaded.
+        """
+        decisions, placements, rows = [], [], []
+        checks = (['overload probability'] * refused + [None] * admitted)
+        for number, check in enumerate(checks, 1):
+            uuid, host = base.instance_uuid(number), f'host{number}'
+            placements.append(store.Placement(uuid, host))
+            decisions.append(test_decisions.decision(
+                number, 0.0, host=host, chosen={
+                    'check': check, 'overload_probability':
+                    .5 if check else .001, 'limit': .01,
+                    'loss_fraction': 0.0, 'utilisation': .5}))
+            rows += [(uuid, base.NOW + PERIOD * slot,
+                      200 if slot < 0 or check and slot % 2 else 50, 0)
+                     for slot in range(-5, SLOTS)]
+        self.target.write(placements=placements)
+        self.target.write_decisions(decisions)
+        with open(self.trace, 'w', newline='') as file:
+            writer = csv.writer(file)
+            writer.writerow(('instance', 'time', 'egress_kbps',
+                             'ingress_kbps'))
+            writer.writerows(rows)
+
+    def words(self, *more):
+        return ('decision', 'compare', '--telemetry', 'file', '--path',
+                self.trace, '--end', str(base.NOW + SLOTS * PERIOD), *more)
+
+    def test_refused_hosts_that_were_overloaded_are_told_from_others(self):
+        self.fill(12, 14)
+        answer = self.ask(*self.words())
+        refused, admitted = answer['groups']
+        self.assertEqual((12, 12, 1.0), (
+            refused['hosts'], refused['overloaded_hosts'], refused['share']))
+        self.assertAlmostEqual(.5, refused['realised'], delta=.01)
+        self.assertEqual(.5, refused['predicted'])
+        self.assertEqual((14, 0, 0.0), (
+            admitted['hosts'], admitted['overloaded_hosts'],
+            admitted['realised']))
+        self.assertLess(admitted['share_high'], refused['share_low'])
+        self.assertIn('refused hosts were overloaded more often than admitted '
+                      'ones', answer['remarks'])
+        text = self.run_command(*self.words())[1]
+        self.assertIn('refused hosts were overloaded more often', text)
+        self.assertIn('intervals of 95 %', text)
+
+    def test_too_few_hosts_are_too_few_to_tell(self):
+        self.fill(3, 0)
+        answer = self.ask(*self.words())
+        self.assertEqual(
+            ['refused: too few to tell: 3 hosts with enough measured '
+             'traffic, wanted 10', 'admitted: too few to tell: 0 hosts with '
+             'enough measured traffic, wanted 10'], answer['remarks'])
+        self.assertEqual([False, False],
+                         [one['enough'] for one in answer['groups']])
+
+    def test_a_host_counts_by_its_last_decision_and_from_then_on(self):
+        self.fill(1, 0)
+        self.target.write_decisions([test_decisions.decision(
+            9, -60 * PERIOD, host='host1', chosen={
+                'check': None, 'overload_probability': .2, 'limit': .02,
+                'loss_fraction': 0.0, 'utilisation': .5})])
+        one, = self.ask(*self.words())['hosts']
+        # The slot that the decision is in does not count.
+        self.assertEqual(('admitted', .2, .02, 59, 50), (
+            one['group'], one['predicted'], one['limit'], one['slots'],
+            one['slots_wanted']))
+        self.assertEqual(30, one['overloaded_slots'])
+
+    def test_hosts_that_traffic_says_nothing_of_are_left_out(self):
+        self.fill(1, 0)
+        self.target.write_decisions([
+            test_decisions.decision(2, 0, host='a', chosen=None),
+            test_decisions.decision(3, 0, host='b', chosen={
+                'check': 'tunnels', 'overload_probability': .1, 'limit': .01,
+                'loss_fraction': 0.0, 'utilisation': .5}),
+            test_decisions.decision(4, 0, host=None, chosen=None,
+                                    outcome=store.NO_HOST)])
+        answer = self.ask(*self.words())
+        self.assertEqual({'no filter was asked': 1, 'refused for tunnels': 1},
+                         answer['left_out'])
+        self.assertEqual(['host1'], [one['host'] for one in answer['hosts']])
+
+    def test_without_any_decision_it_says_so(self):
+        self.fill(0, 0)
+        answer = self.ask(*self.words())
+        self.assertEqual([], answer['hosts'])
+        self.assertEqual(2, len(answer['remarks']))
+
+    def test_telemetry_is_that_of_the_modeler_unless_given(self):
+        self.fill(1, 0)
+        self._configure('telemetry_driver = file',
+                        f'telemetry_path = {self.trace}')
+        answer = self.ask('decision', 'compare')
+        self.assertIn(self.trace, answer['telemetry'])

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage decision compare: decisions against measured traffic."""
+
+import collections
+import dataclasses
+import time
+
+from vswitch_aware_scheduler.admission import explanation
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.evaluate import realised
+from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler import store as model_store
+
+__all__ = ['print_answer', 'run']
+
+REFUSED, ADMITTED = 'refused', 'admitted'
+
+#: Checks that no measured traffic confirms or disproves.
+_OTHER_CHECKS = {'no profile', 'tunnels', 'virtual functions', 'uplink',
+                 explanation.ROOM}
+
+
+def run(arguments, conf, store, driver, progress=None, clock=time.time):
+    """Return the answer as plain data.
+
+    :param conf: ConfigOpts with our options registered
+    :param store: Store
+    :param driver: telemetry Driver
+    :param progress: None, or called as progress(done, total)
+    """
+    end = clock() if arguments.end is None else arguments.end
+    last, left_out = _last_decisions(store, arguments.start, end)
+    policies = fleet.stored_policies(
+        store, *service.make_policies(conf[options.GROUP]),
+        service.make_corrections(conf[options.GROUP])).hosts
+    instances = collections.defaultdict(list)
+    for uuid, one in store.placements().items():
+        if one.host in last:
+            instances[one.host].append(uuid)
+    start = min((one.decided_at for one in last.values()), default=end)
+    series = {}
+    if last:
+        for one in driver.series(start, end, {
+                uuid for uuids in instances.values() for uuid in uuids},
+                progress):
+            series[one.instance_uuid] = one.at_least()
+    rows, groups = [], {REFUSED: [], ADMITTED: []}
+    for host, decision in sorted(last.items()):
+        policy = policies.get(host)
+        if policy is None or policy.profile is None:
+            left_out['no profile now'] += 1
+            continue
+        found = realised.Realised(
+            decision.chosen['overload_probability'], decision.chosen['limit'],
+            *realised.overload(policy, series, instances[host],
+                               decision.decided_at, end))
+        group = ADMITTED if decision.chosen['check'] is None else REFUSED
+        groups[group].append(found)
+        rows.append({
+            'host': host, 'group': group, 'check': decision.chosen['check'],
+            'decided_at': decision.decided_at,
+            'instances': len(instances[host]),
+            'predicted': found.predicted, 'limit': found.limit,
+            'slots': found.slots, 'slots_wanted': realised.slots_wanted(
+                found.limit), 'overloaded_slots': found.overloaded,
+            'realised': found.share if found.slots else None,
+            'overloaded': found.is_overloaded if found.is_measured else None})
+    found = {name: realised.group_of(of) for name, of in groups.items()}
+    return {
+        'telemetry': driver.source, 'until': end, 'since_at': start,
+        'confidence': realised.CONFIDENCE, 'groups': [
+            {'group': name, 'hosts_decided': len(groups[name]),
+             **dataclasses.asdict(one), 'enough': one.is_enough}
+            for name, one in found.items()], 'left_out': dict(left_out),
+        'remarks': list(_remarks(found, left_out)), 'hosts': rows}
+
+
+def _last_decisions(store, start, end):
+    """Return ({host: its last Decision}, {why others are left out: number}).
+
+    Of the decisions that placed an instance on a host which traffic limits.
+    """
+    last, left_out = {}, collections.Counter()
+    for one in store.decisions(since=start):
+        if one.outcome != model_store.PLACED or one.host in last \
+                or one.decided_at > end:
+            continue
+        last[one.host] = one
+    for host, one in list(last.items()):
+        if one.chosen is None or one.chosen['overload_probability'] is None:
+            why = 'no filter was asked'
+        elif one.chosen['check'] in _OTHER_CHECKS:
+            why = f'refused for {one.chosen["check"]}'
+        elif one.chosen['limit'] is None:
+            why = 'no overload probability limits them'
+        else:
+            continue
+        left_out[why] += 1
+        del last[host]
+    return last, left_out
+
+
+def _remarks(found, left_out):
+    for name, group in found.items():
+        if not group.is_enough:
+            yield (f'{name}: too few to tell: {group.hosts} hosts with enough '
+                   f'measured traffic, wanted {realised.MIN_HOSTS}')
+    refused, admitted = found[REFUSED], found[ADMITTED]
+    if refused.is_enough and admitted.is_enough:
+        if refused.share_low > admitted.share_high:
+            yield ('refused hosts were overloaded more often than admitted '
+                   'ones')
+        elif refused.share_high < admitted.share_low:
+            yield ('refused hosts were overloaded less often than admitted '
+                   'ones')
+        else:
+            yield ('the intervals overlap: whether refused hosts are '
+                   'overloaded more often cannot be told yet')
+    for name, group in found.items():
+        if not group.is_enough:
+            continue
+        if group.predicted > group.realised_high:
+            yield f'{name}: more overload was predicted than measured'
+        elif group.predicted < group.realised_low:
+            yield f'{name}: less overload was predicted than measured'
+    for why, number in left_out.items():
+        yield f'{number} hosts are left out: {why}'
+
+
+def print_answer(answer):
+    """Print the answer for a person."""
+    terminal.print_line(
+        f'Hosts by the last instance that was placed on them, measured by '
+        f'{answer["telemetry"]}; intervals of '
+        f'{100 * answer["confidence"]:g} %')
+    cell = terminal.cell
+    terminal.print_table(
+        ['GROUP', 'HOSTS', 'MEASURED', 'OVERLOADED', 'SHARE', 'LOW', 'HIGH',
+         'PREDICTED', 'REALISED', 'LOW', 'HIGH'],
+        [[one['group'], one['hosts_decided'], one['hosts'],
+          one['overloaded_hosts'], *(cell(one[name], '.3g') for name in (
+              'share', 'share_low', 'share_high', 'predicted', 'realised',
+              'realised_low', 'realised_high'))]
+         for one in answer['groups']])
+    if answer['remarks']:
+        terminal.print_line()
+        for remark in answer['remarks']:
+            terminal.print_line(f'- {remark}')

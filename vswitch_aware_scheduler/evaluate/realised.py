@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What measured traffic says of decisions: predicted against realised.
+
+A host counts once, by the last instance that was placed on it: what was
+predicted then is compared with the traffic of its instances since. Hosts that
+the filter refused, and that took the instance because they are only observed,
+are one group; hosts that it admitted are the other. Pure; no clock.
+"""
+
+import dataclasses
+import math
+import statistics
+
+import numpy as np
+
+from vswitch_aware_scheduler.traffic import fourier_sum
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['CONFIDENCE', 'Group', 'MIN_HOSTS', 'MIN_SLOTS', 'Realised',
+           'group_of', 'overload', 'slots_wanted', 'wilson']
+
+CONFIDENCE = 0.95
+
+#: A group of fewer hosts cannot tell anything.
+MIN_HOSTS = 10
+
+#: A host has to be measured for so many slots, and for so many that one slot
+#: of overload alone does not exceed its limit.
+MIN_SLOTS = 20
+
+#: A slot counts when so large a share of the instances was measured in it.
+_MEASURED = 0.9
+
+_DRAWS = 2000
+
+
+@dataclasses.dataclass(frozen=True)
+class Realised:
+    """One host since its last decision.
+
+    :ivar predicted: overload probability that was predicted, 0..1
+    :ivar limit: of the overload probability, 0..1
+    :ivar slots: slots of time that were measured
+    :ivar overloaded: those in which a limit of the switch was exceeded
+    """
+
+    predicted: float
+    limit: float
+    slots: int
+    overloaded: int
+
+    @property
+    def share(self):
+        """Share of the measured time in overload."""
+        return self.overloaded / self.slots
+
+    @property
+    def is_measured(self):
+        """Whether the traffic was measured for long enough."""
+        return self.slots >= slots_wanted(self.limit)
+
+    @property
+    def is_overloaded(self):
+        """Whether the host was overloaded for more than its limit."""
+        return self.share > self.limit * (1 + fourier_sum.TOLERANCE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Hosts together; all shares are None without any host.
+
+    :ivar hosts: how many were measured for long enough
+    :ivar overloaded_hosts: those that were overloaded for more than the limit
+    :ivar share: of the hosts that were overloaded, with the limits of its
+        Wilson interval in ``share_low`` and ``share_high``
+    :ivar predicted: mean overload probability that was predicted
+    :ivar realised: mean share of time in overload, with the limits of its
+        interval by bootstrap over hosts
+    """
+
+    hosts: int
+    overloaded_hosts: int
+    share: float | None
+    share_low: float | None
+    share_high: float | None
+    predicted: float | None
+    realised: float | None
+    realised_low: float | None
+    realised_high: float | None
+
+    @property
+    def is_enough(self):
+        """Whether there are enough hosts to tell."""
+        return self.hosts >= MIN_HOSTS
+
+
+def slots_wanted(limit):
+    """Return how many slots a host with a limit has to be measured for."""
+    return max(MIN_SLOTS, math.ceil(1 / limit - 1e-9) if limit > 0 else 0)
+
+
+def wilson(successes, number, confidence=CONFIDENCE):
+    """Return (low, high) of the Wilson score interval of a share.
+
+    :param successes: 0..number
+    :param number: > 0
+    """
+    z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+    share = successes / number
+    middle = share + z * z / (2 * number)
+    half = z * math.sqrt(share * (1 - share) / number
+                         + z * z / (4 * number * number))
+    scale = 1 + z * z / number
+    return (0.0 if successes == 0 else (middle - half) / scale,
+            1.0 if successes == number else (middle + half) / scale)
+
+
+def overload(policy, series, instances, start, end):
+    """Return (slots measured, slots in overload) of a host.
+
+    A slot is as long as the longest sampling period. It counts when 90 % of
+    the instances were measured in it; those that were not carry nothing.
+
+    :param policy: HostPolicy of the host
+    :param series: {instance uuid: RateSeries}
+    :param instances: uuids of the instances on the host
+    :param start: first time that counts, seconds UTC
+    :param end: first time that does not count any more
+    """
+    measured = {uuid: one for uuid in instances
+                if (one := series.get(uuid)) is not None and len(one)}
+    if not measured:
+        return 0, 0
+    seconds = max(one.period_seconds for one in measured.values())
+    first, last = math.ceil(start / seconds), math.floor(end / seconds)
+    if last <= first:
+        return 0, 0
+    counts = np.zeros(last - first)
+    totals = [np.zeros(last - first) for _ in policy.limits]
+    for one in measured.values():
+        slots = np.floor(one.times / seconds).astype(int) - first
+        inside = (slots >= 0) & (slots < last - first)
+        if not inside.any():
+            continue
+        rates, slots = one.rates[inside], slots[inside]
+        number = np.bincount(slots, minlength=last - first)
+        counts += number > 0
+        # A law whose states are the samples has a rate in any unit.
+        law = model.RateLaw.from_arrays(
+            np.full(len(rates), 1.0 / len(rates)), rates)
+        for total, (weights, _, _) in zip(totals, policy.limits):
+            total += np.bincount(slots, law.values(
+                weights, policy.profile.typical_packet_bytes),
+                last - first) / np.maximum(number, 1)
+    enough = counts >= _MEASURED * len(instances)
+    above = np.zeros(last - first, dtype=bool)
+    for total, (_, capacity, _) in zip(totals, policy.limits):
+        above |= total > capacity * (1 + fourier_sum.TOLERANCE)
+    return int(enough.sum()), int((above & enough).sum())
+
+
+def group_of(hosts, seed=1):
+    """Return the :class:`Group` of a list of :class:`Realised`.
+
+    Hosts that were not measured for long enough are left out.
+    """
+    measured = [one for one in hosts if one.is_measured]
+    if not measured:
+        return Group(0, 0, *[None] * 7)
+    number = len(measured)
+    overloaded = sum(one.is_overloaded for one in measured)
+    shares = np.array([one.share for one in measured])
+    drawn = np.random.default_rng(seed).integers(number, size=(_DRAWS,
+                                                               number))
+    means = shares[drawn].mean(axis=1)
+    low, high = np.quantile(means, [(1 - CONFIDENCE) / 2,
+                                    (1 + CONFIDENCE) / 2])
+    return Group(
+        number, overloaded, overloaded / number, *wilson(overloaded, number),
+        statistics.fmean(one.predicted for one in measured),
+        float(shares.mean()), float(low), float(high))
