@@ -118,7 +118,7 @@ class Assessment:
 
     def host(self, i):
         """Return the name of host i."""
-        return self._table._entry(self.slots[i]).host
+        return self._table._entries[self.slots[i]].host
 
     def position(self, host):
         """Return the place of a host, None where it was not asked about."""
@@ -127,7 +127,7 @@ class Assessment:
 
     def limit(self, i):
         """Return the limit of the overload probability of host i, or None."""
-        policy = self._table._entry(self.slots[i]).policy
+        policy = self._table._entries[self.slots[i]].policy
         if policy.profile is None \
                 or policy.policy == admission_policy.AVERAGE:
             return None
