@@ -24,11 +24,14 @@ from unittest import mock
 
 import numpy as np
 
+from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd import modeler
 from vswitch_aware_scheduler.cmd import status
+from vswitch_aware_scheduler import policy_in_force
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
+from vswitch_aware_scheduler.vswitch import profile
 
 SOURCE = pathlib.Path(__file__).resolve().parent / 'source'
 ETC = SOURCE.parents[1] / 'etc/vswitch_aware_scheduler'
@@ -98,6 +101,16 @@ telemetry_path = traffic.csv
                     '4c16g' if number % 2 else '2c4g',
                     f'project-{number % 4}')
                 for number in range(1, INSTANCES + 1)], now=NOW)
+        elif words[:1] == ['fleet']:
+            policy = admission.HostPolicy(
+                profile.SwitchProfile('rack-7', saturation_kbps=60000.0))
+            target.write(now=NOW, inventory=store.Inventory('nova', NOW, NOW))
+            target.write_fleet({
+                'aggregate': {}, 'flavor': {'2c4g': {}, '4c16g': {}},
+                'uplink': {}, 'host': {f'compute{number}': {
+                    **policy_in_force.pack(policy),
+                    'origins': {'profile': 'aggregate rack 7'}}
+                    for number in (1, 2, 3)}}, NOW)
         elif words[:1] == ['feedback']:
             target.write(now=NOW, outcomes=[store.TrialOutcome(
                 _KIND, NOW - 10800.0, tuple(

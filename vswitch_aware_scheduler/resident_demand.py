@@ -8,7 +8,8 @@ A scheduler knows more of instances that it has placed itself:
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import flavors
 
-__all__ = ['DEFAULT', 'FLAVOR', 'MODEL', 'PRIOR', 'law_of', 'unmodelled_law']
+__all__ = ['DEFAULT', 'FLAVOR', 'MODEL', 'PRIOR', 'law_of', 'stated_law',
+           'unmodelled_law']
 
 # Which rule gave the law of an instance.
 MODEL, FLAVOR, PRIOR, DEFAULT = 'model', 'flavor', 'prior', 'default'
@@ -40,19 +41,23 @@ def unmodelled_law(snapshot, uuid, extra_specs, unknown, fitting):
     """
     law, prior_of = snapshot.prior(uuid) or (None, None)
     if prior_of != 'instance':
-        stated = _stated(extra_specs, snapshot)
+        stated = stated_law(extra_specs, snapshot)
         if stated is not None:
-            return stated, FLAVOR
+            return stated[0], FLAVOR
     if law is None:
         return unknown, DEFAULT
     group = snapshot.group_prior(uuid) if prior_of == 'instance' else None
     return fitting(law, group and group[0]), PRIOR
 
 
-def _stated(extra_specs, snapshot):
+def stated_law(extra_specs, snapshot):
+    """Return (RateLaw, which rule gave it) that a flavor states, or None.
+
+    Extra specs that cannot be used state nothing: the scheduler reports them.
+    Arguments as of :func:`unmodelled_law`; the rule as of
+    :func:`.flavors.law_of`.
+    """
     try:
-        found = flavors.law_of(extra_specs, snapshot.law)
+        return flavors.law_of(extra_specs, snapshot.law)
     except exceptions.InvalidInput:
-        # The scheduler reports it.
         return None
-    return found and found[0]

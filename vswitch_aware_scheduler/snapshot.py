@@ -63,6 +63,13 @@ class Snapshot:
         found = self._placements.get(instance_uuid)
         return found and found[:3]
 
+    def placements(self):
+        """Return {instance uuid: (host, flavor, project, Attachments)}.
+
+        Not to be changed; see :meth:`placement` and :meth:`attachments`.
+        """
+        return self._placements
+
     def attachments(self, instance_uuid):
         """Return the :class:`.Attachments` of an instance, or None."""
         found = self._placements.get(instance_uuid)

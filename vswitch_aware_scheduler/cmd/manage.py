@@ -31,6 +31,7 @@ compare = deferred.module('cmd.compare')
 decisions = deferred.module('cmd.decisions')
 evaluate = deferred.module('cmd.evaluate')
 feedback = deferred.module('feedback')
+fleet = deferred.module('cmd.fleet')
 hosts = deferred.module('cmd.hosts')
 instances = deferred.module('cmd.instances')
 migration = deferred.module('store.migration')
@@ -154,6 +155,10 @@ def _parser():
     add(commands, 'size', _size,
         'compute how many instances a host can have, or the hosts of a fleet'
         ).add_later(lambda parser: size.add_arguments(parser))
+
+    add(commands, 'fleet', _fleet,
+        'print what each host carries, and how likely it is overloaded'
+        ).add_later(lambda parser: fleet.add_arguments(parser))
 
     model = group('model', 'print stored traffic models')
     show = add(model, 'show', _model_show, 'print the model of one instance')
@@ -1020,6 +1025,64 @@ def _strict_disable(arguments, conf):
             f'still asks for them for a while. Repeat the command after '
             f'{placement.DETACHED_SECONDS / 60:.0f} minutes to remove them.')
     return 0
+
+
+def _fleet(arguments, conf):
+    found = fleet.Fleet(_store(conf), arguments.all_options)
+    facts = {'generation': found.generation.number,
+             'published_at': (found.generation.published_at
+                              if found.generation.number else None),
+             'policies_read_at': found.policies_read_at,
+             'aggregates_read_at': found.aggregates_read_at,
+             'inventory_seen_at': (found.inventory
+                                   and found.inventory.seen_at),
+             'remarks': found.remarks}
+    if arguments.uplinks:
+        output.print_list(arguments, found.uplink_rows(),
+                          fleet.uplink_columns(), 'uplinks', 'uplinks',
+                          others=facts)
+    else:
+        _print_hosts(arguments, found, facts)
+    if arguments.output_format in (None, 'table'):
+        _print_remarks('Remarks', found.remarks)
+    return 0
+
+
+def _print_hosts(arguments, found, facts):
+    with terminal.progress('summing') as progress:
+        rows = found.host_rows(arguments.host, progress)
+    columns = fleet.host_columns(arguments.flavor is not None,
+                                 any(row['uplinks'] for row in rows))
+    # What takes long is computed of the rows that are printed, where it does
+    # not decide which ones these are.
+    rest = {'room': lambda rows: _add_room(arguments, found, rows, facts),
+            'episodes_per_day': found.add_episodes}
+    for key in list(rest):
+        if key == arguments.sort or output.is_sorted_by(arguments, key):
+            rest.pop(key)(rows)
+    fleet.sort(rows, arguments.sort)
+    rows, total = output.select(arguments, rows, columns)
+    for add in rest.values():
+        add(rows)
+    one = None
+    if arguments.host is not None:
+        one = facts['instances'] = found.instance_rows(arguments.host)
+    output.print_selected(arguments, rows, total, columns, 'hosts', 'hosts',
+                          others=facts)
+    if one is not None and arguments.output_format in (None, 'table'):
+        terminal.print_below('Instances, by what they add to the host')
+        terminal.print_line()
+        output.print_plain(one, fleet.instance_columns())
+
+
+def _add_room(arguments, found, rows, facts):
+    if arguments.flavor is None:
+        for row in rows:
+            row['room'] = None
+        return
+    with terminal.progress('searching') as progress:
+        facts['demand_by'] = found.add_room(rows, arguments.flavor,
+                                            arguments.project, progress)
 
 
 def _capacity_fit(arguments, _conf):

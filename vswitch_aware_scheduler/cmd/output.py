@@ -24,8 +24,9 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['Column', 'add_list_arguments', 'iso_time', 'natural',
-           'print_answer', 'print_list']
+__all__ = ['Column', 'add_list_arguments', 'is_sorted_by', 'iso_time',
+           'natural', 'print_answer', 'print_list', 'print_plain',
+           'print_selected', 'select']
 
 #: Keys of times, in seconds UTC, beside those that end in ``_at``.
 _TIMES = {'window_start', 'window_end', 'until', 'last_time'}
@@ -141,7 +142,15 @@ def print_list(arguments, rows, columns, name, below=None, others=None,
     :param belongs: by filter, a function of a row and the wanted value which
         returns whether the row is wanted; by default the key of that name
         has to have the value
-    :returns: the rows that were printed
+    """
+    rows, total = select(arguments, rows, columns, belongs)
+    print_selected(arguments, rows, total, columns, name, below, others)
+
+
+def select(arguments, rows, columns, belongs=None):
+    """Return (rows to be printed, how many without the limit).
+
+    Arguments as of :func:`print_list`.
     """
     rows = [_with_texts(row) for row in rows]
     for one in _FILTERS:
@@ -158,8 +167,17 @@ def print_list(arguments, rows, columns, name, below=None, others=None,
             key=lambda pair: natural(pair[0]),
             reverse=arguments.sort_descending)]
         rows += [row for value, row in values if value is None]
-    total = len(rows)
-    rows = rows[:arguments.limit]
+    return rows[:arguments.limit], len(rows)
+
+
+def is_sorted_by(arguments, key):
+    """Return whether a list is sorted by a key of its rows."""
+    return _normal(key) in map(_normal, arguments.sort_columns)
+
+
+def print_selected(arguments, rows, total, columns, name, below=None,
+                   others=None):
+    """Print rows that :func:`select` returned; see :func:`print_list`."""
     wanted = [_column(text, columns, rows) for text in arguments.columns]
     chosen = arguments.output_format or 'table'
     if chosen in ('json', 'yaml'):
@@ -167,7 +185,7 @@ def print_list(arguments, rows, columns, name, below=None, others=None,
             rows = [_reduced(row, wanted) for row in rows]
         _print_data(chosen, rows if name is None
                     else {**_with_texts(others or {}), name: rows})
-        return rows
+        return
     wanted = wanted or columns
     text = io.StringIO()
     if chosen == 'csv':
@@ -177,18 +195,27 @@ def print_list(arguments, rows, columns, name, below=None, others=None,
              for row in rows], text,
             argparse.Namespace(quote_mode='minimal'))
     else:
-        _Table().emit_list(
-            [column.header for column in wanted],
-            [[plain_text.printable(column.cell(row)) for column in wanted]
-             for row in rows], text,
-            argparse.Namespace(print_empty=True, max_width=0,
-                               fit_width=False))
+        _emit_table(rows, wanted, text)
     terminal.print_text(text.getvalue())
     if below is not None and chosen == 'table':
         terminal.print_below(
             (f'{total} ' if len(rows) == total
              else f'{len(rows)} of {total} ') + below)
-    return rows
+
+
+def print_plain(rows, columns):
+    """Print a table of all rows."""
+    text = io.StringIO()
+    _emit_table(rows, columns, text)
+    terminal.print_text(text.getvalue())
+
+
+def _emit_table(rows, columns, text):
+    _Table().emit_list(
+        [column.header for column in columns],
+        [[plain_text.printable(column.cell(row)) for column in columns]
+         for row in rows], text,
+        argparse.Namespace(print_empty=True, max_width=0, fit_width=False))
 
 
 class _Table(cliff_table.TableFormatter):
@@ -198,7 +225,7 @@ class _Table(cliff_table.TableFormatter):
         super().add_rows(table, column_names, data)
         for index, name in enumerate(column_names):
             table.align[name] = 'r' if all(
-                re.fullmatch(r'-|[-+.e\d]*\d', row[index])
+                re.fullmatch(r'-|[-+.e\d]*\d%?|>=\d+', row[index])
                 for row in data) else 'l'
 
 

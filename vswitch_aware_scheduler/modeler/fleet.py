@@ -59,7 +59,7 @@ class Fleet:
 
 
 def stored_policies(store, host_policies, uplink_policies, corrections,
-                    aggregates=None, nodes=None):
+                    aggregates=None, nodes=None, placed_on=None):
     """Return the :class:`.policy_in_force.Policies` of all hosts.
 
     Hosts are those of Nova, of aggregates, of profiles of the store, and
@@ -67,6 +67,7 @@ def stored_policies(store, host_policies, uplink_policies, corrections,
 
     :param aggregates: {id: dictionary} of Nova; None: those of the store
     :param nodes: {id: (host, whether it is bare metal)} of Nova, or None
+    :param placed_on: hosts that instances are on; None: as the store says
     :raises StoreError: when the store cannot be read
     """
     if aggregates is None:
@@ -74,8 +75,9 @@ def stored_policies(store, host_policies, uplink_policies, corrections,
     profiles = {one.host: one for one in store.host_profiles()}
     nodes = dict(nodes.values()) if nodes is not None else {}
     hosts = {host for one in aggregates.values() for host in one['hosts']}
-    hosts.update(profiles, nodes, (
-        one.host for one in store.placements().values() if one.host))
+    if placed_on is None:
+        placed_on = {one.host for one in store.placements().values()} - {None}
+    hosts.update(profiles, nodes, placed_on)
     return policy_in_force.find(
         sorted(hosts), aggregates.values(), profiles, host_policies,
         uplink_policies, corrections, store.trial_outcomes(),

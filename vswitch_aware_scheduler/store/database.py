@@ -149,6 +149,17 @@ class Store:
         return self._read(lambda connection: _model(connection,
                                                     instance_uuid))
 
+    def chains(self, instance_uuids):
+        """Return the traffic models of some instances.
+
+        Those without a model, and those whose model is damaged or has a
+        format not known here, are absent.
+
+        :param instance_uuids: collection of uuids
+        :returns: {instance uuid: (name or None, TrafficModel)}
+        """
+        return self._read_rows(_chains, instance_uuids)
+
     def models(self, name=None):
         """Return a list of :class:`~.records.ModelSummary`, by uuid.
 
@@ -1046,6 +1057,25 @@ def _resume_points(connection, instance_uuids=None):
                     estimate.period_and_last_time(data)
                 found[instance_uuid] = records.ResumePoint(
                     modelled, last, period, data)
+    return found
+
+
+def _chains(connection, instance_uuids, damaged):
+    table, detail = tables.traffic_model, tables.traffic_model_detail
+    found = {}
+    for chunk in _key_chunks(instance_uuids):
+        for uuid, name, text in connection.execute(
+                sa.select(table.c.instance_uuid, table.c.name, detail.c.model)
+                .join(detail, detail.c.instance_uuid == table.c.instance_uuid)
+                .where(table.c.instance_uuid.in_(chunk)
+                       & (detail.c.format_version
+                          == traffic_model.FORMAT_VERSION))):
+            try:
+                found[uuid] = name, traffic_model.TrafficModel.from_dict(
+                    json.loads(text))
+            except (ValueError, TypeError) as error:
+                damaged['model', uuid] = (
+                    f'instance {uuid}: its stored model is damaged: {error}')
     return found
 
 

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import csv
+import io
+import time
+from unittest import mock
+
+from tests.unit.cmd import commands
+from tests.unit.cmd import test_manage
+from tests.unit.store import base
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.cmd import fleet
+from vswitch_aware_scheduler import policy_in_force
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.vswitch import profile
+
+#: On a tenth of the time.
+ON_OFF = traffic_model.TrafficModel.on_off(
+    egress_kbps=100.0, on_seconds=600.0, off_seconds=5400.0)
+
+
+def packed(profile_, origin='aggregate rack', **more):
+    """Return what a modeler stores of a host."""
+    return {**policy_in_force.pack(admission.HostPolicy(profile_, **more)),
+            'origins': {'profile': origin}}
+
+
+class FleetTestCase(test_manage.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.now = time.time()
+        self.store = self.make_store()
+        self._configure('default_egress_kbps = 0', 'default_ingress_kbps = 0')
+
+    def put(self, hosts, models=(), flavor='small', project='p', **more):
+        """Write instances: {host: numbers of instances}."""
+        self.store.write(
+            [store.StoredModel(base.instance_uuid(number), one,
+                               name=f'vm{number}')
+             for number, one in dict(models).items()],
+            placements=[
+                store.Placement(base.instance_uuid(number), host, flavor,
+                                project)
+                for host, numbers in hosts.items() for number in numbers],
+            inventory=store.Inventory('nova', self.now, self.now), **more)
+
+    def modeled(self, age=0.0, aggregates=True, **hosts):
+        """Write what a modeler would: {host: packed policy}."""
+        facts = {'host': hosts, 'uplink': {}, 'flavor': {
+            'small': {}, 'steady': {'vswitch:egress_kbps': '100'}}}
+        if aggregates:
+            facts['aggregate'] = {}
+        self.store.write_fleet(facts, self.now - age)
+
+    def hosts(self, *words):
+        return self.ask('fleet', *words)['hosts']
+
+
+class HostsTestCase(FleetTestCase):
+
+    def test_a_host_carries_what_theory_says(self):
+        # Three that are on a tenth of the time, of which two fit.
+        self.put({'h1': (1, 2, 3), 'h2': (4,)},
+                 dict.fromkeys((1, 2, 3, 4), ON_OFF))
+        self.modeled(
+            h1=packed(profile.SwitchProfile('p', saturation_kbps=250.0),
+                      overload_probability=.02, asked_probability=.01),
+            h2=packed(profile.SwitchProfile('p', saturation_kbps=250.0)))
+        answer = self.ask('fleet')
+        self.assertEqual([], answer['remarks'])
+        one, other = answer['hosts']
+        self.assertEqual(
+            ('h1', 'p', 'aggregate rack', 3, 3, 0, 0, 0, .02, .01, []),
+            tuple(one[key] for key in (
+                'host', 'profile', 'origin', 'instances', 'with_model',
+                'with_flavor', 'with_prior', 'unknown', 'limit',
+                'asked_limit', 'uplinks')))
+        for key, exact in (('overload_probability', .001),
+                           ('loss_fraction', 50 * .001 / 30),
+                           ('utilisation', 30 / 250)):
+            self.assertAlmostEqual(exact, one[key], delta=.01 * exact)
+        # The third goes on while the two others are on.
+        self.assertAlmostEqual(
+            3 * .9 / 5400 * .01 * 86400, one['episodes_per_day'], delta=1e-9)
+        self.assertLess(other['overload_probability'], 1e-9)
+        self.assertEqual(0, other['episodes_per_day'])
+
+    def test_by_which_rule_instances_count_is_shown(self):
+        self.put({'h1': (1, 2, 3)}, {1: ON_OFF},
+                 priors=[store.Prior('small', None, ON_OFF.law, 20)])
+        self.put({'h1': (4,)}, flavor='steady')
+        self.put({'h2': (5,)}, flavor='large')
+        self.modeled(h1=packed(None), h2=packed(None))
+        self.assertEqual(
+            [(1, 1, 2, 0), (0, 0, 0, 1)],
+            [tuple(one[key] for key in (
+                'with_model', 'with_flavor', 'with_prior', 'unknown'))
+             for one in self.hosts()])
+
+    def test_what_is_not_known_is_null(self):
+        self.put({'h1': (1,)}, {1: ON_OFF})
+        self.modeled(h1=packed(None, None), h2=packed(
+            profile.SwitchProfile('p', saturation_kbps=250.0),
+            policy=admission.AVERAGE), h3={})
+        first, second, third = self.hosts()
+        for key in ('profile', 'origin', 'utilisation', 'limit', 'room',
+                    'overload_probability', 'loss_fraction',
+                    'episodes_per_day'):
+            self.assertIsNone(first[key], key)
+        self.assertEqual((None, 0.0), (second['limit'],
+                                       second['utilisation']))
+        # One whose stored policy cannot be used hinders no other.
+        self.assertFalse(third['judged'])
+        self.assertIn('h3 among them', self.ask('fleet')['remarks'][0])
+
+    def test_hosts_are_sorted_by_risk(self):
+        small = profile.SwitchProfile('p', saturation_kbps=150.0)
+        self.put({'h1': (1,), 'h2': (2, 3), 'h10': (4, 5, 6)},
+                 dict.fromkeys(range(1, 7), ON_OFF))
+        self.modeled(h1=packed(small), h2=packed(small), h10=packed(small),
+                     h0=packed(None))
+        self.assertEqual(['h0', 'h1', 'h2', 'h10'],
+                         [one['host'] for one in self.hosts()])
+        self.assertEqual(
+            ['h10', 'h2', 'h1', 'h0'],
+            [one['host'] for one in self.hosts('--sort', 'risk')])
+        self.assertEqual(['h10'], [one['host'] for one in self.hosts(
+            '--sort', 'risk', '--limit', '1')])
+        self.assertEqual(['h1'], [one['host'] for one in self.hosts(
+            '--host', 'h1')])
+        self.assert_fails("host: 'nope'; expected one", 'fleet', '--host',
+                          'nope')
+
+    def test_a_table_and_csv(self):
+        self.put({'h1': (1, 2)}, {1: ON_OFF, 2: ON_OFF})
+        self.modeled(h1=packed(
+            profile.SwitchProfile('p', saturation_kbps=250.0)))
+        header, row = commands.table(self.run_command('fleet')[1])
+        found = dict(zip(header, row))
+        self.assertEqual(
+            ('h1', '2', '8.0%', '0.01', '0'),
+            tuple(found[key] for key in ('HOST', 'VMS', 'USED', 'LIMIT',
+                                         'EPISODES/DAY')))
+        self.assertNotIn('ROOM', header)
+        [line] = csv.DictReader(io.StringIO(
+            self.run_command('fleet', '-f', 'csv')[1]))
+        self.assertAlmostEqual(.08, float(line['utilisation']))
+
+    def test_too_many_hosts_have_no_episodes_and_that_is_said(self):
+        self.put({'h1': (1,), 'h2': (2,)}, {1: ON_OFF, 2: ON_OFF})
+        one = profile.SwitchProfile('p', saturation_kbps=50.0)
+        self.modeled(h1=packed(one), h2=packed(one))
+        with mock.patch.object(fleet, 'MOST_EPISODES', 1):
+            answer = self.ask('fleet')
+            self.assertEqual([None, None], [
+                row['episodes_per_day'] for row in answer['hosts']])
+            self.assertIn('--limit', answer['remarks'][0])
+            self.assertLess(0, self.hosts('--limit', '1')[0][
+                'episodes_per_day'])
+
+
+class InstancesTestCase(FleetTestCase):
+
+    def test_instances_are_in_the_order_of_what_they_add(self):
+        # Above 250 where the large one is on with two small ones, or all
+        # three small ones are: only the large one matters much.
+        large = traffic_model.TrafficModel.on_off(
+            egress_kbps=200.0, on_seconds=600.0, off_seconds=5400.0)
+        self.put({'h1': (1, 2)}, {1: ON_OFF, 2: large})
+        self.modeled(h1=packed(
+            profile.SwitchProfile('p', saturation_kbps=250.0)))
+        first, second = self.ask('fleet', '--host', 'h1')['instances']
+        self.assertEqual(('vm2', 'vm1', 'model', 'small', 'p'), (
+            first['name'], second['name'], first['rule'], first['flavor'],
+            first['project']))
+        # Without either of them nothing is above.
+        for one, mean in ((first, 20.0), (second, 10.0)):
+            self.assertAlmostEqual(.01, one['adds_overload_probability'],
+                                   delta=1e-4)
+            self.assertAlmostEqual(mean / 250, one['adds_utilisation'])
+            self.assertAlmostEqual(mean, one['mean']['egress_kbps'])
+            self.assertIsNone(one['mean']['kpps'])
+        output = self.run_command('fleet', '--host', 'h1')[1]
+        self.assertIn('Instances, by what they add', output)
+        self.assertEqual('vm2', commands.table(output)[3][1])
+
+
+class RoomTestCase(FleetTestCase):
+
+    def setUp(self):
+        super().setUp()
+        steady = traffic_model.TrafficModel.constant(100.0)
+        self.put({'h1': (1, 2, 3), 'h2': (4, 5, 6), 'h3': ()},
+                 dict.fromkeys(range(1, 7), steady))
+        thousand = profile.SwitchProfile('p', saturation_kbps=1000.0)
+        self.modeled(h1=packed(thousand), h2=packed(thousand),
+                     h3=packed(None))
+
+    def rooms(self, *words):
+        return [one['room'] for one in self.hosts(
+            '--flavor', 'steady', *words)]
+
+    def test_the_room_is_how_many_more_fit(self):
+        self.assertEqual([7, 7, None], self.rooms())
+        answer = self.ask('fleet', '--flavor', 'steady')
+        self.assertEqual('flavor', answer['demand_by'])
+        # Looking for room leaves everything as it was.
+        self.assertAlmostEqual(.3, answer['hosts'][0]['utilisation'])
+
+    def test_an_uplink_that_is_shared_counts(self):
+        shared = policy_in_force.pack(admission.HostPolicy(
+            profile.SwitchProfile('u', saturation_kbps=900.0)))
+        facts = self.store.fleet('host').facts
+        for host in ('h1', 'h2'):
+            facts[host]['uplinks'] = ['tor']
+        self.store.write_fleet({'uplink': {'tor': shared}, 'host': facts},
+                               self.now)
+        self.assertEqual([3, 3, None], self.rooms())
+        [row] = self.ask('fleet', '--uplinks')['uplinks']
+        self.assertEqual(('tor', 2, 6), (row['uplink'], row['hosts'],
+                                         row['instances']))
+        self.assertAlmostEqual(600 / 900, row['utilisation'])
+        self.assertAlmostEqual(.3, self.hosts()[0]['utilisation'])
+
+    def test_the_least_room_comes_first(self):
+        self.put({'h2': (7,)}, {7: traffic_model.TrafficModel.constant(1.0)})
+        self.assertEqual(['h2', 'h1', 'h3'], [
+            one['host'] for one in self.hosts('--flavor', 'steady',
+                                              '--sort', 'room')])
+
+    def test_a_flavor_that_states_nothing_counts_by_its_prior(self):
+        self.store.write(priors=[store.Prior(
+            'small', None, traffic_model.TrafficModel.constant(350.0).law,
+            20)])
+        answer = self.ask('fleet', '--flavor', 'small')
+        self.assertEqual(('prior of flavor', [2, 2, None]), (
+            answer['demand_by'],
+            [one['room'] for one in answer['hosts']]))
+        self.assert_fails("flavor: 'smal'; expected one of small, steady",
+                          'fleet', '--flavor', 'smal')
+
+
+class AgesTestCase(FleetTestCase):
+
+    def remarks(self):
+        return ' / '.join(self.ask('fleet')['remarks'])
+
+    def test_a_store_without_policies_says_so_and_finds_them(self):
+        self.put({'h1': (1,), 'h2': (2,)}, {1: ON_OFF, 2: ON_OFF},
+                 host_profiles=[store.HostProfile('h1', 'ovs-vxlan', {},
+                                                  'discovered')])
+        answer = self.ask('fleet')
+        self.assertIsNone(answer['policies_read_at_iso'])
+        self.assertIn('no modeler has stored the policies',
+                      answer['remarks'][0])
+        self.assertEqual(
+            [('h1', 'ovs-vxlan', 'store (discovered)'), ('h2', None, None)],
+            [(one['host'], one['profile'], one['origin'])
+             for one in answer['hosts']])
+
+    def test_old_policies_and_an_old_inventory_are_said(self):
+        self.put({'h1': (1,)}, {1: ON_OFF})
+        self.modeled(3601.0, h1=packed(None))
+        self.assertRegex(self.remarks(), r'policies of hosts are 360\d s old')
+        self.store.write(inventory=store.Inventory(
+            'nova', self.now - 90000, self.now - 90000))
+        self.assertRegex(self.remarks(), r'inventory is 9\d{4} s old')
+
+    def test_aggregates_that_may_not_be_read_are_said(self):
+        self.put({'h1': (1,)}, {1: ON_OFF})
+        self.modeled(0.0, False, h1=packed(None))
+        self.assertIn('aggregates of Nova are not known', self.remarks())
+
+    def test_an_empty_store_says_what_is_missing(self):
+        answer = self.ask('fleet')
+        self.assertEqual([], answer['hosts'])
+        text = ' / '.join(answer['remarks'])
+        for words in ('no inventory', 'nothing has been learned yet'):
+            self.assertIn(words, text)
+        self.assertIn('\nRemarks:\n', self.run_command('fleet')[1])

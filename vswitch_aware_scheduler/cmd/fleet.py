@@ -1,0 +1,555 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage fleet: what each host carries, by the store alone.
+
+Which instance is on which host is the inventory's, the policy of each host is
+what the modeler wrote, the sums are those of the scheduler's LoadTable. No
+service is asked.
+"""
+
+import dataclasses
+import math
+import time
+
+import numpy as np
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.cmd import instances
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler import policy_in_force
+from vswitch_aware_scheduler import resident_demand
+from vswitch_aware_scheduler import sizing
+from vswitch_aware_scheduler import snapshot as snapshots
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import superposition
+
+__all__ = ['Fleet', 'SORTS', 'add_arguments', 'host_columns',
+           'instance_columns', 'sort', 'uplink_columns']
+
+#: What hosts can be sorted by, and whether the largest come first.
+SORTS = {'host': False, 'risk': True, 'utilisation': True, 'instances': True,
+         'room': False}
+
+#: The episodes of more hosts than these take minutes: they are left out.
+MOST_EPISODES = 500
+
+#: Hosts whose tables are made at a time, between two reports of progress.
+_SOME = 200
+
+#: What was read longer ago than that many passes of a modeler is old.
+_PASSES = 3
+
+#: The inventory notes at least so often how recent it is.
+_INVENTORY_SECONDS = 2 * 3600.0
+
+_DAY_SECONDS = 86400.0
+
+
+def add_arguments(parser):
+    """Add the arguments of "fleet"."""
+    parser.add_argument('--sort', choices=SORTS, default='host',
+                        help='sort hosts by name, risk, utilisation, number '
+                             'of instances or room; most at risk, and least '
+                             'room, come first')
+    parser.add_argument('--flavor', metavar='NAME',
+                        help='print how many more instances of this flavor '
+                             'each host has room for')
+    parser.add_argument('--project', metavar='ID',
+                        help='the project of these instances')
+    parser.add_argument('--uplinks', action='store_true',
+                        help='print the uplinks that hosts share instead of '
+                             'hosts')
+    parser.add_argument('--host', metavar='HOST',
+                        help='print this host alone, and its instances by '
+                             'what they add')
+    output.add_list_arguments(parser)
+
+
+def sort(rows, by):
+    """Sort rows of hosts by one of :data:`SORTS`, those without it last."""
+    keys = {'risk': ('overload_probability', 'utilisation')}.get(by, (by,))
+    sign = -1.0 if SORTS[by] else 1.0
+    if by != 'host':
+        rows.sort(key=lambda row: [
+            (row[key] is None, sign * (row[key] or 0.0)) for key in keys])
+
+
+class Fleet:
+    """The hosts of a store, and what they carry.
+
+    :param store: Store
+    :param conf: ConfigOpts with our options registered
+    :param clock: returns the time, seconds UTC
+    """
+
+    def __init__(self, store, conf, clock=time.time):
+        self._store = store
+        self._options = conf[options.GROUP]
+        self._now = clock()
+        self.remarks = []
+        self.generation = store.generation()
+        self._snapshot = snapshots.Snapshot().updated(store.read_changes())
+        self.inventory = store.inventory()
+        self._flavors = store.fleet('flavor')
+        self.policies_read_at = store.fleet('host').read_at
+        self.aggregates_read_at = store.fleet('aggregate').read_at
+        self._instances = {}     # host -> {uuid: (flavor, project)}
+        for uuid, (host, flavor, project, _) \
+                in self._snapshot.placements().items():
+            if host:
+                self._instances.setdefault(host, {})[uuid] = flavor, project
+        self._unknown = None
+        if self._options.unknown_instance_policy == 'default':
+            self._unknown = model.TrafficModel.on_off(
+                **options.default_demand(self._options)).law
+        self._find_policies()
+        self._demands = {}       # host -> {uuid: (RateLaw, rule)}
+        self._table = admission.LoadTable(
+            attachments=self._snapshot.attachments)
+        self._uplink_table = admission.LoadTable(
+            attachments=self._tunnelled)
+        self._remark_ages()
+
+    # What there is
+
+    def _find_policies(self):
+        """Take the policies of the store, or find them without aggregates."""
+        facts = self._store.fleet('host').facts
+        self.origins = {host: data.get('origins') or {}
+                        for host, data in facts.items()}
+        self._policies, self._uplinks, problems = policy_in_force.unpack(
+            facts, self._store.fleet('uplink').facts)
+        missing = (self._instances.keys() | {
+            one.host for one in self._store.host_profiles()}) - facts.keys()
+        if missing:
+            found = fleet.stored_policies(
+                self._store, *service.make_policies(self._options),
+                service.make_corrections(self._options),
+                placed_on=self._instances.keys())
+            problems.update(found.problems)
+            for host in missing:
+                self._policies[host] = found.hosts[host]
+                self.origins[host] = found.origins[host]
+            if not facts:
+                self._uplinks = found.uplinks
+        for name, why in sorted(problems.items())[:1]:
+            self.remarks.append(
+                f'the policies of {len(problems)} hosts or uplinks cannot be '
+                f'used, {name} among them: {why}; they are not judged')
+            for one in problems:
+                if one in self._instances or one in facts:
+                    self._policies[one] = admission.HostPolicy(
+                        None, judged=False)
+
+    def _remark_ages(self):
+        interval = self._options.modeler_interval_seconds
+        old = max(_PASSES * interval, 900.0)
+        if self.policies_read_at is None:
+            self.remarks.append(
+                'no modeler has stored the policies of hosts: they follow '
+                'from the options of this command and the store, without '
+                'aggregates of Nova that are not in the store; start '
+                'vswitch-modeler')
+        elif self._now - self.policies_read_at > old:
+            self.remarks.append(
+                f'policies of hosts are {self._ago(self.policies_read_at)} '
+                f'old, wanted at most {old:.0f} s: does vswitch-modeler run?')
+        if self.policies_read_at is not None:
+            if self.aggregates_read_at is None:
+                self.remarks.append(
+                    f'aggregates of Nova are not known: set auth_type in the '
+                    f'group [{options.INVENTORY_GROUP}] for vswitch-modeler')
+            elif self.policies_read_at - self.aggregates_read_at > 1.0:
+                self.remarks.append(
+                    f'aggregates of Nova are '
+                    f'{self._ago(self.aggregates_read_at)} old: the modeler '
+                    f'may not read them any more')
+        if self.inventory is None:
+            self.remarks.append(
+                'the store has no inventory, so no instance is known to be on '
+                'a host; set auth_type or path in the group '
+                f'[{options.INVENTORY_GROUP}] for vswitch-modeler')
+        elif self._now - self.inventory.seen_at > max(
+                _INVENTORY_SECONDS, old):
+            self.remarks.append(
+                f'the inventory is {self._ago(self.inventory.seen_at)} old: '
+                f'does vswitch-modeler run?')
+        if not self.generation.number:
+            self.remarks.append('nothing has been learned yet: no instance '
+                                'has a model')
+        elif self._options.max_generation_age_seconds and (
+                self._now - self.generation.published_at
+                > self._options.max_generation_age_seconds):
+            self.remarks.append(
+                f'the last generation is '
+                f'{self._ago(self.generation.published_at)} old')
+
+    def _ago(self, seconds):
+        return f'{max(self._now - seconds, 0):.0f} s'
+
+    def _tunnelled(self, uuid):
+        found = self._snapshot.attachments(uuid)
+        return found and found.all_tunnelled
+
+    @property
+    def hosts(self):
+        """Names of all hosts, sorted."""
+        return sorted(self._policies.keys() | self._instances.keys(),
+                      key=output.natural)
+
+    # What hosts carry
+
+    def host_rows(self, wanted=None, progress=None):
+        """Return a dictionary for each host, in the order of their names.
+
+        :param wanted: name of the only host, None: all
+        :param progress: None, or called as ``progress(done, total)``
+        :raises InvalidInput: when the wanted host is not known
+        """
+        hosts = self.hosts
+        if wanted is not None:
+            if wanted not in hosts:
+                raise exceptions.InvalidInput(
+                    f'host: {wanted!r}; expected one that the store knows: '
+                    f'"vswitch-manage fleet -c host" prints them')
+            hosts = [wanted]
+        rows = []
+        for first in range(0, len(hosts), _SOME):
+            if progress is not None:
+                progress(first, len(hosts))
+            some = hosts[first:first + _SOME]
+            loads = self._loads(self._table, [
+                (host, dataclasses.replace(self._policies[host], uplinks=())
+                 if self._policies[host].uplinks else self._policies[host],
+                 self._laws(host)) for host in some])
+            rows += [self._host_row(host, load)
+                     for host, load in zip(some, loads)]
+        return rows
+
+    def uplink_rows(self):
+        """Return a dictionary for each uplink, in the order of names."""
+        names = sorted(self._uplinks, key=output.natural)
+        behind = self._behind()
+        loads = self._loads(self._uplink_table, [
+            (name, self._uplinks[name].policy, self._laws_behind(name, behind))
+            for name in names])
+        return [{
+            'uplink': name, 'hosts': len(behind.get(name, ())),
+            'instances': len(self._uplink_table.residents(name)),
+            **self._numbers(self._uplinks[name].policy, load)}
+            for name, load in zip(names, loads)]
+
+    def _behind(self):
+        behind = {}
+        for host, policy in self._policies.items():
+            for uplink in policy.uplinks:
+                behind.setdefault(uplink.name, []).append(host)
+        return behind
+
+    def _laws_behind(self, name, behind):
+        return {uuid: law for host in behind.get(name, ())
+                for uuid, law in self._laws(host).items()}
+
+    def _loads(self, table, described):
+        """Return (P(overload), loss, utilisation) of each as it is."""
+        slots = [table.describe(*one) for one in described]
+        found = table.assess(slots, model.SILENT)
+        return list(zip(found.overload_probability.tolist(),
+                        found.loss_fraction.tolist(),
+                        found.utilisation.tolist()))
+
+    def _laws(self, host):
+        """Return {uuid: RateLaw} of the instances on a host."""
+        return {uuid: law for uuid, (law, _) in self.demands(host).items()}
+
+    def demands(self, host):
+        """Return {uuid: (RateLaw, which rule gave it)} of a host."""
+        if host not in self._demands:
+            fitting = self._policies[host].fitting
+            self._demands[host] = {
+                uuid: self._demand(uuid, flavor, fitting) for uuid, (flavor, _)
+                in self._instances.get(host, {}).items()}
+        return self._demands[host]
+
+    def _demand(self, uuid, flavor, fitting):
+        law, rule = resident_demand.law_of(
+            self._snapshot, uuid, self._flavors.facts.get(flavor) or {},
+            self._unknown, fitting)
+        return model.SILENT if law is None else law, rule
+
+    def _host_row(self, host, load):
+        rules = [rule for _, rule in self.demands(host).values()]
+        policy = self._policies[host]
+        origins = self.origins.get(host, {})
+        return {
+            'host': host,
+            'profile': policy.profile and policy.profile.name,
+            'origin': origins.get('profile'), 'origins': origins,
+            'judged': policy.judged, 'enforced': policy.enforced,
+            'instances': len(rules),
+            'with_model': rules.count(resident_demand.MODEL),
+            'with_flavor': rules.count(resident_demand.FLAVOR),
+            'with_prior': rules.count(resident_demand.PRIOR),
+            'unknown': rules.count(resident_demand.DEFAULT),
+            **self._numbers(policy, load),
+            'uplinks': [one.name for one in policy.uplinks]}
+
+    def _numbers(self, policy, load):
+        known = policy.profile is not None
+        limited = known and policy.policy == admission.PROBABILITY
+        overload, loss, utilisation = load
+        return {
+            'admission_policy': policy.policy,
+            'utilisation': utilisation if known else None,
+            'overload_probability': overload if known else None,
+            'loss_fraction': loss if known else None,
+            'limit': policy.overload_probability if limited else None,
+            'asked_limit': (policy.overload_probability
+                            if policy.asked_probability is None
+                            else policy.asked_probability)
+            if limited else None}
+
+    # Episodes
+
+    def add_episodes(self, rows):
+        """Add the episodes of overload a day to rows of hosts.
+
+        Instances count as independent of each other. Those without a model
+        count with their average.
+        """
+        if len(rows) > MOST_EPISODES:
+            for row in rows:
+                row['episodes_per_day'] = None
+            self.remarks.append(
+                f'episodes are computed of at most {MOST_EPISODES} hosts; '
+                f'restrict the list by --limit or --host')
+            return
+        for row in rows:
+            row['episodes_per_day'] = self._episodes(row['host'])
+
+    def _episodes(self, host):
+        policy = self._policies[host]
+        if policy.profile is None:
+            return None
+        laws = self._laws(host)
+        chains, average = [], np.zeros(3)
+        if any(_may_overload(laws.values(), policy, limit)
+               for limit in policy.limits):
+            found = self._store.chains(laws)
+            chains = [one for _, one in found.values()]
+            average = sum((law.mean for uuid, law in laws.items()
+                           if uuid not in found), average)
+        total = 0.0
+        for limit in policy.limits if chains else ():
+            if _may_overload(laws.values(), policy, limit):
+                total += _episodes_above(chains, average, policy, limit)
+        return total * _DAY_SECONDS
+
+    # Room
+
+    def add_room(self, rows, flavor, project=None, progress=None):
+        """Add how many more instances of a flavor each host has room for.
+
+        :param rows: of hosts
+        :returns: which rule gave the demand, in words
+        """
+        law, rule = self._new_demand(flavor, project)
+        cut = rule not in ('flavor', 'flavor model', 'default')
+        host_laws = [
+            self._policies[row['host']].fitting(law) if cut else law
+            for row in rows]
+        rooms = _rooms(self._table, [row['host'] for row in rows], host_laws,
+                       progress)
+        names = sorted({name for row in rows for name in row['uplinks']})
+        if names:
+            self.uplink_rows()
+            of_uplink = dict(zip(names, _rooms(
+                self._uplink_table, names, [
+                    self._uplinks[name].policy.fitting(law) if cut else law
+                    for name in names])))
+        for row, room in zip(rows, rooms):
+            row['room'] = min([room, *(of_uplink[name]
+                                       for name in row['uplinks'])])
+            if not row['judged'] or (row['profile'] is None
+                                     and not row['uplinks']):
+                row['room'] = None
+        return rule
+
+    def _new_demand(self, flavor, project):
+        """Return (RateLaw, which rule gave it) of a new instance."""
+        known = self._flavors.facts
+        if self._flavors.read_at is not None and flavor not in known:
+            there = ', '.join(sorted(known)) or 'those of Nova: it has none'
+            raise exceptions.InvalidInput(
+                f'flavor: {flavor!r}; expected one of {there}')
+        self.remarks += [
+            f'No instance has {what} {value!r}: that is how a new one counts.'
+            for what, value, _ in instances.unseen_groups(
+                self._store, None if known.get(flavor) else flavor, project)]
+        stated = resident_demand.stated_law(known.get(flavor) or {},
+                                            self._snapshot)
+        if stated is not None:
+            return stated[0].without_classes(), stated[1]
+        found = self._snapshot.prior(None, flavor, project)
+        if found is not None and self._unknown is not None:
+            return found[0].without_classes(), f'prior of {found[1]}'
+        return self._unknown or model.SILENT, 'default'
+
+    # Instances of a host
+
+    def instance_rows(self, host):
+        """Return a dictionary for each instance of a host, by what it adds.
+
+        What an instance adds is the difference that the host is without it.
+        """
+        self.host_rows(host)
+        policy, demands = self._policies[host], self.demands(host)
+        slot = [self._table.slot(host)]
+        whole = self._table.assess(slot, model.SILENT)
+        names = self._store.chains(demands)
+        known = policy.profile is not None
+        rows = []
+        for uuid, (law, rule) in demands.items():
+            others = self._table.assess(slot, model.SILENT, uuid)
+            adds = [float(getattr(whole, what)[0] - getattr(others, what)[0])
+                    if known else None for what in (
+                        'overload_probability', 'loss_fraction',
+                        'utilisation')]
+            flavor, project = self._instances[host][uuid]
+            rates = dict(zip(('egress_kbps', 'ingress_kbps', 'kpps'),
+                             law.mean.tolist()))
+            if not law.packets_known:
+                rates['kpps'] = None
+            rows.append({
+                'instance_uuid': uuid, 'name': names.get(uuid, (None,))[0],
+                'flavor': flavor, 'project': project,
+                'rule': rule, 'mean': rates,
+                'adds_overload_probability': adds[0],
+                'adds_loss_fraction': adds[1], 'adds_utilisation': adds[2]})
+        rows.sort(key=lambda row: [
+            -(row[key] or 0.0) for key in (
+                'adds_overload_probability', 'adds_utilisation')])
+        return rows
+
+
+def _may_overload(laws, policy, limit):
+    weights, capacity, _ = limit
+    if not math.isfinite(capacity):
+        return False
+    packet_bytes = policy.profile.typical_packet_bytes
+    return sum(float(law.values(weights, packet_bytes).max())
+               for law in laws) > capacity
+
+
+def _episodes_above(chains, average, policy, limit):
+    weights, capacity, _ = limit
+    left = capacity - float(np.dot(weights, average))
+    if left <= 0:
+        return 0.0
+    if weights[2]:
+        packet_bytes = policy.profile.typical_packet_bytes
+        chains = [one if one.packets_known else one.with_packets(packet_bytes)
+                  for one in chains]
+    return superposition.Superposition(
+        chains, left, weights).episodes_per_second()
+
+
+def _rooms(table, names, laws, progress=None):
+    """Return how many more instances each of some hosts of a table admits.
+
+    The table is afterwards as it was.
+
+    :param laws: RateLaw of a new instance, for each host
+    :returns: list of 0..sizing.MOST
+    """
+    low, high = [0] * len(names), [None] * len(names)
+    have = [0] * len(names)
+    rounds = 0
+    while True:
+        active = [i for i in range(len(names))
+                  if high[i] is None or high[i] - low[i] > 1]
+        active = [i for i in active if low[i] < sizing.MOST]
+        if not active:
+            break
+        if progress is not None:
+            rounds += 1
+            progress(min(rounds, 20), 21)
+        number = {i: min(max(2 * low[i], 1), sizing.MOST)
+                  if high[i] is None else (low[i] + high[i]) // 2
+                  for i in active}
+        _set_dummies(table, names, laws, have,
+                     {i: number[i] - 1 for i in active})
+        found = table.assess_each(table.slots_of([names[i] for i in active]),
+                                  [laws[i] for i in active])
+        for i, admitted in zip(active, found.admitted.tolist()):
+            if admitted:
+                low[i] = number[i]
+            else:
+                high[i] = number[i]
+    _set_dummies(table, names, laws, have, dict.fromkeys(range(len(names)), 0))
+    return low
+
+
+def _set_dummies(table, names, laws, have, wanted):
+    changes = {}
+    for i, number in wanted.items():
+        came = {('new', k): laws[i] for k in range(have[i], number)}
+        went = [('new', k) for k in range(number, have[i])]
+        if came or went:
+            changes[names[i]] = came, went
+        have[i] = number
+    table.change(changes)
+
+
+# Columns
+
+def _percent(value):
+    return f'{100 * value:.1f}%'
+
+
+def _numbers():
+    column = output.Column
+    return [column('USED', 'utilisation', _percent),
+            column('P(OVERLOAD)', 'overload_probability', '{:.3g}'.format),
+            column('LIMIT', 'limit', '{:.3g}'.format),
+            column('LOSS', 'loss_fraction', '{:.2g}'.format)]
+
+
+def host_columns(with_room, with_uplinks):
+    """Return the columns of hosts."""
+    column = output.Column
+    return [
+        column('HOST', 'host'), column('PROFILE', 'profile'),
+        column('ORIGIN', 'origin'), column('VMS', 'instances'),
+        column('MODEL', 'with_model'), column('FLAVOR', 'with_flavor'),
+        column('PRIOR', 'with_prior'), column('UNKNOWN', 'unknown'),
+        *_numbers(),
+        column('EPISODES/DAY', 'episodes_per_day', '{:.3g}'.format),
+        *([column('ROOM', 'room', lambda room: (
+            f'>={room}' if room == sizing.MOST else str(room)))]
+          if with_room else []),
+        *([column('UPLINKS', 'uplinks', lambda names: (
+            ', '.join(names) or '-'))] if with_uplinks else [])]
+
+
+def uplink_columns():
+    """Return the columns of uplinks."""
+    column = output.Column
+    return [column('UPLINK', 'uplink'), column('HOSTS', 'hosts'),
+            column('VMS', 'instances'), *_numbers()]
+
+
+def instance_columns():
+    """Return the columns of the instances of a host."""
+    column = output.Column
+    return [column('INSTANCE', 'instance_uuid'), column('NAME', 'name'),
+            column('FLAVOR', 'flavor'), column('PROJECT', 'project'),
+            column('BY', 'rule'), column('EGRESS', 'mean.egress_kbps'),
+            column('INGRESS', 'mean.ingress_kbps'),
+            column('ADDS P(OVERLOAD)', 'adds_overload_probability',
+                   '{:.3g}'.format),
+            column('ADDS LOSS', 'adds_loss_fraction', '{:.2g}'.format),
+            column('ADDS USED', 'adds_utilisation', _percent)]
