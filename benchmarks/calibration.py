@@ -76,8 +76,11 @@ def chosen_methods(names, variants, corrects):
     return [known[name] for name in names.split(',')]
 
 
-def replays(options, ways):
-    """Yield (protocol, case, capacity, limit, {name: Result})."""
+def replays(options, ways, **fields):
+    """Yield (protocol, case, capacity, limit, {name: Result}).
+
+    :param fields: others of a protocols.Case
+    """
     limits = list(itertools.product(options.saturation_kbps,
                                     options.overload_probability))
     loaded = {name: trace.load(os.path.join(options.traces, name))
@@ -91,7 +94,7 @@ def replays(options, ways):
                 f'{short[past]}>{short[name]}'
             case = protocols.Case(
                 loaded[name], *limits[0], past=past and loaded[past],
-                protocol=protocol, history=options.history)
+                protocol=protocol, history=options.history, **fields)
             for (capacity, limit), results in zip(
                     limits, protocols.evaluate_limits(
                         case, limits, ways, options.seeds)):

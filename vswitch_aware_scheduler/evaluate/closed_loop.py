@@ -17,6 +17,7 @@ import numpy as np
 
 from vswitch_aware_scheduler.evaluate import packing
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.rebalance import cost
 from vswitch_aware_scheduler.rebalance import relief
 
 __all__ = ['Conditions', 'Fleet', 'Replay', 'Strategy']
@@ -26,9 +27,6 @@ _TOLERANCE = 1e-9
 
 #: Empty hosts that a strategy sees beside those that were used.
 _NEW_HOSTS = 16
-
-#: kbit in a MiB.
-_KBIT_PER_MIB = 8 * 1024 * 1024 / 1000
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +90,8 @@ class Fleet:
     :ivar end: bins that are known, all before this one
     :ivar bins_per_period: bins between two decisions
     :ivar bin_seconds: length of a bin
+    :ivar migration_kbps: load of a migration on the switches of both hosts
+    :ivar migration_seconds: how long it takes; 0 on a network of its own
     :ivar count: hosts, used or used before
     :ivar used: (hosts, bins) bool: judged bins in which a host was in use;
         bin 0 is the first judged one
@@ -107,6 +107,8 @@ class Fleet:
         self.end = self.judged_end = self.count = 0
         self.bins_per_period = replay.bins_per_period
         self.bin_seconds = replay.bin_seconds
+        self.migration_kbps = replay.migration_kbps
+        self.migration_seconds = replay.migration_seconds
 
     @property
     def sizes(self):
@@ -171,6 +173,10 @@ class Replay:
         self.bin_seconds = bin_seconds
         self.bins_per_period = max(
             1, round(conditions.period_seconds / bin_seconds))
+        self._size = conditions.memory_mib * cost.KBIT_PER_MIB
+        self.migration_kbps = conditions.switch_share * capacity
+        self.migration_seconds = (self._size / self.migration_kbps
+                                  if self.migration_kbps else 0.0)
         self._strategy = strategy
         self._begin = known.shape[1] - rates.shape[1]
         self._known = known
@@ -180,7 +186,9 @@ class Replay:
         self._most = capacity * (1 + _TOLERANCE)
         self._conditions = conditions
         self._generator = generator
-        self._delay = round(conditions.delay_seconds / bin_seconds)
+        # A bin is known when all of it is that old.
+        self._delay = math.ceil(
+            conditions.delay_seconds / bin_seconds - _TOLERANCE)
         count, bins = rates.shape
         # Each instance can be on a host of its own and move to another one;
         # rows that stay empty take no memory.
@@ -253,7 +261,7 @@ class Replay:
     def _transfer(self, count, bins):
         """Go on with running migrations; return (hosts, bins) their load."""
         load = np.zeros((count, bins))
-        rate = self._conditions.switch_share * self._capacity
+        rate = self.migration_kbps
         for running in list(self._running):
             instance, destination, left = running
             needed = left / rate / self.bin_seconds      # bins
@@ -289,15 +297,14 @@ class Replay:
 
     def move(self, instance, destination):
         """Begin a migration; return whether it did not fail."""
-        size = self._conditions.memory_mib * _KBIT_PER_MIB
-        self._transferred += size
+        self._transferred += self._size
         while destination >= self.fleet.count:
             self.packer.open()
             self.fleet.count += 1
         if self._generator.random() < self._conditions.failing_share:
             return False
-        if self._conditions.switch_share:
-            self._running.append([instance, destination, size])
+        if self.migration_kbps:
+            self._running.append([instance, destination, self._size])
         else:
             self._end(instance, destination)
         return True

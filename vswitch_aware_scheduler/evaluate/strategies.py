@@ -10,6 +10,7 @@ import numpy as np
 from vswitch_aware_scheduler.evaluate import closed_loop
 from vswitch_aware_scheduler.evaluate import methods
 from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import cost
 from vswitch_aware_scheduler.rebalance import relief
 from vswitch_aware_scheduler.traffic import estimate
 
@@ -120,11 +121,29 @@ class ErrorBudget(closed_loop.Strategy):
                 fleet.recent(self._rule.window_seconds),
                 self._balance[:fleet.hosts],
                 self._terms, self._rule, fleet.bins(self._rule.recent_seconds),
-                fleet.constraints(), fleet.empty_hosts()):
+                fleet.constraints(), fleet.empty_hosts(),
+                self._costs(fleet) if fleet.migration_seconds else None):
             if move.destination >= fleet.count \
                     or not fleet.sizes[move.destination]:
                 self._balance[move.destination] = self._terms.first
             fleet.move(move.instance, move.destination)
+
+    def _costs(self, fleet):
+        """Return what migrations on the same switch add to overload."""
+        loads = fleet.recent(self._rule.recent_seconds)
+        slots = fleet.migration_seconds / fleet.bin_seconds
+
+        def added(host):
+            return cost.added_overload(
+                loads.sums[0, host], loads.above[0, host] > 0,
+                loads.most[0, host], fleet.migration_kbps, slots)
+
+        def costs(source, instances, hosts):
+            return np.broadcast_to(
+                added(source) + np.array([added(host) for host in hosts]),
+                (len(instances), len(hosts)))
+
+        return costs
 
 
 class WorkloadBalance(closed_loop.Strategy):

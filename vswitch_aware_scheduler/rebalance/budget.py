@@ -14,7 +14,8 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['DAY_SECONDS', 'Terms', 'avoidable', 'burn_rate', 'total_of_shares']
+__all__ = ['Account', 'DAY_SECONDS', 'Terms', 'avoidable', 'burn_rate',
+           'total_of_shares']
 
 DAY_SECONDS = 86400.0
 
@@ -87,6 +88,79 @@ class Terms:
     def left(self, balance):
         """Return balances as a share of the largest one; less than 0: debt."""
         return np.asarray(balance, dtype=float) / self.most
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+    """The budget of one host or uplink, as it is kept between periods.
+
+    :ivar terms: Terms by which it earns
+    :ivar kind: text that names the limits; other limits are another budget
+    :ivar since: seconds UTC at which it began
+    :ivar balance: seconds of overload that are left, below 0: debt
+    :ivar measured_seconds: in use and measured since then
+    :ivar overload_seconds: avoidable overload since then
+    """
+
+    terms: Terms
+    kind: str
+    since: float
+    balance: float
+    measured_seconds: float = 0.0
+    overload_seconds: float = 0.0
+
+    @classmethod
+    def begun(cls, terms, kind, now):
+        """Return the budget of what is measured from now on."""
+        return cls(terms, kind, now, terms.first)
+
+    def after(self, measured_seconds, overload_seconds):
+        """Return the Account after some time; see :meth:`Terms.after`.
+
+        :raises InvalidInput: when there is more overload than time
+        """
+        if not 0 <= overload_seconds <= measured_seconds < np.inf:
+            raise exceptions.InvalidInput(
+                f'overload and measured time: {overload_seconds} and '
+                f'{measured_seconds} s; expected 0 <= overload <= measured')
+        return dataclasses.replace(
+            self, balance=float(self.terms.after(
+                self.balance, measured_seconds, overload_seconds)),
+            measured_seconds=self.measured_seconds + measured_seconds,
+            overload_seconds=self.overload_seconds + overload_seconds)
+
+    def under(self, terms, kind, now):
+        """Return (Account, sentence or None) for the terms that hold now.
+
+        With other terms or limits a new budget begins, and the sentence says
+        so.
+        """
+        if (terms, kind) == (self.terms, self.kind):
+            return self, None
+        changed = (f'limit {self.terms.overload_probability:g} is now '
+                   f'{terms.overload_probability:g}'
+                   if terms.overload_probability
+                   != self.terms.overload_probability
+                   else f'limits were {self.kind}, are now {kind}'
+                   if kind != self.kind else 'terms of the budget changed')
+        return (Account.begun(terms, kind, now),
+                f'{changed}: a new budget begins')
+
+    @property
+    def in_debt(self):
+        """Whether more was spent than earned."""
+        return self.balance < 0
+
+    @property
+    def left(self):
+        """Share of the largest balance, below 0 in debt."""
+        return float(self.terms.left(self.balance))
+
+    @property
+    def burn_rate(self):
+        """Overload share since it began, over the limit."""
+        return float(burn_rate(self.overload_seconds, self.measured_seconds,
+                               self.terms.overload_probability))
 
 
 def burn_rate(overload_seconds, measured_seconds, overload_probability):

@@ -75,24 +75,22 @@ def migration(memory_mib, dirty_kbps, link_kbps, most_downtime_seconds=0.5):
     return Migration(np.inf, np.inf, np.inf)
 
 
-def added_overload(sums, peaks_above, most, kbps, seconds, slot_seconds):
-    """Return the seconds of overload that a migration adds to a host.
+def added_overload(sums, alone, most, kbps, duration):
+    """Return how much overload a migration adds to a host.
 
     What the host carries while the migration runs is taken to be what it
     carried of late.
 
     :param sums: (t,) recent sums of the host, kbit/s
-    :param peaks_above: (t,) bool: slots in which one instance alone was above
+    :param alone: (t,) bool: slots in which one instance alone was above
         the capacity, which are not avoidable
     :param most: capacity, kbit/s
     :param kbps: load of the migration on the switch
-    :param seconds: (m,) how long each possible migration runs
-    :param slot_seconds: length of a slot
-    :returns: (m,) seconds
+    :param duration: how long it runs, a number or an array of any unit
+    :returns: in that unit
     """
-    seconds = np.asarray(seconds, dtype=float)
+    duration = np.asarray(duration, dtype=float)
     if not len(sums):
-        return np.zeros(seconds.shape)
-    was = (sums > most) & ~peaks_above
-    will = (sums + kbps > most) & ~peaks_above
-    return (will.mean() - was.mean()) * seconds
+        return np.zeros(duration.shape)
+    comes = (sums + kbps > most) & ~(sums > most) & ~alone
+    return comes.mean() * duration

@@ -28,13 +28,14 @@ class Move:
     :ivar instance: row of the instance
     :ivar source: host that it leaves
     :ivar destination: host that it joins
-    :ivar gain: slots of overload that both hosts would have had less
+    :ivar gain: slots of overload that both hosts would have had less, less
+        what the migration itself adds
     """
 
     instance: int
     source: int
     destination: int
-    gain: int
+    gain: float
 
 
 class Loads:
@@ -228,7 +229,8 @@ def refusing(loads, balance, terms):
     return refusing
 
 
-def plan(loads, balance, terms, rule, recent, constraints, empty=()):
+def plan(loads, balance, terms, rule, recent, constraints, empty=(),
+         costs=None):
     """Return the moves that relieve hosts which have overspent.
 
     :param loads: Loads of the time that the rule looks at; not changed
@@ -239,6 +241,10 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=()):
     :param recent: how many of the last slots are recent
     :param constraints: Constraints; not changed
     :param empty: hosts that can be taken into use, the first one first
+    :param costs: callable(source, instances, hosts) to (m, k) slots of
+        overload that each migration itself adds; default: none does. A host
+        in debt then need not have been overloaded of late: a quiet hour may
+        be the right one
     :returns: list of Move in the order in which to do them
     """
     sizes = loads.sizes
@@ -249,7 +255,8 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=()):
     limit = terms.overload_probability * loads.slots * (1 + _TOLERANCE)
     overload = loads.overload(hosts)
     hosts = [host for host, slots in zip(hosts, overload)
-             if slots[-recent:].any() and np.count_nonzero(slots) > limit]
+             if (costs is not None or slots[-recent:].any())
+             and np.count_nonzero(slots) > limit]
     if not hosts:
         return []
     loads, constraints = loads.copy(), constraints.copy()
@@ -262,11 +269,12 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=()):
                 break
             own = np.flatnonzero(loads.hosts == source)
             own = own[constraints.movable[own]]
-            move = best_move(loads, source, takers, limit, own, constraints)
+            move = best_move(loads, source, takers, limit, own, constraints,
+                             costs)
             if move is None and empty and (
                     balance[source] < -rule.open_days * terms.day
                     or last.overload([source]).all()):
-                move = _opening(loads, source, empty, own, constraints)
+                move = _opening(loads, source, empty, own, constraints, costs)
                 if move is not None:
                     empty.remove(move.destination)
                     takers.append(move.destination)
@@ -278,23 +286,25 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=()):
     return moves
 
 
-def _opening(loads, source, empty, instances, constraints):
+def _opening(loads, source, empty, instances, constraints, costs):
     """Return the Move to an empty host that leaves least, or None."""
     if np.count_nonzero(loads.hosts == source) < 2 or not len(instances):
         return None
     allowed = constraints.allowed(instances, empty)
     left = np.where(allowed.any(axis=1), loads.without(source, instances),
                     loads.slots + 1)
+    if costs is not None:
+        left = left + costs(source, instances, empty[:1])[:, 0]
     row = left.argmin()
-    if not allowed[row].any():
+    gain = np.count_nonzero(loads.overload([source])) - left[row]
+    if not allowed[row].any() or costs is not None and gain <= 0:
         return None
     return Move(int(instances[row]), int(source),
-                int(empty[allowed[row].argmax()]),
-                int(np.count_nonzero(loads.overload([source])) - left[row]))
+                int(empty[allowed[row].argmax()]), float(gain))
 
 
 def best_move(loads, source, destinations, limit, instances=None,
-              constraints=None):
+              constraints=None, costs=None):
     """Return the move that leaves a host and one other least overload.
 
     :param loads: Loads
@@ -304,6 +314,7 @@ def best_move(loads, source, destinations, limit, instances=None,
         or than it has already
     :param instances: which instances may move; default: all of the host
     :param constraints: Constraints; default: none
+    :param costs: as of :func:`plan`
     :returns: Move, or None where no move leaves less overload than there is
     """
     if instances is None:
@@ -314,7 +325,9 @@ def best_move(loads, source, destinations, limit, instances=None,
         loads.overload([source, *destinations]), axis=1)
     left = loads.without(source, instances)
     there = loads.joined(instances, destinations)
-    gain = before[0] - left[:, None] + before[1:] - there
+    gain = (before[0] - left[:, None] + before[1:] - there).astype(float)
+    if costs is not None:
+        gain -= costs(source, instances, destinations)
     gain[there > np.maximum(before[1:], limit)] = 0
     if constraints is not None:
         gain[~constraints.allowed(instances, destinations)] = 0
@@ -322,4 +335,4 @@ def best_move(loads, source, destinations, limit, instances=None,
     if gain[row, column] <= 0:
         return None
     return Move(int(instances[row]), int(source), int(destinations[column]),
-                int(gain[row, column]))
+                float(gain[row, column]))

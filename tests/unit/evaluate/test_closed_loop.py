@@ -107,7 +107,8 @@ class ReplayTestCase(unittest.TestCase):
     def test_late_telemetry_is_not_known_yet(self):
         # Overload in the first hour.
         rates = np.where(np.arange(24) < HOUR, 6.0, 1.0) * np.ones((2, 1))
-        for delay, known in ((0.0, 12), (900.0, 9), (3600.0, 0)):
+        for delay, known in ((0.0, 12), (60.0, 11), (300.0, 11), (900.0, 9),
+                             (3600.0, 0)):
             strategy = Script()
             replay(rates, [0, 0], strategy, delay_seconds=delay)
             at_noon = strategy.seen[3]

@@ -57,11 +57,11 @@ class AddedOverloadTestCase(unittest.TestCase):
         # the last one has an instance that is above by itself.
         np.testing.assert_allclose(
             [20.0, 0.0], cost.added_overload(sums, alone, 10.0, 2.0,
-                                             [100.0, 0.0], 300.0))
+                                             [100.0, 0.0]))
 
     def test_without_samples_nothing_is_known_to_be_added(self):
         self.assertEqual([0.0], cost.added_overload(
-            np.zeros(0), np.zeros(0, bool), 1.0, 1.0, [9.0], 1.0).tolist())
+            np.zeros(0), np.zeros(0, bool), 1.0, 1.0, [9.0]).tolist())
 
 
 if __name__ == '__main__':

@@ -260,6 +260,36 @@ class PlanTestCase(unittest.TestCase):
                              [[30.0, 30.0], [1.0, 1.0]], [0])
         self.assertEqual([], self._plan([-1e9, 0.0], empty=(1,), loads=loads))
 
+    def test_a_move_that_costs_more_than_it_saves_is_not_made(self):
+        loads = relief.Loads(self.rates, [[10.0, 10.0, 10.0]], self.hosts)
+        for cost, wanted in ((10.9, 1), (11.0, 0)):
+            moves = relief.plan(
+                loads, np.array([-1e9, 0.0, 1.0]), self.terms, self.rule, 4,
+                free(loads), (2,), lambda source, instances, hosts: np.full(
+                    (len(instances), len(hosts)), cost))
+            self.assertEqual(wanted, len(moves))
+            for move in moves:
+                self.assertAlmostEqual(11 - cost, move.gain)
+
+    def test_with_costs_the_cheaper_of_equal_moves_is_made(self):
+        rates = np.concatenate([self.rates, self.rates[:, 3:4]], axis=1)
+        loads = relief.Loads(rates, np.full((1, 3), 10.0), [0, 0, 0, 1, -1, 2])
+        for cheap in (1, 2):
+            moves = relief.plan(
+                loads, np.array([-1.0, 0.0, 0.0]), self.terms, self.rule, 4,
+                free(loads), (), lambda source, instances, hosts: np.array(
+                    [[host != cheap for host in hosts]] * len(instances)))
+            self.assertEqual([cheap], [one.destination for one in moves])
+
+    def test_with_costs_a_quiet_hour_is_as_good_as_another(self):
+        self.rates[0, 0, -5:] = 3.0
+        self.rates[0, 0, 1] = 6.0
+        loads = relief.Loads(self.rates, [[10.0, 10.0, 10.0]], self.hosts)
+        self.assertEqual(1, len(relief.plan(
+            loads, np.array([-1.0, 0.0, 1.0]), self.terms, self.rule, 4,
+            free(loads), (), lambda source, instances, hosts: np.zeros(
+                (len(instances), len(hosts))))))
+
     def test_an_instance_that_is_marked_stays(self):
         for marked in range(3):
             movable = np.ones(5, bool)
