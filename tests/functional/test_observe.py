@@ -1,10 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hosts that are judged and never refused, and what is logged of them."""
 
+import argparse
 import logging
+import time
+
+from oslo_config import cfg
 
 from tests.functional import base
 from vswitch_aware_scheduler.cmd import decisions as decision_rows
+from vswitch_aware_scheduler.cmd import explain
+from vswitch_aware_scheduler.conf import opts as conf_opts
+from vswitch_aware_scheduler import policy_in_force
 from vswitch_aware_scheduler import store
 
 
@@ -135,3 +142,60 @@ class NoHostTestCase(base.VSwitchTestCase):
         self.boot_many_refused(flavor, 2)
         self.assertEqual(1, len([text for text in self.log.messages(
             logging.INFO) if 'no host passes' in text]))
+
+
+class ExplainTestCase(base.VSwitchTestCase):
+    """The command, by the store, against the log of the scheduler."""
+
+    def store_fleet(self):
+        """Write to the store what a modeler would read from this Nova."""
+        servers = self.admin_api.get_servers(detail=True)
+        self.store.write(
+            placements=[store.Placement(
+                one['id'], one['OS-EXT-SRV-ATTR:host'],
+                one['flavor']['original_name'], one['tenant_id'])
+                for one in servers],
+            inventory=store.Inventory('nova', time.time(), time.time()))
+        self.store.write_fleet({
+            'host': {host: {**policy_in_force.pack(policy), 'origins': {}}
+                     for host, policy in self.plugin._policies.items()},
+            'uplink': {}, 'aggregate': {}, 'flavor': {
+                one['name']: one['extra_specs'] for one in self.flavors}},
+            time.time())
+
+    def test_it_says_what_the_scheduler_says(self):
+        self.flavors = [
+            {'name': name, 'extra_specs': {
+                'vswitch:egress_kbps': rate, 'vswitch:on_seconds': '100',
+                'vswitch:off_seconds': '900'}}
+            for name, rate in (('f600', '600'), ('f900', '900'))]
+        small, large = (self.flavor(one['name'], **{
+            key.removeprefix('vswitch:'): value
+            for key, value in one['extra_specs'].items()})
+            for one in self.flavors)
+        self.describe_hosts(1000, 1400, 899)
+        for _ in range(2):
+            self.boot(small, 'host1', host='host1')
+            self.boot(small, 'host2', host='host2')
+        self.boot(small, 'host2', host='host2')
+        self.log.clear()
+        self.boot_refused(large)
+        lines = self.log.messages()
+        self.store_fleet()
+        found = explain.run(argparse.Namespace(
+            server=None, flavor='f900', of_project=None, networks=[],
+            host=None), self.options(), self.store)
+        line, = [text for text in lines if 'no host passes' in text]
+        self.assertTrue(line.endswith(found['summary']),
+                        (line, found['summary']))
+        for row in found['hosts']:
+            told, = [text for text in lines
+                     if 'fails the virtual switch check' in text
+                     and f'({row["host"]}, ' in text]
+            self.assertTrue(told.endswith(row['text']), (told, row['text']))
+
+    def options(self):
+        conf = cfg.ConfigOpts()
+        conf_opts.register_opts(conf)
+        conf([], default_config_files=[])
+        return conf

@@ -133,6 +133,32 @@ class Assessment:
             return None
         return policy.overload_probability
 
+    def loads(self, i):
+        """Return the rates of host i, for each limit of its switch.
+
+        :returns: list of (unit in words, mean with the instance, capacity,
+            peak of the instance, the most of one instance)
+        """
+        policy = self._table._entries[self.slots[i]].policy
+        numbers = (self._means, self._capacities, self._peaks,
+                   self._vm_peaks)
+        return [(_unit_text(weights),
+                 *(float(values[i, j]) for values in numbers))
+                for j, (weights, _, _) in enumerate(policy.limits)]
+
+    def counts(self, i):
+        """Return what is counted on host i.
+
+        :returns: list of (what in words, how many there are, how many the
+            instance adds, the most)
+        """
+        policy = self._table._entries[self.slots[i]].policy
+        attachments, exclude, table = self._candidate
+        return [(_COUNTED[place], *table.numbers(
+            int(self.slots[i]), attachments, place, exclude))
+            for place, unit in enumerate(tunnels.COUNTED)
+            if unit in policy.counts]
+
     def check(self, i):
         """Return which check refuses host i in words, see CHECKS."""
         if self.reason[i] == TOO_MANY \

@@ -59,7 +59,8 @@ class Refusal:
 def counts(assessment, without_room=()):
     """Return {check in words: number of hosts that it refuses}.
 
-    The most frequent check comes first.
+    The most frequent check comes first; of equals, what the load decides
+    comes before hard limits.
 
     :param assessment: Assessment of all hosts
     :param without_room: hosts that Placement has no room on, of those
@@ -73,7 +74,9 @@ def counts(assessment, without_room=()):
     found[assessments.CHECKS[assessments.TOO_MANY]] -= functions
     found[assessments.FUNCTIONS] = functions
     found[ROOM] = len(without_room)
-    return {check: count for check, count in found.most_common() if count}
+    # The last check first, for the sort is stable.
+    return {check: count for check, count in sorted(
+        reversed(found.items()), key=lambda item: -item[1]) if count}
 
 
 def nearest(assessment, without_room=None, most=1):

@@ -91,24 +91,23 @@ class Fleet:
         self._now = clock()
         self.remarks = []
         self.generation = store.generation()
-        self._snapshot = snapshots.Snapshot().updated(store.read_changes())
+        self.snapshot = snapshots.Snapshot().updated(store.read_changes())
         self.inventory = store.inventory()
         self._flavors = store.fleet('flavor')
         self.policies_read_at = store.fleet('host').read_at
         self.aggregates_read_at = store.fleet('aggregate').read_at
         self._instances = {}     # host -> {uuid: (flavor, project)}
         for uuid, (host, flavor, project, _) \
-                in self._snapshot.placements().items():
+                in self.snapshot.placements().items():
             if host:
                 self._instances.setdefault(host, {})[uuid] = flavor, project
         self._unknown = None
         if self._options.unknown_instance_policy == 'default':
-            self._unknown = model.TrafficModel.on_off(
-                **options.default_demand(self._options)).law
+            self._unknown = self.default_law
         self._find_policies()
         self._demands = {}       # host -> {uuid: (RateLaw, rule)}
         self._table = admission.LoadTable(
-            attachments=self._snapshot.attachments)
+            attachments=self.snapshot.attachments)
         self._uplink_table = admission.LoadTable(
             attachments=self._tunnelled)
         self._remark_ages()
@@ -188,10 +187,28 @@ class Fleet:
                 f'{self._ago(self.generation.published_at)} old')
 
     def _ago(self, seconds):
-        return f'{max(self._now - seconds, 0):.0f} s'
+        return f'{self.age(seconds):.0f} s'
+
+    def age(self, seconds):
+        """Return how long ago a time was, in seconds; None for None."""
+        return None if seconds is None else max(self._now - seconds, 0.0)
+
+    def policy(self, host):
+        """Return the HostPolicy of a host."""
+        return self._policies[host]
+
+    def extra_specs(self, flavor):
+        """Return the extra specs of a flavor, None where it is not known."""
+        return self._flavors.facts.get(flavor)
+
+    @property
+    def default_law(self):
+        """RateLaw of a new instance of which nothing is known."""
+        return model.TrafficModel.on_off(
+            **options.default_demand(self._options)).law
 
     def _tunnelled(self, uuid):
-        found = self._snapshot.attachments(uuid)
+        found = self.snapshot.attachments(uuid)
         return found and found.all_tunnelled
 
     @property
@@ -276,7 +293,7 @@ class Fleet:
 
     def _demand(self, uuid, flavor, fitting):
         law, rule = resident_demand.law_of(
-            self._snapshot, uuid, self._flavors.facts.get(flavor) or {},
+            self.snapshot, uuid, self._flavors.facts.get(flavor) or {},
             self._unknown, fitting)
         return model.SILENT if law is None else law, rule
 
@@ -390,10 +407,10 @@ class Fleet:
             for what, value, _ in instances.unseen_groups(
                 self._store, None if known.get(flavor) else flavor, project)]
         stated = resident_demand.stated_law(known.get(flavor) or {},
-                                            self._snapshot)
+                                            self.snapshot)
         if stated is not None:
             return stated[0].without_classes(), stated[1]
-        found = self._snapshot.prior(None, flavor, project)
+        found = self.snapshot.prior(None, flavor, project)
         if found is not None and self._unknown is not None:
             return found[0].without_classes(), f'prior of {found[1]}'
         return self._unknown or model.SILENT, 'default'

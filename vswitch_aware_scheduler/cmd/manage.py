@@ -30,6 +30,7 @@ capacity = deferred.module('cmd.capacity')
 compare = deferred.module('cmd.compare')
 decisions = deferred.module('cmd.decisions')
 evaluate = deferred.module('cmd.evaluate')
+explain = deferred.module('cmd.explain')
 feedback = deferred.module('feedback')
 fleet = deferred.module('cmd.fleet')
 hosts = deferred.module('cmd.hosts')
@@ -237,6 +238,10 @@ def _parser():
                               '8601')
     against.add_argument('--end', type=_seconds, metavar='TIME',
                          help='first time not to use any more (default: now)')
+
+    add(commands, 'explain', _explain,
+        'judge the hosts for an instance now, and tell why'
+        ).add_later(lambda parser: explain.add_arguments(parser))
 
     corrections = group('feedback', 'tell how limits are corrected')
     add_list(corrections, 'show', _feedback_show,
@@ -922,6 +927,23 @@ def _decision_compare(arguments, conf):
                              driver, progress)
     if not output.print_answer(arguments, answer):
         compare.print_answer(answer)
+    return 0
+
+
+def _explain(arguments, conf):
+    with terminal.progress('judging') as progress:
+        answer = explain.run(arguments, arguments.all_options, _store(conf),
+                             progress)
+    is_table = arguments.output_format in (None, 'table')
+    if is_table:
+        explain.print_head(answer)
+    columns = explain.columns()
+    rows, total = output.select(arguments, answer.pop('hosts'), columns)
+    output.print_selected(
+        arguments, rows, total, columns, 'hosts',
+        'hosts: the admitted ones, then those nearest to fitting', answer)
+    if is_table:
+        explain.print_below(answer, rows)
     return 0
 
 

@@ -1,0 +1,303 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from tests.unit.cmd import commands
+from tests.unit.cmd import test_fleet
+from tests.unit.store import base
+from tests.unit.store import test_decisions
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import policy_in_force
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.vswitch import profile
+from vswitch_aware_scheduler.vswitch import tunnels
+
+packed = test_fleet.packed
+
+#: On a tenth of the time.
+BUSY = traffic_model.TrafficModel.on_off(
+    egress_kbps=600.0, on_seconds=100.0, off_seconds=900.0)
+
+_SPECS = {'vswitch:egress_kbps': '600', 'vswitch:on_seconds': '100',
+          'vswitch:off_seconds': '900'}
+
+
+def switch(saturation_kbps=1000.0, **more):
+    return profile.SwitchProfile('own', saturation_kbps=saturation_kbps,
+                                 **more)
+
+
+class ExplainTestCase(test_fleet.FleetTestCase):
+
+    def facts(self, uplinks=None, age=0.0, flavors=None, **hosts):
+        self.store.write_fleet({
+            'host': hosts, 'uplink': uplinks or {}, 'aggregate': {},
+            'flavor': flavors or {'busy': _SPECS, 'plain': {}}},
+            self.now - age)
+
+    def explain(self, *words):
+        """Return (answer, {host: row})."""
+        answer = self.ask('explain', *words)
+        return answer, {row['host']: row for row in answer['hosts']}
+
+    def text(self, *words):
+        status, text, errors = self.run_command('explain', *words)
+        self.assertEqual((0, ''), (status, errors))
+        return text
+
+
+class HostsTestCase(ExplainTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.put({'full': (1, 2), 'free': (3,)},
+                 dict.fromkeys((1, 2, 3), BUSY))
+        self.facts(
+            full=packed(switch()), free=packed(switch(10_000.0)),
+            peak=packed(switch(vm_peak_kbps=500.0)),
+            unknown=packed(None, pass_unknown=False))
+
+    def test_hosts_are_judged_as_theory_says(self):
+        answer, rows = self.explain('--flavor', 'busy')
+        self.assertEqual(('flavor', 600.0), (
+            answer['rule'], answer['peak']['egress_kbps']))
+        self.assertAlmostEqual(60.0, answer['mean']['egress_kbps'], 9)
+        self.assertEqual(
+            '4 hosts: 1 overload probability, 1 peak, 1 no profile; closest '
+            'full (0.028 > 0.01)', answer['summary'])
+        self.assertEqual(4, answer['admitted']
+                         + sum(answer['refused'].values()))
+        full = rows['full']
+        # Two of two, and two or three of three, are on at once.
+        self.assertAlmostEqual(.01, full['overload_before'], 9)
+        self.assertAlmostEqual(.028, full['overload_after'], 9)
+        self.assertEqual(.01, full['overload_limit'])
+        self.assertAlmostEqual(.12, full['utilisation_before'], 9)
+        self.assertAlmostEqual(.18, full['utilisation_after'], 9)
+        self.assertEqual(('overload probability', .01),
+                         (full['check'], full['limit']))
+        self.assertAlmostEqual(.028, full['value'], 9)
+        self.assertEqual({'model': 2}, full['rules'])
+        self.assertEqual({'profile': 'aggregate rack'}, full['origins'])
+        self.assertEqual('peak', rows['peak']['check'])
+        self.assertEqual('no profile', rows['unknown']['check'])
+        self.assertTrue(rows['free']['admitted'])
+        self.assertEqual(['free', 'full', 'peak', 'unknown'],
+                         [row['host'] for row in answer['hosts']])
+
+    def test_each_check_of_a_host_has_its_numbers(self):
+        _, rows = self.explain('--flavor', 'busy')
+        checks = {one['check']: one for one in rows['full']['checks']}
+        self.assertEqual({'profile', 'peak', 'average',
+                          'overload probability'}, checks.keys())
+        self.assertEqual((600.0, 1000.0, True), tuple(
+            checks['peak'][key] for key in ('adds', 'limit', 'passes')))
+        for key, value in (('before', 120.0), ('adds', 60.0),
+                           ('after', 180.0), ('limit', 1000.0)):
+            self.assertAlmostEqual(value, checks['average'][key], 9)
+        # It is told, and does not decide.
+        self.assertIsNone(checks['average']['passes'])
+        self.assertIs(False, checks['overload probability']['passes'])
+
+    def test_what_would_make_it_fit_does(self):
+        _, rows = self.explain('--flavor', 'busy')
+        texts = rows['full']['fits_if']
+        # Beside one that is on it fits up to 400 of its 600 kbit/s; two that
+        # are on overload the host as often as the limit allows.
+        self.assertIn('the overload probability may be 0.028', texts)
+        self.assertIn('it demands at most 66.6 % of its rates', texts)
+        self.assertIn('the 1 largest of its 2 instances leave', texts)
+        self.assertIn('its peak is at most 500, or one instance may have 600 '
+                      'on the host', rows['peak']['fits_if'])
+        self.assertIn('the host has a switch profile',
+                      rows['unknown']['fits_if'][0])
+        self.assertEqual([], rows['free']['fits_if'])
+
+    def test_a_person_reads_the_words_of_the_log(self):
+        text = self.text('--flavor', 'busy')
+        for part in ('closest full (0.028 > 0.01)', 'It would fit on full if',
+                     's old', 'Demand by:', 'flavor'):
+            self.assertIn(part, text)
+        header, *rows = commands.table(text)
+        self.assertEqual(['full', 'own', '2', '12.0%', '18.0%', '0.01',
+                          '0.028', '0.01', 'overload probability', '0.028',
+                          '0.01'], rows[1])
+        text = self.text('--flavor', 'busy', '--host', 'full')
+        for part in ('with it the overload probability would be 0.028, above '
+                     'the limit of 0.01 (profile own, 2 instances',
+                     'profile by aggregate rack', '2 by model',
+                     'It would fit on full if'):
+            self.assertIn(part, text)
+        self.assertEqual(2, len(commands.table(text)))
+
+    def test_an_instance_is_not_counted_beside_itself(self):
+        _, rows = self.explain('--server', base.instance_uuid(2))
+        full = rows['full']
+        self.assertTrue(full['is_there'])
+        self.assertTrue(full['admitted'])
+        self.assertAlmostEqual(0.0, full['overload_before'], 9)
+        self.assertAlmostEqual(.01, full['overload_after'], 9)
+        self.assertFalse(rows['free']['is_there'])
+        # A name will do.
+        self.assertEqual(base.instance_uuid(2), self.explain(
+            '--server', 'vm2')[0]['instance_uuid'])
+
+    def test_one_that_nova_refused_is_known_by_its_decision(self):
+        self.store.write_decisions([test_decisions.decision(
+            9, flavor='busy', project='q')])
+        answer, rows = self.explain('--server', base.instance_uuid(9))
+        self.assertEqual(('busy', 'q', 'flavor', []), (
+            answer['flavor'], answer['project'], answer['rule'],
+            answer['remarks']))
+        self.assertAlmostEqual(.028, rows['full']['overload_after'], 9)
+
+    def test_one_that_nobody_knows_counts_by_the_default(self):
+        self._configure('default_egress_kbps = 600',
+                        'default_ingress_kbps = 0',
+                        'default_on_seconds = 100',
+                        'default_off_seconds = 900')
+        answer, rows = self.explain('--server', base.instance_uuid(9))
+        self.assertEqual('default', answer['rule'])
+        self.assertAlmostEqual(.028, rows['full']['overload_after'], 9)
+        remark, = answer['remarks']
+        self.assertIn(base.instance_uuid(9), remark)
+
+    def test_a_flavor_that_is_not_known_is_named(self):
+        answer, _ = self.explain('--flavor', 'nine')
+        self.assertTrue(any("'nine'" in text for text in answer['remarks']))
+
+    def test_extra_specs_that_cannot_be_used_are_named(self):
+        self.facts(flavors={'bad': {'vswitch:egress_kbps': '-1'}})
+        answer, _ = self.explain('--flavor', 'bad')
+        self.assertEqual('default', answer['rule'])
+        self.assertTrue(any("'-1'" in text and 'ignored' in text
+                            for text in answer['remarks']))
+
+    def test_its_age_is_that_of_the_inventory(self):
+        self.store.write(inventory=store.Inventory(
+            'nova', self.now - 1000, self.now - 1000))
+        answer, _ = self.explain('--flavor', 'busy')
+        self.assertAlmostEqual(1000, answer['inventory_age_seconds'],
+                               delta=60)
+        self.assertIn('inventory_seen_at_iso', answer)
+        self.assertIn('policies_read_at_iso', answer)
+
+    def test_a_host_that_is_not_known_is_refused(self):
+        self.assert_fails("host: 'nine'; expected one that the store knows",
+                          'explain', '--flavor', 'busy', '--host', 'nine')
+
+    def test_either_a_server_or_a_flavor(self):
+        self.assert_fails('one of the arguments', 'explain', status=2)
+        self.assert_fails('not allowed', 'explain', '--server', 'a',
+                          '--flavor', 'b', status=2)
+
+
+class PoliciesTestCase(ExplainTestCase):
+
+    def test_an_observed_host_passes(self):
+        self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
+        self.facts(h=packed(switch(), enforced=False))
+        answer, rows = self.explain('--flavor', 'busy')
+        self.assertEqual((False, True, False), tuple(
+            rows['h'][key] for key in ('admitted', 'passes', 'enforced')))
+        self.assertEqual({'overload probability': 1}, answer['refused'])
+        self.assertIn('only observed',
+                      self.text('--flavor', 'busy', '--host', 'h'))
+
+    def test_a_limit_that_feedback_corrects_has_both_numbers(self):
+        self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
+        self.facts(h=packed(switch(), overload_probability=.02,
+                            asked_probability=.01))
+        _, rows = self.explain('--flavor', 'busy')
+        self.assertEqual((.02, .01), (rows['h']['overload_limit'],
+                                      rows['h']['asked_limit']))
+        self.assertIn('0.02, which trials say keeps the 0.01 that is asked '
+                      'for (times 2)',
+                      self.text('--flavor', 'busy', '--host', 'h'))
+
+    def test_averages_decide_where_the_policy_is_average(self):
+        self.put({'h': (1,)}, {1: traffic_model.TrafficModel.constant(700.0)})
+        self.facts(h=packed(switch(), policy=admission.AVERAGE),
+                   flavors={'steady': {'vswitch:egress_kbps': '400'}})
+        _, rows = self.explain('--flavor', 'steady')
+        self.assertEqual(('average', 1100.0, 1000.0), tuple(
+            rows['h'][key] for key in ('check', 'value', 'limit')))
+        self.assertIsNone(rows['h']['overload_limit'])
+        self.assertEqual(
+            {'profile': True, 'peak': True, 'average': False},
+            {one['check']: one['passes'] for one in rows['h']['checks']})
+        texts = rows['h']['fits_if']
+        # 300 of 400 kbit/s, and nobody else.
+        self.assertIn('the capacity is at least 1100', texts)
+        self.assertIn('it demands at most 75.0 % of its rates', texts)
+        self.assertIn('the 1 largest of its 1 instances leave', texts)
+
+    def test_tunnels_are_counted_with_the_networks_that_are_given(self):
+        self.store.write(placements=[store.Placement(
+            base.instance_uuid(number), 'h', 'plain', 'p',
+            tunnels.Attachments((network,)))
+            for number, network in ((1, 'red'), (2, 'blue'))],
+            inventory=store.Inventory('nova', self.now, self.now))
+        self.facts(h=packed(switch(max_tunnels=2, tunnel_unit='networks')))
+        for networks, admitted, adds in ((('red',), True, 0),
+                                         (('red', 'green'), False, 1),
+                                         ((), False, 1)):
+            _, rows = self.explain('--flavor', 'plain', *(
+                word for one in networks for word in ('--network', one)))
+            self.assertEqual(admitted, rows['h']['admitted'], networks)
+            check, = [one for one in rows['h']['checks']
+                      if one['check'] == 'tunnels']
+            self.assertEqual((2, adds, 2), (check['before'], check['adds'],
+                                            check['limit']))
+        self.assertEqual(['the limit of 2 is at least 3, or 1 fewer are on '
+                          'the host'], rows['h']['fits_if'])
+
+    def test_an_uplink_is_judged_with_all_behind_it(self):
+        uplink = {'tor': policy_in_force.pack(admission.HostPolicy(
+            switch(1000.0)))}
+        host = {**packed(switch(10_000.0)), 'uplinks': ['tor']}
+        self.put({'a': (1,), 'b': (2,)}, dict.fromkeys((1, 2), BUSY))
+        self.facts(uplinks=uplink, a=host, b=host)
+        answer, rows = self.explain('--flavor', 'busy')
+        self.assertEqual({'uplink': 2}, answer['refused'])
+        for row in rows.values():
+            found, = row['uplinks']
+            self.assertEqual(('tor', False, 2, .01), (
+                found['uplink'], found['admitted'], found['instances'],
+                found['overload_limit']))
+            self.assertAlmostEqual(.01, found['overload_before'], 9)
+            self.assertAlmostEqual(.028, found['overload_after'], 9)
+            # The host alone has room.
+            self.assertAlmostEqual(0.0, row['overload_after'], 9)
+            self.assertIn('its uplink tor', row['text'])
+        self.assertIn('uplink tor',
+                      self.text('--flavor', 'busy', '--host', 'a'))
+
+    def test_a_prior_is_cut_to_what_a_host_carries(self):
+        # As the scheduler does: nobody is refused for the peak of others.
+        self.store.write(priors=[store.Prior('plain', None, BUSY.law, 30.0)])
+        self.facts(small=packed(switch(300.0)), far=packed(switch(1e9)))
+        answer, rows = self.explain('--flavor', 'plain')
+        self.assertEqual('prior of flavor', answer['rule'])
+        self.assertEqual(600.0, answer['peak']['egress_kbps'])
+        peak, = [one for one in rows['small']['checks']
+                 if one['check'] == 'peak']
+        self.assertLessEqual(peak['adds'], 300.0)
+        self.assertTrue(peak['passes'])
+        # What a flavor states is its peak.
+        _, rows = self.explain('--flavor', 'busy')
+        self.assertEqual('peak', rows['small']['check'])
+
+    def test_the_strict_mode_is_named_for_it_may_refuse_more(self):
+        self._configure('strict = true')
+        self.facts(h=packed(switch()))
+        answer, _ = self.explain('--flavor', 'busy')
+        self.assertTrue(any('strict mode' in text
+                            for text in answer['remarks']))
+
+    def test_every_format_works(self):
+        self.put({'h': (1, 2)}, dict.fromkeys((1, 2), BUSY))
+        self.facts(h=packed(switch()))
+        for name in ('csv', 'yaml', 'json', 'table'):
+            self.assertIn('h', self.text('--flavor', 'busy', '-f', name))
+        self.assertEqual(1, len(self.ask(
+            'explain', '--flavor', 'busy', '--limit', '1')['hosts']))

@@ -1,0 +1,527 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage explain: how each host is judged for an instance, now.
+
+By the store alone: who is where is the inventory's, policies are those that
+the modeler wrote. The tables and the words are those of the scheduler.
+"""
+
+import collections
+import dataclasses
+
+import numpy as np
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import explanation
+from vswitch_aware_scheduler.cmd import fleet as stored_fleet
+from vswitch_aware_scheduler.cmd import instances
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import flavors
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import tunnels
+
+__all__ = ['add_arguments', 'columns', 'print_below', 'print_head', 'run']
+
+#: Hosts, those nearest to fitting, of which it is computed with what share of
+#: the demand the instance would fit, and without how many other instances.
+DETAILED = 3
+
+_RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
+
+#: Halvings of the share of the demand: one part in a thousand.
+_HALVINGS = 10
+
+
+def add_arguments(parser):
+    """Add the arguments of "explain"."""
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument('--server', metavar='UUID',
+                       help='judge hosts for this instance, given by its '
+                            'uuid or by its name in the list of models')
+    which.add_argument('--flavor', metavar='NAME',
+                       help='judge hosts for a new instance of this flavor')
+    parser.add_argument('--project', metavar='ID', dest='of_project',
+                        help='the project of the new instance')
+    parser.add_argument('--network', metavar='ID', action='append',
+                        dest='networks', default=[],
+                        help='a network that the instance is attached to; '
+                             'may be given several times')
+    output.add_list_arguments(parser, 'host')
+
+
+@dataclasses.dataclass(frozen=True)
+class _Subject:
+    """What is to be placed.
+
+    :ivar uuid: of the instance, None of a new one
+    :ivar law: RateLaw that is demanded, a prior as it is
+    :ivar rule: the rule that gave the law, in the words of the scheduler
+    :ivar group: law of the group of an instance with a prior of its own
+    :ivar attachments: Attachments
+    """
+
+    uuid: str | None
+    flavor: str | None
+    project: str | None
+    law: model.RateLaw
+    rule: str
+    group: model.RateLaw | None
+    attachments: tunnels.Attachments
+
+    def law_on(self, policy):
+        """Return the RateLaw that the instance is taken to have on a host."""
+        if not self.rule.startswith('prior of ') or not policy.limits_on_one:
+            return self.law
+        return policy.fitting(self.law, self.group)
+
+
+def run(arguments, conf, store, progress=None):
+    """Return the answer as plain data; its hosts are in ``hosts``.
+
+    :param conf: ConfigOpts with our options registered
+    :param store: Store
+    :param progress: None, or called as progress(done, total)
+    """
+    fleet = stored_fleet.Fleet(store, conf)
+    subject = _subject(arguments, fleet, store)
+    hosts = fleet.hosts
+    if arguments.host is not None and arguments.host not in hosts:
+        raise exceptions.InvalidInput(
+            f'host: {arguments.host!r}; expected one that the store knows: '
+            f'"vswitch-manage fleet" prints them')
+    judged = _Judged(fleet, subject, hosts, progress)
+    assessment = judged.assessment
+    counts = explanation.counts(assessment)
+    nearest = explanation.nearest(assessment, most=max(DETAILED, 1))
+    detailed = {one.host for one in nearest} | {arguments.host}
+    rows = [judged.row(i, host in detailed)
+            for i, host in enumerate(hosts)]
+    order = {one.host: number for number, one in enumerate(
+        explanation.nearest(assessment, most=len(hosts)))}
+    rows.sort(key=lambda row: (not row['admitted'], order.get(
+        row['host'], -1), row['overload_after'] or 0.0,
+        output.natural(row['host'])))
+    if conf[options.GROUP].strict:
+        fleet.remarks.append(
+            'in the strict mode Placement may refuse hosts that are admitted '
+            'here: "vswitch-manage strict show" prints what it has left')
+    law = subject.law
+    return {
+        'instance_uuid': subject.uuid, 'flavor': subject.flavor,
+        'project': subject.project, 'rule': subject.rule,
+        'mean': _rates(law.mean, law), 'peak': _rates(law.peak, law),
+        'summary': explanation.line(len(hosts), counts,
+                                    nearest[0] if nearest else None),
+        'admitted': int(assessment.admitted.sum()), 'refused': counts,
+        'nearest': nearest[0].host if nearest else None,
+        'inventory_seen_at': fleet.inventory and fleet.inventory.seen_at,
+        'inventory_age_seconds': fleet.age(
+            fleet.inventory and fleet.inventory.seen_at),
+        'policies_read_at': fleet.policies_read_at,
+        'aggregates_read_at': fleet.aggregates_read_at,
+        'generation': fleet.generation.number,
+        'published_at': fleet.generation.published_at
+        if fleet.generation.number else None,
+        'remarks': fleet.remarks, 'hosts': rows}
+
+
+def _rates(values, law):
+    rates = dict(zip(_RATES, values.tolist()))
+    return rates if law.packets_known else {**rates, 'kpps': None}
+
+
+# What is to be placed
+
+def _subject(arguments, fleet, store):
+    uuid, flavor, project = None, arguments.flavor, arguments.of_project
+    if arguments.server is not None:
+        uuid = instances.find_uuid(store, arguments.server)
+        _, flavor, project = _placement(fleet, store, uuid)
+        project = arguments.of_project or project
+    attachments = uuid and fleet.snapshot.attachments(uuid)
+    if arguments.networks:
+        attachments = tunnels.Attachments(
+            tuple(arguments.networks), (),
+            attachments.virtual_functions if attachments else 0)
+    law, rule, group = _demand(fleet, uuid, flavor, project)
+    return _Subject(uuid, flavor, project, law, rule, group,
+                    attachments or tunnels.UNKNOWN)
+
+
+def _placement(fleet, store, uuid):
+    """Return (host, flavor, project) of an instance, as far as known."""
+    placed = fleet.snapshot.placement(uuid)
+    if placed is not None:
+        return placed
+    # Nova had no host for it, or has deleted it.
+    decisions = store.decisions(instance_uuid=uuid, limit=1)
+    if decisions:
+        return None, decisions[0].flavor, decisions[0].project
+    fleet.remarks.append(
+        f'neither the inventory nor a decision has instance {uuid}: its '
+        f'flavor and project are not known')
+    return None, None, None
+
+
+def _demand(fleet, uuid, flavor, project):
+    """Return (RateLaw, rule, law of the group or None), as a scheduler does.
+
+    What the ports of an instance guarantee is not known here.
+    """
+    snapshot = fleet.snapshot
+    learned = snapshot.law(uuid) if uuid else None
+    if learned is not None:
+        return learned, 'model', None
+    specs = fleet.extra_specs(flavor)
+    if flavor is not None and specs is None:
+        fleet.remarks.append(
+            f'the store does not know the flavor {flavor!r}: its extra specs '
+            f'count as none')
+    try:
+        stated = flavors.law_of(specs or {}, snapshot.law)
+    except exceptions.InvalidInput as error:
+        stated = None
+        fleet.remarks.append(f'{error}: the extra specs of the flavor '
+                             f'{flavor} are ignored')
+    if stated is not None:
+        return *stated, None
+    prior = snapshot.prior(uuid, flavor, project)
+    if prior is None:
+        return fleet.default_law, 'default', None
+    group = snapshot.group_prior(uuid, flavor, project) \
+        if prior[1] == 'instance' else None
+    return prior[0], f'prior of {prior[1]}', group and group[0]
+
+
+# How hosts are judged
+
+class _Judged:
+    """All hosts of a fleet, judged for an instance.
+
+    :param fleet: Fleet
+    :param subject: _Subject
+    :param hosts: list of names
+    """
+
+    def __init__(self, fleet, subject, hosts, progress=None):
+        self._fleet, self._subject = fleet, subject
+        attachments = fleet.snapshot.attachments
+        self._table = admission.LoadTable(attachments=attachments)
+        # Hosts without their uplinks, and uplinks alone: whose numbers are
+        # which.
+        self._own = admission.LoadTable(attachments=attachments)
+        self._uplinks = admission.LoadTable(attachments=lambda uuid: (
+            found := attachments(uuid)) and found.all_tunnelled)
+        behind = collections.defaultdict(dict)
+        self._policies = [fleet.policy(host) for host in hosts]
+        alone = {policy: dataclasses.replace(policy, uplinks=())
+                 for policy in self._policies}
+        of_uplink = {}
+        for host, policy in zip(hosts, self._policies):
+            residents = {uuid: law for uuid, (law, _)
+                         in fleet.demands(host).items()}
+            self._table.describe(host, policy, residents)
+            self._own.describe(host, alone[policy], residents)
+            for uplink in policy.uplinks:
+                behind[uplink.name].update(residents)
+                of_uplink[uplink.name] = uplink
+        for name, uplink in of_uplink.items():
+            self._uplinks.describe(name, uplink.policy, behind[name])
+        self._laws = [subject.law_on(policy) for policy in self._policies]
+        if progress is not None:
+            progress(1, 3)
+        self.assessment = self._assess(self._table, hosts, self._laws)
+        self._after = self._assess(self._own, hosts, self._laws)
+        if progress is not None:
+            progress(2, 3)
+        self._before = self._assess(self._own, hosts,
+                                    [model.SILENT] * len(hosts))
+
+    def _assess(self, table, names, laws):
+        return table.assess_each(table.slots_of(names), laws,
+                                 self._subject.uuid,
+                                 self._subject.attachments)
+
+    def row(self, i, detailed):
+        """Return how a host is judged.
+
+        :param detailed: whether to compute what would make the instance fit
+        """
+        assessment, policy = self.assessment, self._policies[i]
+        host = assessment.host(i)
+        admitted = bool(assessment.admitted[i])
+        value, limit = assessment.decisive(i) or (None, None)
+        residents = self._table.residents(host)
+        rules = [rule for _, rule in self._fleet.demands(host).values()]
+        after, before = self._after, self._before
+        known = policy.profile is not None
+        return {
+            'host': host, 'admitted': admitted, 'judged': policy.judged,
+            'enforced': policy.enforced,
+            'passes': bool(assessment.passing[i]),
+            'check': None if admitted else assessment.check(i),
+            'value': value, 'limit': limit, 'text': assessment.explain(i),
+            'profile': policy.profile.name if known else None,
+            'origins': self._fleet.origins.get(host, {}),
+            'is_there': self._subject.uuid in residents,
+            'instances': len(residents), 'rules': dict(
+                collections.Counter(rules)),
+            'utilisation_before': _number(before.utilisation[i], known),
+            'utilisation_after': _number(after.utilisation[i], known),
+            'overload_before': _number(before.overload_probability[i], known),
+            'overload_after': _number(after.overload_probability[i], known),
+            'overload_limit': after.limit(i),
+            'asked_limit': policy.asked_probability if known
+            and policy.asked_probability is not None else after.limit(i),
+            'checks': list(self._checks(i)) if policy.judged else [],
+            'uplinks': [self._uplink(i, one) for one in policy.uplinks],
+            'fits_if': [] if admitted else list(
+                self._fits_if(i, detailed))}
+
+    def _checks(self, i):
+        """Yield the checks of a host alone, in their order."""
+        policy, after, before = self._policies[i], self._after, self._before
+        known = policy.profile is not None
+        yield {'check': 'profile', 'passes': known or policy.pass_unknown}
+        if not known:
+            return
+        for unit, have, more, most in after.counts(i):
+            yield {'check': 'virtual functions' if unit.startswith('virtual')
+                   else 'tunnels', 'unit': unit, 'before': have,
+                   'adds': more, 'after': have + more, 'limit': most,
+                   'passes': not more or have + more <= most}
+        for unit, _, _, peak, most in after.loads(i):
+            yield {'check': 'peak', 'unit': unit, 'adds': peak,
+                   'limit': _number(most),
+                   'passes': peak <= most * (1 + 1e-9)}
+        decides = policy.policy == admission.AVERAGE
+        for (unit, mean, capacity, _, _), (_, mean_before, *_) in zip(
+                after.loads(i), before.loads(i)):
+            yield {'check': 'average', 'unit': unit, 'before': mean_before,
+                   'adds': mean - mean_before, 'after': mean,
+                   'limit': _number(capacity), 'passes':
+                   None if not decides else mean <= capacity * (1 + 1e-9)}
+        if not decides:
+            yield {'check': 'overload probability',
+                   'before': float(before.overload_probability[i]),
+                   'after': float(after.overload_probability[i]),
+                   'limit': after.limit(i), 'passes':
+                   bool(after.reason[i] != admission.OVERLOAD)}
+
+    def _uplink(self, i, uplink):
+        """Return how an uplink of a host is judged."""
+        name = uplink.name
+        found = [table.assess_each(
+            table.slots_of([name]), [law], self._subject.uuid,
+            self._subject.attachments.all_tunnelled)
+            for table, law in ((self._uplinks, model.SILENT),
+                               (self._uplinks, self._laws[i]))]
+        before, after = found
+        return {
+            'uplink': name, 'admitted': bool(after.admitted[0]),
+            'instances': len(self._uplinks.residents(name)),
+            'utilisation_before': float(before.utilisation[0]),
+            'utilisation_after': float(after.utilisation[0]),
+            'overload_before': float(before.overload_probability[0]),
+            'overload_after': float(after.overload_probability[0]),
+            'overload_limit': after.limit(0), 'text': after.explain(0)}
+
+    # What would make it fit
+
+    def _fits_if(self, i, detailed):
+        """Yield in words what would make the instance fit on a host."""
+        assessment = self.assessment
+        host, reason = assessment.host(i), assessment.reason[i]
+        numbers = assessment.decisive(i)
+        if reason == admission.NO_PROFILE:
+            yield ('the host has a switch profile ("vswitch-manage host '
+                   'set"), or unknown_host_policy is pass')
+            return
+        if numbers is None:
+            return
+        value, limit = numbers
+        if reason == admission.TOO_MANY:
+            yield (f'the limit of {limit:g} is at least {value:g}, or '
+                   f'{value - limit:g} fewer are on the host')
+            return
+        if reason == admission.PEAK:
+            yield (f'its peak is at most {limit:.6g}, or one instance may '
+                   f'have {value:.6g} on the host')
+        elif reason == admission.MEAN:
+            yield f'the capacity is at least {value:.6g}'
+        elif reason == admission.OVERLOAD:
+            yield f'the overload probability may be {value:.3g}'
+        elif reason == admission.UPLINK:
+            yield f'its uplink may have {value:.6g} instead of {limit:.6g}'
+        if not detailed:
+            return
+        share = self._share(host, self._laws[i])
+        if share:
+            yield f'it demands at most {100 * share:.1f} % of its rates'
+        elif reason in (admission.MEAN, admission.OVERLOAD):
+            yield 'it demands nothing at all, for the host is over its limit'
+        if reason in (admission.MEAN, admission.OVERLOAD):
+            number = self._departures(i)
+            if number is not None:
+                yield (f'the {number} largest of its '
+                       f'{len(self._own.residents(host))} instances leave')
+
+    def _share(self, host, law):
+        """Return the largest share of the demand that fits, 0 for none."""
+        low, high = 0.0, 1.0
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            scaled = model.RateLaw.from_arrays(
+                law.probabilities, law.rates * middle, law.high,
+                law.low_states)
+            if self._assess(self._table, [host], [scaled]).admitted[0]:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _departures(self, i):
+        """Return how many instances have to leave, the largest first."""
+        host = self._own_host(i)
+        policy = self._own.policy(host)
+        residents = sorted(
+            ((uuid, law) for uuid, law in self._own.residents(host).items()
+             if uuid != self._subject.uuid),
+            key=lambda one: -float(one[1].mean[:2].sum()))
+        low, high = 0, len(residents)
+        while low < high:
+            middle = (low + high) // 2
+            table = admission.LoadTable()
+            table.describe(host, policy, dict(residents[middle:]))
+            if self._admits(table, host, self._laws[i]):
+                high = middle
+            else:
+                low = middle + 1
+        table = admission.LoadTable()
+        table.describe(host, policy, dict(residents[low:]))
+        return low if self._admits(table, host, self._laws[i]) else None
+
+    def _own_host(self, i):
+        return self._after.host(i)
+
+    def _admits(self, table, host, law):
+        reason = table.assess([table.slot(host)], law).reason[0]
+        return reason in (admission.ADMITTED, admission.TOO_MANY)
+
+
+def _number(value, known=True):
+    """Return a number as JSON has it, None where there is none."""
+    return float(value) if known and np.isfinite(value) else None
+
+
+# For people
+
+def columns():
+    """Return the columns of the hosts."""
+    column = output.Column
+
+    def share(value):
+        return f'{100 * value:.1f}%'
+
+    return [
+        column('HOST', 'host'), column('PROFILE', 'profile'),
+        column('VMS', 'instances'),
+        column('USED', 'utilisation_before', share),
+        column('USED WITH IT', 'utilisation_after', share),
+        column('P(OVERLOAD)', 'overload_before', '{:.3g}'.format),
+        column('P WITH IT', 'overload_after', '{:.3g}'.format),
+        column('LIMIT', 'overload_limit', '{:.3g}'.format),
+        column('REFUSED BY', 'check', absent='no check'),
+        column('VALUE', 'value', '{:.6g}'.format),
+        column('OF', 'limit', '{:.6g}'.format)]
+
+
+def print_head(answer):
+    """Print what stands above the hosts."""
+    what = answer['instance_uuid'] or 'a new one'
+    mean, peak = answer['mean'], answer['peak']
+    age = answer['inventory_age_seconds']
+    terminal.print_fields([
+        ('Instance', what), ('Flavor', answer['flavor'] or 'unknown'),
+        ('Project', answer['project'] or 'unknown'),
+        ('Demand by', answer['rule']),
+        ('Mean, peak egress', f'{mean["egress_kbps"]:.6g}, '
+                              f'{peak["egress_kbps"]:.6g} kbit/s'),
+        ('Mean, peak ingress', f'{mean["ingress_kbps"]:.6g}, '
+                               f'{peak["ingress_kbps"]:.6g} kbit/s'),
+        ('Inventory', 'none' if age is None else
+         f'{output.iso_time(answer["inventory_seen_at"])}, '
+         f'{age:.0f} s old'),
+        ('Aggregates read',
+         output.iso_time(answer['aggregates_read_at']) or 'never'),
+        ('Models of', output.iso_time(answer['published_at']) or 'never'),
+        ('Admitted', answer['admitted']), ('Hosts', answer['summary'])])
+    terminal.print_line()
+
+
+def print_below(answer, rows):
+    """Print what stands below the hosts.
+
+    :param rows: of the hosts that were printed
+    """
+    if len(rows) == 1:
+        _print_host(rows[0])
+    else:
+        for row in rows:
+            if row['host'] == answer['nearest']:
+                _print_fit(row)
+    if answer['remarks']:
+        terminal.print_below('Remarks:')
+        for remark in answer['remarks']:
+            terminal.print_line(f'- {remark}')
+
+
+def _print_fit(row):
+    if row['fits_if']:
+        terminal.print_below(f'It would fit on {row["host"]} if')
+        for text in row['fits_if']:
+            terminal.print_line(f'- {text}')
+
+
+def _print_host(row):
+    origins = ', '.join(f'{name} by {origin}' for name, origin
+                        in row['origins'].items() if origin)
+    rules = ', '.join(f'{count} by {rule}'
+                      for rule, count in row['rules'].items())
+    terminal.print_line()
+    terminal.print_fields([
+        ('Why', row['text']),
+        ('Policy', origins or 'by options alone'),
+        ('Instances', f'{row["instances"]}' + (f': {rules}' if rules else '')
+         + ('; the instance itself is one, and not counted'
+            if row['is_there'] else '')),
+        ('Limit', _limit(row)),
+        ('Enforced', 'yes' if row['enforced']
+         else 'no: the host is only observed and passes')])
+    terminal.print_line()
+    terminal.print_table(
+        ['CHECK', 'UNIT', 'BEFORE', 'ADDS', 'WITH_IT', 'LIMIT', 'PASSES'],
+        [[one['check'], one.get('unit', '-'),
+          *(terminal.cell(one.get(key), '.6g')
+            for key in ('before', 'adds', 'after', 'limit')),
+          {True: 'yes', False: 'NO', None: '-'}[one['passes']]]
+         for one in row['checks']] + [
+            [f'uplink {one["uplink"]}', '-',
+             terminal.cell(one['overload_before']), '-',
+             terminal.cell(one['overload_after']),
+             terminal.cell(one['overload_limit']),
+             'yes' if one['admitted'] else 'NO'] for one in row['uplinks']])
+    _print_fit(row)
+
+
+def _limit(row):
+    if row['overload_limit'] is None:
+        return 'none of the overload probability'
+    text = f'{row["overload_limit"]:.3g}'
+    if row['asked_limit'] != row['overload_limit']:
+        text += (f', which trials say keeps the {row["asked_limit"]:g} that '
+                 f'is asked for (times '
+                 f'{row["overload_limit"] / row["asked_limit"]:.3g})')
+    return text
