@@ -58,7 +58,9 @@ print('imported', imported, 'modules without nova')
 
 root = importlib.resources.files(package)
 missing = []
-for name in ('vswitch/catalogue.yaml', 'store/migrations/env.py',
+for name in ('vswitch/catalogue.yaml', 'report/templates/page.css',
+             'report/templates/page.html', 'report/templates/page.js',
+             'store/migrations/env.py',
              'store/migrations/script.py.mako'):
     if not root.joinpath(*name.split('/')).is_file():
         missing.append(name)

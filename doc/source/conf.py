@@ -37,6 +37,7 @@ man_pages = [
         ('vswitch-calibrate', 'measure what a virtual switch carries'),
         ('vswitch-manage', 'look after traffic models and switch profiles'),
         ('vswitch-modeler', 'keep traffic models fresh'),
+        ('vswitch-report', 'show the fleet as a page on this machine'),
         ('vswitch-status', 'check what the scheduler decides on'),
     )]
 

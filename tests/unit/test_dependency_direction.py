@@ -56,7 +56,7 @@ MAY_IMPORT = {
     'modeler': _IN_FORCE | {'conf'},
     'rebalance': _REBALANCE,
     'evaluate': _REBALANCE,
-    'report': _ADMISSION,
+    'report': _IN_FORCE | {'report'},
     'cmd': _SERVICES,
     'demo': _SERVICES | {'scheduler'},
     # It knows the plugin by the public API alone.

@@ -40,6 +40,7 @@ options = deferred.module('conf')
 output = deferred.module('cmd.output')
 placement = deferred.module('modeler.placement')
 priors = deferred.module('modeler.priors')
+report = deferred.module('cmd.report')
 service = deferred.module('modeler.service')
 size = deferred.module('cmd.size')
 snapshot = deferred.module('snapshot')
@@ -160,6 +161,10 @@ def _parser():
     add(commands, 'fleet', _fleet,
         'print what each host carries, and how likely it is overloaded'
         ).add_later(lambda parser: fleet.add_arguments(parser))
+
+    add(commands, 'report', _report,
+        'write an HTML page of the fleet, its risks and its models'
+        ).add_later(lambda parser: report.add_arguments(parser))
 
     model = group('model', 'print stored traffic models')
     show = add(model, 'show', _model_show, 'print the model of one instance')
@@ -1130,6 +1135,21 @@ def _size(arguments, conf):
         return 0
     _print_tables(size.tables(answer))
     _print_remarks(*size.remarks(answer))
+    return 0
+
+
+def _report(arguments, conf):
+    with terminal.progress('reading hosts') as progress:
+        answer = report.write(arguments, conf, lambda: _store(conf), progress)
+    if arguments.html == '-':
+        return 0
+    if output.print_answer(arguments, answer):
+        return 0
+    summary = answer['summary']
+    terminal.print_line(
+        f'Wrote {answer["file"]}: {summary["hosts"]} hosts, '
+        f'{summary["above"]} of them above their limit, '
+        f'{summary["instances"]} instances.')
     return 0
 
 

@@ -216,6 +216,17 @@ class Store:
         """
         return self._read(_former_instances)
 
+    def model_times(self):
+        """Return [(instance uuid, name, window_end, updated_at)] of models.
+
+        As of :class:`~.records.StoredModel`, without the models themselves.
+        """
+        table = tables.traffic_model.c
+        return self._read(lambda connection: [
+            tuple(row) for row in _stream(connection, sa.select(
+                table.instance_uuid, table.name, table.window_end,
+                table.updated_at))])
+
     def measured_seconds(self):
         """Return {instance uuid: seconds} from the first sample to the last.
 

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import argparse
+import os
+import signal
+import stat
+import threading
+from unittest import mock
+import urllib.request
+
+from tests.unit.cmd import commands
+from tests.unit.cmd import test_manage
+from tests.unit.report import fleets
+from vswitch_aware_scheduler.cmd import manage
+from vswitch_aware_scheduler.cmd import report
+from vswitch_aware_scheduler.report import server
+
+
+class ReportCommandTestCase(test_manage.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.profiles = os.path.join(self.directory, 'profiles.yaml')
+        with open(self.profiles, 'w') as file:
+            file.write('own: {saturation_kbps: 350}\n')
+        self._configure(f'switch_profiles_file = {self.profiles}',
+                        'overload_probability = 0.05',
+                        'default_egress_kbps = 5',
+                        'default_ingress_kbps = 0')
+        fleets.fill(self.make_store())
+        self.path = os.path.join(self.directory, 'report.html')
+
+    def test_a_page_is_written_for_its_owner_alone(self):
+        status, output, errors = self.run_command('report', '--html',
+                                                  self.path)
+        self.assertEqual((0, ''), (status, errors))
+        self.assertEqual(f'Wrote {self.path}: 3 hosts, 0 of them above their '
+                         f'limit, 11 instances.\n', output)
+        self.assertEqual(0o600, stat.S_IMODE(os.stat(self.path).st_mode))
+        with open(self.path, encoding='utf-8') as file:
+            self.assertIn('Virtual switches', file.read())
+
+    def test_json_has_the_summary(self):
+        answer = self.ask('report', '--html', self.path, '--details', '0')
+        self.assertEqual((3, 11, os.path.getsize(self.path)), (
+            answer['summary']['hosts'], answer['summary']['instances'],
+            answer['bytes']))
+
+    def test_the_policy_in_the_store_comes_before_the_options(self):
+        self.make_store().write_fleet({'host': {'h1': {
+            'profile': {'name': 'other', 'saturation_kbps': 150.0},
+            'policy': 'probability', 'overload_probability': .01,
+            'uplinks': []}}}, 1.0)
+        answer = self.ask('report', '--html', self.path)
+        self.assertEqual(1, answer['summary']['above'])
+
+    def test_hosts_are_those_of_the_command_fleet(self):
+        opened = self.make_store()
+        group = manage._options(argparse.Namespace(
+            config_file=[self.config], store=None))
+        found = {row['host']: row for row
+                 in report._fleet(group, opened).hosts}
+        rows = self.ask('fleet')['hosts']
+        self.assertEqual(found.keys(), {row['host'] for row in rows})
+        for row in rows:
+            same = found[row['host']]
+            self.assertEqual(row['instances'], same['instances'])
+            for theirs, ours in (('overload_probability', 'risk'),
+                                 ('utilisation', 'utilisation')):
+                self.assertAlmostEqual(row[theirs], same[ours], places=9)
+
+    def test_what_is_wrong_is_said_in_one_line(self):
+        for words, text in (
+                (['--html', self.path, '--details', '-1'], '--details: -1; '),
+                (['--html', self.path, '--stale-hours', 'nan'],
+                 '--stale-hours: nan; expected'),
+                (['--html', os.path.join(self.directory, 'no', 'x.html')],
+                 'No such file or directory')):
+            self.assert_fails(text, 'report', *words)
+        self.assertEqual([], [name for name in os.listdir(self.directory)
+                              if name.startswith('.report')])
+
+    def test_standard_output_gets_nothing_but_the_page(self):
+        status, output, _ = self.run_command('report', '--html', '-')
+        self.assertEqual(0, status)
+        self.assertTrue(output.startswith('<!DOCTYPE html>'))
+        self.assertTrue(output.endswith('</html>'))
+
+    def _serve(self, *words):
+        return commands.run(report.main, ['--config-file', self.config,
+                                          *words])
+
+    def test_it_is_served_until_the_process_is_ended(self):
+        found, seen = [], []
+
+        def ask(serving):
+            with urllib.request.urlopen(serving.url, timeout=60) as answer:
+                found.append(answer.read().decode())
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        class Server(server.Server):
+            def serve_forever(self):
+                seen.append(self.url)
+                threading.Thread(target=ask, args=[self]).start()
+                super().serve_forever(.01)
+
+        with mock.patch.object(server, 'Server', Server):
+            status, output, errors = self._serve('--port', '0')
+        self.assertEqual((0, ''), (status, errors))
+        self.assertEqual(f'The report is at {seen[0]}\n', output)
+        self.assertIn('h1', found[0])
+
+    def test_wrong_options_are_refused(self):
+        status, _, errors = self._serve('--address', '0.0.0.0')
+        self.assertEqual(1, status)
+        self.assertIn("address: '0.0.0.0'; expected a loopback", errors)
+        taken = server.Server('127.0.0.1', 0, None)
+        self.addCleanup(taken.server_close)
+        status, _, errors = self._serve('--port', str(taken.server_port))
+        self.assertEqual(1, status)
+        self.assertIn('expected an address and a port that are free', errors)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small fleet in a store, with hostile names, for the tests of reports."""
+
+import time
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.report import data
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import decisions
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile
+
+#: What a tenant may call a VM, or an operator a host.
+HOSTILE = ('</script><script>window.hacked=1</script>'
+           '<img src=x onerror="window.hacked=1">\'"&lt;${7*7}{{7*7}}')
+
+ON, OFF = 60.0, 540.0
+
+#: Ten VMs of which three may be on at once.
+SOURCE = model.TrafficModel.on_off(100.0, on_seconds=ON, off_seconds=OFF)
+POLICY = admission.HostPolicy(
+    profile.SwitchProfile('own', saturation_kbps=350.0),
+    overload_probability=.05)
+
+DEFAULT = model.TrafficModel.constant(5.0).law
+
+
+def fill(target, now=None):
+    """Write hosts h1 with ten VMs, h2 with one and an empty one."""
+    now = time.time() if now is None else now
+    models = [store.StoredModel(
+        base.instance_uuid(number), SOURCE, window_start=now - 900000,
+        window_end=now - (100000 if number == 2 else 600), samples=300,
+        source='file', name=HOSTILE if number == 1 else f'vm-{number}')
+        for number in range(1, 11)]
+    placements = [store.Placement(
+        base.instance_uuid(number), 'h1' if number < 11 else 'h2',
+        'small', 'p1') for number in range(1, 12)]
+    target.write(
+        models, placements=placements, now=now,
+        inventory=store.Inventory('nova', now, now),
+        host_profiles=[store.HostProfile(host, 'own', source='operator')
+                       for host in ('h1', 'h2', HOSTILE)],
+        outcomes=[store.TrialOutcome(
+            '0.05: 1 1 0 <= 350', now, ((100, 0.9, 9.0), (200, 0.0, 4.0)))])
+    target.write_decisions([decisions.Decision(
+        f'{number:032x}', now - 600.0 * number, 'worker', None,
+        base.instance_uuid(number), 'p1', 'small', 'model',
+        decisions.PLACED if number % 2 else decisions.NO_HOST,
+        'h1' if number % 2 else None, 3, 1, {'overload': 2}, 0, None, [])
+        for number in range(1, 7)])
+
+
+def policies(hosts):
+    """Return the policy of each host."""
+    return dict.fromkeys(hosts, POLICY)
+
+
+def fleet(target, find=policies):
+    """Return the Fleet of a store."""
+    return data.Fleet(target, find, DEFAULT)

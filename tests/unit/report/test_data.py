@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import math
+
+from tests.unit.report import fleets
+from tests.unit.store import base
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.report import data
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile
+
+
+def _binomial(n, k, p=.1):
+    return math.comb(n, k) * p ** k * (1 - p) ** (n - k)
+
+
+def _above(n, k):
+    return math.fsum(_binomial(n, i) for i in range(k + 1, n + 1))
+
+
+class FleetTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        fleets.fill(self.store, base.NOW)
+        self.fleet = fleets.fleet(self.store)
+
+    def test_hosts_have_the_risk_of_the_binomial_law(self):
+        rows = {row['host']: row for row in self.fleet.hosts}
+        self.assertEqual({'h1', 'h2', fleets.HOSTILE}, set(rows))
+        self.assertEqual((10, 10), (rows['h1']['instances'],
+                                    rows['h1']['modelled']))
+        self.assertAlmostEqual(_above(10, 3), rows['h1']['risk'], places=9)
+        self.assertAlmostEqual(100 / 350, rows['h1']['utilisation'])
+        self.assertFalse(rows['h1']['above'])
+        self.assertEqual((1, 0, 0.0), tuple(
+            rows['h2'][key] for key in ('instances', 'modelled', 'risk')))
+        self.assertAlmostEqual(5 / 350, rows['h2']['utilisation'])
+
+    def test_a_host_above_its_limit_is_told_and_comes_first(self):
+        strict = dataclasses.replace(fleets.POLICY, overload_probability=.01)
+        fleet = fleets.fleet(self.store, lambda hosts: {
+            host: strict if host == 'h1' else fleets.POLICY
+            for host in hosts})
+        self.assertEqual([True, False], [
+            row['above'] for row in fleet.hosts if row['instances']])
+        self.assertEqual(['h1', 'h2'], fleet.worst(5))
+
+    def test_a_host_without_a_profile_is_not_judged(self):
+        fleet = fleets.fleet(self.store, lambda hosts: {})
+        for row in fleet.hosts:
+            self.assertEqual((None, None, False), (
+                row['risk'], row['utilisation'], row['above']))
+        self.assertEqual([], fleet.worst(5))
+        detail = fleet.detail('h1')
+        self.assertEqual((None, [], 10), (
+            detail['distribution'], detail['limits'], len(detail['vms'])))
+
+    def test_the_distribution_is_that_of_the_sum(self):
+        found = self.fleet.detail('h1')['distribution']
+        self.assertEqual((350.0, 100.0, 'kbit/s'), (
+            found['capacity'], round(found['mean'], 6), found['unit']))
+        self.assertIn(350.0, found['rates'])
+        for rate, above in zip(found['rates'], found['above']):
+            # The scheduler's tables smooth within a cell of the capacity.
+            if 5 < rate % 100 < 95:
+                self.assertAlmostEqual(_above(10, int(rate // 100)), above,
+                                       places=6)
+
+    def test_episodes_a_day_are_those_of_the_closed_form(self):
+        rate = _binomial(10, 3) * 7 / fleets.OFF
+        found = self.fleet.detail('h1')['episodes']
+        self.assertAlmostEqual(1, found['per_day'] / (rate * 86400))
+        self.assertAlmostEqual(
+            1, found['mean_seconds'] * rate / _above(10, 3))
+        # Of an instance without a model nobody can tell.
+        self.assertIsNone(self.fleet.detail('h2')['episodes'])
+
+    def test_each_kind_of_limit_has_a_distribution(self):
+        law = model.TrafficModel.on_off(100.0, 10.0, 2.0, on_seconds=1.0,
+                                        off_seconds=1.0)
+        self.store.write([store.StoredModel(base.instance_uuid(11), law)],
+                         now=base.NOW)
+        for limits, mean, capacity in (
+                ({'line_rate_kbps': 150.0}, 50, 150),
+                ({'packet_rate_kpps': 3.0}, 1, 3),
+                ({'packet_cost_us': 250.0, 'byte_cost_ns': 16.0}, .25011,
+                 1),
+                ({'saturation_kbps': 150.0, 'saturation_dimension': 'egress'},
+                 50, 150)):
+            with self.subTest(limits=limits):
+                policy = admission.HostPolicy(
+                    profile.SwitchProfile('own', **limits))
+                fleet = fleets.fleet(self.store, lambda hosts: dict.fromkeys(
+                    hosts, policy))
+                found = fleet.detail('h2')['distribution']
+                self.assertAlmostEqual(mean, found['mean'])
+                self.assertEqual(capacity, found['capacity'])
+                half = [above for rate, above in zip(
+                    found['rates'], found['above']) if .1 * mean < rate
+                    < 1.8 * mean]
+                for above in half:
+                    self.assertAlmostEqual(.5, above, places=6)
+
+    def test_what_hosts_share_counts_the_instances_of_all(self):
+        uplink = admission.Uplink('tor', admission.HostPolicy(
+            profile.SwitchProfile('up', line_rate_kbps=250.0),
+            overload_probability=.01))
+        policy = dataclasses.replace(fleets.POLICY, uplinks=(uplink,))
+        fleet = fleets.fleet(self.store, lambda hosts: dict.fromkeys(
+            hosts, policy))
+        found, = fleet.uplinks()
+        self.assertEqual(('tor', 3, 11, True), tuple(
+            found[key] for key in ('uplink', 'hosts', 'instances', 'above')))
+        # Beside the 5 of the one without a model.
+        self.assertAlmostEqual(_above(10, 2), found['risk'], places=6)
+        self.assertAlmostEqual(_above(10, 3), next(
+            row['risk'] for row in fleet.hosts if row['host'] == 'h1'))
+
+    def test_forecast_and_measurement_are_those_of_trials(self):
+        found, = self.fleet.report(base.NOW)['feedback']
+        self.assertEqual([(.05, .1, 9.0), (.1, 0.0, 4.0)], [
+            tuple(point.values()) for point in found['points']])
+
+    def test_a_model_without_new_samples_is_stale(self):
+        found = self.fleet.report(base.NOW)['models']
+        self.assertEqual((10, 1, [base.instance_uuid(2)]), (
+            found['total'], found['stale'],
+            [row['instance'] for row in found['listed']]))
+        self.assertEqual([9, 0, 0, 1, 0, 0],
+                         [count for _, count in found['ages']])
+        later = self.fleet.report(base.NOW + 86400, data.Limits(listed=3))
+        self.assertEqual((10, 3), (later['models']['stale'],
+                                   len(later['models']['listed'])))
+
+    def test_refusals_add_up_in_intervals_of_time(self):
+        found = self.fleet.report(base.NOW, data.Limits(refusal_buckets=3),
+                                  self.store.decisions())['refusals']
+        self.assertEqual((6, 3, {'overload': 12}), (
+            found['requests'], found['no_host'], found['reasons']))
+        self.assertEqual([2, 2, 2], [one['requests']
+                                     for one in found['buckets']])
+        self.assertIsNone(self.fleet.report(base.NOW)['refusals'])
+
+    def test_rules_are_counted(self):
+        self.assertEqual(
+            {'model': 10, 'flavor': 0, 'prior': 0, 'default': 1},
+            self.fleet.report(base.NOW)['summary']['rules'])
+
+    def test_the_report_of_one_host_has_only_that(self):
+        found = self.fleet.report(base.NOW, host='h2')
+        self.assertEqual((['h2'], ['h2']), (
+            [row['host'] for row in found['hosts']],
+            [one['host'] for one in found['details']]))
+
+    def test_an_empty_store_has_an_empty_report(self):
+        self.store.write(remove_hosts=['h1', 'h2', fleets.HOSTILE],
+                         remove_placements=[base.instance_uuid(number)
+                                            for number in range(1, 12)],
+                         now=base.NOW)
+        found = fleets.fleet(self.store).report(base.NOW)
+        self.assertEqual(([], [], None), (
+            found['hosts'], found['details'],
+            found['summary']['mean_utilisation']))

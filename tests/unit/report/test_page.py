@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import base64
+import hashlib
+import html.parser
+import json
+import re
+import sys
+from unittest import mock
+
+from tests.unit.report import fleets
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.report import page
+
+
+class _Reader(html.parser.HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.policy, self.contents = [], None, {}
+        self._open = None
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        attributes = dict(attributes)
+        self.tags.append((tag, attributes))
+        if attributes.get('http-equiv') == 'Content-Security-Policy':
+            self.policy = attributes['content']
+        if tag in ('script', 'style'):
+            self._open = (tag, attributes.get('type'))
+            self.contents[self._open] = ''
+
+    def handle_endtag(self, tag):
+        if self._open and tag == self._open[0]:
+            self._open = None
+
+    def handle_data(self, text):
+        if self._open:
+            self.contents[self._open] += text
+
+
+class PageTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        store = self.make_store()
+        fleets.fill(store, base.NOW)
+        self.fleet = fleets.fleet(store)
+        self.report = self.fleet.report(base.NOW,
+                                        decisions=store.decisions())
+        self.text = page.Page().render(self.report)
+        self.reader = _Reader(self.text)
+
+    def test_names_are_text_wherever_they_are(self):
+        self.assertNotIn('<img src=x', self.text)
+        self.assertNotIn('<script>window', self.text)
+        self.assertEqual(2, sum(tag == 'script'
+                                for tag, _ in self.reader.tags))
+        # And what Jinja2 would compute is not computed.
+        self.assertIn('{{7*7}}', self.text)
+        data = json.loads(self.reader.contents['script', 'application/json'])
+        self.assertIn(fleets.HOSTILE, [row[0] for row
+                                       in data['hosts']['rows']])
+        self.assertIn(fleets.HOSTILE, [
+            row[1] for row in data['vms-0']['rows']])
+
+    def test_nothing_comes_from_outside(self):
+        for tag, attributes in self.reader.tags:
+            self.assertNotIn(tag, ('link', 'iframe', 'object', 'form', 'base'))
+            for name in ('src', 'srcset', 'href', 'data', 'poster'):
+                self.assertRegex(attributes.get(name, '#'),
+                                 r'^(#|data:image/svg\+xml;base64,)')
+            # A policy without 'unsafe-inline' would ignore them.
+            self.assertEqual([], [name for name in attributes
+                                  if name == 'style' or name[:2] == 'on'])
+
+    def test_the_policy_lets_only_the_script_and_the_style_of_the_page(self):
+        policy = dict(part.split(' ', 1) for part
+                      in self.reader.policy.split('; '))
+        self.assertEqual("'none'", policy['default-src'])
+        for kind in ('script', 'style'):
+            digest = base64.b64encode(hashlib.sha256(
+                self.reader.contents[kind, None].encode()).digest()).decode()
+            self.assertEqual(f"'sha256-{digest}'", policy[f'{kind}-src'])
+        self.assertNotIn('unsafe', self.reader.policy)
+
+    def test_every_link_within_the_page_has_its_target(self):
+        ids = {attributes.get('id') for _, attributes in self.reader.tags}
+        data = json.loads(self.reader.contents['script', 'application/json'])
+        links = [attributes['href'] for tag, attributes in self.reader.tags
+                 if tag == 'a']
+        links += [link for table in data.values()
+                  for link in table.get('links', []) if link]
+        self.assertLess(5, len(links))
+        self.assertLessEqual({link[1:] for link in links}, ids)
+
+    def test_every_picture_has_words_and_every_place_a_table(self):
+        data = json.loads(self.reader.contents['script', 'application/json'])
+        pictures = [attributes for tag, attributes in self.reader.tags
+                    if tag == 'img']
+        self.assertLess(3, len(pictures))
+        for attributes in pictures:
+            self.assertTrue(attributes['alt'])
+            svg = base64.b64decode(attributes['src'].partition(',')[2])
+            self.assertIn(b'<svg', svg)
+        for _, attributes in self.reader.tags:
+            self.assertIn(attributes.get('data-table', 'hosts'), data)
+
+    def test_what_there_is_not_is_said(self):
+        store = self.make_store()
+        store.write(remove_hosts=['h1', 'h2', fleets.HOSTILE],
+                    remove_placements=[base.instance_uuid(number)
+                                       for number in range(1, 12)],
+                    now=base.NOW)
+        report = {**fleets.fleet(store).report(base.NOW), 'feedback': []}
+        text = page.Page().render(report)
+        for words in ('The store has no host', 'No aggregate names an',
+                      'No trial has an outcome', 'no decision of a scheduler',
+                      'No modeler has reported'):
+            self.assertIn(words, text)
+
+    def test_a_host_has_a_page_of_its_own(self):
+        report = self.fleet.report(base.NOW, host=fleets.HOSTILE)
+        text = page.Page(lambda host: '/host/x').render(report)
+        self.assertNotIn('<img src=x', text)
+        self.assertNotIn('id="map"', text)
+        self.assertIn('href="/"', text)
+
+    def test_pages_are_the_same_for_the_same_report(self):
+        self.assertEqual(self.text, page.Page().render(self.report))
+
+    def test_a_library_that_is_missing_is_named(self):
+        for library in ('jinja2', 'matplotlib'):
+            with mock.patch.dict(sys.modules, {library: None}), \
+                    self.assertRaisesRegex(exceptions.InvalidInput,
+                                           r'install .*\[report\]'):
+                page.require()
+
+    def test_dark_mode_and_print_are_styled(self):
+        style = self.reader.contents['style', None]
+        self.assertTrue(re.search('prefers-color-scheme: dark', style))

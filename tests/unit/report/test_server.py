@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import http.client
+import threading
+
+from tests.unit.report import fleets
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.report import server
+
+
+class ServerTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        store = self.make_store()
+        fleets.fill(store, base.NOW)
+        self.now, self.read, self.error = 0.0, 0, None
+        self.reports = server.Reports(
+            lambda: self._fleet(store),
+            lambda fleet, host: fleet.report(base.NOW, host=host),
+            60.0, lambda: self.now)
+        self.server = server.Server('127.0.0.1', 0, self.reports)
+        self.addCleanup(self.server.server_close)
+        thread = threading.Thread(target=self.server.serve_forever,
+                                  kwargs={'poll_interval': .01})
+        thread.start()
+        self.addCleanup(thread.join)
+        self.addCleanup(self.server.shutdown)
+
+    def _fleet(self, store):
+        self.read += 1
+        if self.error is not None:
+            raise self.error
+        return fleets.fleet(store)
+
+    def ask(self, path='/', method='GET', host=None, hosts=()):
+        """Return (status, headers, text)."""
+        port = self.server.server_port
+        connection = http.client.HTTPConnection('127.0.0.1', port, 60)
+        self.addCleanup(connection.close)
+        connection.putrequest(method, path, skip_host=True)
+        for name in hosts or [host or f'localhost:{port}']:
+            connection.putheader('Host', name)
+        connection.endheaders()
+        answer = connection.getresponse()
+        return answer.status, answer.headers, answer.read().decode()
+
+    def test_the_page_is_served_with_a_strict_policy(self):
+        status, headers, text = self.ask()
+        self.assertEqual((200, 'text/html; charset=utf-8'),
+                         (status, headers['Content-Type']))
+        self.assertIn('Virtual switches', text)
+        self.assertTrue(headers['Content-Security-Policy'].startswith(
+            "default-src 'none'; script-src 'sha256-"))
+        self.assertIn("frame-ancestors 'none'",
+                      headers['Content-Security-Policy'])
+        self.assertEqual(('nosniff', 'no-store', 'same-origin'), (
+            headers['X-Content-Type-Options'], headers['Cache-Control'],
+            headers['Cross-Origin-Resource-Policy']))
+
+    def test_a_host_header_of_another_name_is_refused(self):
+        port = self.server.server_port
+        for host in ('evil.example', f'evil.example:{port}', 'localhost',
+                     f'127.0.0.1:{port + 1}', f'localhost.evil:{port}',
+                     f'localhost:{port}.evil', ''):
+            with self.subTest(host=host):
+                self.assertEqual(421, self.ask(hosts=[host])[0])
+        for host in (f'localhost:{port}', f'127.0.0.1:{port}',
+                     f'LOCALHOST:{port}'):
+            self.assertEqual(200, self.ask(host=host)[0])
+        self.assertEqual(421, self.ask(hosts=[
+            f'localhost:{port}', 'evil.example'])[0])
+
+    def test_nothing_but_get_is_served(self):
+        for method in ('POST', 'PUT', 'DELETE', 'PATCH', 'HEAD', 'OPTIONS',
+                       'TRACE', 'CONNECT'):
+            status, headers, _ = self.ask(method=method)
+            self.assertEqual((405, 'GET'), (status, headers['Allow']))
+        self.assertEqual(0, self.read)
+
+    def test_every_host_has_a_page_whatever_its_name(self):
+        for host in ('h1', 'h2', fleets.HOSTILE):
+            status, _, text = self.ask(server.host_path(host))
+            self.assertEqual(200, status)
+            self.assertNotIn('<img src=x', text)
+        for path in ('/host/h3', '/host/', '/host/../h1', '/other',
+                     '/host/h1/x'):
+            self.assertEqual(404, self.ask(path)[0])
+
+    def test_the_store_is_read_again_after_a_while(self):
+        for now, read in ((0.0, 1), (59.0, 1), (60.0, 2), (61.0, 2)):
+            self.now = now
+            self.ask()
+            self.assertEqual(read, self.read)
+
+    def test_a_store_that_cannot_be_read_is_said(self):
+        self.error = exceptions.StoreUnavailable('it is away') \
+            if hasattr(exceptions, 'StoreUnavailable') \
+            else exceptions.StoreError('it is away')
+        status, _, text = self.ask()
+        self.assertEqual((503, 'it is away\n'), (status, text))
+        self.error = None
+        self.assertEqual(200, self.ask()[0])
+
+    def test_an_error_of_ours_has_no_words_of_the_store(self):
+        self.error = ValueError('mysql://root:secret@db')
+        status, _, text = self.ask()
+        self.assertEqual(500, status)
+        self.assertNotIn('secret', text)
+
+    def test_only_a_loopback_address_is_listened_at(self):
+        for address in ('0.0.0.0', '::', '192.0.2.1', 'localhost', ''):
+            with self.assertRaisesRegex(exceptions.InvalidInput,
+                                        'address: .*; expected a loopback'):
+                server.Server(address, 0, self.reports)

@@ -1,0 +1,454 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fleet as plain data: what a report shows.
+
+Reads the store and computes by the code that the scheduler decides with; draws
+nothing and knows no HTML. Numbers are floats, names are strings as the store
+has them: whoever shows them escapes them.
+"""
+
+import collections
+import dataclasses
+import datetime
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import feedback
+from vswitch_aware_scheduler import resident_demand
+from vswitch_aware_scheduler import snapshot
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import superposition
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['Fleet', 'Limits', 'iso_time', 'refusals']
+
+#: Points of the distribution of a sum.
+_POINTS = 48
+
+_DAY_SECONDS = 86400.0
+
+_UNITS = {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
+          (0.0, 1.0, 0.0): 'kbit/s of ingress',
+          (0.0, 0.0, 1.0): 'kilo-packets/s'}
+_SHARE = 'of the time of the switch'
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """How much a report has.
+
+    :ivar details: hosts that are shown in detail, those of the largest risk
+    :ivar diagrams: instances of such a host whose model is drawn
+    :ivar listed: stale models that are listed
+    :ivar stale_seconds: age of the last sample from which a model is stale
+    :ivar refusal_buckets: intervals of time that refusals are added up in
+    """
+
+    details: int = 10
+    diagrams: int = 4
+    listed: int = 1000
+    stale_seconds: float = _DAY_SECONDS
+    refusal_buckets: int = 48
+
+
+def iso_time(seconds):
+    """Return a time as text, or None."""
+    if seconds is None:
+        return None
+    try:
+        return datetime.datetime.fromtimestamp(
+            seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
+    except (OverflowError, ValueError, OSError):
+        return None
+
+
+class Fleet:
+    """The hosts of one state of the store.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param find_policies: callable(host names) -> {host: HostPolicy}
+    :param default_law: RateLaw of an instance of which nothing is known
+    :param progress: None, or called as progress(done, total)
+    """
+
+    def __init__(self, store, find_policies, default_law, progress=None):
+        self._store = store
+        changes = store.read_changes()
+        self._view = snapshot.Snapshot().updated(changes)
+        self._default_law = default_law
+        self._flavors = store.fleet('flavor').facts
+        self._residents = {one.host: [] for one in changes.host_profiles}
+        for uuid, placement in zip(*changes.placements):
+            if placement[0] is not None:
+                self._residents.setdefault(placement[0], []).append(uuid)
+        self._policies = find_policies(sorted(self._residents))
+        for host in self._policies:
+            self._residents.setdefault(host, [])
+        self._table = admission.LoadTable()
+        self._rules = collections.Counter()
+        self._alone = {}         # id of a policy -> it without its uplinks
+        self._slots = {}
+        hosts = sorted(self._residents)
+        for done, host in enumerate(hosts):
+            if progress and not done % 500:
+                progress(done, len(hosts))
+            self._describe(host)
+        self._assess()
+
+    def _describe(self, host):
+        policy = self._policies.get(host) or admission.HostPolicy(None)
+        if id(policy) not in self._alone:
+            self._alone[id(policy)] = policy, dataclasses.replace(
+                policy, uplinks=())
+        laws, modelled = {}, 0
+        for uuid in self._residents[host]:
+            law, rule = self._law(uuid, policy)
+            laws[uuid] = law
+            self._rules[rule] += 1
+            modelled += rule == resident_demand.MODEL
+        self._slots[host] = (self._table.describe(
+            host, self._alone[id(policy)][1], laws), modelled)
+
+    def _law(self, uuid, policy):
+        """Return (RateLaw, by what) of an instance, as the scheduler does."""
+        _, flavor, _ = self._view.placement(uuid)
+        return resident_demand.law_of(
+            self._view, uuid, self._flavors.get(flavor, {}),
+            self._default_law, policy.fitting)
+
+    def _assess(self):
+        hosts = list(self._slots)
+        found = self._table.assess(
+            [self._slots[host][0] for host in hosts], traffic_model.SILENT)
+        self._rows = []
+        for number, host in enumerate(hosts):
+            policy = self._policies.get(host)
+            profile = policy and policy.profile
+            limit = policy.overload_probability if profile else None
+            risk = float(found.overload_probability[number]) \
+                if profile else None
+            self._rows.append({
+                'host': host, 'profile': profile and profile.name,
+                'instances': len(self._residents[host]),
+                'modelled': self._slots[host][1],
+                'risk': risk, 'limit': limit,
+                'above': bool(profile) and risk > limit * (1 + 1e-9),
+                'utilisation': float(found.utilisation[number])
+                if profile else None,
+                'loss': float(found.loss_fraction[number])
+                if profile else None})
+
+    @property
+    def hosts(self):
+        """List of dictionaries, one for each host, by name."""
+        return self._rows
+
+    def worst(self, count):
+        """Return the names of the hosts of the largest risk."""
+        judged = [row for row in self._rows
+                  if row['risk'] is not None and row['instances']]
+        judged.sort(key=lambda row: (
+            -row['risk'] / max(row['limit'], 1e-12), -row['utilisation'],
+            row['host']))
+        return [row['host'] for row in judged[:count]]
+
+    def __contains__(self, host):
+        return host in self._slots
+
+    # The whole report.
+
+    def report(self, now, limits=Limits(), decisions=(), host=None):
+        """Return all that a report shows.
+
+        :param now: seconds UTC
+        :param limits: :class:`Limits`
+        :param decisions: iterable of decisions of schedulers, with
+            ``decided_at``, ``outcome`` and ``refused``
+        :param host: None, or the one host that the report is about
+        """
+        store = self._store
+        names = self.worst(limits.details) if host is None else [host]
+        inventory = store.inventory()
+        generation = self._view.generation
+        return {
+            'generated_at': iso_time(now), 'store': store.url,
+            'generation': generation.number,
+            'published_at': iso_time(generation.published_at or None),
+            'inventory_at': inventory and iso_time(inventory.seen_at),
+            'host': host,
+            'summary': self._summary(),
+            'hosts': self._rows if host is None else [
+                row for row in self._rows if row['host'] == host],
+            'details': [self.detail(name, limits) for name in names],
+            'uplinks': self.uplinks() if host is None else [],
+            'feedback': self._feedback(now) if host is None else [],
+            'refusals': refusals(decisions, limits.refusal_buckets)
+            if host is None else None,
+            'models': self._models(now, limits) if host is None else None,
+            'modelers': [] if host is not None else [{
+                'name': one.name, 'host': one.host,
+                'seen_at': iso_time(one.seen_at), 'ended': one.ended,
+                'passes': one.passes, 'outcome': one.outcome,
+                'waiting_for': one.waiting_for}
+                for one in store.modelers()]}
+
+    def _summary(self):
+        judged = [row for row in self._rows if row['risk'] is not None]
+        return {
+            'hosts': len(self._rows), 'judged': len(judged),
+            'above': sum(row['above'] for row in judged),
+            'instances': sum(row['instances'] for row in self._rows),
+            'rules': {rule: self._rules[rule] for rule in (
+                resident_demand.MODEL, resident_demand.FLAVOR,
+                resident_demand.PRIOR, resident_demand.DEFAULT)},
+            'mean_utilisation': _mean(
+                [row['utilisation'] for row in judged]),
+            'mean_risk': _mean([row['risk'] for row in judged])}
+
+    def _models(self, now, limits):
+        """Return how old the models are, and which are stale."""
+        ages, stale, total = [], [], 0
+        for uuid, name, window_end, updated_at in self._store.model_times():
+            total += 1
+            age = now - window_end
+            ages.append(age)
+            if age > limits.stale_seconds:
+                stale.append((window_end, uuid, name, updated_at))
+        stale.sort()
+        edges = [3600.0 * hours for hours in (1, 6, 24, 72, 168)]
+        counts = np.bincount(np.searchsorted(edges, ages),
+                             minlength=len(edges) + 1).tolist()
+        rows = []
+        for window_end, uuid, name, updated_at in stale[:limits.listed]:
+            placement = self._view.placement(uuid)
+            rows.append({
+                'instance': uuid, 'name': name,
+                'host': placement and placement[0],
+                'last_sample': iso_time(window_end),
+                'updated': iso_time(updated_at)})
+        return {'total': total, 'stale': len(stale), 'listed': rows,
+                'stale_hours': limits.stale_seconds / 3600,
+                'ages': list(zip(('1 hour', '6 hours', '1 day', '3 days',
+                                  '1 week', 'older'), counts))}
+
+    def uplinks(self):
+        """Return what hosts share, a dictionary for each uplink."""
+        shared = {}
+        for host, policy in self._policies.items():
+            for uplink in policy.uplinks:
+                shared.setdefault(uplink.name, (uplink, []))[1].append(host)
+        table, found = admission.LoadTable(), []
+        for name, (uplink, hosts) in sorted(shared.items()):
+            laws = {uuid: self._law(uuid, uplink.policy)[0]
+                    for host in hosts for uuid in self._residents[host]}
+            slot = table.describe(name, uplink.policy, laws)
+            one = table.assess([slot], traffic_model.SILENT)
+            limit = uplink.policy.overload_probability
+            risk = float(one.overload_probability[0])
+            found.append({
+                'uplink': name, 'hosts': len(hosts), 'instances': len(laws),
+                'risk': risk, 'limit': limit,
+                'above': risk > limit * (1 + 1e-9),
+                'utilisation': float(one.utilisation[0]),
+                'loss': float(one.loss_fraction[0])})
+        return found
+
+    def _feedback(self, now):
+        """Return forecasts beside what was measured, by kind of host."""
+        found = []
+        for kind, outcome in sorted(self._store.trial_outcomes().items()):
+            try:
+                limit = feedback.limit_of(kind)
+                multiple = feedback.multiple(outcome, now)
+            except exceptions.InvalidInput:
+                continue
+            points = [{'forecast': min(limit * percent / 100.0, 1.0),
+                       'measured': overload / days, 'host_days': days}
+                      for percent, overload, days in outcome.days if days]
+            found.append({'kind': kind, 'limit': limit,
+                          'until': iso_time(outcome.until),
+                          'multiple': multiple, 'points': points})
+        return found
+
+    # One host.
+
+    def detail(self, host, limits=Limits()):
+        """Return what there is to say of one host."""
+        row = next(row for row in self._rows if row['host'] == host)
+        policy = self._policies.get(host) or admission.HostPolicy(None)
+        laws = self._table.residents(host)
+        found = [self._limit(policy, which, laws)
+                 for which in range(len(policy.limits))]
+        found = [one for one in found if one]
+        tightest = max(found, default=None,
+                       key=lambda one: (one['risk'], one['utilisation']))
+        instances = self._instances(host, policy, laws, tightest)
+        models = {one['instance']: one.pop('model') for one in instances}
+        return {
+            **row, 'limits': [
+                {key: value for key, value in one.items()
+                 if key != 'weights'} for one in found],
+            'tightest': tightest and tightest['name'],
+            'distribution': tightest and self._distribution(
+                policy, laws, tightest),
+            'episodes': tightest and _episodes(
+                policy, models.values(), tightest),
+            'vms': instances,
+            'diagrams': [
+                {'instance': one['instance'], 'name': one['name'],
+                 'states': _states(models[one['instance']])}
+                for one in instances
+                if models[one['instance']] is not None][:limits.diagrams]}
+
+    def _limit(self, policy, which, laws):
+        """Return one limit of a host, what is asked of it and its risk."""
+        weights, capacity, _ = policy.limits[which]
+        if not math.isfinite(capacity):
+            return None
+        weights = tuple(map(float, weights))
+        unit = _UNITS.get(weights)
+        mean = sum(float(law.probabilities @ law.values(
+            weights, policy.profile.typical_packet_bytes))
+            for law in laws.values())
+        name = policy.profile.limits()[which].name.replace('_', ' ')
+        return {
+            'name': name, 'unit': unit or _SHARE, 'capacity': capacity,
+            'mean': mean, 'utilisation': mean / capacity,
+            'weights': weights,
+            'risk': float(_tail(weights, policy, laws, [capacity])[0])}
+
+    def _distribution(self, policy, laws, limit):
+        """Return the probability that the sum is above some rates."""
+        top = 1.5 * max(limit['capacity'], limit['mean'])
+        rates = np.unique(np.append(
+            np.linspace(0.0, top, _POINTS)[1:], limit['capacity']))
+        return {'unit': limit['unit'], 'capacity': limit['capacity'],
+                'mean': limit['mean'], 'rates': rates.tolist(),
+                'above': _tail(limit['weights'], policy, laws,
+                               rates).tolist()}
+
+    def _instances(self, host, policy, laws, tightest):
+        """Return the instances of a host, the largest first."""
+        found = []
+        for uuid, law in laws.items():
+            record = self._store.model(uuid)
+            _, flavor, project = self._view.placement(uuid)
+            weights = tightest['weights'] if tightest else (1.0, 1.0, 0.0)
+            values = law.values(weights, policy.profile
+                                and policy.profile.typical_packet_bytes)
+            found.append({
+                'instance': uuid, 'name': record and record.name,
+                'flavor': flavor, 'project': project,
+                'counts_by': self._law(uuid, policy)[1],
+                'mean_kbps': float(law.mean[:2].sum()),
+                'peak_kbps': float(law.rates[:, :2].sum(axis=1).max()),
+                'share': float(law.probabilities @ values)
+                / tightest['capacity'] if tightest else None,
+                'last_sample': record and iso_time(record.window_end),
+                'model': record and record.model})
+        found.sort(key=lambda one: (-(one['share'] or 0.0),
+                                    one['instance']))
+        return found
+
+
+def _tail(weights, policy, laws, capacities):
+    """Return P(sum > capacity) for some capacities, as the scheduler does.
+
+    :param weights: of the limit
+    :param policy: HostPolicy of the host
+    :param laws: {instance uuid: RateLaw}
+    """
+    table = admission.LoadTable()
+    slots = [table.describe(number, admission.HostPolicy(
+        _one_limit(weights, float(capacity), policy.profile)), laws)
+        for number, capacity in enumerate(capacities)]
+    return table.assess(slots, traffic_model.SILENT).overload_probability
+
+
+def _one_limit(weights, capacity, profile):
+    """Return a profile with one limit of these weights."""
+    dimension = next((name for name, known
+                      in traffic_model.DIMENSIONS.items()
+                      if tuple(map(float, known)) == weights), None)
+    common = {'name': 'limit',
+              'typical_packet_bytes': profile.typical_packet_bytes}
+    if dimension == 'packets':
+        return switch_profile.SwitchProfile(
+            packet_rate_kpps=capacity, **common)
+    if dimension is not None:
+        return switch_profile.SwitchProfile(
+            saturation_kbps=capacity, saturation_dimension=dimension,
+            **common)
+    # What packets and bytes cost is a share of each second.
+    return switch_profile.SwitchProfile(
+        packet_cost_us=profile.packet_cost_us
+        and profile.packet_cost_us / capacity,
+        byte_cost_ns=profile.byte_cost_ns
+        and profile.byte_cost_ns / capacity, **common)
+
+
+def _episodes(policy, models, limit):
+    """Return overload episodes of a host, None where a model is missing."""
+    models = list(models)
+    if not models or any(one is None for one in models):
+        return None
+    try:
+        found = superposition.Superposition(
+            [one.with_packets(policy.profile.typical_packet_bytes)
+             for one in models], limit['capacity'], limit['weights'])
+        per_second = found.episodes_per_second()
+        probability = found.overload_probability()
+    except exceptions.InvalidModel:
+        return None
+    return {'per_day': per_second * _DAY_SECONDS,
+            'mean_seconds': probability / per_second
+            if per_second else None}
+
+
+def _states(model):
+    """Return the states of a model, and how likely one follows another."""
+    return {
+        'rates': model.rates.tolist(),
+        'share': model.stationary.tolist(),
+        'sojourn_seconds': model.sojourn_seconds.tolist(),
+        'jump': model.jump.tolist()}
+
+
+def _mean(values):
+    return float(np.mean(values)) if values else None
+
+
+def refusals(decisions, buckets):
+    """Return refusals by reason over time.
+
+    :param decisions: iterable of decisions
+    :param buckets: how many intervals of time there are at the most
+    :returns: dictionary, or None where there is no decision
+    """
+    decisions = sorted(decisions, key=lambda one: one.decided_at)
+    if not decisions:
+        return None
+    first, last = decisions[0].decided_at, decisions[-1].decided_at
+    # At least a minute each.
+    length = max((last - first) / buckets * (1 + 1e-9), 60.0)
+    found, reasons = {}, collections.Counter()
+    for one in decisions:
+        bucket = found.setdefault(int((one.decided_at - first) // length), {
+            'requests': 0, 'no_host': 0, 'hosts': 0,
+            'refused': collections.Counter()})
+        bucket['requests'] += 1
+        bucket['no_host'] += one.outcome == 'no host'
+        bucket['hosts'] += one.hosts
+        bucket['refused'].update(one.refused)
+        reasons.update(one.refused)
+    return {
+        'requests': len(decisions), 'since': iso_time(first),
+        'no_host': sum(one['no_host'] for one in found.values()),
+        'seconds': length, 'reasons': dict(reasons.most_common()),
+        'buckets': [{
+            'start': iso_time(first + number * length),
+            'after_seconds': number * length,
+            **{**one, 'refused': dict(one['refused'])}}
+            for number, one in sorted(found.items())]}

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The HTML page of a report: one file without outside resources.
+
+Jinja2 is optional and imported when a page is made. All names are escaped, and
+a Content-Security-Policy lets nothing run but the script of the page itself.
+"""
+
+import base64
+import hashlib
+from importlib import resources
+import math
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.report import pictures
+
+__all__ = ['Page', 'content_security_policy', 'require']
+
+
+def require():
+    """Check that a page can be made.
+
+    :raises InvalidInput: when a library is not installed
+    """
+    try:
+        import jinja2  # noqa: F401
+    except ImportError:
+        raise exceptions.InvalidInput(
+            'a report needs Jinja2, which is not installed; install '
+            'vswitch_aware_scheduler[report]') from None
+    pictures.require()
+
+
+def _read(name):
+    return resources.files(__package__).joinpath(
+        'templates', name).read_text(encoding='utf-8')
+
+
+def _source(text):
+    """Return what a Content-Security-Policy calls a script or a style."""
+    digest = base64.b64encode(hashlib.sha256(text.encode()).digest())
+    return f"'sha256-{digest.decode()}'"
+
+
+def content_security_policy():
+    """Return the policy of a page, for its head and for HTTP."""
+    return '; '.join((
+        "default-src 'none'", f'script-src {_source(_read("page.js"))}',
+        f'style-src {_source(_read("page.css"))}', 'img-src data:',
+        "base-uri 'none'", "form-action 'none'"))
+
+
+class Page:
+    """Makes pages of reports.
+
+    :param host_path: callable(host name) -> path of the page of a host, None
+        where there are no such pages
+    """
+
+    def __init__(self, host_path=None):
+        import jinja2
+        self._host_path = host_path
+        environment = jinja2.Environment(
+            loader=jinja2.FunctionLoader(_read), autoescape=True,
+            undefined=jinja2.StrictUndefined, trim_blocks=True,
+            lstrip_blocks=True)
+        environment.filters.update(
+            number=_number, percent=_percent, probability=_probability,
+            seconds=_seconds, picture=_picture)
+        self._template = environment.get_template('page.html')
+
+    def render(self, report):
+        """Return the page of a report as text.
+
+        :param report: as :meth:`.data.Fleet.report` returns it
+        """
+        return self._template.render(
+            report=report, script=_read('page.js'), style=_read('page.css'),
+            policy=content_security_policy(), tables=self._tables(report),
+            pictures=_pictures(report), whole=report['host'] is None,
+            home=report['host'] is not None and self._host_path is not None)
+
+    def _tables(self, report):
+        """Return the tables that the script of the page fills.
+
+        {id: {'columns': [[title, kind]], 'rows': [[cell]], 'links': [target
+        or None] of the first column, 'sort': [column, 1 or -1]}}
+        """
+        in_detail = {one['host']: f'#host-{number}' for number, one
+                     in enumerate(report['details'])}
+
+        def link(host):
+            if host in in_detail:
+                return in_detail[host]
+            return self._host_path and self._host_path(host)
+
+        tables = {}
+        if report['host'] is None:
+            tables['hosts'] = {
+                'columns': [
+                    ['Host', 'text'], ['Switch profile', 'text'],
+                    ['Instances', 'number'], ['With a model', 'number'],
+                    ['Overload probability', 'probability'],
+                    ['Limit', 'probability'], ['State', 'text'],
+                    ['Utilisation', 'percent'], ['Loss', 'probability']],
+                'rows': [[
+                    row['host'], row['profile'], row['instances'],
+                    row['modelled'], _short(row['risk']), row['limit'],
+                    _state(row), _short(row['utilisation']),
+                    _short(row['loss'])] for row in report['hosts']],
+                'links': [link(row['host']) for row in report['hosts']],
+                'sort': [4, -1]}
+            tables['uplinks'] = {
+                'columns': [
+                    ['Uplink', 'text'], ['Hosts', 'number'],
+                    ['Instances', 'number'],
+                    ['Overload probability', 'probability'],
+                    ['Limit', 'probability'], ['State', 'text'],
+                    ['Utilisation', 'percent']],
+                'rows': [[
+                    row['uplink'], row['hosts'], row['instances'],
+                    _short(row['risk']), row['limit'], _state(row),
+                    _short(row['utilisation'])]
+                    for row in report['uplinks']],
+                'sort': [3, -1]}
+            tables['stale'] = {
+                'columns': [
+                    ['Instance', 'text'], ['Name', 'text'], ['Host', 'text'],
+                    ['Last sample', 'text'], ['Model written', 'text']],
+                'rows': [[row['instance'], row['name'], row['host'],
+                          row['last_sample'], row['updated']]
+                         for row in report['models']['listed']],
+                'sort': [3, 1]}
+        for number, one in enumerate(report['details']):
+            tables[f'vms-{number}'] = {
+                'columns': [
+                    ['Instance', 'text'], ['Name', 'text'],
+                    ['Flavor', 'text'], ['Project', 'text'],
+                    ['Counts by', 'text'], ['Mean, kbit/s', 'number'],
+                    ['Peak, kbit/s', 'number'],
+                    ['Share of the limit', 'percent'],
+                    ['Last sample', 'text']],
+                'rows': [[
+                    vm['instance'], vm['name'], vm['flavor'], vm['project'],
+                    vm['counts_by'], _short(vm['mean_kbps']),
+                    _short(vm['peak_kbps']), _short(vm['share']),
+                    vm['last_sample']] for vm in one['vms']],
+                'sort': [7, -1]}
+        return tables
+
+
+def _pictures(report):
+    """Return {name: SVG} of the pictures that there are data for."""
+    found = {}
+    judged = [row for row in report['hosts'] if row['risk'] is not None]
+    if report['host'] is None and judged:
+        found['hosts'] = pictures.hosts(judged)
+    kinds = [kind for kind in report['feedback'] if kind['points']]
+    if kinds:
+        found['reliability'] = pictures.reliability(kinds)
+    if report['refusals'] is not None:
+        found['refusals'] = pictures.refusals(report['refusals'])
+    for number, one in enumerate(report['details']):
+        if one['distribution'] is not None:
+            found[f'distribution-{number}'] = pictures.distribution(
+                one['distribution'])
+        for place, diagram in enumerate(one['diagrams']):
+            found[f'states-{number}-{place}'] = pictures.states(
+                diagram['states'])
+    return found
+
+
+def _state(row):
+    if row['risk'] is None:
+        return 'not judged'
+    return 'above the limit' if row['above'] else 'within'
+
+
+def _short(value):
+    """Return a number with the digits that a reader needs."""
+    return None if value is None else float(f'{value:.4g}')
+
+
+def _number(value):
+    if value is None:
+        return '–'
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f'{value:,.0f}'
+    return f'{value:.4g}'
+
+
+def _percent(value):
+    return '–' if value is None else f'{value:.1%}'
+
+
+def _probability(value):
+    if value is None:
+        return '–'
+    return '0' if value < 1e-9 else f'{value:.3g}'
+
+
+def _seconds(value):
+    if value is None or not math.isfinite(value):
+        return '–'
+    for length, unit in ((86400.0, 'days'), (3600.0, 'h'), (60.0, 'min')):
+        if value >= 2 * length:
+            return f'{value / length:.3g} {unit}'
+    return f'{value:.3g} s'
+
+
+def _picture(svg):
+    """Return SVG as an address that an image can have."""
+    return 'data:image/svg+xml;base64,' + base64.b64encode(svg).decode()

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pictures of a report, as SVG.
+
+matplotlib is optional and imported when a picture is drawn. No name of a
+tenant is in a picture: the page has them.
+"""
+
+import io
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+
+__all__ = ['distribution', 'hosts', 'refusals', 'reliability', 'require',
+           'states']
+
+#: Probabilities below this are drawn here, on axes that are logarithmic.
+_FLOOR = 1e-6
+
+# Okabe and Ito: colour-blind people can tell them apart.
+_COLOURS = ('#0072b2', '#e69f00', '#009e73', '#cc79a7', '#d55e00', '#56b4e9',
+            '#f0e442', '#999999')
+
+#: A transition that is rarer than this is not drawn.
+_RARE = 0.02
+
+_STYLE = {'svg.fonttype': 'none', 'svg.hashsalt': 'vswitch', 'font.size': 9,
+          'axes.spines.top': False, 'axes.spines.right': False}
+
+
+def require():
+    """Check that pictures can be drawn.
+
+    :raises InvalidInput: when matplotlib is not installed
+    """
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise exceptions.InvalidInput(
+            'a report needs matplotlib, which is not installed; install '
+            'vswitch_aware_scheduler[report]') from None
+
+
+def _drawn(draw, width, height, margins=(0.65, 0.5, 0.15, 0.1)):
+    """Return the SVG that a function draws on axes, as bytes.
+
+    :param margins: in inches, left, bottom, right and top. A layout that is
+        computed takes most of the time of a picture
+    """
+    import matplotlib
+    from matplotlib import figure
+    left, bottom, right, top = margins
+    with matplotlib.rc_context(_STYLE):
+        picture = figure.Figure(figsize=(width, height))
+        picture.subplots_adjust(left / width, bottom / height,
+                                1 - right / width, 1 - top / height)
+        draw(picture.add_subplot(), picture)
+        output = io.BytesIO()
+        picture.savefig(output, format='svg', transparent=True,
+                        metadata={'Date': None, 'Creator': None})
+    return output.getvalue()
+
+
+def _plain_decades(axis):
+    """Label an axis of powers of ten by numbers, without formulas."""
+    from matplotlib import ticker
+    axis.set_major_locator(ticker.LogLocator(numticks=8))
+    axis.set_minor_locator(ticker.NullLocator())
+    axis.set_major_formatter(lambda value, _: f'{value:g}')
+
+
+def hosts(rows):
+    """Draw how many hosts have which risk and which utilisation.
+
+    :param rows: of :attr:`.data.Fleet.hosts` with a profile, one at least
+    """
+    risk = np.log10(np.clip([row['risk'] for row in rows], _FLOOR, 1.0))
+    used = np.clip([row['utilisation'] for row in rows], 0.0, 1.2)
+    limits = {row['limit'] for row in rows}
+
+    def draw(axes, picture):
+        counts, x, y = np.histogram2d(
+            used, risk, bins=(24, 24),
+            range=((0.0, 1.2), (math.log10(_FLOOR), 0.0)))
+        mesh = axes.pcolormesh(
+            x, y, np.ma.masked_equal(counts.T, 0), cmap='viridis_r',
+            vmin=0, vmax=max(counts.max(), 2))
+        picture.colorbar(mesh, ax=axes, label='hosts')
+        for limit in sorted(limits)[:5]:
+            if limit > _FLOOR:
+                axes.axhline(math.log10(limit), color=_COLOURS[4],
+                             linestyle='--', linewidth=1)
+        axes.set_xlabel('mean utilisation of the tightest limit')
+        axes.set_ylabel('overload probability')
+        ticks = range(round(math.log10(_FLOOR)), 1)
+        axes.set_yticks(list(ticks), [
+            ('≤ ' if tick == ticks[0] else '') + f'{10.0 ** tick:g}'
+            for tick in ticks])
+        axes.xaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
+
+    return _drawn(draw, 6.4, 3.6, (0.85, 0.5, 0.15, 0.1))
+
+
+def distribution(found):
+    """Draw the distribution of a host's sum against what it can carry.
+
+    :param found: ``distribution`` of :meth:`.data.Fleet.detail`
+    """
+    def draw(axes, _):
+        axes.plot(found['rates'], np.maximum(found['above'], _FLOOR),
+                  color=_COLOURS[0], drawstyle='steps-post')
+        axes.axvline(found['capacity'], color=_COLOURS[4], linestyle='--',
+                     label='capacity')
+        axes.axvline(found['mean'], color=_COLOURS[2], linestyle=':',
+                     label='mean')
+        axes.set(yscale='log', ylim=(_FLOOR, 1.3), xlim=(0, None),
+                 xlabel=found['unit'], ylabel='P(sum is above)')
+        _plain_decades(axes.yaxis)
+        axes.xaxis.set_major_formatter(lambda rate, _: f'{rate:,.4g}'
+                                       if rate < 1000 else f'{rate:,.0f}')
+        axes.locator_params(axis='x', nbins=6)
+        axes.legend(fontsize='small', frameon=False)
+
+    return _drawn(draw, 5.6, 2.6)
+
+
+def reliability(kinds):
+    """Draw forecast against measured overload, host kind by host kind.
+
+    :param kinds: ``feedback`` of a report, one at least, each with points
+    """
+    def draw(axes, _):
+        axes.plot([_FLOOR, 1], [_FLOOR, 1], color='#999999', linewidth=1,
+                  label='forecast = measured')
+        for number, kind in enumerate(kinds):
+            axes.plot([point['forecast'] for point in kind['points']],
+                      [max(point['measured'], _FLOOR)
+                       for point in kind['points']],
+                      marker='osD^vP*X'[number % 8], markersize=4,
+                      color=_COLOURS[number % len(_COLOURS)],
+                      label=f'kind {number + 1}' if number < 8 else None)
+        points = [point for kind in kinds for point in kind['points']]
+        least = min(min(point['forecast'], point['measured'] or 1.0)
+                    for point in points) / 3
+        axes.set(xscale='log', yscale='log', xlim=(max(least, _FLOOR), 1),
+                 ylim=(max(least, _FLOOR), 1),
+                 xlabel='overload probability that is forecast',
+                 ylabel='share of time measured')
+        _plain_decades(axes.xaxis)
+        _plain_decades(axes.yaxis)
+        axes.legend(fontsize='small', frameon=False)
+
+    return _drawn(draw, 4.6, 3.4)
+
+
+def refusals(found):
+    """Draw refusals by reason over time.
+
+    :param found: ``refusals`` of a report
+    """
+    buckets = found['buckets']
+
+    def draw(axes, _):
+        bottom = np.zeros(len(buckets))
+        hours = np.array([one['after_seconds'] / 3600 for one in buckets])
+        judged = np.maximum([one['hosts'] for one in buckets], 1)
+        for number, reason in enumerate(found['reasons']):
+            share = np.array([one['refused'].get(reason, 0)
+                              for one in buckets]) / judged
+            axes.bar(hours, share, found['seconds'] / 3600 * .9, bottom,
+                     color=_COLOURS[number % len(_COLOURS)],
+                     label=reason.replace('$', r'\$'), align='edge')
+            bottom += share
+        axes.set_xlabel(f'hours since {found["since"]}')
+        axes.set_ylabel('hosts refused, of those judged')
+        axes.yaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
+        if found['reasons']:
+            axes.legend(fontsize='small', frameon=False)
+
+    return _drawn(draw, 6.4, 2.8)
+
+
+def states(model):
+    """Draw the states of a traffic model and the ways between them.
+
+    A circle is a state: its area is the share of time, and its text is the
+    number of the state.
+
+    :param model: ``states`` of a diagram of :meth:`.data.Fleet.detail`
+    """
+    rates = np.asarray(model['rates'])[:, :2].sum(axis=1)
+    count = len(rates)
+    jump = np.asarray(model['jump'])
+
+    def draw(axes, _):
+        from matplotlib import patches
+        angles = np.pi / 2 - 2 * np.pi * np.arange(count) / count
+        places = np.column_stack([np.cos(angles), np.sin(angles)]) \
+            if count > 1 else np.zeros((1, 2))
+        radii = 0.13 + 0.22 * np.sqrt(model['share'])
+        for i, j in zip(*np.nonzero(jump > _RARE)):
+            way = places[j] - places[i]
+            way /= np.linalg.norm(way)
+            axes.add_patch(patches.FancyArrowPatch(
+                places[i] + way * radii[i], places[j] - way * radii[j],
+                connectionstyle='arc3,rad=0.18', arrowstyle='-|>',
+                mutation_scale=8, linewidth=0.4 + 2.2 * jump[i, j],
+                color='#888888', alpha=0.35 + 0.65 * jump[i, j]))
+        top = max(rates.max(), 1e-12)
+        for number, ((x, y), radius) in enumerate(zip(places, radii)):
+            axes.add_patch(patches.Circle(
+                (x, y), radius, facecolor=_COLOURS[0],
+                alpha=0.25 + 0.6 * rates[number] / top,
+                edgecolor=_COLOURS[0]))
+            axes.text(x, y, f'{number + 1}', ha='center', va='center')
+        axes.set(xlim=(-1.5, 1.5), ylim=(-1.45, 1.45), aspect='equal')
+        axes.axis('off')
+
+    return _drawn(draw, 2.3, 2.2, (0, 0, 0, 0))

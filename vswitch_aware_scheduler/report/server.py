@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serves reports to a browser on this machine.
+
+Read-only: GET and nothing else. A request is answered only where its Host
+header names this server, so that no page of another site can read the report
+by a name that it made point here (DNS rebinding).
+"""
+
+import http.server
+import ipaddress
+import socket
+import threading
+import time
+import urllib.parse
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.report import page
+
+__all__ = ['Reports', 'Server', 'host_path', 'require_loopback']
+
+LOG = logs.get_logger(__name__)
+
+_HOST_PREFIX = '/host/'
+
+#: A request that takes longer to arrive is given up.
+_REQUEST_SECONDS = 30
+
+
+def host_path(host):
+    """Return the path of the page of a host."""
+    return _HOST_PREFIX + urllib.parse.quote(host, safe='')
+
+
+def require_loopback(address):
+    """Check that an address is one of this machine alone.
+
+    :raises InvalidInput: when it is not
+    """
+    try:
+        if ipaddress.ip_address(address).is_loopback:
+            return
+    except ValueError:
+        pass
+    raise exceptions.InvalidInput(
+        f'address: {address!r}; expected a loopback address such as '
+        f'127.0.0.1 or ::1: the report has no access control')
+
+
+class Reports:
+    """Makes pages and keeps them for a while; thread-safe.
+
+    :param make_fleet: callable, returns a :class:`.data.Fleet`
+    :param make_report: callable(fleet, host or None) -> report
+    :param seconds: how long a state of the fleet is shown
+    :param clock: monotonic clock
+    """
+
+    def __init__(self, make_fleet, make_report, seconds=60.0,
+                 clock=time.monotonic):
+        self._make_fleet = make_fleet
+        self._make_report = make_report
+        self._seconds = seconds
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._fleet, self._until, self._pages = None, None, {}
+        self._page = page.Page(host_path)
+
+    def page(self, host=None):
+        """Return a page as bytes, or None where there is no such host."""
+        # One at a time: reading a fleet takes memory.
+        with self._lock:
+            if self._fleet is None or self._clock() >= self._until:
+                self._fleet, self._pages = None, {}
+                self._fleet = self._make_fleet()
+                self._until = self._clock() + self._seconds
+            if host is not None and host not in self._fleet:
+                return None
+            if host not in self._pages:
+                text = self._page.render(self._make_report(
+                    self._fleet, host))
+                # Not every host that somebody has looked at.
+                if len(self._pages) >= 100:
+                    self._pages.clear()
+                self._pages[host] = text.encode('utf-8', 'replace')
+            return self._pages[host]
+
+
+class Server(http.server.ThreadingHTTPServer):
+    """Answers GET of the report and of the pages of hosts.
+
+    :param address: loopback address
+    :param port: port; 0 chooses a free one
+    :param reports: :class:`Reports`
+    """
+
+    daemon_threads = True
+
+    def __init__(self, address, port, reports):
+        require_loopback(address)
+        if ':' in address:
+            self.address_family = socket.AF_INET6
+        self.reports = reports
+        super().__init__((address, port), _Handler)
+        shown = f'[{address}]' if ':' in address else address
+        self.url = f'http://{shown}:{self.server_port}/'
+        port = f':{self.server_port}'
+        self.names = {shown + port, 'localhost' + port}
+        if self.server_port == 80:
+            self.names |= {shown, 'localhost'}
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+
+    server_version = 'vswitch-report'
+    sys_version = ''
+    timeout = _REQUEST_SECONDS
+
+    def do_GET(self):
+        if self.headers.get('Host', '').lower() not in self.server.names \
+                or len(self.headers.get_all('Host')) != 1:
+            self._answer(421, 'Host: expected ' + ' or '.join(
+                sorted(self.server.names)))
+            return
+        path = urllib.parse.urlsplit(self.path).path
+        host = None
+        if path.startswith(_HOST_PREFIX):
+            host = urllib.parse.unquote(path[len(_HOST_PREFIX):])
+        elif path != '/':
+            self._answer(404, 'There is no such page')
+            return
+        try:
+            content = self.server.reports.page(host)
+        except exceptions.VSwitchError as error:
+            LOG.warning('vswitch-report: %s', error)
+            self._answer(503, str(error))
+            return
+        except Exception:
+            LOG.exception('vswitch-report: no page could be made')
+            self._answer(500, 'No page could be made; see the log')
+            return
+        if content is None:
+            self._answer(404, 'There is no such host')
+            return
+        self._answer(200, content, 'text/html')
+
+    def _refuse(self):
+        self._answer(405, 'Only GET is served', headers={'Allow': 'GET'})
+
+    do_POST = do_PUT = do_DELETE = do_PATCH = do_HEAD = do_OPTIONS = _refuse
+    do_TRACE = do_CONNECT = _refuse
+
+    def _answer(self, status, content, kind='text/plain', headers=None):
+        if isinstance(content, str):
+            content = (content + '\n').encode('utf-8', 'replace')
+        self.send_response(status)
+        self.send_header('Content-Type', f'{kind}; charset=utf-8')
+        self.send_header('Content-Length', str(len(content)))
+        self.send_header('Content-Security-Policy',
+                         page.content_security_policy()
+                         + "; frame-ancestors 'none'")
+        self.send_header('X-Content-Type-Options', 'nosniff')
+        self.send_header('X-Frame-Options', 'DENY')
+        self.send_header('Referrer-Policy', 'no-referrer')
+        self.send_header('Cross-Origin-Resource-Policy', 'same-origin')
+        self.send_header('Cache-Control', 'no-store')
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != 'HEAD':
+            self.wfile.write(content)
+
+    def log_message(self, format, *arguments):
+        LOG.debug('vswitch-report: ' + format, *arguments)
