@@ -16,6 +16,7 @@ from tests.unit.modeler import test_kill
 from tests.unit.store import base as store_base
 from tests.unit.store import test_claims
 from tests.unit.store import test_database
+from tests.unit.store import test_decisions
 from tests.unit.store import test_migration
 from tests.unit.store import test_modelers
 from tests.unit.store import test_placements
@@ -158,7 +159,8 @@ CASES = (
     test_database.BrokenContentTestCase, test_migration.MigrationTestCase,
     test_resuming.ResumingTestCase, test_placements.PlacementsTestCase,
     test_placements.PriorsTestCase, test_trials.TrialsTestCase,
-    test_modelers.ModelersTestCase, test_kill.KillTestCase,
+    test_modelers.ModelersTestCase, test_decisions.DecisionsTestCase,
+    test_kill.KillTestCase,
     test_cycle.IncrementalTestCase, test_cycle.SharesTestCase)
 
 

@@ -216,6 +216,8 @@ class _Judged:
             found := attachments(uuid)) and found.all_tunnelled)
         behind = collections.defaultdict(dict)
         self._policies = [fleet.policy(host) for host in hosts]
+        if not any(policy.uplinks for policy in self._policies):
+            self._own = self._table
         alone = {policy: dataclasses.replace(policy, uplinks=())
                  for policy in self._policies}
         of_uplink = {}
@@ -223,7 +225,8 @@ class _Judged:
             residents = {uuid: law for uuid, (law, _)
                          in fleet.demands(host).items()}
             self._table.describe(host, policy, residents)
-            self._own.describe(host, alone[policy], residents)
+            if self._own is not self._table:
+                self._own.describe(host, alone[policy], residents)
             for uplink in policy.uplinks:
                 behind[uplink.name].update(residents)
                 of_uplink[uplink.name] = uplink
@@ -233,7 +236,8 @@ class _Judged:
         if progress is not None:
             progress(1, 3)
         self.assessment = self._assess(self._table, hosts, self._laws)
-        self._after = self._assess(self._own, hosts, self._laws)
+        self._after = self.assessment if self._own is self._table \
+            else self._assess(self._own, hosts, self._laws)
         if progress is not None:
             progress(2, 3)
         self._before = self._assess(self._own, hosts,
