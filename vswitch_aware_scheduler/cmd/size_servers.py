@@ -171,6 +171,13 @@ def _fleet(arguments, conf, store, flavors):
         raise exceptions.InvalidInput(
             f'store {store.url} has no inventory of instances; expected one, '
             f'which vswitch-modeler writes, or a mix with counts')
+    left_out = sum(one.flavor is None for one in placements.values())
+    placements = {uuid: one for uuid, one in placements.items()
+                  if one.flavor is not None}
+    if not placements:
+        raise exceptions.InvalidInput(
+            f'store {store.url} has the flavor of none of {left_out} '
+            f'instances; expected an inventory of Nova, which tells them')
     unknown = collections.Counter(
         one.flavor for one in placements.values()
         if one.flavor not in flavors)
@@ -200,6 +207,8 @@ def _fleet(arguments, conf, store, flavors):
     what = f'{total} instances of the store'
     if len(vms) < total:
         what += f', of which {len(vms)} were picked at random'
+    if left_out:
+        what += f'; {left_out} without a known flavor are left out'
     return what, inputs.Mix(tuple(vms), total, False)
 
 

@@ -17,6 +17,7 @@ import math
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.purchase import inputs
 from vswitch_aware_scheduler import sizing
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model as traffic_model
@@ -428,6 +429,11 @@ def _fleet(server, mix, method, count):
                for vm, resource in refusals.values() if resource}
     filled, vms_per_server = None, 0.0
     if placeable and mix.repeats:
+        if refused:
+            # Without them the pattern would be too short.
+            placeable = inputs.mix_of_flavors(
+                [vm for vm, resource in refusals.values()
+                 if resource is None], sizing.MOST + 1).vms
         filled = server.fill(placeable, method)
         vms_per_server = float(filled.vms)
     elif placeable:

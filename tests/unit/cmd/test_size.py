@@ -275,6 +275,22 @@ class TestServerTypes(test_manage.ManageTestCase):
         # Of 2 cores each.
         self.assertEqual(4, answer['server_types'][2]['agnostic']['servers'])
 
+    def test_an_instance_without_a_flavor_is_left_out_and_counted(self):
+        target = self.make_store()
+        inventory = store.Inventory('nova', base.NOW, base.NOW)
+        target.write(placements=[store.Placement(
+            base.instance_uuid(1), 'h')], now=base.NOW, inventory=inventory)
+        words = ['--mix', self.mix, '--fleet']
+        self.assert_fails('the flavor of none of 1 instances', 'size',
+                          '--server-types', self.types, *words)
+        target.write([base.constant(2, 100.0)], placements=[
+            store.Placement(base.instance_uuid(2), 'h', 'web')],
+            now=base.NOW, inventory=inventory)
+        answer = self._size(*words)
+        self.assertEqual(
+            (1, '1 instances of the store; 1 without a known flavor are left '
+             'out'), (answer['count'], answer['traffic']))
+
     def test_a_flavor_of_the_fleet_that_the_mix_lacks_is_named(self):
         self.make_store().write(placements=[store.Placement(
             base.instance_uuid(1), 'h', 'huge')], now=base.NOW,

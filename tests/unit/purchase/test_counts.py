@@ -222,6 +222,18 @@ class FleetTestCase(unittest.TestCase):
             row['agnostic'][key] for key in (
                 'vms', 'refused', 'servers', 'refused_flavors')))
 
+    def test_flavors_that_are_left_out_do_not_shorten_the_list(self):
+        row = _row(_server(100, 1e6), _vm(101, count=99, flavor='large'),
+                   _vm(1, count=1, flavor='small'), count=1000)
+        self.assertEqual((100, 'cores', 990, 1), tuple(
+            row['agnostic'][key] for key in (
+                'vms', 'first_to_run_out', 'refused', 'servers')))
+
+    def test_limits_at_the_ends_are_limits(self):
+        for limit, vms in ((0.0, 4), (1.0, 64)):
+            row = _row(_server(saturation_kbps=450.0), _vm(), limit=limit)
+            self.assertEqual(vms, row['overlay']['vms'])
+
     def test_what_is_unused_is_the_rest(self):
         row = _row(_server(12, 65536, saturation_kbps=2400.0),
                    _vm(on_off=False))
