@@ -5,6 +5,7 @@
 manual has both: cli/vswitch-report.rst.
 """
 
+import dataclasses
 import logging
 import os
 import signal
@@ -38,6 +39,9 @@ _DECISION_SECONDS = 7 * 86400.0
 _MOST_DECISIONS = 50_000
 
 _DETAILS, _STALE_HOURS = 10, 24.0
+
+#: Instances whose model the page of one host draws.
+_HOST_DIAGRAMS = 100
 
 _CLI = [
     cfg.StrOpt('address', default='127.0.0.1',
@@ -143,6 +147,9 @@ def _fleet(group, target, progress=None):
 
 def _report(found, target, limits, host=None):
     now = time.time()
+    if host is not None:
+        # Its page has the room for all of its models.
+        limits = dataclasses.replace(limits, diagrams=_HOST_DIAGRAMS)
     return found.report(now, limits, () if host is not None else
                         target.decisions(since=now - _DECISION_SECONDS,
                                          limit=_MOST_DECISIONS), host)
