@@ -58,6 +58,7 @@ MAY_IMPORT = {
     'evaluate': _REBALANCE,
     'report': _IN_FORCE | {'report'},
     'cmd': _SERVICES,
+    'osc': {'cmd', 'exceptions', 'plain_text', 'osc'},
     'demo': _SERVICES | {'scheduler'},
     # It knows the plugin by the public API alone.
     'tempest_plugin': set(),

@@ -46,7 +46,7 @@ size = deferred.module('cmd.size')
 snapshot = deferred.module('snapshot')
 store = deferred.module('store')
 
-__all__ = ['main']
+__all__ = ['ask', 'default_config_files', 'main']
 
 PROG = 'vswitch-manage'
 
@@ -1177,6 +1177,27 @@ def _print_remarks(title, sentences):
         terminal.print_below(f'{title}:')
         for sentence in sentences:
             terminal.print_line(f'- {sentence}')
+
+
+def default_config_files():
+    """Return the files that are read where none is named."""
+    return cfg.find_config_files('vswitch_aware_scheduler', 'vswitch')
+
+
+def ask(words, config_files=()):
+    """Return the :class:`.output.Answer` of a sub-command; print nothing.
+
+    :param words: of the command line, without options that say what is
+        printed
+    :param config_files: paths
+    :raises VSwitchError: when the sub-command fails
+    """
+    arguments = argparse.Namespace(
+        config_file=list(config_files), store=None, output_format='json',
+        debug=False, captured=output.Answer())
+    _parser().parse_args(list(words), arguments)
+    arguments.function(arguments, _options(arguments))
+    return arguments.captured
 
 
 def main(argv=None):

@@ -24,7 +24,8 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['Column', 'add_list_arguments', 'is_sorted_by', 'iso_time',
+__all__ = ['Answer', 'Column', 'add_list_arguments', 'is_sorted_by',
+           'iso_time',
            'natural', 'print_answer', 'print_list', 'print_plain',
            'print_selected', 'select']
 
@@ -69,6 +70,22 @@ class Column:
         if isinstance(value, dict | list):
             return _json(value)
         return str(value)
+
+
+@dataclasses.dataclass
+class Answer:
+    """What a sub-command answers, for a caller that prints it itself.
+
+    :ivar answer: dictionary of a sub-command that prints no list
+    :ivar columns: Columns of a list
+    :ivar rows: its rows
+    :ivar others: what JSON has beside the rows
+    """
+
+    answer: dict | None = None
+    columns: list = dataclasses.field(default_factory=list)
+    rows: list = dataclasses.field(default_factory=list)
+    others: dict = dataclasses.field(default_factory=dict)
 
 
 def add_list_arguments(parser, *filters):
@@ -123,6 +140,10 @@ def print_answer(arguments, answer):
     :param answer: what JSON prints; times get their text beside them
     :returns: whether it was printed; if not, a person reads the answer
     """
+    captured = getattr(arguments, 'captured', None)
+    if captured is not None:
+        captured.answer = _with_texts(answer)
+        return True
     if arguments.output_format not in ('json', 'yaml'):
         return False
     _print_data(arguments.output_format, _with_texts(answer))
@@ -178,6 +199,11 @@ def is_sorted_by(arguments, key):
 def print_selected(arguments, rows, total, columns, name, below=None,
                    others=None):
     """Print rows that :func:`select` returned; see :func:`print_list`."""
+    captured = getattr(arguments, 'captured', None)
+    if captured is not None:
+        captured.columns, captured.rows = columns, rows
+        captured.others = _with_texts(others or {})
+        return
     wanted = [_column(text, columns, rows) for text in arguments.columns]
     chosen = arguments.output_format or 'table'
     if chosen in ('json', 'yaml'):

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of ``openstack vswitch``.
+
+Each asks the sub-command of vswitch-manage that has the same answer, and gives
+the answer to cliff, which has the formats, the choice of columns and the
+sorting of all commands of OpenStackClient.
+"""
+
+import functools
+import json
+import os
+
+from cliff import columns as cliff_columns
+from cliff import lister
+from cliff import show
+
+from vswitch_aware_scheduler.cmd import manage
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
+
+__all__ = ['DecisionList', 'DecisionShow', 'Explain', 'FleetList', 'HostList',
+           'HostShow', 'ModelList', 'ModelShow', 'ProfileList', 'ProfileShow']
+
+
+@functools.total_ordering
+class _Cell(cliff_columns.FormattableColumn):
+    """A value that people and machines get in different forms.
+
+    :param value: as JSON has it
+    :param text: for people
+    """
+
+    def __init__(self, value, text):
+        super().__init__(value)
+        self._text = text
+
+    def human_readable(self):
+        return plain_text.printable(self._text)
+
+    def machine_readable(self):
+        return self._value
+
+    def __eq__(self, other):
+        return isinstance(other, _Cell) and self._value == other._value
+
+    def __lt__(self, other):
+        # What is not known comes first, and nothing fails to sort.
+        return self._order < other._order
+
+    @property
+    def _order(self):
+        value = self._value
+        if value is None:
+            return 0, 0.0, ''
+        if isinstance(value, (int, float)):
+            return 1, float(value), ''
+        return 2, 0.0, value if isinstance(value, str) else json.dumps(value)
+
+
+def _heading(header):
+    return header.replace('_', ' ').title()
+
+
+class _Command:
+    """Asks vswitch-manage."""
+
+    #: The store is read, and no service asked: nobody has to be known to
+    #: Keystone.
+    auth_required = False
+
+    def ask(self, *words):
+        """Return the :class:`.manage.Answer` of a sub-command."""
+        path = getattr(self.app.options, 'vswitch_config_file', None)
+        if path is None and not manage.default_config_files():
+            raise exceptions.InvalidInput(
+                '--vswitch-config-file: not given; expected the '
+                'configuration file of vswitch_aware_scheduler. There is no '
+                'API server: "openstack vswitch" reads the store that this '
+                'file names, on a machine of an administrator which can '
+                'reach the store')
+        if path is not None and not os.access(path, os.R_OK):
+            raise exceptions.InvalidInput(
+                f'--vswitch-config-file: {path}; expected a file that can be '
+                f'read. There is no API server: "openstack vswitch" works on '
+                f'a machine of an administrator')
+        return manage.ask(words, [] if path is None else [path])
+
+
+class _List(_Command, lister.Lister):
+
+    #: The sub-command of vswitch-manage.
+    words = ()
+
+    #: {option: help} of options with a value, given to the sub-command.
+    options = {}
+
+    def get_parser(self, prog_name):
+        parser = super().get_parser(prog_name)
+        for name, text in self.options.items():
+            parser.add_argument(f'--{name}', metavar=f'<{name}>', help=text)
+        return parser
+
+    def take_action(self, arguments):
+        words = list(self.words)
+        for name in self.options:
+            value = getattr(arguments, name)
+            if value is not None:
+                words.append(f'--{name}={value}')
+        return self.table(self.ask(*words))
+
+    def table(self, answer):
+        """Return (titles, rows) of an Answer."""
+        return ([_heading(column.header) for column in answer.columns],
+                [[_Cell(column.value(row), column.cell(row))
+                  for column in answer.columns] for row in answer.rows])
+
+
+class _Show(_Command, show.ShowOne):
+
+    words = ()
+    argument = ('name', 'Name')
+
+    def get_parser(self, prog_name):
+        parser = super().get_parser(prog_name)
+        name, text = self.argument
+        parser.add_argument('what', metavar=f'<{name}>', help=text)
+        return parser
+
+    def take_action(self, arguments):
+        return self.fields(self.ask(*self.words, '--', arguments.what).answer)
+
+    def fields(self, answer):
+        """Return (names, values) of a dictionary."""
+        return list(answer), [_Cell(value, _text(value))
+                              for value in answer.values()]
+
+
+def _text(value):
+    if value is None:
+        return '-'
+    if isinstance(value, (dict, list)):
+        return json.dumps(value)
+    if isinstance(value, float):
+        return f'{value:.6g}'
+    return str(value)
+
+
+_OF_HOST = 'Show only what is on this host'
+_OF_PROJECT = 'Show only what is of the project with this id'
+
+
+class FleetList(_List):
+    """List hosts: what each carries, and how likely it is overloaded"""
+
+    words = 'fleet',
+    options = {'flavor': 'Show how many more instances of this flavor each '
+                         'host has room for',
+               'project': 'Project of these instances'}
+
+
+class HostList(_List):
+    """List the switch profiles of hosts that are in the store"""
+
+    words = 'host', 'list'
+    options = {'host': _OF_HOST}
+
+
+class HostShow(_Show):
+    """Show what a host carries, and its instances"""
+
+    argument = 'host', 'Name of the host'
+
+    def take_action(self, arguments):
+        answer = self.ask('fleet', f'--host={arguments.what}')
+        if not answer.rows:
+            raise exceptions.InvalidInput(
+                f'host: {arguments.what!r}; expected one of "openstack '
+                f'vswitch fleet list"')
+        return self.fields({**answer.rows[0], 'instances_on_host':
+                            answer.others.get('instances')})
+
+
+class ProfileList(_List):
+    """List switch profiles"""
+
+    words = 'profile', 'list'
+
+
+class ProfileShow(_Show):
+    """Show a switch profile"""
+
+    words = 'profile', 'show'
+    argument = 'profile', 'Name of the switch profile'
+
+
+class ModelList(_List):
+    """List the traffic models of instances"""
+
+    words = 'model', 'list'
+    options = {'host': _OF_HOST, 'project': _OF_PROJECT}
+
+
+class ModelShow(_Show):
+    """Show the traffic model of an instance"""
+
+    words = 'model', 'show'
+    argument = 'server', 'Uuid of an instance, or name of one with a model'
+
+
+class DecisionList(_List):
+    """List how schedulers judged hosts for the last requests"""
+
+    words = 'decision', 'list'
+    options = {'host': _OF_HOST, 'project': _OF_PROJECT}
+
+
+class DecisionShow(_Show):
+    """Show the newest decision on an instance or a request"""
+
+    words = 'decision', 'show'
+    argument = ('server', 'Uuid of an instance, or id of a request of Nova')
+
+    def fields(self, answer):
+        return super().fields(answer['decisions'][0])
+
+
+class Explain(_List):
+    """List hosts as they would be judged for an instance now, and why"""
+
+    words = 'explain',
+    options = {'server': 'Uuid of an instance, or name of one with a model',
+               'flavor': 'Name of the flavor of a new instance',
+               'project': 'Project of the new instance',
+               'host': _OF_HOST}
+
+    def take_action(self, arguments):
+        if (arguments.server is None) == (arguments.flavor is None):
+            raise exceptions.InvalidInput(
+                '--server and --flavor: expected one of them')
+        return super().take_action(arguments)
