@@ -94,7 +94,7 @@ def write(arguments, group, opened, progress=None):
         arguments.details, arguments.stale_hours))
     text = page.Page().render(report)
     if arguments.html == '-':
-        sys.stdout.write(text)
+        terminal.print_text(text)
     else:
         _write_file(arguments.html, text)
     return {'file': arguments.html, 'bytes': len(text.encode()),

@@ -84,7 +84,16 @@ class ReportCommandTestCase(test_manage.ManageTestCase):
         status, output, _ = self.run_command('report', '--html', '-')
         self.assertEqual(0, status)
         self.assertTrue(output.startswith('<!DOCTYPE html>'))
-        self.assertTrue(output.endswith('</html>'))
+        self.assertTrue(output.endswith('</html>\n'))
+        # As in a file: its policy has the hashes of what is in it.
+        self.assertEqual(0, self.run_command('report', '--html',
+                                             self.path)[0])
+        with open(self.path, encoding='utf-8') as file:
+            written = file.read()
+        for part in ('style', 'script'):
+            self.assertEqual(*(
+                text.partition(f'<{part}>')[2].partition(f'</{part}>')[0]
+                for text in (output, written)))
 
     def _serve(self, *words):
         return commands.run(report.main, ['--config-file', self.config,
