@@ -113,6 +113,32 @@ class TestRefusals(ExplanationTestCase):
         self.assertEqual('full', full.host)
         self.assertAlmostEqual(.1, full.value, 9)
 
+    def test_of_equals_the_less_used_host_is_nearer(self):
+        for kbps in ((500, 900), (900, 500)):
+            assessment, names = self.assess({
+                f'h{one}': (_policy(), [_constant(one)]) for one in kbps},
+                _constant(600))
+            self.assertEqual(['h500', 'h900'], [
+                one.host for one in explanation.nearest(assessment, most=2)])
+
+    def test_the_words_are_of_the_time_of_the_question(self):
+        uplink = admission.Uplink('tor', _policy(saturation_kbps=700.0))
+        for uplinks in ((), (uplink,)):
+            table = admission.LoadTable()
+            slot = table.describe('h', dataclasses.replace(
+                _policy(saturation_kbps=1000.0 if not uplinks else 9e9),
+                uplinks=uplinks), {'a': _constant(500)})
+            assessment = table.assess([slot], _constant(600))
+            before = assessment.explain(0)
+            self.assertIn('1 instances', before)
+            table.change({'h': ({'b': _constant(1)}, ())})
+            self.assertEqual(before, assessment.explain(0))
+            self.assertIn('2 instances', table.assess(
+                [slot], _constant(600)).explain(0))
+            table.change({'h': ({}, ('b',))})
+            self.assertIn('1 instances', table.assess(
+                [slot], _constant(600)).explain(0))
+
     def test_what_placement_has_left_counts_beside_the_admitted(self):
         assessment, names = self.assess({
             'a': (_policy(), []), 'b': (_policy(enforced=False), []),

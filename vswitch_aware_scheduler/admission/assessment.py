@@ -64,6 +64,8 @@ class Assessment:
     # Attachments and uuid to exclude, as the question had them, and the
     # TunnelTable that was asked.
     _candidate: tuple = (tunnels.UNKNOWN, None, None)
+    # (h,): how many residents there were. The table may have changed since.
+    _residents: np.ndarray | None = None
     # Assessments of uplinks, and (h, 2): which of these, and which uplink in
     # it, decides on a host.
     _uplinks: list = dataclasses.field(default_factory=list)
@@ -256,7 +258,7 @@ class Assessment:
         return (f'with it the overload probability would be {overload}, '
                 f'{verb} the limit of {limit}{corrected} '
                 f'(profile {name}, '
-                f'{len(entry.residents)} instances, average utilisation '
+                f'{self._residents[i]:.0f} instances, average utilisation '
                 f'{self.utilisation[i]:.3g})')
 
     def _explain_uplink(self, i):

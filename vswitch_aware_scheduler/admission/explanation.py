@@ -14,10 +14,14 @@ import numpy as np
 from vswitch_aware_scheduler.admission import assessment as assessments
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['ROOM', 'Refusal', 'counts', 'line', 'nearest', 'no_room']
+__all__ = ['CHECKS', 'ROOM', 'Refusal', 'counts', 'line', 'nearest',
+           'no_room', 'observed']
 
 #: Check of the strict mode: what Placement has left of a host.
 ROOM = 'room in Placement'
+
+#: All checks that can refuse a host, in words.
+CHECKS = (*assessments.CHECKS[1:], assessments.FUNCTIONS, ROOM)
 
 #: Hosts whose tunnels are counted to rank them, at most.
 _MOST_COUNTED = 100
@@ -79,12 +83,24 @@ def counts(assessment, without_room=()):
         reversed(found.items()), key=lambda item: -item[1]) if count}
 
 
+def observed(assessment, without_room=()):
+    """Return how many hosts pass although a check refuses them.
+
+    Arguments as of :func:`counts`.
+    """
+    number = int((~assessment.admitted & ~assessment.enforced).sum())
+    return number + sum(
+        not assessment.enforced[assessment.position(host)]
+        for host in without_room)
+
+
 def nearest(assessment, without_room=None, most=1):
     """Return a list of the Refusals of the hosts that are nearest to fitting.
 
     Hosts that are refused for their load come first, then those refused by a
     hard limit, then those without profile; of each kind the host whose value
-    is the smallest multiple of its limit.
+    is the smallest multiple of its limit, and of equals the one with the
+    lowest average utilisation.
 
     :param assessment: Assessment of all hosts
     :param without_room: {host: (kbit/s that the instance takes, kbit/s that
@@ -100,18 +116,18 @@ def nearest(assessment, without_room=None, most=1):
             assessment.reason[refused] == assessments.TOO_MANY)
         for place in at[:_MOST_COUNTED].tolist():
             multiples[place] = _multiple(assessment.decisive(refused[place]))
-    order = np.lexsort((multiples, ranks))[:most].tolist()
-    found = [(ranks[i], multiples[i], _refusal(
+    used = assessment.utilisation
+    order = np.lexsort((used[refused], multiples, ranks))[:most].tolist()
+    found = [(ranks[i], multiples[i], used[refused[i]], _refusal(
         assessment, int(refused[i]))) for i in order]
     if without_room:
-        enforced = {assessment.host(i): bool(assessment.enforced[i])
-                    for i in np.flatnonzero(assessment.admitted).tolist()}
+        places = {host: assessment.position(host) for host in without_room}
         found.extend(
-            (_BY_LOAD, _multiple(numbers), Refusal(
-                host, ROOM, *map(float, numbers), enforced[host],
-                no_room(*numbers)))
+            (_BY_LOAD, _multiple(numbers), used[places[host]], Refusal(
+                host, ROOM, *map(float, numbers),
+                bool(assessment.enforced[places[host]]), no_room(*numbers)))
             for host, numbers in without_room.items())
-        found.sort(key=lambda one: one[:2])
+        found.sort(key=lambda one: one[:3])
     return [refusal for *_, refusal in found[:most]]
 
 

@@ -32,7 +32,7 @@ _NOISE = 1e-12
 _NO_SLOT = -1
 
 # Columns of LoadTable._rules.
-_KNOWN, _PASSES, _AVERAGE, _LIMIT, _ENFORCED, _RULES = range(6)
+_KNOWN, _PASSES, _AVERAGE, _LIMIT, _ENFORCED, _RESIDENTS, _RULES = range(7)
 
 
 class LoadTable:
@@ -102,6 +102,7 @@ class LoadTable:
                 self._sums.change(entry, *_difference(known, residents))
             else:
                 self._set_policy(entry, policy)
+            self._count(entry)
             if before is not policy or policy.uplinks:
                 self._share(entry, before, known)
         self._attached.describe(entry)
@@ -129,6 +130,7 @@ class LoadTable:
             self.version += 1
             gone = {uuid: residents.pop(uuid) for uuid in went}
             residents.update(came)
+            self._count(entry)
             self._sums.change(entry, came.values(), gone.values())
             self._attached.change(entry, came, gone)
             for uplink in self._uplinks_behind(entry):
@@ -198,6 +200,7 @@ class LoadTable:
             if law != known:
                 came.update({} if law is None else {uuid: law})
                 went.update({} if known is None else {uuid: known})
+        self._count(uplink)
         self._sums.change(uplink, came.values(), went.values())
         self._attached_uplinks.change(uplink, came, went)
 
@@ -219,8 +222,11 @@ class LoadTable:
             known, known or policy.pass_unknown,
             policy.policy == admission_policy.AVERAGE,
             risk * (1 + _TOLERANCE) + _NOISE if risk else 0.0,
-            policy.enforced)
+            policy.enforced, len(entry.residents))
         self._sums.set_limits(entry)
+
+    def _count(self, entry):
+        self._rules[entry.slot, _RESIDENTS] = len(entry.residents)
 
     def assess(self, slots, law, exclude=None, attachments=tunnels.UNKNOWN):
         """Judge what one more instance would do to each of some hosts.
@@ -253,6 +259,7 @@ class LoadTable:
                 else np.zeros(slots.size, dtype=np.int64))
         result = self._judge(slots, law, full)
         result._candidate = attachments, exclude, table
+        result._residents = self._rules[slots, _RESIDENTS]
         for i, slot in enumerate(slots.tolist() if exclude else ()):
             entry = self._entries[slot]
             if exclude in entry.residents:

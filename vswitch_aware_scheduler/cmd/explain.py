@@ -364,8 +364,6 @@ class _Judged:
         share = self._share(host, self._laws[i])
         if share:
             yield f'it demands at most {100 * share:.1f} % of its rates'
-        elif reason in (admission.MEAN, admission.OVERLOAD):
-            yield 'it demands nothing at all, for the host is over its limit'
         if reason in (admission.MEAN, admission.OVERLOAD):
             number = self._departures(i)
             if number is not None:

@@ -202,17 +202,13 @@ class Decisions:
                                           MOST_NEAREST)
             chosen = None if judged.host is None else _chosen(judged)
         admitted = int(assessment.admitted.sum()) - len(without_room)
-        observed = ~assessment.admitted & ~assessment.enforced
-        for host in without_room:
-            position = assessment.position(host)
-            observed[position] = not assessment.enforced[position]
         return store.Decision(
             os.urandom(16).hex(), judged.decided_at, self._decided_by,
             judged.request_id, judged.instance_uuid, judged.project,
             judged.flavor, judged.rule, judged.outcome, judged.host,
             len(assessment.slots), admitted,
             explanation.counts(assessment, without_room),
-            int(observed.sum()), chosen, [
+            explanation.observed(assessment, without_room), chosen, [
                 {'host': one.host, 'check': one.check,
                  'value': _number(one.value), 'limit': _number(one.limit),
                  'enforced': one.enforced, 'text': one.text}

@@ -144,6 +144,17 @@ class TestDecisions(DecisionsTestCase):
                 'check', 'overload_probability', 'limit')))
         self.assertFalse(one.nearest[0]['enforced'])
 
+    def test_the_instance_itself_does_not_change_the_words(self):
+        # The thread describes a decision when the instance is on its host.
+        self.make_filter(enforcement='observe')
+        self.request(takes='full')
+        self.state.assess(self.hosts, base.request(8, egress_kbps=30))
+        self.state.decisions.step()
+        line, = [text for text in self.log.texts(logging.DEBUG)
+                 if 'fails the virtual switch check' in text]
+        self.assertIn('1 instances', line)
+        self.assertIn(self.written[0].nearest[0]['text'], line)
+
     def test_each_instance_of_a_request_is_a_decision_alternates_are_none(
             self):
         spec = base.request(7, egress_kbps=30)
