@@ -8,6 +8,7 @@ import time
 from oslo_config import cfg
 
 from tests.functional import base
+from tests.unit.scheduler import test_metrics
 from vswitch_aware_scheduler.cmd import decisions as decision_rows
 from vswitch_aware_scheduler.cmd import explain
 from vswitch_aware_scheduler.conf import opts as conf_opts
@@ -199,3 +200,27 @@ class ExplainTestCase(base.VSwitchTestCase):
         conf_opts.register_opts(conf)
         conf([], default_config_files=[])
         return conf
+
+
+class MetricsTestCase(base.VSwitchTestCase):
+    HOSTS = ('host1', 'host2')
+
+    def setUp(self):
+        self.port = test_metrics.free_ports(1)
+        self.OPTIONS = {'scheduler_metrics_port': self.port,
+                        'scheduler_metrics_ports': 1}
+        super().setUp()
+
+    def test_prometheus_gets_the_numbers_of_the_worker(self):
+        flavor = self.flavor('f600', egress_kbps=600)
+        self.describe_hosts(1000, 10)
+        self.boot(flavor, 'host1')
+        self.boot_refused(flavor)
+        found = test_metrics.scraped(self.port)
+        self.assertEqual(
+            (2, 1, 4, 1, 2, 0, 2), tuple(found[key] for key in (
+                ('requests_judged_total',), ('requests_without_host_total',),
+                ('hosts_judged_total',),
+                ('hosts_refused_total', 'overload probability'),
+                ('hosts_refused_total', 'peak'), ('degraded',), ('hosts',))))
+        self.assertLess(found['record_age_seconds',], base.TIMEOUT_SECONDS)

@@ -453,6 +453,65 @@ to tell.
 
 Related options: ``decisions_kept``.
 """),
+    # Numbers for monitoring
+    cfg.PortOpt(
+        'scheduler_metrics_port', default=0, min=0,
+        help="""
+First port at which workers of nova-scheduler answer Prometheus.
+
+Each worker takes the first free one of ``scheduler_metrics_ports`` ports from
+this one on, with its first request. With 0 nothing listens. It is plain HTTP
+without authentication, and tells numbers only.
+
+Format: port number, 0 to 65535.
+
+When it is in use already, and so are the other ports, the log says so and
+scheduling goes on.
+
+Related options: ``scheduler_metrics_ports``, ``scheduler_metrics_address``,
+``scheduler_metrics_directory``.
+"""),
+    cfg.IntOpt(
+        'scheduler_metrics_ports', default=32, min=1, max=1000,
+        help="""
+How many ports workers of nova-scheduler may take, one each.
+
+Set it to the number of workers of the machine or more.
+
+Unit: ports, 1 to 1000.
+
+When it is less than the number of workers, some workers answer nobody, and
+the log says so.
+
+Related options: ``scheduler_metrics_port``.
+"""),
+    cfg.StrOpt(
+        'scheduler_metrics_address', default='127.0.0.1',
+        help="""
+Address at which workers of nova-scheduler answer Prometheus.
+
+Format: an address of this machine; 0.0.0.0 or :: for all of them.
+
+When it is none of this machine, the log says so and scheduling goes on.
+
+Related options: ``scheduler_metrics_port``.
+"""),
+    cfg.StrOpt(
+        'scheduler_metrics_directory',
+        help="""
+Directory into which workers of nova-scheduler write numbers for Prometheus.
+
+It is for the textfile collector of node_exporter. Each worker writes a file
+``vswitch_scheduler_PID.prom`` every 15 seconds, removes it when it ends, and
+removes files of workers that have not written theirs for ten minutes. Without
+it no file is written.
+
+Format: path of a directory that nova-scheduler may write to.
+
+When it cannot be written to, the log says so and scheduling goes on.
+
+Related options: ``scheduler_metrics_port``.
+"""),
     # Of the release before
     cfg.IntOpt(
         'claim_expiry_seconds', default=600, min=1, max=86400,

@@ -2,18 +2,11 @@
 """What the modeler tells Prometheus of itself.
 
 Numbers only: no uuid, name or URL is ever a label. Nothing listens before
-:meth:`Metrics.serve`. Whoever connects gets one answer within a time; of many
-connections the oldest is closed, so that the process always has file
-descriptors for its own work.
+:meth:`Metrics.serve`.
 """
 
-import contextlib
-import socket
-import socketserver
-import threading
-from wsgiref import simple_server
-
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import metrics_server
 
 try:
     import prometheus_client
@@ -26,81 +19,6 @@ _PREFIX = 'vswitch_modeler'
 
 #: What a modeler can wait for: each is shown, with 0 while it does not.
 WAITS = ('configuration', 'telemetry', 'store', 'coordination')
-
-#: Connections to the metrics port that are open at a time.
-MAX_CONNECTIONS = 16
-
-#: A connection is closed after so long, whatever has come by then.
-CONNECTION_SECONDS = 10.0
-
-
-class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
-    """Serves few connections at a time, each for a limited time."""
-
-    daemon_threads = True
-    request_queue_size = 128
-    # The threads of connections that were shut down end by themselves.
-    block_on_close = False
-
-    def __init__(self, address, port, application):
-        family, *_, place = socket.getaddrinfo(
-            address, port, type=socket.SOCK_STREAM,
-            flags=socket.AI_PASSIVE)[0]
-        self.address_family = family
-        self._lock = threading.Lock()
-        self._open = {}
-        super().__init__(place[:2], _Handler)
-        self.set_app(application)
-
-    def process_request(self, request, client_address):
-        with self._lock:
-            crowded = len(self._open) >= 2 * MAX_CONNECTIONS
-            if len(self._open) >= MAX_CONNECTIONS:
-                # One that was shut down is open until its thread ends it.
-                for oldest in list(self._open)[:-MAX_CONNECTIONS + 1]:
-                    _shut_down(oldest)
-            if not crowded:
-                timer = threading.Timer(CONNECTION_SECONDS, _shut_down,
-                                        (request,))
-                timer.daemon = True
-                self._open[request] = timer
-                timer.start()
-        if crowded:
-            self.shutdown_request(request)
-        else:
-            super().process_request(request, client_address)
-
-    def shutdown_request(self, request):
-        with self._lock:
-            timer = self._open.pop(request, None)
-        if timer is not None:
-            timer.cancel()
-        super().shutdown_request(request)
-
-    def close_connections(self):
-        """Shut down every connection."""
-        with self._lock:
-            for request in self._open:
-                _shut_down(request)
-
-    def handle_error(self, request, client_address):
-        """Stay silent: a client that goes away is no problem of ours."""
-
-
-def _shut_down(request):
-    with contextlib.suppress(OSError):
-        request.shutdown(socket.SHUT_RDWR)
-
-
-class _Handler(simple_server.WSGIRequestHandler):
-
-    timeout = CONNECTION_SECONDS
-
-    def address_string(self):
-        return self.client_address[0]
-
-    def log_message(self, *_):
-        pass
 
 
 class Metrics:
@@ -177,22 +95,16 @@ class Metrics:
         if (address, port) == self.served_at:
             return
         self.close()
-        server = _Server(address, port,
-                         prometheus_client.make_wsgi_app(self._registry))
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        self._listener = server, thread
+        self._listener = metrics_server.Listener(
+            address, port, prometheus_client.make_wsgi_app(self._registry))
         self.served_at = address, port
 
     def close(self):
         """Answer no more."""
         if self._listener is not None:
-            server, thread = self._listener
-            self._listener = self.served_at = None
-            server.shutdown()
-            server.server_close()
-            server.close_connections()
-            thread.join()
+            listener, self._listener = self._listener, None
+            self.served_at = None
+            listener.close()
 
     def succeeded(self, outcome, members, now):
         """Count a pass.

@@ -46,8 +46,9 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
            'Notifier', 'Service', 'SetUp', 'configured_driver', 'host_kinds',
            'make_corrections', 'make_driver', 'make_keeper', 'make_kinds',
-           'make_policies', 'make_store', 'set_up', 'update_fleet', 'update_inventory',
-           'update_placement', 'update_priors', 'update_trials', 'words_of']
+           'make_policies', 'make_store', 'set_up', 'update_fleet',
+           'update_inventory', 'update_placement', 'update_priors',
+           'update_trials', 'words_of']
 
 LOG = logs.get_logger(__name__)
 

@@ -2,6 +2,7 @@
 """VSwitchFilter: only hosts whose virtual switch can carry the instance."""
 
 import itertools
+import time
 
 from nova.scheduler import filters
 from nova.scheduler import utils as scheduler_utils
@@ -36,10 +37,13 @@ class VSwitchFilter(filters.BaseHostFilter):
         host_states = list(filter_obj_list)
         if not host_states or self._are_rebuilt_on(host_states, spec_obj):
             return host_states
+        began = time.perf_counter()
         try:
             passing = self._passing(host_states, spec_obj)
+            self._state.metrics.filtered(time.perf_counter() - began)
             self._state.report('VSwitchFilter', None)
         except Exception as error:
+            self._state.metrics.unjudged('error')
             LOG.debug('vswitch: filtering failed', exc_info=True)
             self._state.report('VSwitchFilter', (
                 f'{type(error).__name__}: {error}; every host passes'))
@@ -68,6 +72,7 @@ class VSwitchFilter(filters.BaseHostFilter):
     def _passing(self, host_states, spec_obj):
         found = self._state.assess(host_states, spec_obj)
         if found is None:
+            self._state.metrics.unjudged('store')
             return host_states
         assessment, demand = found
         if LOG.isEnabledFor(logging.DEBUG):
@@ -82,6 +87,7 @@ class VSwitchFilter(filters.BaseHostFilter):
             self._state.report('strict mode', (
                 f'{type(error).__name__}: {error}; placement refuses '
                 f'nothing'))
+        self._state.metrics.judged(assessment, without_room, bool(passing))
         try:
             self._state.decisions.judged(
                 assessment, demand, spec_obj, without_room, bool(passing))

@@ -173,6 +173,16 @@ class NovaRecord:
         for reader in self._readers.values():
             reader.thread.stop(30.0)
 
+    def ages(self):
+        """Return {name of a cell: seconds since its last reading, or None}.
+
+        None stands for a cell that could not be read yet.
+        """
+        now = self.clock()
+        return {reader.name: None if reader.read_at is None
+                else round(max(now - reader.read_at, 0.0), 1)
+                for reader in list(self._readers.values())}
+
     def is_current(self, reader):
         """Return whether a reader was not given up."""
         return self._readers.get(reader.uuid) is reader
@@ -247,8 +257,9 @@ class CellReader:
     def __init__(self, record, cell):
         self.cell = cell
         self.uuid = cell.uuid
-        name = cell.name or cell.uuid
+        self.name = name = cell.name or cell.uuid
         self.topic = f'record of cell {name}'
+        self.read_at = None      # when the last reading that ended began
         self.problem = None
         self.tried = False
         self.thread = worker_thread.WorkerThread(
@@ -297,6 +308,7 @@ class CellReader:
                 self._read_changes()
                 if now >= self._compare_at:
                     self._compare()
+                self.read_at = now
             finally:
                 self._began = None
 

@@ -24,6 +24,7 @@ from vswitch_aware_scheduler.scheduler import claims_broadcast
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import health
 from vswitch_aware_scheduler.scheduler import laws
+from vswitch_aware_scheduler.scheduler import metrics
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import residency
@@ -85,6 +86,7 @@ class SchedulerState:
         self._clock = clock
         self._monotonic = monotonic
         self.report = health.HealthLog()
+        self.metrics = metrics.Metrics()
         self._candidates = candidates.Candidates(self.report)
         self._lock = threading.RLock()
         self.decisions = decisions.Decisions(
@@ -145,6 +147,8 @@ class SchedulerState:
             conf.snapshot_first_wait_seconds,
             conf.max_generation_age_seconds, self._clock,
             prepare=self._adopt, tidy=self._tidy)
+        self.metrics.open(
+            conf, self.report, self._gauges)
         self._ready = True
 
     def _ensure_ready(self):
@@ -467,6 +471,20 @@ class SchedulerState:
                 'claimed_by_others': foreign.get(host, [])}
                 for host, policy in self._policies.items()}
 
+    def _gauges(self):
+        """Return {name of a gauge of :class:`.metrics.Metrics`: its value}."""
+        with self._lock:
+            claims = [claim.foreign for claim in self._residency.claims]
+            hosts = len(self._policies)
+        ages = self._record.ages().values()
+        return {
+            'degraded': self._source.current()[1] is not None,
+            'generation': self.generation, 'hosts': hosts,
+            'claims': len(claims) - sum(claims),
+            'claims_of_others': sum(claims),
+            'record_age_seconds': None if None in ages or not ages
+            else max(ages)}
+
     def refresh(self):
         """Look at the store and at Nova's record now."""
         self._ensure_ready()
@@ -476,6 +494,7 @@ class SchedulerState:
     def stop(self):
         """End the background threads, if there are any."""
         self.decisions.stop()
+        self.metrics.close()
         if self._ready:
             self._source.stop()
             self._record.stop()

@@ -13,6 +13,7 @@ import urllib.request
 from prometheus_client import parser
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import metrics_server
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler import store
@@ -132,9 +133,9 @@ class MetricsTestCase(unittest.TestCase):
         self.assertEqual(1, scraped(self.port)['failures_total', 'store'])
         # Beside the ends of the 200 that are here.
         self.assertLess(len(os.listdir('/proc/self/fd')) - before - 200,
-                        3 * metrics.MAX_CONNECTIONS)
+                        3 * metrics_server.MAX_CONNECTIONS)
         self.assertLess(threading.active_count() - threads,
-                        5 * metrics.MAX_CONNECTIONS)
+                        5 * metrics_server.MAX_CONNECTIONS)
         # The first ones were closed to make room.
         idle[0].settimeout(10)
         self.assertEqual(b'', idle[0].recv(1))
@@ -145,7 +146,7 @@ class MetricsTestCase(unittest.TestCase):
             with contextlib.ExitStack() as stack:
                 for name, value in patience.items():
                     stack.enter_context(mock.patch(
-                        f'vswitch_aware_scheduler.modeler.metrics.{name}',
+                        f'vswitch_aware_scheduler.metrics_server.{name}',
                         value))
                 one_port = free_port()
                 self.metrics.serve('127.0.0.1', one_port)

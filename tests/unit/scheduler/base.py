@@ -112,6 +112,10 @@ class FakeRecord:
         self.calls = []
         self._take = take
 
+    def ages(self):
+        """Return the age of the record of each cell."""
+        return {'cell1': 2.5, 'cell2': 7.5}
+
     def __getattr__(self, name):
         if name not in ('start', 'wait', 'wake', 'refresh', 'stop'):
             raise AttributeError(name)

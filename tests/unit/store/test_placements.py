@@ -119,15 +119,6 @@ class PlacementsTestCase(base.StoreTestCase):
                           base.instance_uuid(3): 4.0},
                          self.store.measured_seconds())
 
-    def test_model_times_are_those_of_the_models(self):
-        self.store.write([
-            base.constant(1, name='web', window_end=7.0), base.constant(2)],
-            now=base.NOW)
-        self.assertEqual({
-            (base.instance_uuid(1), 'web', 7.0, base.NOW),
-            (base.instance_uuid(2), None, 0.0, base.NOW)},
-            set(self.store.model_times()))
-
     def test_networks_that_nobody_can_read_are_not_known(self):
         self.store.write(placements=[self._placed(1)])
         uuid = base.instance_uuid(1)

@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import math
+import os
+import socket
+import tempfile
+from unittest import mock
+import urllib.error
+import urllib.request
+
+from prometheus_client import parser
+
+from tests.unit.scheduler import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import filters
+from vswitch_aware_scheduler.scheduler import metrics
+from vswitch_aware_scheduler.scheduler import nova_hooks
+from vswitch_aware_scheduler.scheduler import worker_thread
+
+
+def free_ports(number):
+    """Return the first of so many ports in a row that are free."""
+    while True:
+        with socket.socket() as listener:
+            listener.bind(('127.0.0.1', 0))
+            first = listener.getsockname()[1]
+        if first + number > 65535:
+            continue
+        try:
+            for port in range(first, first + number):
+                with socket.socket() as listener:
+                    listener.bind(('127.0.0.1', port))
+            return first
+        except OSError:
+            continue
+
+
+def parsed(text):
+    """Return {(name, label values): value}."""
+    return {(one.name.removeprefix('vswitch_scheduler_'),
+             *one.labels.values()): one.value
+            for family in parser.text_string_to_metric_families(text)
+            for one in family.samples if not one.name.endswith('_created')}
+
+
+def scraped(port):
+    with urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics',
+                                timeout=30) as answer:
+        return parsed(answer.read().decode())
+
+
+class MetricsTestCase(base.SchedulerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 80.0})]
+        self.port = free_ports(3)
+
+    def make_filter(self, **options):
+        self.state = self.make_state(**options)
+        with mock.patch.object(nova_hooks, 'join', autospec=True,
+                               return_value=self.state):
+            self.filter = filters.VSwitchFilter()
+        aggregate = base.aggregate(saturation_kbps='100',
+                                   overload_probability='0')
+        self.hosts = [base.host_state('full', [2], [aggregate]),
+                      base.host_state('free', [], [aggregate]),
+                      base.host_state('unknown', [3])]
+
+    def judge(self, hosts=None):
+        return self.filter.filter_all(self.hosts if hosts is None else hosts,
+                                      base.request(7, egress_kbps=30))
+
+
+class TestNumbers(MetricsTestCase):
+
+    def test_what_the_filter_does_is_counted(self):
+        self.make_filter(scheduler_metrics_port=self.port)
+        self.judge()
+        self.judge(self.hosts[:1])
+        found = scraped(self.port)
+        for name, value in (
+                ('requests_judged_total', 2), ('hosts_judged_total', 4),
+                ('requests_without_host_total', 1),
+                ('hosts_observed_total', 0),
+                ('decision_seconds_count', 2), ('degraded', 0),
+                ('hosts', 3), ('claims', 0), ('claims_of_others', 0),
+                ('generation', 1)):
+            self.assertEqual(value, found[name,], name)
+        self.assertEqual(2, found['hosts_refused_total',
+                                  'overload probability'])
+        # Each check is there from the beginning.
+        self.assertEqual(0, found['hosts_refused_total', 'peak'])
+        self.assertEqual(0, found['requests_unjudged_total', 'error'])
+        self.assertEqual(found['hosts_judged_total',], sum(
+            value for key, value in found.items()
+            if key[0] == 'hosts_refused_total') + 2)
+        self.assertEqual(7.5, found['record_age_seconds',])
+
+    def test_hosts_that_are_only_observed_are_counted_as_such(self):
+        self.make_filter(scheduler_metrics_port=self.port,
+                         enforcement='observe')
+        self.judge()
+        found = scraped(self.port)
+        self.assertEqual(1, found['hosts_observed_total',])
+        self.assertEqual(0, found['requests_without_host_total',])
+
+    def test_what_passes_unjudged_is_counted_by_why(self):
+        self.make_filter(scheduler_metrics_port=self.port)
+        self.judge()
+        with mock.patch.object(self.state, 'assess', autospec=True,
+                               side_effect=KeyError('what')):
+            self.judge()
+        with mock.patch.object(self.state, 'assess', autospec=True,
+                               return_value=None):
+            self.judge()
+        found = scraped(self.port)
+        self.assertEqual([1, 1], [found['requests_unjudged_total', why]
+                                  for why in ('error', 'store')])
+        self.assertEqual(1, found['requests_judged_total',])
+
+    def test_a_store_that_is_gone_shows_as_degraded(self):
+        self.store.answers = [exceptions.StoreError('gone')]
+        self.make_filter(scheduler_metrics_port=self.port)
+        self.judge()
+        found = scraped(self.port)
+        self.assertEqual(1, found['degraded',])
+        self.assertTrue(math.isnan(found['generation',]))
+
+    def test_claims_are_counted_until_the_record_has_them(self):
+        self.make_filter(scheduler_metrics_port=self.port)
+        self.judge()
+        self.state.host_consumed(self.hosts[1],
+                                 base.request(7, egress_kbps=30))
+        self.assertEqual(1, scraped(self.port)['claims',])
+
+
+class TestPorts(MetricsTestCase):
+
+    def test_each_worker_takes_the_first_free_port(self):
+        for number in range(3):
+            self.make_filter(scheduler_metrics_port=self.port,
+                             scheduler_metrics_ports=3)
+            self.judge()
+            self.assertEqual(('127.0.0.1', self.port + number),
+                             self.state.metrics.served_at)
+        # The fourth one finds none, says so and judges all the same.
+        self.make_filter(scheduler_metrics_port=self.port,
+                         scheduler_metrics_ports=3)
+        self.assertEqual(2, len(self.judge()))
+        told, = [text for text in self.warnings if 'metrics' in text]
+        self.assertIn(f'{self.port} to {self.port + 2}', told)
+        self.assertIsNone(self.state.metrics.served_at)
+
+    def test_nothing_listens_before_the_first_request_nor_by_default(self):
+        self.make_filter(scheduler_metrics_port=self.port)
+        with self.assertRaises(urllib.error.URLError):
+            scraped(self.port)
+        self.judge()
+        self.assertTrue(scraped(self.port))
+        self.state.stop()
+        with self.assertRaises(urllib.error.URLError):
+            scraped(self.port)
+        self.make_filter()
+        self.judge()
+        self.assertIsNone(self.state.metrics.served_at)
+
+    def test_without_the_library_it_says_so(self):
+        with mock.patch.object(metrics, 'prometheus_client', None):
+            self.make_filter(scheduler_metrics_port=self.port)
+            self.assertEqual(2, len(self.judge()))
+        told, = [text for text in self.warnings if 'metrics' in text]
+        self.assertIn('prometheus_client is not installed', told)
+
+
+class TestFile(MetricsTestCase):
+
+    def setUp(self):
+        super().setUp()
+        # The tests take the steps of the thread themselves.
+        patch = mock.patch.object(worker_thread.WorkerThread, 'start',
+                                  autospec=True)
+        patch.start()
+        self.addCleanup(patch.stop)
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        self.directory = directory.name
+        self.path = os.path.join(
+            self.directory, f'vswitch_scheduler_{os.getpid()}.prom')
+
+    def test_a_file_has_the_numbers_and_goes_with_the_worker(self):
+        self.make_filter(scheduler_metrics_directory=self.directory)
+        self.judge()
+        self.state.metrics.step()
+        with open(self.path) as file:
+            self.assertEqual(1, parsed(file.read())['requests_judged_total',])
+        self.state.stop()
+        self.assertEqual([], os.listdir(self.directory))
+
+    def test_files_of_dead_workers_are_removed_and_no_others(self):
+        names = ('vswitch_scheduler_1.prom', 'vswitch_scheduler_2.prom',
+                 'other.prom')
+        for name in names:
+            with open(os.path.join(self.directory, name), 'w'):
+                pass
+        for name in names[::2]:
+            os.utime(os.path.join(self.directory, name), (0, 0))
+        self.make_filter(scheduler_metrics_directory=self.directory)
+        self.judge()
+        self.state.metrics.step()
+        self.assertEqual({*names[1:], os.path.basename(self.path)},
+                         {*os.listdir(self.directory)})
+
+    def test_a_directory_that_cannot_be_written_is_named(self):
+        self.make_filter(scheduler_metrics_directory=os.path.join(
+            self.directory, 'none'))
+        self.assertEqual(2, len(self.judge()))
+        self.state.metrics.step()
+        told, = [text for text in self.warnings if 'metrics file' in text]
+        self.assertIn('scheduling goes on', told)

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a worker of nova-scheduler tells Prometheus of itself.
+
+Each worker answers at a port of its own, or writes a file for the textfile
+collector of node_exporter. Labels have few fixed values: no host, uuid or name
+is ever one. Nothing is counted, listens or is written unless an option says
+so, and nothing that goes wrong fails a request.
+"""
+
+import contextlib
+import math
+import os
+import pathlib
+import time
+
+from vswitch_aware_scheduler.admission import explanation
+from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler import metrics_server
+from vswitch_aware_scheduler.scheduler import worker_thread
+
+try:
+    import prometheus_client
+    from prometheus_client import core
+except ImportError:
+    prometheus_client = None
+
+__all__ = ['Metrics']
+
+LOG = logs.get_logger(__name__)
+
+_PREFIX = 'vswitch_scheduler'
+
+#: How often a file is written; and the age above which one of a worker that
+#: has died is removed.
+WRITE_SECONDS = 15.0
+STALE_SECONDS = 600.0
+
+#: Why hosts pass unjudged: an error of ours, the state of the store with
+#: degraded_policy "pass".
+_UNJUDGED = ('error', 'store')
+
+#: Upper bounds of the buckets of the time of a decision, in seconds.
+_BUCKETS = (.0005, .001, .002, .005, .01, .02, .05, .1, .2, .5, 1., 5.)
+
+_GAUGES = {
+    'degraded': 'Whether the store cannot be read or is stale.',
+    'generation': 'Generation of the store in use.',
+    'hosts': 'Hosts that this worker knows.',
+    'claims': "Placements of this worker that Nova's record does not show "
+              'yet.',
+    'claims_of_others': "Placements of other workers that Nova's record does "
+                        'not show yet.',
+    'record_age_seconds': "Age of this worker's record of Nova's instances, "
+                          'of the cell that was read longest ago.'}
+
+
+class Metrics:
+    """The numbers of one process. Making one opens nothing."""
+
+    def __init__(self):
+        self._counts = None
+        self._listener = self._thread = self._path = None
+        #: (address, port) that is listened on, or None.
+        self.served_at = None
+
+    def open(self, conf, report, gauges):
+        """Count from now on, where the options say so.
+
+        :param conf: the group [vswitch_scheduler]
+        :param report: callable(topic, problem or None)
+        :param gauges: callable(), returns {name of a gauge: value or None}
+        """
+        port, directory = (conf.scheduler_metrics_port,
+                           conf.scheduler_metrics_directory)
+        if not port and not directory:
+            return
+        self._report = report
+        if prometheus_client is None:
+            report('metrics', 'prometheus_client is not installed; install '
+                              'the extra "metrics" of the package')
+            return
+        counts = _Counts(gauges)
+        if port:
+            self._serve(conf.scheduler_metrics_address, port,
+                        conf.scheduler_metrics_ports, counts.registry)
+        if directory:
+            self._path = os.path.join(
+                directory, f'{_PREFIX}_{os.getpid()}.prom')
+            self._thread = worker_thread.WorkerThread(
+                'vswitch-metrics', self.step)
+            self._registry = counts.registry
+            self._thread.start()
+        self._counts = counts
+
+    def _serve(self, address, first, number, registry):
+        last = min(first + number - 1, 65535)
+        application = prometheus_client.make_wsgi_app(registry)
+        for port in range(first, last + 1):
+            try:
+                self._listener = metrics_server.Listener(
+                    address, port, application, 'vswitch-metrics-server')
+            except OSError as error:
+                problem = error
+                continue
+            self.served_at = address, port
+            self._report('metrics', None)
+            LOG.info('vswitch: metrics of this worker are at %s:%d', address,
+                     port)
+            return
+        self._report('metrics', (
+            f'no port of {address}:{first} to {last} can be listened on: '
+            f'{problem}; scheduling goes on'))
+
+    def close(self):
+        """Answer no more, and remove the file."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            self.served_at = None
+            listener.close()
+        if self._thread is not None:
+            self._thread.stop()
+            with contextlib.suppress(OSError):
+                os.unlink(self._path)
+
+    def step(self):
+        """Write the file; return the seconds until the next time."""
+        try:
+            prometheus_client.write_to_textfile(self._path, self._registry)
+            _remove_stale(pathlib.Path(self._path).parent)
+            problem = None
+        except Exception as error:
+            problem = f'{type(error).__name__}: {error}; scheduling goes on'
+        self._report('metrics file', problem)
+        return WRITE_SECONDS
+
+    # What the filter does.
+
+    def judged(self, assessment, without_room, any_passes):
+        """Count how the hosts of a request were judged."""
+        if self._counts is not None:
+            self._counts.judged(assessment, without_room, any_passes)
+
+    def filtered(self, seconds):
+        """Count the time of a decision."""
+        if self._counts is not None:
+            self._counts.seconds.observe(seconds)
+
+    def unjudged(self, why):
+        """Count a request whose hosts all pass unjudged.
+
+        :param why: 'error' or 'store'
+        """
+        if self._counts is not None:
+            self._counts.unjudged.labels(why).inc()
+
+
+class _Counts:
+    """The numbers, in a registry of their own."""
+
+    def __init__(self, gauges):
+        self.registry = prometheus_client.CollectorRegistry()
+
+        def counter(name, text, *labels):
+            return prometheus_client.Counter(
+                f'{_PREFIX}_{name}', text, labels, registry=self.registry)
+
+        self._judged = counter(
+            'requests_judged', 'Instances that hosts were judged for.')
+        self._no_host = counter(
+            'requests_without_host',
+            'Instances for which VSwitchFilter passed no host.')
+        self._hosts = counter('hosts_judged', 'Hosts that were judged.')
+        self._observed = counter(
+            'hosts_observed',
+            'Hosts that would have been refused and passed, because they are '
+            'only observed.')
+        self._refused = counter(
+            'hosts_refused', 'Hosts that a check refuses, or would refuse, '
+            'by the first such check.', 'check')
+        self.unjudged = counter(
+            'requests_unjudged',
+            'Requests whose hosts all passed unjudged, by why.', 'why')
+        self.seconds = prometheus_client.Histogram(
+            f'{_PREFIX}_decision_seconds',
+            'Time that VSwitchFilter took for a request.', buckets=_BUCKETS,
+            registry=self.registry)
+        # Numbers that never were counted are 0, and not absent.
+        for check in explanation.CHECKS:
+            self._refused.labels(check)
+        for why in _UNJUDGED:
+            self.unjudged.labels(why)
+        self.registry.register(_Gauges(gauges))
+
+    def judged(self, assessment, without_room, any_passes):
+        self._judged.inc()
+        self._hosts.inc(len(assessment.slots))
+        refused = explanation.counts(assessment, without_room)
+        for check, number in refused.items():
+            self._refused.labels(check).inc(number)
+        self._observed.inc(explanation.observed(assessment, without_room))
+        if not any_passes:
+            self._no_host.inc()
+
+
+class _Gauges:
+    """Asks for the values of gauges when somebody looks."""
+
+    def __init__(self, values):
+        self._values = values
+
+    def collect(self):
+        """Yield the gauges."""
+        values = self._values()
+        for name, text in _GAUGES.items():
+            value = values[name]
+            yield core.GaugeMetricFamily(
+                f'{_PREFIX}_{name}', text,
+                value=math.nan if value is None else float(value))
+
+    def describe(self):
+        """Return nothing: values are not asked for when it is registered."""
+        return []
+
+
+def _remove_stale(directory):
+    """Remove the files of workers that do not write any more."""
+    oldest = time.time() - STALE_SECONDS
+    # With those that a worker was killed while writing.
+    for path in directory.glob(f'{_PREFIX}_*.prom*'):
+        with contextlib.suppress(OSError):
+            if path.stat().st_mtime < oldest:
+                path.unlink()
