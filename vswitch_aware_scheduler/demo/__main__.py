@@ -14,6 +14,7 @@ import numpy as np
 import tqdm
 
 from vswitch_aware_scheduler.demo import fleet
+from vswitch_aware_scheduler.demo import page
 from vswitch_aware_scheduler.demo import policies
 from vswitch_aware_scheduler.demo import replay
 from vswitch_aware_scheduler.demo import report
@@ -176,6 +177,7 @@ def compare(arguments, trace, folder, plot_path):
         'overload_probability': arguments.overload_probability,
         'overload_ratio': report.overload_ratio(*replays.values()),
         'policies': report.as_dict(replays), 'folder': folder, 'plot': None,
+        'report': None,
         'refusals': {policy: {names[uuid]: why for uuid, why
                               in placement.refusals.items()}
                      for policy, placement in placed.items()},
@@ -208,6 +210,16 @@ def compare(arguments, trace, folder, plot_path):
         lines.append(f'Plot: {data["plot"]}')
     except report.NoMatplotlib as error:
         _say(f'No plot: {error}; "pip install matplotlib" brings it')
+    try:
+        with _step('Writing the report of the cloud with the plugin'):
+            path = os.path.join(folder, 'report.html')
+            page.write(path, store_url, placed[policies.OURS].placements,
+                       hosts, profiles, arguments.policy,
+                       arguments.overload_probability)
+        data['report'] = path
+        lines.append(f'Report: {path}')
+    except exceptions.InvalidInput as error:
+        _say(f'No report: {error}')
     shutil.rmtree(scratch)
     lines.append(f'Configurations, logs and store: {folder}')
     return data, '\n'.join(lines)

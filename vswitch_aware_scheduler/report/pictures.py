@@ -42,7 +42,7 @@ def require():
             'vswitch_aware_scheduler[report]') from None
 
 
-def _drawn(draw, width, height, margins=(0.65, 0.5, 0.15, 0.1)):
+def _drawn(draw, width, height, margins=(0.85, 0.5, 0.15, 0.1)):
     """Return the SVG that a function draws on axes, as bytes.
 
     :param margins: in inches, left, bottom, right and top. A layout that is
@@ -99,7 +99,7 @@ def hosts(rows):
             for tick in ticks])
         axes.xaxis.set_major_formatter(lambda share, _: f'{share:.0%}')
 
-    return _drawn(draw, 6.4, 3.6, (0.85, 0.5, 0.15, 0.1))
+    return _drawn(draw, 6.4, 3.6)
 
 
 def distribution(found):

@@ -2,6 +2,8 @@
 import contextlib
 import io
 import os
+import re
+import sys
 import tempfile
 import unittest
 from unittest import mock
@@ -95,6 +97,23 @@ class MainTest(_InFolder):
         self.assertIn('Warning, with the plugin: the store is stale', text)
         self.assertIn(f'Plot: {plot}\n', text)
         self.assertTrue(os.path.exists(plot))
+        path = re.search('^Report: (.*)$', text, re.M)[1]
+        with open(path, encoding='utf-8') as file:
+            self.assertIn('Virtual switches', file.read())
+
+    def test_without_the_libraries_of_the_report_all_else_is_shown(self):
+        def place_all(names, vms, hosts, *_rest):
+            return {name: policies.Placement(
+                {vm.uuid: hosts[0][0] for vm in vms}, {}, [], 0.5)
+                for name in (policies.DEFAULT, policies.OURS)}
+
+        with mock.patch.object(policies, 'place_all', place_all), \
+                mock.patch.object(fleet, 'generate_trace', _few_vms), \
+                mock.patch.dict(sys.modules, {'jinja2': None}):
+            self.assertEqual(0, self._run())
+        self.assertIn('No report: a report needs Jinja2',
+                      self.errors.getvalue())
+        self.assertNotIn('Report:', self.out.getvalue())
 
 
 class NovaConfTest(unittest.TestCase):

@@ -2,6 +2,8 @@
 'use strict';
 (function () {
   const ROWS = 50;
+  // Uuids and times.
+  const UNBROKEN = /^([0-9a-f-]{36}|[-0-9]{10}T[:0-9]{8}Z)$/;
   const data = JSON.parse(document.getElementById('data').textContent);
 
   // Names are put into the page as text, never as HTML.
@@ -128,6 +130,8 @@
           }
           if (kind !== 'text') {
             cell.className = 'right';
+          } else if (UNBROKEN.test(value)) {
+            cell.className = 'unbroken';
           } else if (value === 'above the limit') {
             cell.className = 'state-bad';
           }

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The report of the demo's cloud, as an operator would see it."""
+
+import time
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import policy_in_force
+from vswitch_aware_scheduler.report import data
+from vswitch_aware_scheduler.report import page
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['write']
+
+
+def write(path, store_url, placements, hosts, profiles, admission_policy,
+          overload_probability):
+    """Write the report of a placement; its store gets what Nova knows.
+
+    :param path: of the HTML file
+    :param store_url: of the store with the models
+    :param placements: {uuid: host}
+    :param hosts: [(host, profile name)]
+    :param profiles: {name: SwitchProfile}
+    :raises InvalidInput: when a library that makes pages is not installed
+    """
+    page.require()
+    target, now = store.Store(store_url), time.time()
+    target.write(
+        placements=[store.Placement(uuid, host)
+                    for uuid, host in placements.items()],
+        inventory=store.Inventory('demo', now, now),
+        host_profiles=[store.HostProfile(host, name, source='demo')
+                       for host, name in hosts])
+    policies = {name: admission.HostPolicy(
+        profiles[name], admission_policy, overload_probability)
+        for name in {name for _, name in hosts}}
+    # So that "vswitch-manage fleet" and "report" read them as well.
+    target.write_fleet({'host': {
+        host: {**policy_in_force.pack(policies[name]), 'origins': {}}
+        for host, name in hosts}, 'uplink': {}}, now)
+    fleet = data.Fleet(
+        target, lambda _: {host: policies[name] for host, name in hosts},
+        model.SILENT)
+    # The traffic is of the past: no model is stale in the demo.
+    ends = [window_end for _, _, window_end, _ in target.model_times()]
+    text = page.Page().render(fleet.report(max(ends, default=now)))
+    with open(path, 'w', encoding='utf-8') as file:
+        file.write(text)
