@@ -51,9 +51,9 @@ _LEAST = 1e-250
 _MOST_LAWS = 1024
 
 # By limit and slot: columns of LimitSums._numbers, and of LimitSums._places.
-(_CAPACITY, _VM_PEAK, _BASE, _PEAK, _MEAN, _ACTIVE, _VARIANCE, _STEP, _OFF,
+(_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _ACTIVE, _VARIANCE, _STEP, _OFF,
  _NUMBERS) = range(10)
-_SUMS = slice(_BASE, _VARIANCE + 1)
+_SUMS = slice(_PEAK, _VARIANCE + 1)
 _UNLIMITED = (np.inf, np.inf, *(0.0,) * 7)
 _UNIT, _KIND, _ROW, _KEPT, _SLOT_ROW, _PLACES = range(6)
 _NO_ROW = -1
@@ -72,7 +72,7 @@ class Load(typing.NamedTuple):
     mean: np.ndarray
     instance_peak: np.ndarray
     overload_probability: np.ndarray
-    excess: np.ndarray
+    loss: np.ndarray
 
 
 class LimitSums:
@@ -118,7 +118,7 @@ class LimitSums:
                                     if weights[2] else None)
             self._places[_UNIT, position, slot] = self._units.setdefault(
                 unit, len(self._units))
-            self._numbers[:_BASE, position, slot] = capacity, most
+            self._numbers[:_PEAK, position, slot] = capacity, most
 
     def _grow(self, limits, slots):
         """Make room for so many limits of so many hosts."""
@@ -158,37 +158,36 @@ class LimitSums:
 
     def _with_source(self, slots, law):
         self._follow()
-        stale = np.unique(slots[self._stale[slots]]).tolist()
-        for left, slot in zip(range(len(stale) - 1, -1, -1), stale):
-            # One array for all is made, and not copied again and again.
-            for rows in (self._tables[False], self._spectra,
-                         self._slot_sums):
-                rows.expected = left
-            self._refresh(slot)
-        numbers = self._numbers.take(slots, axis=2)
-        places = self._places.take(slots, axis=2)
-        levels = self._levels_of(law)
-        capacity, vm_peak, _, peak, mean = numbers[:_ACTIVE]
-        mean = mean + levels.means[places[_UNIT]]
-        peaks = levels.peaks[places[_UNIT]]
-        probability, excess = np.zeros((2, *mean.shape))
+        stale = self._stale[slots]
+        if stale.any():
+            self._refresh_all(np.unique(slots[stale]).tolist())
+        # No more than is needed of all: memory that the process has to ask
+        # for takes longer than to compute.
+        capacity, vm_peak, peak, mean = self._numbers[:_BASE].take(
+            slots, axis=2)
+        levels, units = self._levels_of(law), self._places[_UNIT][:, slots]
+        mean += levels.means[units]
+        peaks = levels.peaks[units]
+        probability, loss = np.zeros((2, *mean.shape))
         # Where all peaks together fit there is no overload: no table needed.
         exceeds = np.flatnonzero(peak + peaks > capacity * SLACK)
         if exceeds.size:
-            numbers = numbers.reshape(_NUMBERS, -1)[:, exceeds]
-            places = places.reshape(_PLACES, -1)[:, exceeds]
-            lacking = exceeds[places[_ROW] == _NO_ROW]
+            limit, at = np.divmod(exceeds, slots.size)
+            places = self._places[:, limit, slots[at]]
+            lacking = np.flatnonzero(places[_ROW] == _NO_ROW)
+            for position, slot in {*zip(limit[lacking].tolist(),
+                                        slots[at[lacking]].tolist())}:
+                self._build(position, slot, self._sources_of(slot))
             if lacking.size:
-                for position, i in {
-                        (position, slots[i]) for position, i in
-                        zip(*np.divmod(lacking, slots.size))}:
-                    self._build(position, i, self._sources_of(i))
                 return self._with_source(slots, law)
-            found = self._look_up(numbers, places, levels)
+            found = self._look_up(
+                self._numbers[:, limit, slots[at]], places, levels)
             # There is overload where not all peaks fit, however seldom.
             probability.flat[exceeds] = np.maximum(found[0], _LEAST)
-            excess.flat[exceeds] = found[1]
-        return Load(capacity, vm_peak, mean, peaks, probability, excess)
+            # What is more than a float can hold is lost as good as entirely.
+            means = mean.flat[exceeds]
+            loss.flat[exceeds] = np.where(means < np.inf, found[1] / means, 1)
+        return Load(capacity, vm_peak, mean, peaks, probability, loss)
 
     def are_smooth(self, slots):
         """Return (h,) bool: which have a tail that is known to ERROR only."""
@@ -234,6 +233,13 @@ class LimitSums:
                 if row != _NO_ROW:
                     rows.free(row)
             places[_KIND:] = _NOWHERE[_KIND:]
+
+    def _refresh_all(self, slots):
+        for left, slot in zip(range(len(slots) - 1, -1, -1), slots):
+            # One array for all is made, and not copied again and again.
+            for rows in (self._tables[False], self._spectra, self._slot_sums):
+                rows.expected = left
+            self._refresh(slot)
 
     def _refresh(self, slot):
         """Compute what an outdated host asks of its limits."""
@@ -367,20 +373,23 @@ class LimitSums:
         base = numbers[_BASE] / step
         # Hosts last, so that loops are long.
         values = levels.values.take(places[_UNIT], axis=1)
-        tables, smooth = self._tables[int(fine[0])], places[_KIND] <= _ROUNDED
-        found = _average(levels.masses, tables.look_up(
-            places[_ROW], (capacity - values) / step - base, smooth))
+        thresholds = (capacity - values) / step - base
         if classed[0]:
             of_slots, wider = self._slot_sums.with_source(
                 places[_SLOT_ROW], slot_sums.class_moments(
                     values / capacity, levels.shares), levels.high)
             of_slots *= capacity / step
             of_slots -= base
-            of_slots = tables.look_up(places[_ROW], of_slots)
-            of_slots.imag *= wider
+            thresholds = np.concatenate([thresholds, of_slots])
+        states = levels.masses.size
+        looked_up = self._tables[int(fine[0])].look_up(
+            places[_ROW], thresholds, states, places[_KIND] <= _ROUNDED)
+        found = _average(levels.masses, looked_up[:states])
+        if classed[0]:
+            looked_up.imag[states:] *= wider
             # Never less than what independent instances have.
-            np.maximum(found, _average(slot_sums.GROUP_SHARES, of_slots),
-                       out=found)
+            np.maximum(found, _average(
+                slot_sums.GROUP_SHARES, looked_up[states:]), out=found)
         found[1] *= step
         return found
 
@@ -405,21 +414,21 @@ class _Tables(admission_rows.Rows):
         self._last = fourier_sum.table_cells(cells) - 1
         super().__init__((complex, (self._last + 1,)))
 
-    def look_up(self, rows, places, smooth=None):
+    def look_up(self, rows, places, exact, smooth):
         """Return by how much sums exceed thresholds.
 
         :param rows: (f,) int, of the sums
         :param places: (n, f) thresholds, in cells
-        :param smooth: (f,) bool: whether the tail is not one of steps; then
-            thresholds are within the capacity. None: thresholds are
-            interpolated linearly
+        :param exact: so many of the n, the first ones, are wanted exactly and
+            are within the capacity; others are interpolated linearly
+        :param smooth: (f,) bool: whether the tail is not one of steps
         :returns: (n, f) complex: P(sum > threshold) and E[(sum -
             threshold)+], the latter in cells
         """
         below = np.floor(places + _NEAR)
         np.maximum(below, 0.0, out=below)
         np.minimum(below, self._last - 1, out=below)
-        part = places - below
+        part = np.subtract(places, below, out=places)
         np.minimum(part, 1.0, out=part)
         at = below.astype(np.int64)
         at += rows * (self._last + 1)
@@ -430,15 +439,15 @@ class _Tables(admission_rows.Rows):
         rise -= lower
         found = rise * part
         found += lower
-        if smooth is not None:
-            # On the grid the tail has steps. Else it is a parabola between
-            # two cells, of the mean that the excess says, and within their
-            # tails. Thresholds far below 0 are set apart below.
-            line = np.maximum(part, 0.0) * smooth
-            bend = -6.0 * line * (1.0 - line) * (
-                lower.real + 0.5 * rise.real + rise.imag)
-            found.real = lower.real + np.clip(
-                rise.real * line + bend, rise.real, 0.0)
+        # On the grid the tail has steps. Else it is a parabola between two
+        # cells, of the mean that the excess says, and within their tails.
+        # Thresholds far below 0 are set apart below.
+        low, more = lower[:exact], rise[:exact]
+        line = np.maximum(part[:exact], 0.0) * smooth
+        bend = line * (line - 1.0) * (
+            6.0 * low.real + 3.0 * more.real + 6.0 * more.imag)
+        found.real[:exact] = low.real + np.clip(
+            more.real * line + bend, more.real, 0.0)
         # Below any sum that there is.
         deep = part < -_NEAR
         if deep.any():

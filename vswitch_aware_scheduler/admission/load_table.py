@@ -301,41 +301,35 @@ class LoadTable:
         rules = self._rules[slots].T                # (_RULES, h)
         # The union bound: never less than the risk of any limit at once.
         overload = np.minimum(load.overload_probability.sum(axis=0), 1.0)
-        # What is more than a float can hold is lost as good as entirely.
-        finite = np.isfinite(load.mean)
-        loss = np.divide(load.excess, load.mean,
-                         out=np.where(finite, 0.0, 1.0),
-                         where=finite & (load.excess > 0))
-        loss = np.minimum(loss.sum(axis=0), 1.0)
-        average = rules[_AVERAGE] > 0
-        too_much = load.mean > load.capacity * limit_sums.SLACK
-        too_high = load.instance_peak > load.vm_peak * limit_sums.SLACK
-        reason = np.full(slots.size, assessment.ADMITTED)
         # The first check that refuses is reported, so it is written last.
-        for which, why in (
-                (~average & self._exceeds(slots, overload),
-                 assessment.OVERLOAD),
-                (average & too_much.any(axis=0), assessment.MEAN),
-                (too_high.any(axis=0), assessment.PEAK),
-                (full > 0, assessment.TOO_MANY),
-                (rules[_PASSES] == 0, assessment.NO_PROFILE)):
+        reason = np.where(self._exceeds(slots, overload, rules[_LIMIT]),
+                          assessment.OVERLOAD, assessment.ADMITTED)
+        average = rules[_AVERAGE] > 0
+        if average.any():
+            too_much = load.mean > load.capacity * limit_sums.SLACK
+            reason[average] = np.where(too_much.any(axis=0)[average],
+                                       assessment.MEAN, assessment.ADMITTED)
+        too_high = load.instance_peak > load.vm_peak * limit_sums.SLACK
+        for which, why in ((too_high.any(axis=0), assessment.PEAK),
+                           (full > 0, assessment.TOO_MANY),
+                           (rules[_PASSES] == 0, assessment.NO_PROFILE)):
             reason[which] = why
         with np.errstate(invalid='ignore'):
-            used = np.where(np.isfinite(load.capacity),
-                            load.mean / load.capacity, 0.0)
+            # Without what is more than a float can hold of no capacity.
+            used = np.fmax.reduce(load.mean / load.capacity, axis=0,
+                                  initial=0.0)
         return assessment.Assessment(
-            self, slots, reason, overload, loss,
-            used.max(axis=0, initial=0.0), rules[_KNOWN] > 0,
+            self, slots, reason, overload,
+            np.minimum(load.loss.sum(axis=0), 1.0), used, rules[_KNOWN] > 0,
             rules[_ENFORCED] > 0, load.mean.T, load.instance_peak.T,
-            load.capacity.T, load.vm_peak.T, rules[_LIMIT], full.copy())
+            load.capacity.T, load.vm_peak.T, rules[_LIMIT], full)
 
-    def _exceeds(self, slots, overload):
+    def _exceeds(self, slots, overload, limit):
         """Return which hosts have more overload than their limit.
 
         A smooth tail is known to its error, and no instance is refused for
         that.
         """
-        limit = self._rules[slots, _LIMIT]
         found = overload > limit
         if found.any():
             found &= ~self._sums.are_smooth(slots) | (

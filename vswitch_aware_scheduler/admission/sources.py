@@ -56,7 +56,7 @@ class Sources:
         """Return the sums of what adds up.
 
         :param values: (m, n) as of :meth:`values`
-        :returns: (5,) least rates, peaks, means, how many of them vary, and
+        :returns: (5,) peaks, means, least rates, how many of them vary, and
             variances
         """
         least, most = values.min(axis=0), values.max(axis=0)
@@ -65,7 +65,7 @@ class Sources:
         above *= above
         above *= self.masses
         return np.array([
-            least, most, least + mean, most > least,
+            most, least + mean, least, most > least,
             above.sum(axis=0) - mean * mean]) @ self.counts
 
     @functools.cached_property
