@@ -297,6 +297,21 @@ class LimitSums:
             places[_SLOT_ROW] = self._slot_sums.start()
             self._slot_sums.add(places[_SLOT_ROW], sources, values / capacity)
 
+    def build_as(self, slot, other, their_slot):
+        """Make the look-up tables of a host that other LimitSums have.
+
+        :param slot: of a host that nothing is outdated of
+        :param their_slot: of the host in the others, or None
+        """
+        if their_slot is None:
+            return
+        limits = len(self._hosts[slot].policy.limits)
+        for position in np.flatnonzero(
+                other._places[_ROW, :limits, their_slot] >= 0).tolist():
+            if self._places[_ROW, position, slot] == _NO_ROW and np.isfinite(
+                    self._numbers[_CAPACITY, position, slot]):
+                self._build(position, slot, self._sources_of(slot))
+
     def _is_narrow(self, numbers):
         return numbers[_VARIANCE] < (
             _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2

@@ -272,6 +272,23 @@ class LoadTable:
                                                  full[[i]]))
         return result
 
+    def prepare(self, hosts, law, other):
+        """Compute what the first question about some hosts would have to.
+
+        :param hosts: names of hosts that were described
+        :param law: RateLaw that a question may be about
+        :param other: LoadTable in use: look-up tables that it has made for
+            larger instances are made here as well
+        """
+        self.assess(self.slots_of(hosts), law)
+        for host in hosts:
+            slot = self._slot_of[host]
+            self._sums.build_as(slot, other._sums, other._slot_of.get(host))
+            for uplink in self._uplinks_behind(self._entries[slot]):
+                their = other._uplinks.get(uplink.host)
+                self._sums.build_as(uplink.slot, other._sums,
+                                    their and their.slot)
+
     def stretch(self, slot):
         """Return :meth:`.LimitSums.stretch` of a host."""
         return self._sums.stretch(slot)

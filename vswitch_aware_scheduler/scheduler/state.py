@@ -651,7 +651,7 @@ class SchedulerState:
                         self._describe(table, snapshot, host)
                 # No request uses this table yet. What is computed now, the
                 # first request need not compute.
-                table.assess(table.slots_of(some), self._default_law)
+                table.prepare(some, self._default_law, self._table)
             with self._lock:
                 # What was learned meanwhile went into the table in use.
                 hosts = list(self._described)

@@ -15,6 +15,7 @@ from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 #: Longest wait for a thread.
@@ -580,6 +581,54 @@ class TestHosts(base.StateTestCase):
             self.assertEqual(
                 round(.01 * (number + 3 if number < 9 else 1), 9),
                 found[host])
+
+    def test_the_first_request_after_an_adoption_makes_no_table(self):
+        self.state = self.make_state(
+            default_egress_kbps=1, default_ingress_kbps=1)
+        self.ask(base.request(1), **{
+            f'host{number}': [number + 2] for number in range(12)})
+        large = base.request(40, egress_kbps=99)
+        before = self.ask(large)
+        snapshot = self.state._snapshot
+        table, made = fourier_sum.Grid.table, []
+
+        def counted(*arguments):
+            made.append(threading.get_ident())
+            return table(*arguments)
+
+        with mock.patch.object(fourier_sum.Grid, 'table', counted):
+            self.state._adopt(snapshots.Snapshot(
+                snapshot.generation, snapshot._laws))
+            self.assertEqual(12, len(made))
+            made.clear()
+            self.assertEqual(before, self.ask(large))
+        self.assertEqual([], made)
+
+    def test_an_adoption_holds_the_lock_for_one_host_at_a_time(self):
+        hosts = [f'host{number}' for number in range(30)]
+        self.ask(base.request(1), **{host: [2] for host in hosts})
+        snapshot, state = self.state._snapshot, self.state
+        described, held = [], []
+
+        class Counted(snapshots.Snapshot):
+            def host_profile(self, host):
+                described.append(host)
+                return None
+
+        class Lock:
+            def __enter__(self):
+                lock.acquire()
+                self.before = len(described)
+
+            def __exit__(self, *error):
+                held.append(len(described) - self.before)
+                lock.release()
+
+        lock, state._lock = state._lock, Lock()
+        self.addCleanup(setattr, state, '_lock', lock)
+        state._adopt(Counted(snapshot.generation, snapshot._laws))
+        self.assertEqual(len(hosts), sum(held))
+        self.assertEqual(1, max(held))
 
     def test_hosts_are_kept_while_there_is_no_request(self):
         self.ask(base.request(1), a=[], b=[2])
