@@ -29,9 +29,10 @@ class Sources:
         self.counts = np.array(list(counts.values()), dtype=float)
         lengths = list(map(len, counts))
         longest = max(lengths, default=len(model.SILENT))
-        whole = np.frombuffer(b''.join(
-            law if len(law) == longest else _padded(law, longest)
-            for law in counts), np.uint8).reshape(len(lengths), longest)
+        packed = b''.join(
+            counts if min(lengths, default=longest) == longest
+            else [_padded(law, longest) for law in counts])
+        whole = np.frombuffer(packed, np.uint8).reshape(-1, longest)
         tails = whole[:, -model.TAIL_BYTES:]
         self._bits, self._low_states = tails[:, :-1], tails[:, -1]
         rows = np.ascontiguousarray(
