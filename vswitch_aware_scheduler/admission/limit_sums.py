@@ -88,6 +88,7 @@ class LimitSums:
         self._hosts = hosts
         self._units = {}         # (weights, packet bytes) -> unit number
         self._levels = {}        # RateLaw -> Levels
+        self._known = {}         # (RateLaw, unit, step) -> its transform
         # Host -> {law: how many came}, since somebody asked; negative: went.
         self._pending = {}
         # What the vectorised path reads: numbers, and the unit, the kind and
@@ -284,8 +285,8 @@ class LimitSums:
         step = unit / np.floor(unit * cells / capacity * SLACK)
         levels = rates / step
         numbers[_STEP], numbers[_OFF] = step, sources.counts @ _off(levels)
-        spectrum, mean = self._grids[kind].product(
-            levels.T, sources.masses.T, sources.counts)
+        spectrum, mean = self._product(
+            kind, levels, sources, places[_UNIT], step)
         places[_KIND] = kind
         places[_ROW] = self._tables[kind == _FINE].take()
         self._table(places)[:] = self._grids[kind].table(spectrum, mean)
@@ -296,6 +297,16 @@ class LimitSums:
         if sources.classed.any():
             places[_SLOT_ROW] = self._slot_sums.start()
             self._slot_sums.add(places[_SLOT_ROW], sources, values / capacity)
+
+    def _product(self, kind, levels, sources, unit, step):
+        """Return what :meth:`.Grid.product` does of sources in a unit."""
+        known, keys = None, ()
+        if kind == _SMOOTH:
+            unit, step = int(unit), float(step)
+            known = self._known
+            keys = [(law, unit, step) for law in sources.laws]
+        return self._grids[kind].product(
+            levels.T, sources.masses.T, sources.counts, known, keys)
 
     def build_as(self, slot, other, their_slot):
         """Make the look-up tables of a host that other LimitSums have.
@@ -351,8 +362,8 @@ class LimitSums:
                     and not self._is_narrow(numbers)):
                 return False
             grid, (spectra, means) = self._grids[_SMOOTH], self._spectra.values
-            factor, more = grid.product(
-                levels.T, sources.masses.T, sources.counts)
+            factor, more = self._product(
+                _SMOOTH, levels, sources, places[_UNIT], numbers[_STEP])
             spectra[kept] *= factor
             means[kept] += more
             if not np.abs(spectra[kept]).min() > fourier_sum.LEAST_PRODUCT:

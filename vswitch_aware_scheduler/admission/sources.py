@@ -20,12 +20,14 @@ class Sources:
     are last in all arrays, so that loops are long.
 
     :param counts: {RateLaw: how many have it}; negative: so many go
+    :ivar laws: list of the n laws
     :ivar counts: (n,) float
     :ivar masses: (m, n) probabilities of their states
     :ivar classed: (n,) bool: which have classes
     """
 
     def __init__(self, counts):
+        self.laws = list(counts)
         self.counts = np.array(list(counts.values()), dtype=float)
         lengths = list(map(len, counts))
         longest = max(lengths, default=len(model.SILENT))

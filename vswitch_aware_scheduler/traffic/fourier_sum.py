@@ -35,6 +35,9 @@ _MOST = 1e200
 #: A source whose transform is smaller somewhere is not divided by.
 _LEAST_DIVISOR = 1e-3
 
+#: Transforms of sources that are kept, 4 KiB each with 256 cells.
+_MOST_KNOWN = 1024
+
 #: Products that are smaller somewhere lose their accuracy.
 LEAST_PRODUCT = 1e-250
 
@@ -125,12 +128,14 @@ class Grid:
         return (masses[:, None] * coarse @ fine).reshape(len(masses), -1)[
             :, :self.frequencies]
 
-    def product(self, levels, masses, counts):
+    def product(self, levels, masses, counts, known=None, keys=()):
         """Return the transform and the mean of the sum of some sources.
 
         :param levels: (n, m) cells of the tables, >= 0, of each source
         :param masses: (n, m) their probabilities
         :param counts: (n,) how many there are of a source; negative: divide
+        :param known: {key: transform}, which is added to
+        :param keys: n of these keys, equal for equal sources
         :returns: (frequencies,) complex, NaN where it cannot be divided, and
             cells of the tables
         """
@@ -142,8 +147,8 @@ class Grid:
         levels[levels > self._last] = self._size
         found = np.ones(self.frequencies, complex)
         for begin in range(0, len(levels), _TOGETHER):
-            some = slice(begin, begin + _TOGETHER)
-            factors = self._spectra(levels[some], masses[some])
+            some = np.arange(begin, min(begin + _TOGETHER, len(levels)))
+            factors = self._factors(levels, masses, some, known, keys)
             for i in np.flatnonzero(counts[some] != 1).tolist():
                 count = counts[begin + i]
                 if count < 0 and not np.abs(
@@ -152,6 +157,21 @@ class Grid:
                 factors[i] **= count
             found *= np.multiply.reduce(factors, axis=0)
         return found, min(mean, _MOST)
+
+    def _factors(self, levels, masses, some, known, keys):
+        """Return the transforms of some sources, as of :meth:`product`."""
+        if known is None:
+            return self._spectra(levels[some], masses[some])
+        some = some.tolist()
+        lacking = [i for i in some if keys[i] not in known]
+        if lacking:
+            if len(known) > _MOST_KNOWN:
+                known.clear()
+                lacking = some
+            for i, one in zip(lacking, self._spectra(
+                    levels[lacking], masses[lacking])):
+                known[keys[i]] = one.copy()
+        return np.array([known[keys[i]] for i in some])
 
     def table(self, spectrum, mean):
         """Return the look-up table of a sum.
