@@ -47,6 +47,9 @@ _LEAST_PLACE = 1e-3
 #: Overload that there is, however seldom.
 _LEAST = 1e-250
 
+#: Hosts whose sources are put in one array.
+_TOGETHER = 16
+
 #: Laws that are kept in the units of limits.
 _MOST_LAWS = 1024
 
@@ -161,7 +164,7 @@ class LimitSums:
         self._follow()
         stale = self._stale[slots]
         if stale.any():
-            self._refresh_all(np.unique(slots[stale]).tolist())
+            self._refresh(np.unique(slots[stale]).tolist())
         # No more than is needed of all: memory that the process has to ask
         # for takes longer than to compute.
         capacity, vm_peak, peak, mean = self._numbers[:_BASE].take(
@@ -178,7 +181,7 @@ class LimitSums:
             lacking = np.flatnonzero(places[_ROW] == _NO_ROW)
             for position, slot in {*zip(limit[lacking].tolist(),
                                         slots[at[lacking]].tolist())}:
-                self._build(position, slot, self._sources_of(slot))
+                self._build_one(position, slot)
             if lacking.size:
                 return self._with_source(slots, law)
             found = self._look_up(
@@ -235,37 +238,69 @@ class LimitSums:
                     rows.free(row)
             places[_KIND:] = _NOWHERE[_KIND:]
 
-    def _refresh_all(self, slots):
-        for left, slot in zip(range(len(slots) - 1, -1, -1), slots):
+    def _refresh(self, slots):
+        """Compute what outdated hosts ask of their limits."""
+        left = len(slots)
+        for at, sources in self._batches(
+                (self._hosts[slot], collections.Counter(
+                    self._hosts[slot].residents.values())) for slot in slots):
             # One array for all is made, and not copied again and again.
+            left -= len(at)
             for rows in (self._tables[False], self._spectra, self._slot_sums):
                 rows.expected = left
-            self._refresh(slot)
+            for position, values, moments in self._by_limit(at[0], sources):
+                sums = sources.sums(values)
+                self._numbers[_SUMS, position, at] = sums
+                most = self._numbers[_CAPACITY, position, at[0]] * SLACK
+                for i in np.flatnonzero(sums[0] > most).tolist():
+                    self._build(position, at[i], sources, sources.parts[i],
+                                values, moments)
+            self._stale[at] = False
 
-    def _refresh(self, slot):
-        """Compute what an outdated host asks of its limits."""
-        sources = self._sources_of(slot)
+    @staticmethod
+    def _batches(changes):
+        """Return an iterator of (slots, Sources) of hosts with one policy.
+
+        :param changes: iterable of (host, {law: how many of it})
+        """
+        by_policy = {}
+        for host, counts in changes:
+            by_policy.setdefault(host.policy, []).append((host.slot, counts))
+        for alike in by_policy.values():
+            for begin in range(0, len(alike), _TOGETHER):
+                slots, counts = zip(*alike[begin:begin + _TOGETHER])
+                yield list(slots), admission_sources.Sources(counts)
+
+    def _by_limit(self, slot, sources):
+        """Return an iterator of what sources are for each limit of a host.
+
+        :returns: (position, (m, n) rates, (3, 2, n) moments as of
+            :meth:`.SlotSums.add`)
+        """
+        units = list(self._units)
         for position in range(len(self._hosts[slot].policy.limits)):
-            numbers = self._numbers[:, position, slot]
-            numbers[_SUMS] = sources.sums(self._values(
-                position, slot, sources))
-            if numbers[_PEAK] > numbers[_CAPACITY] * SLACK:
-                self._build(position, slot, sources)
-        self._stale[slot] = False
+            values = sources.values(*units[
+                self._places[_UNIT, position, slot]])
+            yield position, values, slot_sums.class_moments(
+                values / self._numbers[_CAPACITY, position, slot],
+                sources.shares) * sources.counts
 
-    def _sources_of(self, slot):
-        """Return the Sources of a host: each law once."""
-        return admission_sources.Sources(
-            collections.Counter(self._hosts[slot].residents.values()))
-
-    def _values(self, position, slot, sources):
-        """Return the rates of sources in the unit of a limit."""
-        return sources.values(*list(self._units)[
-            self._places[_UNIT, position, slot]])
-
-    def _build(self, position, slot, sources):
+    def _build_one(self, position, slot):
         """Make the look-up table of a limit of a host."""
-        values = self._values(position, slot, sources)
+        [(_, sources)] = self._batches([(self._hosts[slot], collections.Counter(
+            self._hosts[slot].residents.values()))])
+        for at, values, moments in self._by_limit(slot, sources):
+            if at == position:
+                self._build(position, slot, sources, slice(None), values,
+                            moments)
+
+    def _build(self, position, slot, sources, part, values, moments):
+        """Make the look-up table of a limit of a host.
+
+        :param part: slice of the sources of the host
+        :param values: of all sources, and ``moments``: as of :meth:`_by_limit`
+        """
+        values, classed = values[:, part], sources.classed[part]
         numbers = self._numbers[:, position, slot]
         places = self._places[:, position, slot]
         capacity = numbers[_CAPACITY]
@@ -284,9 +319,10 @@ class LimitSums:
         unit = common if 0 < common < np.inf else capacity
         step = unit / np.floor(unit * cells / capacity * SLACK)
         levels = rates / step
-        numbers[_STEP], numbers[_OFF] = step, sources.counts @ _off(levels)
+        numbers[_STEP] = step
+        numbers[_OFF] = sources.counts[part] @ _off(levels)
         spectrum, mean = self._product(
-            kind, levels, sources, places[_UNIT], step)
+            kind, levels, sources, part, places[_UNIT], step)
         places[_KIND] = kind
         places[_ROW] = self._tables[kind == _FINE].take()
         self._table(places)[:] = self._grids[kind].table(spectrum, mean)
@@ -294,19 +330,21 @@ class LimitSums:
             kept = places[_KEPT] = self._spectra.take()
             spectra, means = self._spectra.values
             spectra[kept], means[kept] = spectrum, mean
-        if sources.classed.any():
+        if classed.any():
             places[_SLOT_ROW] = self._slot_sums.start()
-            self._slot_sums.add(places[_SLOT_ROW], sources, values / capacity)
+            self._slot_sums.add(places[_SLOT_ROW], moments[..., part],
+                                classed, sources.bits[part])
 
-    def _product(self, kind, levels, sources, unit, step):
-        """Return what :meth:`.Grid.product` does of sources in a unit."""
+    def _product(self, kind, levels, sources, part, unit, step):
+        """Return what :meth:`.Grid.product` does of some sources."""
         known, keys = None, ()
         if kind == _SMOOTH:
             unit, step = int(unit), float(step)
             known = self._known
-            keys = [(law, unit, step) for law in sources.laws]
+            keys = [(law, unit, step) for law in sources.laws[part]]
         return self._grids[kind].product(
-            levels.T, sources.masses.T, sources.counts, known, keys)
+            levels.T, sources.masses[:, part].T, sources.counts[part], known,
+            keys)
 
     def build_as(self, slot, other, their_slot):
         """Make the look-up tables of a host that other LimitSums have.
@@ -321,61 +359,65 @@ class LimitSums:
                 other._places[_ROW, :limits, their_slot] >= 0).tolist():
             if self._places[_ROW, position, slot] == _NO_ROW and np.isfinite(
                     self._numbers[_CAPACITY, position, slot]):
-                self._build(position, slot, self._sources_of(slot))
+                self._build_one(position, slot)
 
     def _is_narrow(self, numbers):
         return numbers[_VARIANCE] < (
             _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2
 
     def _follow(self):
-        """Take in who came and who went."""
-        while self._pending:
-            host, counts = self._pending.popitem()
+        """Multiply what is kept of hosts by who came, divide by who went."""
+        if not self._pending:
+            return
+        changes = []
+        for host, counts in self._pending.items():
             counts = {law: count for law, count in counts.items() if count}
-            if counts and not self._stale[host.slot] \
-                    and not self._step(host, counts):
-                self._outdate(host.slot)
-
-    def _step(self, host, counts):
-        """Multiply what is kept of a host by who came, divide by who went.
-
-        :param counts: {law: how many came}, negative: went
-        :returns: False where it has to be computed again
-        """
-        if min(counts.values()) < 0 \
-                and len({*host.residents.values()}) <= _FEW:
-            return False
-        sources = admission_sources.Sources(counts)
-        for position in range(len(host.policy.limits)):
-            numbers = self._numbers[:, position, host.slot]
-            places = self._places[:, position, host.slot]
-            values = self._values(position, host.slot, sources)
-            numbers[_SUMS] += sources.sums(values)
-            row, kept, slot_row = places[_ROW:].tolist()
-            if row == _NO_ROW:
+            if not counts or self._stale[host.slot]:
                 continue
-            levels = (values - values.min(axis=0)
-                      ) / numbers[_STEP]
-            numbers[_OFF] += sources.counts @ _off(levels)
-            if kept == _NO_ROW or not (
-                    numbers[_ACTIVE] > _FEW and numbers[_OFF] > 0
-                    and not self._is_narrow(numbers)):
-                return False
-            grid, (spectra, means) = self._grids[_SMOOTH], self._spectra.values
-            factor, more = self._product(
-                _SMOOTH, levels, sources, places[_UNIT], numbers[_STEP])
-            spectra[kept] *= factor
-            means[kept] += more
-            if not np.abs(spectra[kept]).min() > fourier_sum.LEAST_PRODUCT:
-                return False
-            self._table(places)[:] = grid.table(spectra[kept], means[kept])
-            if slot_row == _NO_ROW:
-                if sources.classed.any():
-                    return False
-            elif not self._slot_sums.add(
-                    slot_row, sources, values / numbers[_CAPACITY]):
-                self._slot_sums.free(slot_row)
-                places[_SLOT_ROW] = _NO_ROW
+            if min(counts.values()) < 0 \
+                    and len({*host.residents.values()}) <= _FEW:
+                self._outdate(host.slot)
+            else:
+                changes.append((host, counts))
+        self._pending.clear()
+        for at, sources in self._batches(changes):
+            for position, values, moments in self._by_limit(at[0], sources):
+                self._numbers[_SUMS, position, at] += sources.sums(values)
+                for slot, part in zip(at, sources.parts):
+                    if not self._stale[slot] and not self._step(
+                            position, slot, sources, part, values, moments):
+                        self._outdate(slot)
+
+    def _step(self, position, slot, sources, part, values, moments):
+        """Take in a change of a host, arguments as of :meth:`_build`.
+
+        :returns: False where the host has to be computed again
+        """
+        numbers = self._numbers[:, position, slot]
+        places = self._places[:, position, slot]
+        row, kept, slot_row = places[_ROW:].tolist()
+        if row == _NO_ROW:
+            return True
+        values, classed = values[:, part], sources.classed[part]
+        levels = (values - values.min(axis=0)) / numbers[_STEP]
+        numbers[_OFF] += sources.counts[part] @ _off(levels)
+        if kept == _NO_ROW or slot_row == _NO_ROW and classed.any() or not (
+                numbers[_ACTIVE] > _FEW and numbers[_OFF] > 0
+                and not self._is_narrow(numbers)):
+            return False
+        factor, more = self._product(
+            _SMOOTH, levels, sources, part, places[_UNIT], numbers[_STEP])
+        spectra, means = self._spectra.values
+        spectra[kept] *= factor
+        means[kept] += more
+        if not np.abs(spectra[kept]).min() > fourier_sum.LEAST_PRODUCT:
+            return False
+        self._table(places)[:] = self._grids[_SMOOTH].table(
+            spectra[kept], means[kept])
+        if slot_row != _NO_ROW and not self._slot_sums.add(
+                slot_row, moments[..., part], classed, sources.bits[part]):
+            self._slot_sums.free(slot_row)
+            places[_SLOT_ROW] = _NO_ROW
         return True
 
     def _look_up(self, numbers, places, levels):

@@ -93,24 +93,24 @@ class SlotSums(admission_rows.Rows):
             array[row] = 0
         return row
 
-    def add(self, row, sources, levels):
+    def add(self, row, moments, classed, bits):
         """Add sources to a sum.
 
         :param row: of the sum
-        :param sources: :class:`.Sources`
-        :param levels: (m, n) their rates, in shares of the capacity
+        :param moments: (3, 2, n) as of :func:`class_moments`, times how many
+            there are of each source
+        :param classed: (n,) how many there are of a source with classes, 0
+            where it has none
+        :param bits: (n, 63) uint8, in which slots each source was high
         :returns: whether any source of the sum has classes
         """
-        total, low, high = class_moments(
-            levels, sources.shares) * sources.counts
-        classed = sources.classed
+        total, low, high = moments
         sums, group_of, figures = (array[row] for array in self.values)
-        figures[_TOTAL] += (*total.sum(axis=1), sources.counts @ classed)
+        figures[_TOTAL] += (*total.sum(axis=1), classed.sum())
         sums += low.sum(axis=1)[:, None]
-        if classed.any():
-            high -= low
-            high *= classed
-            sums += high.astype('<f4') @ sources.high
+        # No slot of a source without classes is a high one.
+        sums += (high - low).astype('<f4') @ np.unpackbits(
+            bits, axis=1).astype('<f4')
         # Groups, from the calmest slots on.
         order = sums[0].argsort()
         means, inside = sums.astype(float).take(order, axis=1)

@@ -2,6 +2,7 @@
 """Laws of rates as arrays in the units of limits. Pure; numpy only."""
 
 import functools
+import itertools
 
 import numpy as np
 
@@ -14,36 +15,45 @@ _ROW_BYTES = 8 * model.LAW_COLUMNS
 
 
 class Sources:
-    """The laws of instances in one array.
+    """The laws of the instances of some hosts in one array.
 
     A law of fewer states than others has its last one again, never. Sources
     are last in all arrays, so that loops are long.
 
-    :param counts: {RateLaw: how many have it}; negative: so many go
+    :param counts: list, {RateLaw: how many have it} of each host; negative: so
+        many go
     :ivar laws: list of the n laws
+    :ivar parts: list of the slice of the sources of each host
     :ivar counts: (n,) float
     :ivar masses: (m, n) probabilities of their states
-    :ivar classed: (n,) bool: which have classes
+    :ivar classed: (n,) how many there are of a source with classes, 0 where
+        it has none
+    :ivar bits: (n, 63) uint8: in which slots they were high, packed
     """
 
     def __init__(self, counts):
-        self.laws = list(counts)
-        self.counts = np.array(list(counts.values()), dtype=float)
-        lengths = list(map(len, counts))
+        self.laws = laws = list(itertools.chain.from_iterable(counts))
+        ends = list(itertools.accumulate(map(len, counts), initial=0))
+        self.parts = list(map(slice, ends, ends[1:]))
+        self.counts = np.array(list(itertools.chain.from_iterable(
+            one.values() for one in counts)), dtype=float)
+        self._of = None if len(counts) == 1 else np.repeat(
+            np.arange(len(counts)), np.diff(ends))
+        lengths = list(map(len, laws))
         longest = max(lengths, default=len(model.SILENT))
         packed = b''.join(
-            counts if min(lengths, default=longest) == longest
-            else [_padded(law, longest) for law in counts])
+            laws if min(lengths, default=longest) == longest
+            else [_padded(law, longest) for law in laws])
         whole = np.frombuffer(packed, np.uint8).reshape(-1, longest)
         tails = whole[:, -model.TAIL_BYTES:]
-        self._bits, self._low_states = tails[:, :-1], tails[:, -1]
+        self.bits, self._low_states = tails[:, :-1], tails[:, -1]
         rows = np.ascontiguousarray(
             whole[:, :-model.TAIL_BYTES].view('<f8').T).reshape(
                 longest // _ROW_BYTES - model.TAIL_ROWS, model.LAW_COLUMNS,
-                len(lengths))
+                len(laws))
         self.masses, self._rates = rows[:, 0], rows[:, 1:].swapaxes(0, 1)
-        self.classed = self._low_states < np.minimum(
-            np.array(lengths, dtype=int) // _ROW_BYTES - model.TAIL_ROWS, 255)
+        self.classed = self.counts * (self._low_states < np.minimum(
+            np.array(lengths, dtype=int) // _ROW_BYTES - model.TAIL_ROWS, 255))
 
     def values(self, weights, packet_bytes):
         """Return the (m, n) rates in a unit, as :meth:`.RateLaw.values`."""
@@ -59,27 +69,25 @@ class Sources:
         """Return the sums of what adds up.
 
         :param values: (m, n) as of :meth:`values`
-        :returns: (5,) peaks, means, least rates, how many of them vary, and
-            variances
+        :returns: (5, hosts) peaks, means, least rates, how many of them vary,
+            and variances
         """
         least, most = values.min(axis=0), values.max(axis=0)
         above = values - least
         mean = (above * self.masses).sum(axis=0)
         above *= above
         above *= self.masses
-        return np.array([
-            most, least + mean, least, most > least,
-            above.sum(axis=0) - mean * mean]) @ self.counts
+        figures = np.array([most, least + mean, least, most > least,
+                            above.sum(axis=0) - mean * mean]) * self.counts
+        if self._of is None:
+            return figures.sum(axis=1, keepdims=True)
+        return np.array([np.bincount(self._of, one, len(self.parts))
+                         for one in figures])
 
     @functools.cached_property
     def shares(self):
-        """(c, m, n) as of :func:`.slot_sums.class_shares`."""
+        """(3, m, n) as of :func:`.slot_sums.class_shares`."""
         return slot_sums.class_shares(self.masses, self._low_states)
-
-    @functools.cached_property
-    def high(self):
-        """(n, 504) float32, 1 for the slots in which it was high, or 0."""
-        return np.unpackbits(self._bits, axis=1).astype('<f4')
 
 
 class Levels:
@@ -97,7 +105,7 @@ class Levels:
     """
 
     def __init__(self, law, unit_keys):
-        sources = Sources({law: 1})
+        sources = Sources([{law: 1}])
         self.units, self.masses = len(unit_keys), sources.masses[:, 0]
         self.values = np.stack([sources.values(*key)[:, 0]
                                 for key in unit_keys]
@@ -107,7 +115,7 @@ class Levels:
         self.shares, self.high = sources.masses[None], None
         if law.has_classes:
             self.shares = sources.shares
-            self.high = np.flatnonzero(sources.high[0])
+            self.high = np.flatnonzero(law.high)
 
 
 def _padded(law, length):
