@@ -287,8 +287,8 @@ class LimitSums:
 
     def _build_one(self, position, slot):
         """Make the look-up table of a limit of a host."""
-        [(_, sources)] = self._batches([(self._hosts[slot], collections.Counter(
-            self._hosts[slot].residents.values()))])
+        sources = admission_sources.Sources([collections.Counter(
+            self._hosts[slot].residents.values())])
         for at, values, moments in self._by_limit(slot, sources):
             if at == position:
                 self._build(position, slot, sources, slice(None), values,

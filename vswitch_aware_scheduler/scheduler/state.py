@@ -272,8 +272,8 @@ class SchedulerState:
             spec, uuid, version, known, assessment = recent
             if (spec is spec_obj and uuid == request.instance_uuid_of(spec_obj)
                     and version == (self._table, self._table.version)):
-                at = {id(one): i for i, one in enumerate(known)}
-                where = [at.get(id(one)) for one in host_states]
+                at = dict(zip(map(id, known), itertools.count()))
+                where = list(map(at.get, map(id, host_states)))
                 if None not in where:
                     return assessment, where
         found = self.assess(host_states, spec_obj)
