@@ -42,8 +42,8 @@ class LoadTable:
     adds and removes residents, :meth:`assess` and :meth:`assess_each` judge
     hosts by slot, and :attr:`version` changes whenever an answer may. They
     may be called in any order. What a host asks of its limits is computed
-    when somebody first asks about the host: to have a new table ready before
-    it is used, ask it about its hosts, some at a time.
+    when somebody first asks about the host; :meth:`prepare` does so before a
+    new table is used.
 
     :param cells: cells of the look-up tables up to a capacity
     :param attachments: callable, instance uuid -> :class:`.Attachments`, None
