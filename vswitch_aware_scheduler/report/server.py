@@ -9,6 +9,7 @@ by a name that it made point here (DNS rebinding).
 import http.server
 import ipaddress
 import socket
+import socketserver
 import threading
 import time
 import urllib.parse
@@ -108,6 +109,14 @@ class Server(http.server.ThreadingHTTPServer):
         self.names = {shown + port, 'localhost' + port}
         if self.server_port == 80:
             self.names |= {shown, 'localhost'}
+
+    def server_bind(self):
+        """Bind as any TCP server: the name of the machine is not looked up.
+
+        http.server asks the DNS for it, which may take long.
+        """
+        socketserver.TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import http.client
+import socket
 import threading
+import unittest
+from unittest import mock
 
 from tests.unit.report import fleets
 from tests.unit.store import base
@@ -95,9 +98,7 @@ class ServerTestCase(base.StoreTestCase):
             self.assertEqual(read, self.read)
 
     def test_a_store_that_cannot_be_read_is_said(self):
-        self.error = exceptions.StoreUnavailable('it is away') \
-            if hasattr(exceptions, 'StoreUnavailable') \
-            else exceptions.StoreError('it is away')
+        self.error = exceptions.StoreError('it is away')
         status, _, text = self.ask()
         self.assertEqual((503, 'it is away\n'), (status, text))
         self.error = None
@@ -108,6 +109,21 @@ class ServerTestCase(base.StoreTestCase):
         status, _, text = self.ask()
         self.assertEqual(500, status)
         self.assertNotIn('secret', text)
+
+    def test_the_dns_is_not_asked(self):
+        with mock.patch.object(socket, 'getfqdn', side_effect=OSError):
+            server.Server('127.0.0.1', 0, self.reports).server_close()
+
+    @unittest.skipUnless(socket.has_ipv6, 'no IPv6 here')
+    def test_the_loopback_address_of_ipv6_is_one(self):
+        try:
+            serving = server.Server('::1', 0, self.reports)
+        except OSError as error:
+            self.skipTest(str(error))
+        self.addCleanup(serving.server_close)
+        self.assertEqual(f'http://[::1]:{serving.server_port}/', serving.url)
+        self.assertEqual({f'[::1]:{serving.server_port}',
+                          f'localhost:{serving.server_port}'}, serving.names)
 
     def test_only_a_loopback_address_is_listened_at(self):
         for address in ('0.0.0.0', '::', '192.0.2.1', 'localhost', ''):
