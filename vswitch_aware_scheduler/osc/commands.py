@@ -44,17 +44,20 @@ class _Cell(cliff_columns.FormattableColumn):
         return isinstance(other, _Cell) and self._value == other._value
 
     def __lt__(self, other):
-        # What is not known comes first, and nothing fails to sort.
+        # Values of different kinds do not fail to sort.
         return self._order < other._order
 
     @property
     def _order(self):
         value = self._value
-        if value is None:
-            return 0, 0.0, ''
         if isinstance(value, (int, float)):
-            return 1, float(value), ''
-        return 2, 0.0, value if isinstance(value, str) else json.dumps(value)
+            return 0, float(value), ''
+        return 1, 0.0, value if isinstance(value, str) else json.dumps(value)
+
+
+def _cell(value, text):
+    """Return what cliff shows; None is its own, and is sorted last."""
+    return None if value is None else _Cell(value, text)
 
 
 def _heading(header):
@@ -111,7 +114,7 @@ class _List(_Command, lister.Lister):
     def table(self, answer):
         """Return (titles, rows) of an Answer."""
         return ([_heading(column.header) for column in answer.columns],
-                [[_Cell(column.value(row), column.cell(row))
+                [[_cell(column.value(row), column.cell(row))
                   for column in answer.columns] for row in answer.rows])
 
 
@@ -131,13 +134,11 @@ class _Show(_Command, show.ShowOne):
 
     def fields(self, answer):
         """Return (names, values) of a dictionary."""
-        return list(answer), [_Cell(value, _text(value))
+        return list(answer), [_cell(value, _text(value))
                               for value in answer.values()]
 
 
 def _text(value):
-    if value is None:
-        return '-'
     if isinstance(value, (dict, list)):
         return json.dumps(value)
     if isinstance(value, float):

@@ -20,6 +20,7 @@ from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.osc import commands
 from vswitch_aware_scheduler.osc import plugin
+from vswitch_aware_scheduler import store
 
 SETUP = pathlib.Path(__file__).parents[3] / 'setup.cfg'
 
@@ -84,6 +85,16 @@ class ListsTestCase(CommandTestCase):
         self.assertEqual({'Host', 'Used'}, set(rows[0]))
         text = self.osc(commands.FleetList, '-f', 'csv', '-c', 'Host')
         self.assertEqual('"Host"', text.splitlines()[0])
+
+    def test_what_is_not_known_is_empty_and_sorted_last(self):
+        self.make_store().write(host_profiles=[store.HostProfile(
+            'other', 'nobody knows', source='operator')], now=base.NOW)
+        rows = self.json(commands.FleetList, '--sort-column', 'Used')
+        self.assertEqual('other', rows[-1]['Host'])
+        self.assertIsNone(rows[-1]['Used'])
+        text = self.osc(commands.FleetList, '-f', 'csv', '-c', 'Host', '-c',
+                        'Used', '--sort-column', 'Host')
+        self.assertIn('"other",""', text.splitlines()[-1])
 
     def test_a_list_is_restricted_to_a_host_or_project(self):
         self.assertEqual(10, len(self.json(commands.ModelList, '--host',
