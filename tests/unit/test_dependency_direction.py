@@ -25,7 +25,7 @@ _ADMISSION = _SNAPSHOT | {'admission'}
 _POLICIES = _ADMISSION | {'policies', 'uplinks'}
 _STRICT = _POLICIES | {'strict', 'flavors'}
 _FEEDBACK = _STRICT | {'feedback'}
-_IN_FORCE = _FEEDBACK | {'policy_in_force', 'resident_demand'}
+_IN_FORCE = _FEEDBACK | {'policy_in_force', 'resident_demand', 'self_check'}
 _REBALANCE = _FEEDBACK | {'rebalance'}
 _SERVICES = _IN_FORCE | {'sizing', 'purchase', 'calibrate', 'modeler',
                          'evaluate', 'rebalance', 'report', 'conf', 'cmd'}
@@ -51,6 +51,7 @@ MAY_IMPORT = {
     'feedback': _ADMISSION | {'feedback'},
     'policy_in_force': _FEEDBACK,
     'resident_demand': _FEEDBACK,
+    'self_check': set(),
     'sizing': _ADMISSION,
     'purchase': _ADMISSION | {'sizing', 'purchase'},
     'scheduler': _IN_FORCE | {'conf', 'metrics_server'},

@@ -60,6 +60,7 @@ def _once(conf):
     service.make_store(set_up)
     cycle.check_store_clock(set_up.store, time.time, set_up.settings)
     problems = (service.update_inventory(set_up, time.time),
+                service.update_hosts(set_up),
                 service.update_fleet(set_up, time.time),
                 service.update_placement(set_up))
     repair.learn_again(set_up.store, time.time, set_up.settings)

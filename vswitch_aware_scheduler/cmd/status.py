@@ -22,6 +22,7 @@ import time
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -29,6 +30,7 @@ from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
@@ -114,6 +116,10 @@ class Checks(upgradecheck.UpgradeCommands):
                 upgradecheck.Code.WARNING,
                 f'{told}, {-age:.0f} s from now, wanted the past: is the '
                 f'clock of this machine or of the modeler wrong?')
+        if not self._store().has_models():
+            return _result(upgradecheck.Code.WARNING,
+                           f'{told}, and no instance has a traffic model '
+                           f'yet: {self._why_no_model()}')
         limit = self._conf.max_generation_age_seconds
         if limit and age > limit:
             return _result(
@@ -126,18 +132,22 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _why_nothing_is_written(self):
         """Return what to do about a store without any generation."""
-        words = 'nothing has been written to the store yet, so that every ' \
+        return ('nothing has been written to the store yet, so that every '
                 'instance counts by its flavor or by default_egress_kbps: '
+                + self._why_no_model())
+
+    def _why_no_model(self):
+        """Return what to do about a store without any model."""
         modelers = self._store().modelers()
         running = [one for one in modelers if not one.ended
                    and not heartbeat.is_silent(one, self._clock())]
         if not running:
-            return words + ('start vswitch-modeler, or run "vswitch-manage '
-                            'fit" on recorded traffic')
+            return ('start vswitch-modeler, or run "vswitch-manage fit" on '
+                    'recorded traffic')
         if all(one.waiting_for for one in running):
-            return words + ('see what vswitch-modeler waits for, in the '
-                            'check "Modelers"')
-        return words + (
+            return ('see what vswitch-modeler waits for, in the check '
+                    '"Modelers"')
+        return (
             f'vswitch-modeler runs, and fits a model to an instance once '
             f'telemetry has min_samples, {self._conf.min_samples}, samples '
             f'of it; wait, or check that telemetry measures the interfaces '
@@ -288,10 +298,13 @@ class Checks(upgradecheck.UpgradeCommands):
         running = [one for one in modelers if not one.ended
                    and not heartbeat.is_silent(one, now)]
         waiting = [one for one in running if one.waiting_for]
+        overdue = [one for one in running if self_check.is_overdue(one, now)]
         working = [one for one in running if not one.waiting_for]
         # What an operator has to look at comes first.
         told = [heartbeat.describe(one, now)
                 for one in silent + waiting + working + ended]
+        told[:0] = [f'vswitch-modeler on {one.host} has completed no pass '
+                    f'for longer than its cycle' for one in overdue]
         if not modelers:
             # Models that "vswitch-manage fit" wrote are enough.
             return (['no vswitch-modeler has reported in the last day'],
@@ -301,7 +314,89 @@ class Checks(upgradecheck.UpgradeCommands):
         if stopped or silent:
             told.append('start vswitch-modeler' if not running else
                         'see its log on that host')
-        return told, bool(silent or waiting or stopped)
+        return told, bool(silent or waiting or stopped or overdue)
+
+    def _check_schedulers(self):
+        """Return what the workers of nova-scheduler have reported."""
+        now = self._clock()
+        try:
+            workers = self._store().workers()
+            modelers = self._store().modelers()
+        except exceptions.StoreError as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+        wrong = self._plugins_of_nova()
+        reporting = [one for one in workers
+                     if now - one.seen_at <= self_check.WORKER_SECONDS]
+        for one in reporting:
+            problems = self_check.record_problems(one, now)
+            plugins = self_check.plugins_problem(
+                one.state.get('plugins') or ())
+            problems += [plugins] if plugins else []
+            # The store and these are told here already.
+            problems += [f'{topic}: {problem}' for topic, problem in sorted(
+                (one.state.get('problems') or {}).items())
+                if topic not in ('plugins', 'modeler', 'traffic models',
+                                 'options')]
+            wrong += [f'worker {one.name} of nova-scheduler: {problem}'
+                      for problem in problems]
+        hosts = {one.host for one in reporting}
+        for host in sorted({one.host for one in workers} - hosts):
+            last = max(one.seen_at for one in workers if one.host == host)
+            wrong.append(
+                f'no worker of nova-scheduler on {host} has reported for '
+                f'{now - last:.0f} s: it has ended, or cannot write to the '
+                f'store')
+        if not wrong:
+            problem = self_check.workers_problem(workers, modelers, now)
+            wrong = [problem] if problem else []
+        if wrong:
+            return _result(upgradecheck.Code.WARNING, _some(wrong))
+        if not workers:
+            return _result(upgradecheck.Code.SUCCESS,
+                           'no worker of nova-scheduler has reported yet')
+        return _result(upgradecheck.Code.SUCCESS,
+                       f'workers of nova-scheduler that report: '
+                       f'{len(reporting)}')
+
+    def _plugins_of_nova(self):
+        """Return which plugin nova.conf does not enable, where it is read.
+
+        It is where it is among the configuration files.
+        """
+        found = nova_options.enabled_plugins(self._all_options)
+        if found is None:
+            return []
+        if not found:
+            return ['neither VSwitchFilter nor VSwitchWeigher is enabled; '
+                    'add them to enabled_filters and weight_classes of '
+                    '[filter_scheduler] in nova.conf']
+        problem = self_check.plugins_problem(found)
+        return [problem] if problem else []
+
+    def _check_options(self):
+        """Return which options differ that have to be alike."""
+        now = self._clock()
+        ours = options.alike(self._conf)
+        try:
+            target = self._store()
+            others = [
+                (f'nova.conf of {one.host}', one.state.get('options') or {})
+                for one in target.workers()
+                if now - one.seen_at <= self_check.WORKER_SECONDS]
+            modeler = target.fleet('options').facts.get('modeler')
+        except exceptions.StoreError as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+        if modeler is not None:
+            others.append(('vswitch.conf of vswitch-modeler', modeler))
+        wrong = list(dict.fromkeys(filter(None, (
+            self_check.options_problem(ours, theirs, who)
+            for who, theirs in others))))
+        if wrong:
+            return _result(upgradecheck.Code.WARNING, _some(wrong))
+        return _result(
+            upgradecheck.Code.SUCCESS,
+            None if others else 'neither a worker of nova-scheduler nor '
+            'vswitch-modeler has reported its options yet')
 
     def _check_strict(self):
         if not self._conf.strict:
@@ -376,6 +471,8 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Stored Rows', _check_rows),
                        ('Last Generation', _check_generation),
                        ('Modelers', _check_modelers),
+                       ('Schedulers', _check_schedulers),
+                       ('Options', _check_options),
                        ('Telemetry', _check_telemetry),
                        ('Switch Profiles', _check_profiles),
                        ('Host Aggregates', _check_aggregates),

@@ -11,7 +11,7 @@ from vswitch_aware_scheduler.conf import inventory
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.conf import telemetry
 
-__all__ = ['GROUP', 'INVENTORY_GROUP', 'TELEMETRY_GROUPS',
+__all__ = ['GROUP', 'INVENTORY_GROUP', 'TELEMETRY_GROUPS', 'alike',
            'default_demand', 'inventory_options', 'refuse_unknown',
            'register_opts', 'telemetry_options']
 
@@ -23,6 +23,8 @@ register_opts = opts.register_opts
 refuse_unknown = opts.refuse_unknown
 
 default_demand = opts.default_demand
+
+alike = opts.alike
 
 #: {name of a telemetry driver: its group and more}, see conf.telemetry.
 TELEMETRY_GROUPS = telemetry.GROUPS

@@ -85,6 +85,36 @@ says so; the command tells it and ends.
 
 Related options: none.
 """, sample_default='https://controller:8778'),
+    cfg.BoolOpt(
+        'discover_hosts', default=False,
+        help="""
+Whether vswitch-modeler writes the switch profiles of hosts that Neutron's
+agents tell.
+
+It does in each pass what "vswitch-manage host discover --apply" does. A new
+host gets its profile that way without an aggregate. Profiles that were set by
+"vswitch-manage host set" stay, and aggregates go before the store.
+
+Values: true, false. It needs ``auth_type``.
+
+When it is set and Neutron cannot be asked, profiles stay as they are, and the
+log says so.
+
+Related options: ``network_url``, ``discover_profiles``.
+"""),
+    cfg.ListOpt(
+        'discover_profiles', sample_default='ovn=ovs-vxlan',
+        help="""
+The profiles of kinds of switches, before those of the catalogue, where
+``discover_hosts`` is set.
+
+Format: SWITCH[:ENCAPSULATION]=PROFILE, several with commas between them, as
+"vswitch-manage host discover --map" takes them.
+
+When it is wrong, vswitch-modeler does not start, and says so.
+
+Related options: ``discover_hosts``.
+"""),
     cfg.IntOpt(
         'complete_interval_seconds', default=86400, min=300, max=31536000,
         help="""

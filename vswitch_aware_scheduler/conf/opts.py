@@ -15,7 +15,7 @@ from vswitch_aware_scheduler.conf import store
 from vswitch_aware_scheduler.conf import strict
 from vswitch_aware_scheduler.conf import telemetry
 
-__all__ = ['GROUP', 'default_demand', 'list_opts', 'refuse_unknown',
+__all__ = ['GROUP', 'alike', 'default_demand', 'list_opts', 'refuse_unknown',
            'register_opts']
 
 #: Groups of this project begin so.
@@ -55,6 +55,25 @@ def register_opts(conf):
     conf.register_opts(options, group=group.name)
     telemetry.register_opts(conf)
     inventory.register_opts(conf)
+
+
+#: Options that nova.conf and vswitch.conf have to have alike: the scheduler
+#: judges by them, and so do the modeler and the commands.
+_ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',
+          'admission_policy', 'overload_probability', 'feedback',
+          'feedback_max', 'unknown_instance_policy', 'default_egress_kbps',
+          'default_ingress_kbps', 'default_on_seconds',
+          'default_off_seconds', 'strict', 'strict_headroom')
+
+
+def alike(group):
+    """Return {option: value} of those that have to be alike.
+
+    :param group: the options of [vswitch_scheduler]
+    """
+    found = {name: getattr(group, name) for name in _ALIKE}
+    found['default_switch_profile'] = found['default_switch_profile'] or None
+    return found
 
 
 def refuse_unknown(conf):

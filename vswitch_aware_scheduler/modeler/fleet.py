@@ -22,10 +22,15 @@ class Fleet:
     :param make_policies: returns (HostPolicies, UplinkPolicies), called for
         each update
     :param corrections: :class:`.feedback.Corrections`
+    :param options: {option: value} of those that schedulers have to have
+        alike
     :param sleep: waits seconds, None: as :class:`.service.Client` does
+    :ivar options: as given
     """
 
-    def __init__(self, access, make_policies, corrections, **sleep):
+    def __init__(self, access, make_policies, corrections, options=None,
+                 **sleep):
+        self.options = options or {}
         self._access = access
         self._make_policies = make_policies
         self._corrections = corrections
@@ -48,7 +53,7 @@ class Fleet:
         facts = {kind: read[kind] for kind in ('aggregate', 'flavor')
                  if kind in read}
         store.write_fleet({
-            **facts, 'host': {
+            **facts, 'options': {'modeler': self.options}, 'host': {
                 host: {**policy_in_force.pack(policy),
                        'origins': found.origins[host]}
                 for host, policy in found.hosts.items()},

@@ -14,6 +14,7 @@ import socket
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store as model_store
 
 __all__ = ['BEAT_SECONDS', 'SILENT_SECONDS', 'Heartbeat', 'describe',
@@ -25,10 +26,9 @@ LOG = logs.get_logger(__name__)
 #: and so is that the modeler begins or ends to wait.
 BEAT_SECONDS = 60.0
 
-#: A modeler that has not reported for so long is silent. It does not report
-#: while it writes, nor while a telemetry service keeps it waiting for one
-#: answer and all retries.
-SILENT_SECONDS = 900.0
+SILENT_SECONDS = self_check.SILENT_SECONDS
+is_silent = self_check.is_silent
+is_replaced = self_check.is_replaced
 
 #: Longest text that is stored.
 _MOST_CHARACTERS = 2000
@@ -109,25 +109,6 @@ class Heartbeat:
             # The next pass needs the store as well, and logs it.
             self._failed = True
             LOG.debug('vswitch-modeler: no heartbeat: %s', error)
-
-
-def is_silent(modeler, now):
-    """Return whether a modeler should have reported and has not.
-
-    :param modeler: :class:`~.store.Modeler`
-    :param now: seconds UTC
-    """
-    return not modeler.ended and now - modeler.seen_at > SILENT_SECONDS
-
-
-def is_replaced(modeler, modelers):
-    """Return whether another one was started on the same host since.
-
-    :param modeler: :class:`~.store.Modeler` that is silent
-    :param modelers: all there are
-    """
-    return any(one.host == modeler.host and one.started_at > modeler.seen_at
-               for one in modelers)
 
 
 def _time(seconds):

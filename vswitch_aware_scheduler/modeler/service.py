@@ -27,6 +27,7 @@ from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
+from vswitch_aware_scheduler.modeler import hosts
 from vswitch_aware_scheduler.modeler import inventory
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import placement
@@ -34,6 +35,7 @@ from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import repair
 from vswitch_aware_scheduler.modeler import trials
 from vswitch_aware_scheduler import policies
+from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
@@ -41,14 +43,15 @@ from vswitch_aware_scheduler.telemetry import base as telemetry_base
 from vswitch_aware_scheduler.telemetry import service as access
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler import uplinks
+from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
            'Notifier', 'Service', 'SetUp', 'configured_driver', 'host_kinds',
            'make_corrections', 'make_driver', 'make_keeper', 'make_kinds',
            'make_policies', 'make_store', 'set_up', 'update_fleet',
-           'update_inventory', 'update_placement', 'update_priors',
-           'update_trials', 'words_of']
+           'update_hosts', 'update_inventory', 'update_placement',
+           'update_priors', 'update_trials', 'words_of']
 
 LOG = logs.get_logger(__name__)
 
@@ -65,9 +68,9 @@ QUIET_SECONDS = 3600.0
 _DAY_SECONDS = 86400.0
 
 #: States that a pass which fails, or succeeds, does not end.
-_LASTING = frozenset({'ahead', 'bounds', 'fleet', 'inventory', 'metrics',
-                      'placement', 'quiet', 'sharing', 'slow', 'trials',
-                      'unprotected', 'waiting'})
+_LASTING = frozenset({'ahead', 'bounds', 'discovery', 'fleet', 'inventory',
+                      'metrics', 'placement', 'quiet', 'schedulers',
+                      'sharing', 'slow', 'trials', 'unprotected', 'waiting'})
 
 #: Stands for the inventory and the priors where instances are shared.
 _COMMON = 'inventory'
@@ -103,6 +106,7 @@ class SetUp:
         their instances, or None
     :ivar corrections: :class:`.feedback.Corrections` that come of that
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
+    :ivar discovery: :class:`Discovery` of profiles of hosts, or None
     :ivar missing: what is not configured, in words, where driver is None
     :ivar unprotected: why every instance of telemetry counts, or None
     :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
@@ -122,6 +126,7 @@ class SetUp:
     hosts: trials.HostKinds | None = None
     corrections: feedback.Corrections | None = None
     fleet: object = None
+    discovery: object = None
     missing: str | None = None
     unprotected: str | None = None
     store_url: str | None = dataclasses.field(default=None, repr=False)
@@ -184,7 +189,7 @@ def set_up(conf, patience_seconds=None):
         kinds=host_kinds(conf) if group.feedback else None,
         hosts=host_kinds(conf),
         corrections=make_corrections(group), fleet=_fleet(conf),
-        missing=missing,
+        discovery=_discovery(conf), missing=missing,
         unprotected=unprotected(conf),
         store_url=group.store_url)
 
@@ -313,7 +318,48 @@ def _fleet(conf):
     asks = given is not None and given['access']['auth'] is not None
     group = conf[options.GROUP]
     return fleet.Fleet(access.Access(**given['access']) if asks else None,
-                       lambda: make_policies(group), make_corrections(group))
+                       lambda: make_policies(group), make_corrections(group),
+                       options.alike(group))
+
+
+@dataclasses.dataclass(frozen=True)
+class Discovery:
+    """How profiles of hosts are discovered.
+
+    :ivar neutron: :class:`.service.Access` of Neutron
+    :ivar profiles: callable(), returns {name: SwitchProfile}
+    :ivar mapping: texts as :func:`.discovery.parse_mapping` takes them
+    """
+
+    neutron: access.Access
+    profiles: object
+    mapping: list
+
+
+def _discovery(conf):
+    """Return the :class:`Discovery` that options ask for, or None.
+
+    :raises VSwitchError: when an option cannot be used
+    """
+    group = conf[options.INVENTORY_GROUP]
+    if not group.discover_hosts:
+        return None
+    given = options.inventory_options(conf)
+    if given is None or given['access']['auth'] is None:
+        raise exceptions.InvalidInput(
+            f'discover_hosts in the group [{options.INVENTORY_GROUP}] is '
+            f'set, and auth_type is not; expected auth_type and the options '
+            f'of its plugin, to ask Neutron with')
+
+    def profiles():
+        return switch_profile.profiles(
+            conf[options.GROUP].switch_profiles_file)
+
+    mapping = group.discover_profiles or []
+    discovery.parse_mapping(mapping, profiles())
+    return Discovery(
+        access.Access(**{**given['access'], 'url': given['network_url']}),
+        profiles, mapping)
 
 
 def review_aggregates(conf):
@@ -466,6 +512,56 @@ def update_fleet(set_up, clock):
         return (f'{len(found.problems)} hosts have no policy, {host} among '
                 f'them: {why}')
     return None
+
+
+def update_hosts(set_up):
+    """Write the profiles of hosts that Neutron's agents tell.
+
+    What somebody else wrote stays.
+
+    :param set_up: :class:`SetUp`
+    :returns: None, or what was wrong in words: then profiles are as before
+    :raises StoreError: when the store cannot be read or written
+    """
+    given = set_up.discovery
+    if given is None:
+        return None
+    try:
+        profiles = given.profiles()
+        steps = hosts.apply(set_up.store, discovery.propose(
+            hosts.read_agents(given.neutron), profiles,
+            discovery.parse_mapping(given.mapping, profiles)))
+    except exceptions.StoreError:
+        raise
+    except Exception as error:
+        # Traffic is learned all the same.
+        return f'profiles of hosts stay as they are: {_in_words(error)}'
+    written = [step.host for step in steps
+               if step.action in ('new', 'changed')]
+    if written:
+        LOG.info('vswitch-modeler: profiles of %d hosts were discovered, %s '
+                 'among them', len(written), written[0])
+    return None
+
+
+def check_schedulers(set_up, clock):
+    """Return what is wrong with the workers of schedulers, or None.
+
+    :param set_up: :class:`SetUp`
+    :param clock: returns the time, seconds UTC
+    :raises StoreError: when the store cannot be read
+    """
+    if set_up.fleet is None:
+        return None
+    now, workers = clock(), set_up.store.workers()
+    for worker in workers:
+        if now - worker.seen_at <= self_check.WORKER_SECONDS:
+            problem = self_check.options_problem(
+                set_up.fleet.options, worker.state.get('options') or {},
+                f'nova.conf of {worker.host}')
+            if problem is not None:
+                return problem
+    return self_check.workers_problem(workers, set_up.store.modelers(), now)
 
 
 def update_priors(set_up, clock):
@@ -837,8 +933,11 @@ class Service:
             self._state('inventory', common and update_inventory(
                 set_up, self._clock))
             self._notifier.tell(WATCHDOG=1)
+            self._state('discovery', common and update_hosts(set_up))
             self._state('fleet', common and update_fleet(set_up,
                                                          self._clock))
+            self._state('schedulers', common and check_schedulers(
+                set_up, self._clock))
             self._notifier.tell(WATCHDOG=1)
             # By what was learned before: it need not wait for telemetry.
             self._state('placement', common and update_placement(

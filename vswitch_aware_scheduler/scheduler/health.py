@@ -15,6 +15,10 @@ class HealthLog:
     def __init__(self):
         self._problems = {}
 
+    def problems(self):
+        """Return {topic: what is wrong in words}."""
+        return dict(self._problems)
+
     def __call__(self, topic, problem):
         """Tell of one thing that can be well or not.
 

@@ -50,6 +50,7 @@ def join(role):
             _current = scheduler_state.SchedulerState(CONF)
             _roles.clear()
         _roles.add(role)
+        _current.plugins.add(role)
         _wrap_nova()
         meditation.register(current)
         return _current

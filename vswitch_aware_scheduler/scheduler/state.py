@@ -29,6 +29,7 @@ from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import request
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import wiring
+from vswitch_aware_scheduler.scheduler import worker_report
 from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler import strict
@@ -87,6 +88,8 @@ class SchedulerState:
         self._monotonic = monotonic
         self.report = health.HealthLog()
         self.metrics = metrics.Metrics()
+        #: Roles of the plugins of Nova that share this.
+        self.plugins = set()
         self._candidates = candidates.Candidates(self.report)
         self._lock = threading.RLock()
         self.decisions = decisions.Decisions(
@@ -149,6 +152,8 @@ class SchedulerState:
             prepare=self._adopt, tidy=self._tidy)
         self.metrics.open(
             conf, self.report, self._gauges)
+        self._worker = worker_report.WorkerReport(
+            wiring.make_store(conf), self.report, self._facts, self._clock)
         self._ready = True
 
     def _ensure_ready(self):
@@ -194,6 +199,7 @@ class SchedulerState:
 
     def _start(self):
         self._record.start()
+        self._worker.start()
         if self._broadcast is not None:
             self._broadcast.start()
 
@@ -498,6 +504,7 @@ class SchedulerState:
         if self._ready:
             self._source.stop()
             self._record.stop()
+            self._worker.stop()
             if self._broadcast is not None:
                 self._broadcast.stop()
 
@@ -677,6 +684,12 @@ class SchedulerState:
         if dropped:
             # A LoadTable keeps what it was told of.
             self._adopt(self._snapshot)
+
+    def _facts(self):
+        """Return what this worker reports, see :class:`.WorkerReport`."""
+        return (self.plugins, None if self._snapshot.generation is None
+                else len(self._snapshot), self._record.ages(),
+                opts.alike(self._conf))
 
     def _drop_hosts(self):
         """Drop the hosts that no request has any more; return how many."""

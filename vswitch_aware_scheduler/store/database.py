@@ -149,6 +149,11 @@ class Store:
         return self._read(lambda connection: _model(connection,
                                                     instance_uuid))
 
+    def has_models(self):
+        """Return whether any instance has a traffic model."""
+        return self._read(lambda connection: connection.scalar(sa.select(
+            tables.traffic_model.c.instance_uuid).limit(1)) is not None)
+
     def chains(self, instance_uuids):
         """Return the traffic models of some instances.
 

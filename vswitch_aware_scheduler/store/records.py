@@ -40,8 +40,8 @@ EXPIRED = 'expired'
 #: Kinds of facts of the fleet. An aggregate, by its id, has ``name``,
 #: ``metadata`` and ``hosts``; a flavor, by its name, its extra specs; a host
 #: and an uplink the policy in force, see :mod:`vswitch_aware_scheduler.modeler
-#: .fleet`.
-FLEET_KINDS = ('aggregate', 'flavor', 'host', 'uplink')
+#: .fleet`; ``modeler`` of the options those that have to be alike.
+FLEET_KINDS = ('aggregate', 'flavor', 'host', 'options', 'uplink')
 
 #: What a claim may become, see reference/claims.rst.
 _TRANSITIONS = {

@@ -12,6 +12,7 @@ from unittest import mock
 from tests.unit.cmd import commands
 from tests.unit.modeler import test_placement
 from tests.unit.store import base
+from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler import store
@@ -22,7 +23,7 @@ from vswitch_aware_scheduler.store import migration
     'Store Schema', 'Store Access', 'Stored Rows', 'Last Generation',
     'Modelers', 'Switch Profiles', 'Host Aggregates', 'Strict Mode',
     'Nova Release')
-TELEMETRY = 'Telemetry'
+TELEMETRY, SCHEDULERS, OPTIONS = 'Telemetry', 'Schedulers', 'Options'
 
 
 class StatusTestCase(base.StoreTestCase):
@@ -30,6 +31,10 @@ class StatusTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.config = os.path.join(self.directory, 'vswitch.conf')
+        # What is in /etc of this machine is of no concern here.
+        patcher = mock.patch.object(nova_options, 'PATH', '/nowhere.conf')
+        patcher.start()
+        self.addCleanup(patcher.stop)
         self.configure()
 
     def configure(self, *lines):
@@ -64,11 +69,11 @@ class StatusTestCase(base.StoreTestCase):
         self.assertEqual(0, code, checks)
         self.assertEqual({SCHEMA, ACCESS, ROWS, GENERATION, MODELERS,
                           PROFILES, AGGREGATES, STRICT, NOVA,
-                          TELEMETRY}, set(checks))
+                          TELEMETRY, SCHEDULERS, OPTIONS}, set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(10, output.count('Result: Success'))
+        self.assertEqual(12, output.count('Result: Success'))
 
     def test_files_that_others_may_open_are_a_warning(self):
         self.make_store().write([base.constant(1)])
@@ -339,6 +344,108 @@ class StatusTestCase(base.StoreTestCase):
         code, output, errors = self.run_command('check')
         self.assertEqual((255, '', 1), (code, output, errors.count('\n')))
         self.assertRegex(errors, '^vswitch-status: .*min_samples')
+
+    def worker(self, name='ctl1:7', age=10.0, **state):
+        self.make_store().report_worker(store.Worker(
+            name, name.partition(':')[0], time.time() - 9999,
+            time.time() - age, {'plugins': ['filter', 'weigher'],
+                                'cells': {'cell1': 2.0}, **state}))
+
+    def test_workers_that_report_are_well(self):
+        self.make_store().write([base.constant(1)])
+        self.worker()
+        code, checks = self.check()
+        self.assertEqual((0, 'workers of nova-scheduler that report: 1'),
+                         (code, checks[SCHEDULERS][1]))
+
+    def test_an_old_record_of_a_worker_is_a_warning(self):
+        self.make_store().write([base.constant(1)])
+        self.worker(cells={'cell1': 2.0, 'cell2': 500.0})
+        self.assert_told(1, SCHEDULERS, 'worker ctl1:7 .*record of who is '
+                                        r'where in cell cell2 is 51\d s old')
+        self.worker(cells={'cell2': None})
+        self.assert_told(1, SCHEDULERS, 'could not read cell cell2 yet')
+
+    def test_a_plugin_that_is_not_enabled_is_a_warning(self):
+        self.make_store().write([base.constant(1)])
+        self.worker(plugins=['filter'])
+        self.assert_told(1, SCHEDULERS, 'VSwitchWeigher is not enabled.*'
+                                        'weight_classes')
+        self.worker(plugins=['weigher'])
+        self.assert_told(1, SCHEDULERS, 'VSwitchFilter is not enabled.*'
+                                        'enabled_filters')
+
+    def test_plugins_that_nova_conf_leaves_out_are_a_warning(self):
+        self.make_store().write([base.constant(1)])
+        path = os.path.join(self.directory, 'nova.conf')
+        filters = 'enabled_filters = ComputeFilter,VSwitchFilter\n'
+        weighers = ('weight_classes = nova.scheduler.weights.all_weighers,'
+                    'vswitch_aware_scheduler.scheduler.weights.'
+                    'VSwitchWeigher\n')
+        for lines, wanted in (
+                ('enabled_filters = ComputeFilter\n', 'neither'),
+                (filters, 'VSwitchWeigher is not enabled'),
+                (weighers, 'VSwitchFilter is not enabled'),
+                (filters + weighers, 'no worker .* has reported yet'),
+                ('', 'no worker .* has reported yet')):
+            pathlib.Path(path).write_text('[filter_scheduler]\n' + lines)
+            _, output, _ = self.run_command('--config-file', path, 'check',
+                                            '--json')
+            found = {one['check']: one['details'] for one
+                     in json.loads(output)['checks']}
+            self.assertRegex(found[SCHEDULERS], wanted)
+
+    def test_a_worker_that_is_silent_is_a_warning(self):
+        self.make_store().write([base.constant(1)])
+        self.worker(age=600.0)
+        self.assert_told(1, SCHEDULERS, r'on ctl1 has reported for 60\d s')
+        # It was started again.
+        self.worker('ctl1:8')
+        self.assertEqual(0, self.check()[0])
+
+    def test_no_worker_for_a_day_is_a_warning(self):
+        target = self.make_store()
+        target.write([base.constant(1)])
+        now = time.time()
+        self.heartbeat(target, started_at=now - 90000, passed_at=now,
+                       passes=9)
+        self.assert_told(1, SCHEDULERS, 'no worker .* in the last day: '
+                                        'VSwitchFilter and VSwitchWeigher')
+
+    def test_what_a_worker_says_is_wrong_is_a_warning(self):
+        self.make_store().write([base.constant(1)])
+        self.worker(problems={'switch profiles of hosts': 'no host has one'})
+        self.assert_told(1, SCHEDULERS, 'no host has one')
+
+    def test_options_that_differ_are_a_warning(self):
+        target = self.make_store()
+        target.write([base.constant(1)])
+        self.worker(options={'overload_probability': .01, 'feedback': True})
+        self.assertEqual(0, self.check()[0])
+        self.worker(options={'overload_probability': .02, 'feedback': True})
+        self.assert_told(1, OPTIONS, 'overload_probability is 0.01 here and '
+                                     '0.02 in nova.conf of ctl1')
+        self.worker()
+        target.write_fleet({'options': {'modeler': {'strict': True}}},
+                           time.time())
+        self.assert_told(1, OPTIONS, 'strict is False here and True in '
+                                     'vswitch.conf of vswitch-modeler')
+
+    def test_no_model_yet_is_a_warning(self):
+        self.make_store().write(host_profiles=[
+            store.HostProfile('host1', 'ovs-vxlan')])
+        self.assert_told(1, GENERATION, 'no instance has a traffic model '
+                                        'yet: start vswitch-modeler')
+
+    def test_a_modeler_without_a_pass_for_longer_than_its_cycle(self):
+        target = self.make_store()
+        target.write([base.constant(1)])
+        now = time.time()
+        self.heartbeat(target, passed_at=now - 1700, passes=3)
+        self.assertEqual(0, self.check()[0])
+        self.heartbeat(target, passed_at=now - 1900, passes=3)
+        self.assert_told(1, MODELERS, 'host1 has completed no pass for '
+                                      'longer than its cycle')
 
     def test_options_of_configuration_may_stand_behind_the_command(self):
         self.make_store().write([base.constant(1)])

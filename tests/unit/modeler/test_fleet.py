@@ -2,11 +2,16 @@
 
 import types
 
+from oslo_config import cfg
+
+from tests.unit.modeler import test_hosts
 from tests.unit.modeler import test_placement
 from tests.unit.store import base
 from tests.unit import test_policy_in_force
 from tests.unit import test_uplinks
+from tests.unit.vswitch import agents
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.modeler import fleet
@@ -15,6 +20,7 @@ from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler import policy_in_force
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler import uplinks
+from vswitch_aware_scheduler.vswitch import profile
 
 
 def make_policies():
@@ -137,3 +143,87 @@ class FleetTestCase(base.StoreTestCase):
         self.cloud.faults[:] = [test_placement.stand_ins.status(500)] * 9
         self.assertIn('stay as they are', service.update_fleet(
             set_up, lambda: self.now))
+
+    def test_schedulers_with_other_options_are_told(self):
+        set_up = types.SimpleNamespace(store=self.store, fleet=fleet.Fleet(
+            None, make_policies, feedback.Corrections(
+                0.0, lambda: self.now, test_policy_in_force.ignore),
+            {'strict': True}))
+        service.update_fleet(set_up, lambda: self.now)
+        self.assertEqual({'modeler': {'strict': True}},
+                         self.stored('options').facts)
+        self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))
+        self.store.report_worker(store.Worker(
+            'ctl1:7', 'ctl1', self.now, self.now,
+            {'options': {'strict': False}}))
+        self.assertIn('strict is True here and False in nova.conf of ctl1',
+                      service.check_schedulers(set_up, lambda: self.now))
+        # One that ended long ago says nothing.
+        self.now += 301
+        self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))
+
+
+class DiscoveryTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        self.neutron = test_hosts.Neutron()
+        self.neutron.setUp()
+        self.addCleanup(self.neutron.cleanUp)
+        self.neutron.agents = [agents.open_vswitch('a', ['vxlan']),
+                               agents.linux_bridge('b')]
+        self.set_up = types.SimpleNamespace(
+            store=self.store, discovery=service.Discovery(
+                self.neutron.access(), profile.profiles,
+                ['linuxbridge=ovs-gre']))
+
+    def stored(self):
+        return {one.host: (one.profile, one.source)
+                for one in self.store.host_profiles()}
+
+    def test_a_new_host_gets_its_profile(self):
+        self.assertIsNone(service.update_hosts(self.set_up))
+        self.assertEqual({'a': ('ovs-vxlan', 'discovered'),
+                          'b': ('ovs-gre', 'discovered')}, self.stored())
+        before = self.store.generation()
+        self.neutron.agents.append(agents.open_vswitch('c', ['gre']))
+        service.update_hosts(self.set_up)
+        self.assertEqual(('ovs-gre', 'discovered'), self.stored()['c'])
+        self.assertEqual(before.number + 1, self.store.generation().number)
+        # Nothing new is no generation.
+        service.update_hosts(self.set_up)
+        self.assertEqual(before.number + 1, self.store.generation().number)
+
+    def test_what_an_operator_set_stays(self):
+        self.store.write(host_profiles=[store.HostProfile(
+            'a', 'ovs-flat', {}, 'operator')])
+        service.update_hosts(self.set_up)
+        self.assertEqual(('ovs-flat', 'operator'), self.stored()['a'])
+
+    def test_a_neutron_that_does_not_answer_changes_nothing(self):
+        service.update_hosts(self.set_up)
+        self.neutron.faults[:] = [test_placement.stand_ins.status(500)] * 9
+        self.assertIn('profiles of hosts stay as they are',
+                      service.update_hosts(self.set_up))
+        self.assertEqual(2, len(self.stored()))
+
+    def test_without_the_option_nobody_is_asked(self):
+        self.set_up.discovery = None
+        self.assertIsNone(service.update_hosts(self.set_up))
+        self.assertEqual({}, self.stored())
+
+    def test_the_options_ask_for_it(self):
+        conf = cfg.ConfigOpts()
+        options.register_opts(conf)
+        conf([], default_config_files=[], default_config_dirs=[])
+        self.assertIsNone(service._discovery(conf))
+        conf.set_override('discover_hosts', True, 'vswitch_inventory')
+        with self.assertRaisesRegex(exceptions.InvalidInput, 'auth_type'):
+            service._discovery(conf)
+        conf.set_override('auth_type', 'none', 'vswitch_inventory')
+        service._discovery(conf)
+        conf.set_override('discover_profiles', ['nonsense=ovs-gre'],
+                          'vswitch_inventory')
+        with self.assertRaisesRegex(exceptions.InvalidInput, 'nonsense'):
+            service._discovery(conf)

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+import socket
+
+from tests.unit.store import base
+from vswitch_aware_scheduler.scheduler import health
+from vswitch_aware_scheduler.scheduler import worker_report
+from vswitch_aware_scheduler import store
+
+
+class WorkerReportTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.now = base.NOW
+        self.store = self.make_store()
+        self.log = health.HealthLog()
+        self.plugins = {'filter', 'weigher'}
+        self.models, self.cells = 3, {'cell1': 2.5}
+        self.report = self.make(self.store)
+
+    def make(self, target):
+        return worker_report.WorkerReport(
+            target, self.log, lambda: (self.plugins, self.models,
+                                       self.cells, {'strict': False}),
+            lambda: self.now)
+
+    def modeler(self, **more):
+        self.store.report_modeler(store.Modeler(**{
+            'name': 'm', 'host': 'ctl1', 'started_at': base.NOW - 5000,
+            'seen_at': self.now, 'interval_seconds': 300.0,
+            'passed_at': self.now, 'passes': 1, **more}))
+
+    def test_the_state_is_in_the_store_once_a_minute(self):
+        self.modeler()
+        for seconds in (0, 60):
+            self.now = base.NOW + seconds
+            self.assertEqual(60.0, self.report.step())
+        [worker] = self.store.workers()
+        self.assertEqual(
+            (f'{socket.gethostname()}:{os.getpid()}', socket.gethostname(),
+             base.NOW, base.NOW + 60),
+            (worker.name, worker.host, worker.started_at, worker.seen_at))
+        self.assertEqual({'plugins': ['filter', 'weigher'], 'models': 3,
+                          'cells': {'cell1': 2.5}, 'problems': {},
+                          'options': {'strict': False}}, worker.state)
+
+    def test_problems_go_with_it(self):
+        self.modeler()
+        with self.assertLogs(level='WARNING'):
+            self.log('store', 'no answer ' + 'x' * 1000)
+        self.report.step()
+        [worker] = self.store.workers()
+        self.assertEqual(500, len(worker.state['problems']['store']))
+
+    def test_a_store_that_fails_raises_nothing(self):
+        report = self.make(store.Store(f'sqlite:///{self.directory}/none'))
+        with self.assertNoLogs(level='WARNING'):
+            self.assertEqual(60.0, report.step())
+
+    def test_the_first_report_waits_until_cells_are_known(self):
+        self.modeler()
+        self.cells = {}
+        self.assertLess(self.report.step(), 1.0)
+        self.assertEqual([], self.store.workers())
+        self.cells = {'cell1': None}
+        self.assertEqual(60.0, self.report.step())
+        self.assertEqual({'cell1': None},
+                         self.store.workers()[0].state['cells'])
+
+    def assert_logged(self, words, times=3):
+        with self.assertLogs(level='WARNING') as logs:
+            for _ in range(times):
+                self.report.step()
+                self.now += 60
+        self.assertEqual(1, len(logs.output), logs.output)
+        self.assertIn(words, logs.output[0])
+
+    def test_a_plugin_that_is_not_enabled_is_logged_once(self):
+        self.modeler()
+        self.plugins = {'filter'}
+        self.assert_logged('VSwitchWeigher is not enabled')
+
+    def test_no_model_yet_is_logged_once(self):
+        self.modeler()
+        self.models = 0
+        self.assert_logged('no instance has a traffic model yet')
+
+    def test_a_modeler_that_never_ran_is_logged_unless_there_are_models(self):
+        self.report.step()
+        self.assertEqual({}, self.log.problems())
+        self.models = 0
+        with self.assertLogs(level='WARNING') as logs:
+            for _ in range(3):
+                self.now += 60
+                self.report.step()
+        self.assertEqual(2, len(logs.output))
+        self.assertIn('vswitch-modeler has never run', logs.output[0])
+
+    def test_a_silent_modeler_and_one_without_passes_are_logged(self):
+        for more, words in (
+                ({'seen_at': base.NOW - 901}, 'on ctl1 is silent'),
+                ({'ended': True}, 'on ctl1 has ended'),
+                ({'passed_at': base.NOW - 1900}, 'no pass for longer than'),
+                ({'waiting_for': 'telemetry',
+                  'waiting_since': base.NOW}, 'waits: telemetry')):
+            with self.subTest(words):
+                self.modeler(**more)
+                self.assert_logged(words, times=1)
+                self.now = base.NOW
+                self.log = health.HealthLog()
+                self.report = self.make(self.store)
+
+    def test_options_that_differ_from_the_modelers_are_logged_once(self):
+        self.modeler()
+        self.store.write_fleet({'options': {'modeler': {'strict': True}}},
+                               base.NOW)
+        self.assert_logged('strict is False here and True in vswitch.conf')

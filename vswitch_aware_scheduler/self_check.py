@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is wrong with the modeler, the schedulers and their options, in words.
+
+``vswitch-status`` prints it, and the processes log it. Pure; knows no clock
+but the time handed in.
+"""
+
+__all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',
+           'differing_options', 'is_overdue', 'is_replaced', 'is_silent',
+           'modeler_problem', 'options_problem', 'plugins_problem',
+           'record_problems', 'workers_problem']
+
+#: A modeler that has not reported for so long is silent. It does not report
+#: while it writes, nor while a telemetry service keeps it waiting for one
+#: answer and all retries.
+SILENT_SECONDS = 900.0
+
+#: A modeler whose last pass ended longer ago than so many intervals, and the
+#: time above, is overdue.
+_INTERVALS = 3
+
+#: A worker reports once a minute; after so long it is silent.
+WORKER_SECONDS = 300.0
+
+#: A record of who is where is old when no reading has ended for so long.
+RECORD_SECONDS = 60.0
+
+_DAY_SECONDS = 86400.0
+
+#: What each plugin of a worker is, by its role.
+_PLUGINS = {
+    'filter': ('VSwitchFilter', 'enabled_filters', 'no host is refused'),
+    'weigher': ('VSwitchWeigher', 'weight_classes',
+                'hosts are not ranked by their traffic')}
+
+
+def is_silent(modeler, now):
+    """Return whether a modeler should have reported and has not.
+
+    :param modeler: :class:`~.store.Modeler`
+    :param now: seconds UTC
+    """
+    return not modeler.ended and now - modeler.seen_at > SILENT_SECONDS
+
+
+def is_replaced(modeler, modelers):
+    """Return whether another one was started on the same host since.
+
+    :param modeler: :class:`~.store.Modeler` that is silent
+    :param modelers: all there are
+    """
+    return any(one.host == modeler.host and one.started_at > modeler.seen_at
+               for one in modelers)
+
+
+def is_overdue(modeler, now):
+    """Return whether a modeler that reports has completed no pass for long.
+
+    Arguments as of :func:`is_silent`.
+    """
+    if modeler.ended or modeler.interval_seconds is None \
+            or modeler.waiting_for or is_silent(modeler, now):
+        return False
+    # The first pass may read the history of months.
+    return modeler.passed_at is not None and now - modeler.passed_at \
+        > SILENT_SECONDS + _INTERVALS * modeler.interval_seconds
+
+
+def modeler_problem(modelers, now, learned):
+    """Return why nothing is learned at the moment, or None.
+
+    :param modelers: list of :class:`~.store.Modeler`
+    :param now: seconds UTC
+    :param learned: whether the store has models
+    """
+    running = [one for one in modelers if not one.ended
+               and one.interval_seconds is not None
+               and not is_silent(one, now)]
+    if any(not one.waiting_for and not is_overdue(one, now)
+           for one in running):
+        return None
+    waiting = [one for one in running if one.waiting_for]
+    if waiting:
+        return (f'vswitch-modeler on {waiting[0].host} waits: '
+                f'{waiting[0].waiting_for}')
+    if running:
+        return (f'vswitch-modeler on {running[0].host} has completed no pass '
+                f'for longer than its cycle; see its log')
+    lasting = [one for one in modelers if one.interval_seconds is not None]
+    if lasting:
+        last = max(lasting, key=lambda one: one.seen_at)
+        return (f'vswitch-modeler on {last.host} '
+                + ('has ended' if last.ended else 'is silent')
+                + '; start it, or see its log')
+    # Models that "vswitch-manage fit" or "vswitch-modeler --once" wrote are
+    # enough.
+    return None if learned else (
+        'vswitch-modeler has never run with this store; start it')
+
+
+def differing_options(ours, theirs):
+    """Return {option: (value here, value there)} of those that differ.
+
+    :param ours: {option: value}
+    :param theirs: likewise; options that only one of both has do not differ
+    """
+    return {name: (value, theirs[name]) for name, value in ours.items()
+            if name in theirs and theirs[name] != value}
+
+
+def options_problem(ours, theirs, who):
+    """Return which options differ that have to be alike, or None.
+
+    Arguments as of :func:`differing_options`.
+
+    :param who: who has the others, in words
+    """
+    different = differing_options(ours, theirs)
+    if not different:
+        return None
+    return ('options that have to be alike differ: ' + ', '.join(
+        f'{name} is {here!r} here and {there!r} in {who}'
+        for name, (here, there) in sorted(different.items()))
+        + '; set them alike in nova.conf and vswitch.conf')
+
+
+def workers_problem(workers, modelers, now):
+    """Return why no worker of a scheduler may have reported, or None.
+
+    Reports are kept for a day, so that nothing is said before.
+
+    :param workers: list of :class:`~.store.Worker`
+    :param modelers: list of :class:`~.store.Modeler`
+    :param now: seconds UTC
+    """
+    if workers or not any(
+            not one.ended and one.interval_seconds is not None
+            and now - one.started_at >= _DAY_SECONDS for one in modelers):
+        return None
+    return ('no worker of nova-scheduler has reported in the last day: '
+            'VSwitchFilter and VSwitchWeigher are not enabled, no request '
+            'came, or store_url of nova.conf is another one')
+
+
+def plugins_problem(plugins):
+    """Return which plugin of a worker is not enabled, or None.
+
+    :param plugins: roles that are: 'filter', 'weigher'
+    """
+    missing = [text for role, text in _PLUGINS.items()
+               if role not in plugins]
+    if not missing or not plugins:
+        return None
+    name, option, effect = missing[0]
+    return (f'{name} is not enabled, so that {effect}; add it to '
+            f'[filter_scheduler]/{option} of nova.conf')
+
+
+def record_problems(worker, now):
+    """Return a list of what is wrong with a worker's record, in words.
+
+    :param worker: :class:`~.store.Worker` that is not silent
+    :param now: seconds UTC
+    """
+    found = []
+    for cell, age in sorted((worker.state.get('cells') or {}).items()):
+        if age is None:
+            found.append(f'it could not read cell {cell} yet')
+        elif age > RECORD_SECONDS:
+            found.append(
+                f'its record of who is where in cell {cell} is '
+                f'{age + max(now - worker.seen_at, 0.0):.0f} s old')
+    return found
