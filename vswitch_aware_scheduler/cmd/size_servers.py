@@ -89,7 +89,7 @@ def run(arguments, conf, opened, limit, law_of, progress=None):
 def _flavors(mix):
     """Return the flavors of a mix as plain data."""
     found = {}
-    for vm in {id(vm): vm for vm in mix.vms}.values():
+    for vm in mix.kinds:
         found.setdefault(vm.flavor, []).append(vm)
     return [{
         'flavor': name, 'count': sum(vm.count for vm in vms),
@@ -209,7 +209,7 @@ def _fleet(arguments, conf, store, flavors):
         what += f', of which {len(vms)} were picked at random'
     if left_out:
         what += f'; {left_out} without a known flavor are left out'
-    return what, inputs.Mix(tuple(vms), total, False)
+    return what, inputs.Mix(tuple(vms), total, False, tuple(vms))
 
 
 # The answer for a person.

@@ -416,10 +416,7 @@ def _fleet(server, mix, method, count):
 
     Refusals are {flavor: the resource for which an empty server refuses it}.
     """
-    refusals = {}
-    for vm in mix.vms:
-        if id(vm) not in refusals:
-            refusals[id(vm)] = (vm, server.takes(vm, method))
+    refusals = {id(vm): (vm, server.takes(vm, method)) for vm in mix.kinds}
     placeable = [vm for vm in mix.vms if refusals[id(vm)][1] is None]
     # The mix stands for count VMs; so many of these a server type refuses.
     placed = round(count * sum(

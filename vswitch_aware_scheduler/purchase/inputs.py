@@ -108,18 +108,20 @@ class Mix:
     :ivar total: how many VMs the mix stands for
     :ivar repeats: whether ``vms`` is a pattern without end, of which each
         beginning has the shares of the flavors; else it is all VMs, once
+    :ivar kinds: tuple of the different Vm; a rare one may be in no pattern
     """
 
     vms: tuple
     total: int
     repeats: bool
+    kinds: tuple
 
     def grown(self, factor):
         """Return the mix with all rates times a factor."""
-        grown = {id(vm): vm.grown(factor)
-                 for vm in {id(vm): vm for vm in self.vms}.values()}
+        grown = {id(vm): vm.grown(factor) for vm in self.kinds}
         return dataclasses.replace(
-            self, vms=tuple(grown[id(vm)] for vm in self.vms))
+            self, vms=tuple(grown[id(vm)] for vm in self.vms),
+            kinds=tuple(grown.values()))
 
 
 def mix_of_flavors(vms, length):
@@ -138,7 +140,8 @@ def mix_of_flavors(vms, length):
         which = int(np.argmax(behind > behind.max() - 1e-9))
         taken[which] += 1
         order.append(vms[which])
-    return Mix(tuple(order), sum(vm.count for vm in vms), True)
+    return Mix(tuple(order), sum(vm.count for vm in vms), True,
+               tuple(vms))
 
 
 # Files

@@ -222,6 +222,12 @@ class FleetTestCase(unittest.TestCase):
             row['agnostic'][key] for key in (
                 'vms', 'refused', 'servers', 'refused_flavors')))
 
+    def test_a_flavor_that_is_rare_is_refused_as_well(self):
+        row = _row(_server(10), _vm(1, count=99_999, flavor='small'),
+                   _vm(11, count=1, flavor='rare'))
+        self.assertEqual((1, {'rare': 'cores'}), tuple(
+            row['agnostic'][key] for key in ('refused', 'refused_flavors')))
+
     def test_flavors_that_are_left_out_do_not_shorten_the_list(self):
         row = _row(_server(100, 1e6), _vm(101, count=99, flavor='large'),
                    _vm(1, count=1, flavor='small'), count=1000)
@@ -248,7 +254,7 @@ class FleetTestCase(unittest.TestCase):
 
     def test_a_list_of_vms_fills_one_server_after_the_other(self):
         vms = [_vm(cores, on_off=False) for cores in (3, 1, 4, 2, 2, 3, 1)]
-        mix = inputs.Mix(tuple(vms), 7, False)
+        mix = inputs.Mix(tuple(vms), 7, False, tuple(vms))
         row, = counts.purchase([_server(4)], mix, .01)
         # 3 1, 4, 2 2, 3 1.
         self.assertEqual((4, 7 / 4), (row['agnostic']['servers'],
