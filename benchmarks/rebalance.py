@@ -66,6 +66,11 @@ def arguments():
     return parser.parse_args()
 
 
+def cells(values):
+    return ''.join('         -' if value is None else f'{value:10.3f}'
+                   for value in values)
+
+
 def draw(path, rows):
     """Write a picture: a mark for each case and method."""
     from matplotlib import figure
@@ -75,7 +80,8 @@ def draw(path, rows):
     axes.axvline(1.0, color='grey', linestyle=':', linewidth=1)
     for name, mark in zip(dict.fromkeys(row['method'] for row in rows),
                           'osD^vP'):
-        mine = [row for row in rows if row['method'] == name]
+        mine = [row for row in rows if row['method'] == name
+                and row['hosts_relative'] is not None]
         axes.scatter([row['hosts_relative'] for row in mine],
                      [max(row['overload_over_limit'], .01) for row in mine],
                      marker=mark, s=28, alpha=.7, label=name)
@@ -113,8 +119,8 @@ def main():
                          'overload_probability': limit, **line})
             if not options.json:
                 print(f'{f"{label} {capacity:g} {limit:g}":28}{name:18}'
-                      + ''.join(f'{line[column]:10.3f}'
-                                for column in COLUMNS), flush=True)
+                      + cells(line[column] for column in COLUMNS),
+                      flush=True)
     seconds = time.monotonic() - began
     if options.plot:
         draw(options.plot, rows)
@@ -123,12 +129,15 @@ def main():
         return 0
     for name in [*names, protocols.CLAIRVOYANT]:
         mine = [row for row in rows if row['method'] == name]
-        values = {column: np.array([row[column] for row in mine])
+        # Where the clairvoyant needs no host there is nothing to compare.
+        values = {column: np.array([row[column] for row in mine
+                                    if row[column] is not None])
                   for column in COLUMNS}
         print(f'\n{name}, {len(mine)} cases')
         for title, of in (('mean', np.mean), ('largest', np.max)):
-            print(f'    {title:10}' + ' ' * 32 + ''.join(
-                f'{of(values[column]):10.3f}' for column in COLUMNS))
+            print(f'    {title:10}' + ' ' * 32 + cells(
+                of(values[column]) if len(values[column]) else None
+                for column in COLUMNS))
         for column, most in BARS:
             kept = np.count_nonzero(values[column] <= most * (1 + 1e-9))
             print(f'    {column} <= {most:g}: {kept}')

@@ -146,12 +146,15 @@ class Rule:
     :ivar open_days: an empty host is taken into use where no other move
         helps and the host owes more than so many days earn, or was overloaded
         all of the recent time
+    :ivar repay_days: a host that owes more than so many days earn is relieved
+        until it would earn, another one until it keeps to its limit
     """
 
     moves: int = 3
     window_seconds: float = 7 * budget.DAY_SECONDS
     recent_seconds: float = 3600.0
     open_days: float = 1.0
+    repay_days: float = 30.0
 
 
 class Constraints:
@@ -253,10 +256,12 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     if not hosts or not loads.slots:
         return []
     limit = terms.overload_probability * loads.slots * (1 + _TOLERANCE)
-    overload = loads.overload(hosts)
-    hosts = [host for host, slots in zip(hosts, overload)
+    enough = np.where(
+        np.asarray(balance) < -rule.repay_days * terms.day,
+        terms.rate * loads.slots * (1 + _TOLERANCE), limit)
+    hosts = [host for host, slots in zip(hosts, loads.overload(hosts))
              if (costs is not None or slots[-recent:].any())
-             and np.count_nonzero(slots) > limit]
+             and np.count_nonzero(slots) > enough[host]]
     if not hosts:
         return []
     loads, constraints = loads.copy(), constraints.copy()
@@ -264,20 +269,25 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     last = loads.within(max(0, loads.slots - recent), None)
     takers = [host for host in open_hosts if balance[host] >= 0]
     for source in sorted(hosts, key=lambda host: (balance[host], host)):
+        opened = None
         for _ in range(rule.moves):
-            if np.count_nonzero(loads.overload([source])) <= limit:
+            if np.count_nonzero(loads.overload([source])) <= enough[source]:
                 break
             own = np.flatnonzero(loads.hosts == source)
             own = own[constraints.movable[own]]
             move = best_move(loads, source, takers, limit, own, constraints,
                              costs)
-            if move is None and empty and (
+            if move is None and opened is not None:
+                move = _following(loads, source, opened, limit, own,
+                                  constraints) if costs is None else None
+            elif move is None and len(empty) and (
                     balance[source] < -rule.open_days * terms.day
                     or last.overload([source]).all()):
                 move = _opening(loads, source, empty, own, constraints, costs)
                 if move is not None:
-                    empty.remove(move.destination)
-                    takers.append(move.destination)
+                    opened = move.destination
+                    empty.remove(opened)
+                    takers.append(opened)
             if move is None:
                 break
             loads.put(move.instance, move.destination)
@@ -286,8 +296,21 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     return moves
 
 
+def _excess(loads, source, instances):
+    """Return (m,) by how much a host is above its limits without each.
+
+    Shares of the capacities, added up over the slots and the limits.
+    """
+    most = loads.most[:, source, None, None]
+    left = loads.sums[:, source, None] - loads.rates[:, instances] - most
+    return (np.maximum(left, 0.0) / most).sum(axis=(0, 2))
+
+
 def _opening(loads, source, empty, instances, constraints, costs):
-    """Return the Move to an empty host that leaves least, or None."""
+    """Return the Move to an empty host that leaves least, or None.
+
+    Least overload, then least traffic above the capacities.
+    """
     if np.count_nonzero(loads.hosts == source) < 2 or not len(instances):
         return None
     allowed = constraints.allowed(instances, empty)
@@ -295,12 +318,34 @@ def _opening(loads, source, empty, instances, constraints, costs):
                     loads.slots + 1)
     if costs is not None:
         left = left + costs(source, instances, empty[:1])[:, 0]
-    row = left.argmin()
+    row = np.lexsort((_excess(loads, source, instances), left))[0]
     gain = np.count_nonzero(loads.overload([source])) - left[row]
     if not allowed[row].any() or costs is not None and gain <= 0:
         return None
     return Move(int(instances[row]), int(source),
                 int(empty[allowed[row].argmax()]), float(gain))
+
+
+def _following(loads, source, host, limit, instances, constraints):
+    """Return the Move to a host just opened that lowers the excess most.
+
+    A host may be so far above its capacity that no single move ends a slot of
+    overload; together they do. The host that takes them stays within the
+    limit. None where there is no such move.
+    """
+    if np.count_nonzero(loads.hosts == source) < 2 or not len(instances):
+        return None
+    fits = (loads.joined(instances, [host]) <= limit)[:, 0]
+    instances = instances[fits & constraints.allowed(instances, [host])[:, 0]]
+    if not len(instances):
+        return None
+    excess = _excess(loads, source, instances)
+    row = excess.argmin()
+    most = loads.most[:, source, None]
+    now = (np.maximum(loads.sums[:, source] - most, 0.0) / most).sum()
+    if excess[row] >= now * (1 - _TOLERANCE):
+        return None
+    return Move(int(instances[row]), int(source), int(host), 0.0)
 
 
 def best_move(loads, source, destinations, limit, instances=None,

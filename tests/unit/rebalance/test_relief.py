@@ -211,11 +211,19 @@ class PlanTestCase(unittest.TestCase):
         self.rates[0, 0, 0] = 3.0
         self.assertEqual([], self._plan([-1.0, 0.0, 100.0]))
 
+    def test_a_host_that_owes_more_than_a_month_is_relieved_until_it_earns(
+            self):
+        # 10 of 100 slots are E, more than the 6 that are earned.
+        self.rates[0, 0, 0] = 3.0
+        for days, wanted in ((29.9, 0), (30.1, 1)):
+            self.assertEqual(wanted, len(self._plan(
+                [-days * self.terms.day, 0.0, 100.0])))
+
     def test_a_host_in_debt_takes_no_instance(self):
         self.assertEqual([], self._plan([-1.0, -1.0, 100.0], empty=()))
 
     def test_at_most_so_many_moves_at_a_time(self):
-        rates = np.full((1, 8, 20), 5.0)
+        rates = np.full((1, 8, 20), 3.0)
         loads = relief.Loads(rates, [[10.0] * 6], [0] * 8)
         for most in (1, 2, 3):
             self.rule = relief.Rule(moves=most)
@@ -254,6 +262,27 @@ class PlanTestCase(unittest.TestCase):
                 self.assertEqual(2, move.destination)
                 self.assertEqual(min(left.values()), left[move.instance])
         self.assertGreater(found, 50)
+
+    def test_what_no_single_move_mends_goes_to_one_new_host_together(self):
+        # 4 x 4 and 1 above 10: two of the large ones have to go.
+        rates = np.full((1, 5, 20), 4.0)
+        rates[0, 2] = 1.0
+        loads = relief.Loads(rates, np.full((1, 4), 10.0), [0] * 5)
+        moves = self._plan([-1e9, 9.0, 9.0, 9.0], empty=(1, 2, 3),
+                           loads=loads)
+        self.assertEqual([1, 1], [one.destination for one in moves])
+        self.assertNotIn(2, [one.instance for one in moves])
+        for one in moves:
+            loads.put(one.instance, one.destination)
+        self.assertFalse(loads.overload(range(4)).any())
+
+    def test_the_new_host_stays_within_the_limit(self):
+        # Two of 6 do not fit together: the second waits for another round.
+        rates = np.full((1, 4, 20), 6.0)
+        loads = relief.Loads(rates, np.full((1, 4), 10.0), [0] * 4)
+        moves = self._plan([-1e9, 9.0, 9.0, 9.0], empty=(1, 2, 3),
+                           loads=loads)
+        self.assertEqual([1], [one.destination for one in moves])
 
     def test_a_lone_instance_is_never_moved_to_an_empty_host(self):
         loads = relief.Loads(np.full((2, 1, 9), 20.0) * [[[1.0]], [[.1]]],
