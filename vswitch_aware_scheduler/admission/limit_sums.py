@@ -91,7 +91,6 @@ class LimitSums:
         self._hosts = hosts
         self._units = {}         # (weights, packet bytes) -> unit number
         self._levels = {}        # RateLaw -> Levels
-        self._known = {}         # (RateLaw, unit, step) -> its transform
         # Host -> {law: how many came}, since somebody asked; negative: went.
         self._pending = {}
         # What the vectorised path reads: numbers, and the unit, the kind and
@@ -337,14 +336,11 @@ class LimitSums:
 
     def _product(self, kind, levels, sources, part, unit, step):
         """Return what :meth:`.Grid.product` does of some sources."""
-        known, keys = None, ()
+        keys, unit = None, list(self._units)[unit]
         if kind == _SMOOTH:
-            unit, step = int(unit), float(step)
-            known = self._known
             keys = [(law, unit, step) for law in sources.laws[part]]
         return self._grids[kind].product(
-            levels.T, sources.masses[:, part].T, sources.counts[part], known,
-            keys)
+            levels.T, sources.masses[:, part].T, sources.counts[part], keys)
 
     def build_as(self, slot, other, their_slot):
         """Make the look-up tables of a host that other LimitSums have.

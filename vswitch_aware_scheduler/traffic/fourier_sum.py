@@ -74,6 +74,7 @@ class Grid:
 
     def __init__(self, cells, finer, on_grid, reach):
         self._last, self._on_grid = (cells + 1) * finer, on_grid
+        self._known = {}         # key -> transform of a source
         size = self._size = reach * cells * finer
         half = size // 2
         self.frequencies = half + 1
@@ -128,14 +129,14 @@ class Grid:
         return (masses[:, None] * coarse @ fine).reshape(len(masses), -1)[
             :, :self.frequencies]
 
-    def product(self, levels, masses, counts, known=None, keys=()):
+    def product(self, levels, masses, counts, keys=None):
         """Return the transform and the mean of the sum of some sources.
 
         :param levels: (n, m) cells of the tables, >= 0, of each source
         :param masses: (n, m) their probabilities
         :param counts: (n,) how many there are of a source; negative: divide
-        :param known: {key: transform}, which is added to
-        :param keys: n of these keys, equal for equal sources
+        :param keys: list of n keys, equal for sources with equal levels and
+            masses only: transforms are kept by them; None: none is kept
         :returns: (frequencies,) complex, NaN where it cannot be divided, and
             cells of the tables
         """
@@ -147,8 +148,9 @@ class Grid:
         levels[levels > self._last] = self._size
         found = np.ones(self.frequencies, complex)
         for begin in range(0, len(levels), _TOGETHER):
-            some = np.arange(begin, min(begin + _TOGETHER, len(levels)))
-            factors = self._factors(levels, masses, some, known, keys)
+            some = slice(begin, begin + _TOGETHER)
+            factors = self._factors(levels[some], masses[some],
+                                    keys and keys[some])
             for i in np.flatnonzero(counts[some] != 1).tolist():
                 count = counts[begin + i]
                 if count < 0 and not np.abs(
@@ -158,20 +160,21 @@ class Grid:
             found *= np.multiply.reduce(factors, axis=0)
         return found, min(mean, _MOST)
 
-    def _factors(self, levels, masses, some, known, keys):
+    def _factors(self, levels, masses, keys):
         """Return the transforms of some sources, as of :meth:`product`."""
-        if known is None:
-            return self._spectra(levels[some], masses[some])
-        some = some.tolist()
-        lacking = [i for i in some if keys[i] not in known]
+        if not keys:
+            return self._spectra(levels, masses)
+        # Other threads may use the grid, too.
+        known = self._known
+        if len(known) > _MOST_KNOWN:
+            known = self._known = {}
+        factors = [known.get(key) for key in keys]
+        lacking = [i for i, one in enumerate(factors) if one is None]
         if lacking:
-            if len(known) > _MOST_KNOWN:
-                known.clear()
-                lacking = some
             for i, one in zip(lacking, self._spectra(
                     levels[lacking], masses[lacking])):
-                known[keys[i]] = one.copy()
-        return np.array([known[keys[i]] for i in some])
+                factors[i] = known[keys[i]] = one.copy()
+        return np.array(factors)
 
     def table(self, spectrum, mean):
         """Return the look-up table of a sum.

@@ -172,6 +172,22 @@ class TestOffTheGrid(GridTestCase):
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-15)
             self.assertAlmostEqual(1, means / mean, 12)
 
+    def test_transforms_are_kept_by_their_keys(self):
+        rng = np.random.default_rng(8)
+        grid = fourier_sum.Grid(128, 1, False, 2)
+        levels, masses = _random(rng, 3000, 3, 20)
+        counts = rng.integers(1, 3, 3000)
+        for _ in range(3):
+            # More than are kept, in another order each time.
+            order = rng.permutation(3000)
+            for some in np.split(order, 30):
+                wanted, _ = grid.product(
+                    levels[some], masses[some], counts[some])
+                found, _ = grid.product(levels[some], masses[some],
+                                        counts[some], some.tolist())
+                np.testing.assert_allclose(found, wanted, rtol=1e-9)
+        self.assertLess(len(grid._known), 1200)
+
     def test_what_cannot_be_divided_by_is_told(self):
         # On for as long as off, tilted against: nearly 0 at some frequency.
         grid = fourier_sum.grid(128, on_grid=False)
