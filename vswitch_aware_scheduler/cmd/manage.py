@@ -1094,8 +1094,11 @@ def _print_hosts(arguments, found, facts):
     one = None
     if arguments.host is not None:
         one = facts['instances'] = found.instance_rows(arguments.host)
-    output.print_selected(arguments, rows, total, columns, 'hosts', 'hosts',
-                          others=facts)
+    demand = facts.get('demand_by')
+    output.print_selected(
+        arguments, rows, total, columns, 'hosts', 'hosts' + (
+            f'; room for instances whose demand is by {demand}'
+            if demand else ''), others=facts)
     if one is not None and arguments.output_format in (None, 'table'):
         terminal.print_below('Instances, by what they add to the host')
         terminal.print_line()

@@ -116,6 +116,7 @@ def add_list_arguments(parser, *filters):
                            default=False, help='sort in descending order')
     group.add_argument('--limit', metavar='N', type=_count,
                        help='print at most so many rows')
+    parser.set_defaults(list_filters=filters)
     for name in filters:
         group.add_argument(f'--{name}', metavar=name.upper(),
                            help=f'print only rows {_FILTERS[name]}')
@@ -174,8 +175,8 @@ def select(arguments, rows, columns, belongs=None):
     Arguments as of :func:`print_list`.
     """
     rows = [_with_texts(row) for row in rows]
-    for one in _FILTERS:
-        wanted = getattr(arguments, one, None)
+    for one in arguments.list_filters:
+        wanted = getattr(arguments, one)
         if wanted is not None:
             is_wanted = (belongs or {}).get(
                 one, lambda row, value, key=one: row.get(key) == value)

@@ -238,6 +238,17 @@ class RoomTestCase(FleetTestCase):
         self.assertEqual(('prior of flavor', [2, 2, None]), (
             answer['demand_by'],
             [one['room'] for one in answer['hosts']]))
+        # The project chooses the prior, not the hosts.
+        self.store.write(priors=[store.Prior(
+            'small', 'q', traffic_model.TrafficModel.constant(700.0).law,
+            20)])
+        answer = self.ask('fleet', '--flavor', 'small', '--project', 'q')
+        self.assertEqual(('prior of flavor and project', [1, 1, None]), (
+            answer['demand_by'],
+            [one['room'] for one in answer['hosts']]))
+        self.assertIn('whose demand is by prior of flavor and project',
+                      self.run_command('fleet', '--flavor', 'small',
+                                       '--project', 'q')[1])
         self.assert_fails("flavor: 'smal'; expected one of small, steady",
                           'fleet', '--flavor', 'smal')
 

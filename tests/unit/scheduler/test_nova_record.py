@@ -485,6 +485,23 @@ class TestCells(RecordTestCase):
         self.assertEqual({1, 2}, set(self.on('c')))
         self.assertIsNone(self.problems['record of cell two'])
 
+    def test_the_age_of_each_cell_is_that_of_its_last_reading(self):
+        self._break(self.two)
+        self.start()
+        self.read_all_but_two()
+        self.now += 50.0
+        ages = self.record.ages()
+        self.assertIsNone(ages['two'])
+        self.assertAlmostEqual(50.0, ages['one'], delta=1.0)
+        self.hooked = lambda uuid: None
+        self.record._readers[B].refresh()
+        self.assertLess(self.record.ages()['two'], 1.0)
+
+    def read_all_but_two(self):
+        for uuid, reader in self.record._readers.items():
+            if uuid != B:
+                reader.refresh()
+
     def test_one_that_is_dead_from_the_start_keeps_nobody_waiting(self):
         self._break(self.two)
         self.start()
