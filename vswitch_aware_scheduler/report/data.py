@@ -192,7 +192,9 @@ class Fleet:
                 'seen_at': iso_time(one.seen_at), 'ended': one.ended,
                 'passes': one.passes, 'outcome': one.outcome,
                 'waiting_for': one.waiting_for}
-                for one in store.modelers()]}
+                for one in store.modelers()],
+            'workers': [] if host is not None else [
+                _worker(one) for one in store.workers()]}
 
     def _summary(self):
         judged = [row for row in self._rows if row['risk'] is not None]
@@ -414,6 +416,22 @@ def _states(model):
         'share': model.stationary.tolist(),
         'sojourn_seconds': model.sojourn_seconds.tolist(),
         'jump': model.jump.tolist()}
+
+
+def _worker(worker):
+    """Return the state of a scheduler's worker, which it wrote as JSON."""
+    cells = worker.state.get('cells')
+    ages = [age for age in (cells.values() if isinstance(cells, dict) else ())
+            if isinstance(age, (int, float))]
+    problems = worker.state.get('problems')
+    models = worker.state.get('models')
+    return {
+        'name': worker.name, 'host': worker.host,
+        'seen_at': iso_time(worker.seen_at),
+        'models': models if isinstance(models, int) else None,
+        'record_age_seconds': max(ages, default=None),
+        'problems': [str(one) for one in problems.values()]
+        if isinstance(problems, dict) else []}
 
 
 def _mean(values):

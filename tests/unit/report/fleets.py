@@ -44,6 +44,8 @@ def fill(target, now=None):
                        for host in ('h1', 'h2', HOSTILE)],
         outcomes=[store.TrialOutcome(
             '0.05: 1 1 0 <= 350', now, ((100, 0.9, 9.0), (200, 0.0, 4.0)))])
+    target.report_worker(store.Worker(HOSTILE[:99], HOSTILE[:99], now, now, {
+        'problems': {'a': HOSTILE}}))
     target.write_decisions([decisions.Decision(
         f'{number:032x}', now - 600.0 * number, 'worker', None,
         base.instance_uuid(number), 'p1', 'small', 'model',

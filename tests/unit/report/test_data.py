@@ -145,6 +145,19 @@ class FleetTestCase(base.StoreTestCase):
                                      for one in found['buckets']])
         self.assertIsNone(self.fleet.report(base.NOW)['refusals'])
 
+    def test_workers_are_shown_whatever_they_have_written(self):
+        for number, state in enumerate((
+                {'models': 7, 'cells': {'a': 3.0, 'b': None, 'c': 9.5},
+                 'problems': {'record': 'it is old'}},
+                {'models': 'many', 'cells': [1], 'problems': 'some'}, {})):
+            self.store.report_worker(store.Worker(
+                f'w{number}', 'ctl', base.NOW + number, base.NOW, state))
+        self.assertEqual([(7, 9.5, ['it is old']), (None, None, []),
+                          (None, None, [])], [
+            (one['models'], one['record_age_seconds'], one['problems'])
+            for one in self.fleet.report(base.NOW)['workers']
+            if one['host'] == 'ctl'])
+
     def test_rules_are_counted(self):
         self.assertEqual(
             {'model': 10, 'flavor': 0, 'prior': 0, 'default': 1},
