@@ -28,17 +28,17 @@ ERROR = 1e-3
 SLACK = 1 + fourier_sum.TOLERANCE
 _NEAR = fourier_sum.NEAR
 
-#: How a sum is kept. Many rates are on no grid: the tail is smooth; many are
-#: on none, but vary together by a few cells only: a finer scale is wanted; few
-#: are on none, and are rounded to a finer grid; all are on the grid of the
-#: tables; all are on a finer grid, and the tables are as well.
-_SMOOTH, _NARROW, _ROUNDED, _ON_GRID, _FINE = range(5)
+#: How a sum is kept. Many rates are on no grid: the tail is smooth. Few are on
+#: none, or many that vary together by a few cells only: it is smooth on a
+#: finer scale. All are on the grid of the tables. All are on a finer grid, and
+#: the tables are as well.
+_SMOOTH, _NARROW, _ON_GRID, _FINE = range(4)
 _FINER = 8
 
 #: Sums with a smaller standard deviation, in cells, are narrow.
 _FEW_CELLS = 2.5
 
-#: A host with at most so many sources is computed again when one changes.
+#: So few sources are narrow as well, and are computed again when one changes.
 _FEW = 20
 
 #: LoadTable.stretch compares with no smaller capacity, relatively.
@@ -101,9 +101,8 @@ class LimitSums:
         # By kind.
         self._grids = [fourier_sum.grid(cells, on_grid=False),
                        fourier_sum.grid(cells, _FINER, on_grid=False),
-                       fourier_sum.grid(cells, _FINER, reach=4),
-                       fourier_sum.grid(cells, reach=4),
-                       fourier_sum.grid(cells * _FINER, reach=4)]
+                       fourier_sum.grid(cells),
+                       fourier_sum.grid(cells * _FINER)]
         # By whether they are fine.
         self._tables = [_Tables(cells), _Tables(cells * _FINER)]
         self._spectra = admission_rows.Rows(
@@ -310,8 +309,6 @@ class LimitSums:
         if common > 0:
             kind = _ON_GRID if common * self._cells >= capacity / SLACK \
                 else _FINE
-        elif numbers[_ACTIVE] <= _FEW:
-            kind = _ROUNDED
         else:
             kind = _NARROW if self._is_narrow(numbers) else _SMOOTH
         cells = self._cells * (_FINER if kind == _FINE else 1)
@@ -358,7 +355,7 @@ class LimitSums:
                 self._build_one(position, slot)
 
     def _is_narrow(self, numbers):
-        return numbers[_VARIANCE] < (
+        return numbers[_ACTIVE] <= _FEW or numbers[_VARIANCE] < (
             _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2
 
     def _follow(self):
@@ -397,9 +394,8 @@ class LimitSums:
         values, classed = values[:, part], sources.classed[part]
         levels = (values - values.min(axis=0)) / numbers[_STEP]
         numbers[_OFF] += sources.counts[part] @ _off(levels)
-        if kept == _NO_ROW or slot_row == _NO_ROW and classed.any() or not (
-                numbers[_ACTIVE] > _FEW and numbers[_OFF] > 0
-                and not self._is_narrow(numbers)):
+        if kept == _NO_ROW or slot_row == _NO_ROW and classed.any() \
+                or numbers[_OFF] <= 0 or self._is_narrow(numbers):
             return False
         factor, more = self._product(
             _SMOOTH, levels, sources, part, places[_UNIT], numbers[_STEP])
@@ -447,7 +443,7 @@ class LimitSums:
             thresholds = np.concatenate([thresholds, of_slots])
         states = levels.masses.size
         looked_up = self._tables[int(fine[0])].look_up(
-            places[_ROW], thresholds, states, places[_KIND] <= _ROUNDED)
+            places[_ROW], thresholds, states, places[_KIND] <= _NARROW)
         found = _average(levels.masses, looked_up[:states])
         if classed[0]:
             looked_up.imag[states:] *= wider

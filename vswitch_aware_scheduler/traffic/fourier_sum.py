@@ -24,10 +24,11 @@ TOLERANCE = 1e-9
 #: Likewise of levels, in cells of a grid.
 NEAR = 1e-6
 
-#: Exponential tilting over the period, by how many times the capacity it is:
-#: what wraps around is e^-16 = 1.1e-7 or e^-30 = 9e-14 of what it was, and
-#: rounding errors grow by e^8 or e^7.5 up to the capacity.
-_TILTING = {2: 16.0, 4: 30.0}
+#: By whether rates are on the grid: how many times the capacity the period is,
+#: and the exponential tilting over it. What wraps around is e^-16 = 1.1e-7 or
+#: e^-30 = 9e-14 of what it was, and rounding errors grow by e^8 or e^7.5 up to
+#: the capacity.
+_PERIODS = {False: (2, 16.0), True: (4, 30.0)}
 
 #: Means that are more than that count as that.
 _MOST = 1e200
@@ -57,9 +58,9 @@ def table_cells(cells):
 
 
 @functools.lru_cache(maxsize=32)
-def grid(cells, finer=1, on_grid=True, reach=2):
+def grid(cells, finer=1, on_grid=True):
     """Return the :class:`Grid`, which is made once."""
-    return Grid(cells, finer, on_grid, reach)
+    return Grid(cells, finer, on_grid)
 
 
 class Grid:
@@ -69,16 +70,16 @@ class Grid:
     :param finer: cells of the grid in a cell of the tables
     :param on_grid: whether rates are rounded to cells of the grid; else they
         are not rounded, and the tail is smooth on the scale of a cell
-    :param reach: the period in capacities, 2 or 4
     """
 
-    def __init__(self, cells, finer, on_grid, reach):
+    def __init__(self, cells, finer, on_grid):
+        reach, tilting = _PERIODS[on_grid]
         self._last, self._on_grid = (cells + 1) * finer, on_grid
         self._known = {}         # key -> transform of a source
         size = self._size = reach * cells * finer
         half = size // 2
         self.frequencies = half + 1
-        self._tilt = _TILTING[reach] / size
+        self._tilt = tilting / size
         # Frequency number a * width + b is a coarse step and a fine one.
         width = self._width = 1 << (half.bit_length() // 2)
         angle = 2 * np.pi / size * np.arange(half + 1)
@@ -98,7 +99,7 @@ class Grid:
         # The second row is in cells of the tables.
         self._untilt = np.exp(self._tilt * self._read) / [[1], [finer]]
         self._finer = finer
-        wrapped = np.exp(-_TILTING[reach])
+        wrapped = np.exp(-tilting)
         self._ones = 1 / (1 - wrapped)
         self._constant = (-self._read * self._ones
                           - size * wrapped / (1 - wrapped) ** 2) / finer

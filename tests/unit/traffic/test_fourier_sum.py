@@ -50,14 +50,14 @@ class TestOnTheGrid(GridTestCase):
 
     def test_whole_rates_are_the_enumeration(self):
         rng = np.random.default_rng(1)
-        grid = fourier_sum.grid(32, reach=4)
+        grid = fourier_sum.grid(32)
         for largest in (4, 12, 33):
             levels, masses = _random(rng, 6, 3, largest, whole=True)
             self.assertEnumerated(levels, masses, *self.tables(
                 grid, levels, masses), atol=1e-13)
 
     def test_so_many_of_one_are_its_power(self):
-        grid = fourier_sum.grid(32, reach=4)
+        grid = fourier_sum.grid(32)
         levels, masses = np.array([[0.0, 3.0]]), np.array([[.9, .1]])
         for count in (2, 5, 60):
             tail, _ = self.tables(grid, levels, masses, np.array([count]))
@@ -69,12 +69,12 @@ class TestOnTheGrid(GridTestCase):
     def test_a_finer_grid_is_read_at_the_cells_of_the_tables(self):
         rng = np.random.default_rng(2)
         levels, masses = _random(rng, 5, 3, 36, whole=True)
-        grid = fourier_sum.grid(8, 4, reach=4)
+        grid = fourier_sum.grid(8, 4)
         tail, excess = self.tables(grid, levels / 4, masses)
         self.assertEnumerated(levels / 4, masses, tail, excess, atol=1e-13)
 
     def test_a_source_far_above_the_capacity_is_above_while_it_is_on(self):
-        grid = fourier_sum.grid(32, reach=4)
+        grid = fourier_sum.grid(32)
         for level in (33.0, 200.0, 1e12):
             tail, _ = self.tables(grid, np.array([[0, level], [0, 2.0]]),
                                   np.array([[.75, .25], [.5, .5]]))
@@ -84,7 +84,7 @@ class TestOnTheGrid(GridTestCase):
                 np.testing.assert_allclose(tail[34:], .25, rtol=1e-9)
 
     def test_much_more_than_the_capacity_is_surely_above(self):
-        grid = fourier_sum.grid(32, reach=4)
+        grid = fourier_sum.grid(32)
         tail, _ = self.tables(grid, np.full((1, 2), 30.0), np.full((1, 2), .5),
                               np.array([4000]))
         np.testing.assert_allclose(tail, 1.0, rtol=1e-13)
@@ -157,7 +157,7 @@ class TestOffTheGrid(GridTestCase):
         rng = np.random.default_rng(7)
         for grid in (fourier_sum.grid(128, on_grid=False),
                      fourier_sum.grid(64, 8, on_grid=False),
-                     fourier_sum.grid(64, 8, reach=4)):
+                     fourier_sum.grid(64, 8)):
             # More than are transformed at once.
             levels, masses = _random(rng, 150, 4, 6)
             # One of them above the grid.
@@ -174,7 +174,7 @@ class TestOffTheGrid(GridTestCase):
 
     def test_transforms_are_kept_by_their_keys(self):
         rng = np.random.default_rng(8)
-        grid = fourier_sum.Grid(128, 1, False, 2)
+        grid = fourier_sum.Grid(128, 1, False)
         levels, masses = _random(rng, 3000, 3, 20)
         counts = rng.integers(1, 3, 3000)
         for _ in range(3):
