@@ -334,20 +334,26 @@ class Fleet:
     def add_episodes(self, rows):
         """Add the episodes of overload a day to rows of hosts.
 
-        Instances count as independent of each other. Those without a model
-        count with their average.
+        They follow from the probability of overload and the mean length of
+        an episode. For that length, instances count as independent of each
+        other, and those without a model with their average.
         """
         if len(rows) > MOST_EPISODES:
             for row in rows:
-                row['episodes_per_day'] = None
+                row['episodes_per_day'] = row['mean_episode_seconds'] = None
             self.remarks.append(
                 f'episodes are computed of at most {MOST_EPISODES} hosts; '
                 f'restrict the list by --limit or --host')
             return
         for row in rows:
-            row['episodes_per_day'] = self._episodes(row['host'])
+            seconds = self._episode_seconds(row['host'])
+            overload = row['overload_probability']
+            row['episodes_per_day'] = None if overload is None else (
+                overload * _DAY_SECONDS / seconds if seconds else 0.0)
+            row['mean_episode_seconds'] = seconds
 
-    def _episodes(self, host):
+    def _episode_seconds(self, host):
+        """Return the mean length of an episode, None where there is none."""
         policy = self._policies[host]
         if policy.profile is None:
             return None
@@ -359,11 +365,12 @@ class Fleet:
             chains = [one for _, one in found.values()]
             average = sum((law.mean for uuid, law in laws.items()
                            if uuid not in found), average)
-        total = 0.0
+        share = rate = 0.0
         for limit in policy.limits if chains else ():
             if _may_overload(laws.values(), policy, limit):
-                total += _episodes_above(chains, average, policy, limit)
-        return total * _DAY_SECONDS
+                more = _overload_of(chains, average, policy, limit)
+                share, rate = share + more[0], rate + more[1]
+        return share / rate if share and rate else None
 
     # Room
 
@@ -461,17 +468,18 @@ def _may_overload(laws, policy, limit):
                for law in laws) > capacity
 
 
-def _episodes_above(chains, average, policy, limit):
+def _overload_of(chains, average, policy, limit):
+    """Return (share of time, episodes a second) above one limit."""
     weights, capacity, _ = limit
     left = capacity - float(np.dot(weights, average))
     if left <= 0:
-        return 0.0
+        return 0.0, 0.0
     if weights[2]:
         packet_bytes = policy.profile.typical_packet_bytes
         chains = [one if one.packets_known else one.with_packets(packet_bytes)
                   for one in chains]
-    return superposition.Superposition(
-        chains, left, weights).episodes_per_second()
+    together = superposition.Superposition(chains, left, weights)
+    return together.overload_probability(), together.episodes_per_second()
 
 
 def _rooms(table, names, laws, progress=None):

@@ -82,10 +82,14 @@ class HostsTestCase(FleetTestCase):
                            ('utilisation', 30 / 250)):
             self.assertAlmostEqual(exact, one[key], delta=.01 * exact)
         # The third goes on while the two others are on.
-        self.assertAlmostEqual(
-            3 * .9 / 5400 * .01 * 86400, one['episodes_per_day'], delta=1e-9)
+        exact = 3 * .9 / 5400 * .01 * 86400
+        self.assertAlmostEqual(exact, one['episodes_per_day'],
+                               delta=.01 * exact)
+        # It lasts until the first of three goes off.
+        self.assertAlmostEqual(200.0, one['mean_episode_seconds'])
         self.assertLess(other['overload_probability'], 1e-9)
-        self.assertEqual(0, other['episodes_per_day'])
+        self.assertEqual((0, None), (other['episodes_per_day'],
+                                     other['mean_episode_seconds']))
 
     def test_by_which_rule_instances_count_is_shown(self):
         self.put({'h1': (1, 2, 3)}, {1: ON_OFF},
