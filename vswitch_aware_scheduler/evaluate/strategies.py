@@ -21,7 +21,7 @@ __all__ = ['ErrorBudget', 'NAMES', 'NoMoves', 'Rebalanced', 'Sandpiper',
 NAMES = ('ours', 'none', 'workload_balance', 'sandpiper')
 
 #: The limit of placing with error budgets is so many times the limit.
-PLACING_TIMES = 5.0
+PLACING_TIMES = 8.0
 
 
 class Rebalanced(methods.Method):

@@ -154,7 +154,7 @@ class Rule:
     window_seconds: float = 7 * budget.DAY_SECONDS
     recent_seconds: float = 3600.0
     open_days: float = 1.0
-    repay_days: float = 30.0
+    repay_days: float = 20.0
 
 
 class Constraints:

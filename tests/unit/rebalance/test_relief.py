@@ -211,11 +211,11 @@ class PlanTestCase(unittest.TestCase):
         self.rates[0, 0, 0] = 3.0
         self.assertEqual([], self._plan([-1.0, 0.0, 100.0]))
 
-    def test_a_host_that_owes_more_than_a_month_is_relieved_until_it_earns(
+    def test_a_host_that_owes_more_than_twenty_days_is_relieved_until_it_earns(
             self):
         # 10 of 100 slots are E, more than the 6 that are earned.
         self.rates[0, 0, 0] = 3.0
-        for days, wanted in ((29.9, 0), (30.1, 1)):
+        for days, wanted in ((19.9, 0), (20.1, 1)):
             self.assertEqual(wanted, len(self._plan(
                 [-days * self.terms.day, 0.0, 100.0])))
 
