@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import dataclasses
 import os
 import re
 import signal
 import socket
+import sqlite3
 from unittest import mock
 
 from keystoneauth1 import loading as ks_loading
@@ -568,6 +570,22 @@ class FailureTestCase(ServiceTestCase):
         self.assertEqual(3, passes)
         self.assertIn('well again after 2 failed passes in 15 s', logs[2])
         self.assertEqual(1, self.store.generation().number)
+
+    def test_a_store_of_another_version_is_told_once(self):
+        for version, words in (('0001', 'run "vswitch-manage db sync"'),
+                               ('9999', 'written by a newer release')):
+            with self.subTest(version):
+                with contextlib.closing(sqlite3.connect(self.path)) as there, \
+                        there:
+                    there.execute('UPDATE alembic_version SET version_num '
+                                  '= ?', (version,))
+                self.time = 0.0
+                self.end_at(400)
+                _, logs = self.serve()
+                warning, = [line for line in logs
+                            if line.startswith('WARNING')]
+                self.assertIn(f'its schema has version {version}', warning)
+                self.assertIn(words, warning)
 
     def test_each_kind_of_failure_is_told_once(self):
         self.driver.fail_after = 0

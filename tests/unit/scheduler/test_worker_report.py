@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import os
 import socket
+import sqlite3
 
 from tests.unit.store import base
 from vswitch_aware_scheduler.scheduler import health
 from vswitch_aware_scheduler.scheduler import worker_report
+from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 
 
@@ -117,3 +120,22 @@ class WorkerReportTestCase(base.StoreTestCase):
         self.store.write_fleet({'options': {'modeler': {'strict': True}}},
                                base.NOW)
         self.assert_logged('strict is False here and True in vswitch.conf')
+
+
+class VersionTestCase(base.StoreTestCase):
+
+    def test_a_store_of_another_version_is_a_problem_in_words(self):
+        target = self.make_store()
+        source = snapshot.SnapshotSource(
+            target, 3600.0, 5.0, 0.0, lambda: base.NOW)
+        self.addCleanup(source.stop)
+        for version, words in (('0001', 'run "vswitch-manage db sync"'),
+                               ('9999', 'written by a newer release')):
+            with contextlib.closing(sqlite3.connect(self.path)) as there, \
+                    there:
+                there.execute('UPDATE alembic_version SET version_num = ?',
+                              (version,))
+            source.refresh()
+            problem = source.current()[1]
+            self.assertIn(f'its schema has version {version}', problem)
+            self.assertIn(words, problem)
