@@ -17,13 +17,6 @@ from vswitch_aware_scheduler.traffic import fourier_sum
 
 __all__ = ['AtomSum', 'LatticeSum', 'TooManyAtoms']
 
-#: Up to this many grid cells a level is added by one dense convolution.
-_DENSE_CELLS = 48
-
-#: A dense convolution makes so many products in the time in which another one
-#: adds one level.
-_PRODUCTS = 8192
-
 
 class TooManyAtoms(Exception):
     """More distinct sums than an AtomSum may keep; use a LatticeSum."""
@@ -221,13 +214,7 @@ def _convolved(held, cells, masses):
     :param cells: (m,) int64 cells of the source, in any order
     :param masses: (m,) their probabilities
     """
-    if not cells.size or not held.size:
-        return np.zeros(0)
-    widest = int(cells.max())
-    if widest <= _DENSE_CELLS or \
-            held.size * widest <= _PRODUCTS * cells.size:
-        return np.convolve(held, np.bincount(cells, weights=masses))
-    spread = np.zeros(held.size + widest)
+    spread = np.zeros(held.size + int(cells.max(initial=0)))
     for cell, mass in zip(cells.tolist(), masses.tolist()):
         spread[cell:cell + held.size] += mass * held
     return spread
