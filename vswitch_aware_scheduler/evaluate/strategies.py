@@ -215,9 +215,10 @@ class Sandpiper(closed_loop.Strategy):
         loads = fleet.recent(self._samples * fleet.bin_seconds)
         if loads.slots < self._samples:
             return
+        # With hosts that are empty: what is opened in a round takes more.
         hot = np.count_nonzero(
-            loads.sums[0, :fleet.count] > self._most, axis=1) >= self._above
-        load = loads.sums[0, :fleet.count, -1].copy()
+            loads.sums[0] > self._most, axis=1) >= self._above
+        load = loads.sums[0, :, -1].copy()
         demand = loads.rates[0, :, -1]
         for source in np.argsort(-load, kind='stable').tolist():
             if hot[source]:
@@ -229,18 +230,23 @@ class Sandpiper(closed_loop.Strategy):
             if load[source] <= self._most or fleet.sizes[source] < 2 \
                     or fleet.busy()[source]:
                 return
-            fits = fleet.constraints().allowed([row], range(load.size))[0]
-            takes = np.flatnonzero(
-                fits & (fleet.sizes[:load.size] > 0) & ~hot
-                & ~fleet.busy()[:load.size]
-                & (load + demand[row] < self._most))
+            sizes, busy = np.zeros(load.size), np.zeros(load.size, dtype=bool)
+            sizes[:fleet.count] = fleet.sizes
+            busy[:fleet.count] = fleet.busy()
+            fits = np.zeros(load.size, dtype=bool)
+            known = min(load.size, fleet.hosts)
+            fits[:known] = fleet.constraints().allowed(
+                [row], range(known))[0]
+            takes = np.flatnonzero(fits & (sizes > 0) & ~hot & ~busy
+                                   & (load + demand[row] < self._most))
             takes = takes[takes != source]
             if takes.size:
                 host = int(takes[load[takes].argmin()])
-                load[host] += demand[row]
             elif demand[row] < self._most:
                 host = fleet.empty_hosts()[0]
             else:
                 continue
+            if host < load.size:
+                load[host] += demand[row]
             load[source] -= demand[row]
             fleet.move(row, host)

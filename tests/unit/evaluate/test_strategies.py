@@ -143,6 +143,12 @@ class SandpiperTestCase(unittest.TestCase):
         made, _ = moves(rates, [0, 0, 1], strategies.Sandpiper(10.0))
         self.assertEqual([(5, 0, 2)], made)
 
+    def test_a_host_that_was_opened_takes_more_in_the_same_round(self):
+        # 8.5 is hot and fits nowhere else: the others go, together.
+        rates = np.array([[8.5], [2.0], [1.0], [6.9]]) * np.ones(9)
+        made, _ = moves(rates, [0, 0, 0, 1], strategies.Sandpiper(10.0))
+        self.assertEqual([(5, 1, 2), (5, 2, 2)], made[:2])
+
 
 class ProtocolTestCase(unittest.TestCase):
 
