@@ -15,7 +15,8 @@ from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store
 
-__all__ = ['FIRST_SECONDS', 'REPORT_SECONDS', 'WorkerReport']
+__all__ = ['CHECK_SECONDS', 'FIRST_SECONDS', 'REPORT_SECONDS',
+           'WorkerReport']
 
 LOG = logs.get_logger(__name__)
 
@@ -23,6 +24,10 @@ LOG = logs.get_logger(__name__)
 #: most until the cells of Nova are known, which is tried so often.
 REPORT_SECONDS = 60.0
 FIRST_SECONDS = 0.5
+
+#: What a worker sees of the others is checked so long after its start: a
+#: modeler may be started at the same time.
+CHECK_SECONDS = 300.0
 
 #: Problems of a worker that it reports, and their longest text.
 _MOST_PROBLEMS, _MOST_CHARACTERS = 20, 500
@@ -37,20 +42,23 @@ class WorkerReport:
         the worker knows or None, {cell: age of its record in seconds or
         None}, options that have to be alike)
     :param clock: callable, seconds UTC
+    :param monotonic: callable, seconds
     """
 
-    def __init__(self, writes_to, report, facts, clock):
+    def __init__(self, writes_to, report, facts, clock,
+                 monotonic=time.monotonic):
         self._store = writes_to
         self._report = report
         self._facts = facts
         self._clock = clock
+        self._monotonic = monotonic
         self._thread = worker_thread.WorkerThread(
             'vswitch-report', self.step, self._forget)
         self._forget()
 
     def _forget(self):
         self._started_at = self._clock()
-        self._until = time.monotonic() + REPORT_SECONDS
+        self._began = self._monotonic()
 
     def start(self):
         """Be at work from now on, in this process."""
@@ -64,7 +72,8 @@ class WorkerReport:
         """Report and check; return the seconds until the next time."""
         try:
             facts = self._facts()
-            if not facts[2] and time.monotonic() < self._until:
+            if not facts[2] \
+                    and self._monotonic() < self._began + REPORT_SECONDS:
                 return FIRST_SECONDS
             self._step(*facts)
         except Exception:
@@ -72,11 +81,22 @@ class WorkerReport:
             # what is wrong with it.
             LOG.debug('vswitch: reporting of this worker failed',
                       exc_info=True)
-
         return REPORT_SECONDS
 
     def _step(self, plugins, models, cells, options):
         now = self._clock()
+        if self._monotonic() >= self._began + CHECK_SECONDS:
+            self._check(plugins, models, options, now)
+        host = socket.gethostname()
+        self._store.report_worker(store.Worker(
+            f'{host}:{os.getpid()}'[:255], host[:255], self._started_at, now, {
+                'plugins': sorted(plugins), 'models': models, 'cells': cells,
+                'options': options, 'problems': {
+                    topic: problem[:_MOST_CHARACTERS] for topic, problem in
+                    list(self._report.problems().items())[:_MOST_PROBLEMS]}}))
+
+    def _check(self, plugins, models, options, now):
+        """Log what is wrong with the others, and with what Nova loads."""
         self._report('plugins', self_check.plugins_problem(plugins))
         self._report('modeler', self_check.modeler_problem(
             self._store.modelers(), now, models))
@@ -87,10 +107,3 @@ class WorkerReport:
         theirs = self._store.fleet('options').facts.get('modeler', {})
         self._report('options', self_check.options_problem(
             options, theirs, 'vswitch.conf of vswitch-modeler'))
-        host = socket.gethostname()
-        self._store.report_worker(store.Worker(
-            f'{host}:{os.getpid()}'[:255], host[:255], self._started_at, now, {
-                'plugins': sorted(plugins), 'models': models, 'cells': cells,
-                'options': options, 'problems': {
-                    topic: problem[:_MOST_CHARACTERS] for topic, problem in
-                    list(self._report.problems().items())[:_MOST_PROBLEMS]}}))

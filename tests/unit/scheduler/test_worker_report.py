@@ -23,11 +23,25 @@ class WorkerReportTestCase(base.StoreTestCase):
         self.models, self.cells = 3, {'cell1': 2.5}
         self.report = self.make(self.store)
 
-    def make(self, target):
-        return worker_report.WorkerReport(
+    def make(self, target, elapsed=300.0):
+        self.elapsed = 0.0
+        report = worker_report.WorkerReport(
             target, self.log, lambda: (self.plugins, self.models,
                                        self.cells, {'strict': False}),
-            lambda: self.now)
+            lambda: self.now, lambda: self.elapsed)
+        self.elapsed = elapsed
+        return report
+
+    def test_nothing_is_checked_while_others_may_be_starting(self):
+        self.models = 0
+        report = self.make(self.store, 299.0)
+        with self.assertNoLogs(level='WARNING'):
+            report.step()
+        self.assertEqual(1, len(self.store.workers()))
+        self.elapsed = 300.0
+        with self.assertLogs(level='WARNING') as logs:
+            report.step()
+        self.assertEqual(2, len(logs.output))
 
     def modeler(self, **more):
         self.store.report_modeler(store.Modeler(**{
@@ -65,6 +79,7 @@ class WorkerReportTestCase(base.StoreTestCase):
     def test_the_first_report_waits_until_cells_are_known(self):
         self.modeler()
         self.cells = {}
+        self.elapsed = 59.0
         self.assertLess(self.report.step(), 1.0)
         self.assertEqual([], self.store.workers())
         self.cells = {'cell1': None}
