@@ -246,8 +246,11 @@ class _Run:
             history = traces.History(trace, begin, known_from)
             moves = any(isinstance(method, strategies.Rebalanced)
                         for method in methods)
+            # What the trace itself does not have is no traffic, as when it
+            # is judged.
             histories[key] = history, history.delivered(
-                _LONGEST_GAP_SECONDS) if moves else None
+                _LONGEST_GAP_SECONDS if case.conditions.missing_share
+                else 0.0) if moves else None
         self.history, delivered = histories[key]
         self.packers, self.replays = {}, {}
         for method in methods:

@@ -204,6 +204,8 @@ class DeliveredTestCase(unittest.TestCase):
             [[nan, 1, nan, nan, nan, 5], [2] * 6]), 0, [0, 3])
         self.assertEqual([[0, 1, 1, 1, 0, 5], [0, 0, 0, 2, 2, 2]],
                          history.delivered(600.0).tolist())
+        self.assertEqual([[0, 1, 0, 0, 0, 5], [0, 0, 0, 2, 2, 2]],
+                         history.delivered(0.0).tolist())
 
     def test_a_share_of_the_samples_is_left_out(self):
         made = traces.make_trace(np.ones((5, 4000)))
