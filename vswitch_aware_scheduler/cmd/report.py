@@ -44,6 +44,8 @@ _DETAILS, _STALE_HOURS = 10, 24.0
 _HOST_DIAGRAMS = 100
 
 _CLI = [
+    cfg.StrOpt('store',
+               help='SQLAlchemy URL of the store, in place of store_url.'),
     cfg.StrOpt('address', default='127.0.0.1',
                help='Address to listen at: one of this machine alone.'),
     cfg.PortOpt('port', default=8790,
@@ -164,6 +166,8 @@ def _configuration(argv):
     group = conf[options.GROUP]
     for name in group:
         group[name]
+    if conf.store is not None:
+        conf.set_override('store_url', conf.store, options.GROUP)
     return conf
 
 

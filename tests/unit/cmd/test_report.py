@@ -103,9 +103,11 @@ class ReportCommandTestCase(test_manage.ManageTestCase):
         found, seen = [], []
 
         def ask(serving):
-            with urllib.request.urlopen(serving.url, timeout=60) as answer:
-                found.append(answer.read().decode())
-            os.kill(os.getpid(), signal.SIGTERM)
+            try:
+                with urllib.request.urlopen(serving.url, timeout=60) as page:
+                    found.append(page.read().decode())
+            finally:
+                os.kill(os.getpid(), signal.SIGTERM)
 
         class Server(server.Server):
             def serve_forever(self):
@@ -113,8 +115,11 @@ class ReportCommandTestCase(test_manage.ManageTestCase):
                 threading.Thread(target=ask, args=[self]).start()
                 super().serve_forever(.01)
 
+        with open(self.config, 'w') as file:
+            file.write('[vswitch_scheduler]\nstore_url = sqlite:////none\n')
         with mock.patch.object(server, 'Server', Server):
-            status, output, errors = self._serve('--port', '0')
+            status, output, errors = self._serve('--port', '0', '--store',
+                                                 self.url)
         self.assertEqual((0, ''), (status, errors))
         self.assertEqual(f'The report is at {seen[0]}\n', output)
         self.assertIn('h1', found[0])

@@ -121,6 +121,15 @@ class PageTestCase(base.StoreTestCase):
                       'No modeler has reported'):
             self.assertIn(words, text)
 
+    def test_a_fleet_without_switch_profiles_has_a_page(self):
+        fleet = fleets.fleet(self.make_store(), lambda hosts: {})
+        report = fleet.report(base.NOW)
+        report['feedback'][0]['points'] = []
+        self.assertIn('No host with a switch profile has an instance',
+                      page.Page().render(report))
+        text = page.Page().render(fleet.report(base.NOW, host='h1'))
+        self.assertIn('no switch profile', text)
+
     def test_a_host_has_a_page_of_its_own(self):
         report = self.fleet.report(base.NOW, host=fleets.HOSTILE)
         text = page.Page(lambda host: '/host/x').render(report)
