@@ -82,13 +82,13 @@ class Fleet:
 
     :param store: Store
     :param conf: ConfigOpts with our options registered
-    :param clock: returns the time, seconds UTC
+    :param clock: returns the time, seconds UTC; None: ``time.time``
     """
 
-    def __init__(self, store, conf, clock=time.time):
+    def __init__(self, store, conf, clock=None):
         self._store = store
         self._options = conf[options.GROUP]
-        self._now = clock()
+        self._now = (clock or time.time)()
         self.remarks = []
         self.generation = store.generation()
         self.snapshot = snapshots.Snapshot().updated(store.read_changes())
