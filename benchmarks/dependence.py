@@ -28,6 +28,7 @@ from vswitch_aware_scheduler.evaluate import trace
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import rate_law
 
 LIMITS = (0.01, 0.003)
 
@@ -78,7 +79,7 @@ class _Scaled(methods.CountsEstimator):
 
     def fit(self, known, saturation_kbps):
         limits = [(model.DIMENSIONS['bandwidth'], None, saturation_kbps)]
-        return [prior.scaled(model.RateLaw.from_arrays(
+        return [prior.scaled(rate_law.RateLaw.from_arrays(
             law.probabilities, law.rates * self._factor, law.high,
             law.low_states), limits)
             for law in super().fit(known, saturation_kbps)]

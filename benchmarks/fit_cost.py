@@ -18,7 +18,7 @@ import time
 
 import numpy as np
 
-from vswitch_aware_scheduler.store import records
+from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import series
@@ -60,7 +60,7 @@ def cycle(packed, pieces):
         merged = [estimate.TransitionCounts.from_bytes(one).merged(two)
                   for one, two in zip(packed[part], new)]
         names = [str(number) for number in range(first, first + len(merged))]
-        written += [(records.pack_law(fitted), counts.to_bytes())
+        written += [(packing.pack_law(fitted), counts.to_bytes())
                     for fitted, counts in zip(
                         estimate.fit_models(merged, keys=names), merged)]
     return written

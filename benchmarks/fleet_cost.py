@@ -55,12 +55,12 @@ def fill(url, hosts, on_each):
         for host in range(first, min(first + _TOGETHER, hosts)):
             for number in range(on_each):
                 name = str(uuid.UUID(int=host * on_each + number + 1))
-                placed.append(store.Placement(
+                placed.append(store.InstanceRecord(
                     name, f'compute{host}', 'small', f'p{number % 4}'))
                 if number % 10:
                     stored.append(store.StoredModel(
                         name, models[int(generator.integers(_MODELS))]))
-        target.write(stored, placements=placed, inventory=store.Inventory(
+        target.write(stored, placements=placed, inventory=store.InventoryState(
             'nova', now, now))
 
 

@@ -35,10 +35,10 @@ sys.path.insert(0, str(ROOT))
 from tests.integration import base as integration  # noqa: E402
 from tests.integration import servers  # noqa: E402
 from tests.integration import store_suite  # noqa: E402
-from vswitch_aware_scheduler.modeler import coordination  # noqa: E402
-from vswitch_aware_scheduler.modeler import cycle  # noqa: E402
+from vswitch_aware_scheduler.modeler import learning  # noqa: E402
+from vswitch_aware_scheduler.modeler import membership  # noqa: E402
 from vswitch_aware_scheduler import store as model_store  # noqa: E402
-from vswitch_aware_scheduler.store import migration  # noqa: E402
+from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import base  # noqa: E402
 from vswitch_aware_scheduler.traffic import series  # noqa: E402
 
@@ -93,7 +93,7 @@ class _Stopwatch:
 def modeler(url, group_url, driver, nows, barrier, told):
     """Make a pass at each of some times, with the others."""
     store = model_store.Store(url, 300)
-    group = coordination.Group(group_url)
+    group = membership.Group(group_url)
     store_id = store.generation().store_id
     group.share(store_id)
     for now in nows:
@@ -101,9 +101,14 @@ def modeler(url, group_url, driver, nows, barrier, told):
         share = group.share(store_id)
         writing = _Stopwatch()
         began, processor = time.perf_counter(), time.process_time()
-        outcome = cycle.run(store, driver, lambda now=now: now,
-                            cycle.Settings('memory'), writing=writing,
-                            share=share)
+        outcome = learning.run(
+            store,
+            driver,
+            lambda now=now: now,
+            learning.Settings('memory'),
+            writing=writing,
+            share=share,
+        )
         told.put({'instances': outcome.instances, 'fitted': outcome.fitted,
                   'seconds': time.perf_counter() - began,
                   'processor_seconds': time.process_time() - processor,

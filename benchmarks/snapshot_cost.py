@@ -22,12 +22,12 @@ import uuid
 
 import numpy as np
 
-from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import slots
-from vswitch_aware_scheduler.vswitch import tunnels
+from vswitch_aware_scheduler.vswitch import attachments
 
 #: Records of one write, for memory.
 _TOGETHER = 20_000
@@ -59,10 +59,10 @@ def place(name, number, networks):
     """Return the placement of an instance by its number."""
     on = [str(uuid.UUID(int=i % networks)) for i in (
         number * 7919, number * 104729)[:1 + (number % 10 == 0)]]
-    return store.Placement(
+    return store.InstanceRecord(
         name, f'compute-{number // 50}.example.org', f'm1.{number % 20}',
         uuid.UUID(int=number * 7919 % networks // 10).hex,
-        tunnels.Attachments(on))
+        attachments.Attachments(on))
 
 
 def reader(url):

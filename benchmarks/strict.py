@@ -23,8 +23,8 @@ import numpy as np
 
 import _traces
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import effective_limit
 from vswitch_aware_scheduler.evaluate import trace as traces
-from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import profile
@@ -98,7 +98,7 @@ def first_fit(laws, saturation, headroom):
             placed[host][str(number)] = law
             table.describe(str(host), policy, placed[host])
     else:
-        limit = strict.EffectiveLimit.of(policy, headroom)
+        limit = effective_limit.EffectiveLimit.of(policy, headroom)
         placed = []
 
         def find(law):

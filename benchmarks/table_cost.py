@@ -17,7 +17,7 @@ import tracemalloc
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import slots
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -31,7 +31,7 @@ def make_laws(count, generator):
     levels = np.array([.1, .2, .5, 1, 2, 4, 8, 20])
     shares = [.5, .25, .15, .05, .03, .01, .007, .003]
     busy = generator.random(slots.SLOTS) < .02
-    return [model.RateLaw.from_arrays(
+    return [rate_law.RateLaw.from_arrays(
         shares, np.outer(generator.lognormal(5, 1.5) * levels,
                          [1.0, .5, 0.0]),
         *((generator.random(slots.SLOTS) < .005 + .2 * busy, 6)

@@ -25,10 +25,10 @@ from unittest import mock
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd import modeler
 from vswitch_aware_scheduler.cmd import status
-from vswitch_aware_scheduler import policy_in_force
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.vswitch import profile
@@ -95,7 +95,7 @@ telemetry_path = traffic.csv
         target = store.Store(self.url)
         if words[:1] == ['fit']:
             target.write(placements=[
-                store.Placement(
+                store.InstanceRecord(
                     telemetry_file.instance_uuid(number),
                     f'compute{number % 3 + 1}',
                     '4c16g' if number % 2 else '2c4g',
@@ -104,7 +104,7 @@ telemetry_path = traffic.csv
         elif words[:1] == ['fleet']:
             policy = admission.HostPolicy(
                 profile.SwitchProfile('rack-7', saturation_kbps=60000.0))
-            target.write(now=NOW, inventory=store.Inventory('nova', NOW, NOW))
+            target.write(now=NOW, inventory=store.InventoryState('nova', NOW, NOW))
             target.write_fleet({
                 'aggregate': {}, 'flavor': {'2c4g': {}, '4c16g': {}},
                 'uplink': {}, 'host': {f'compute{number}': {

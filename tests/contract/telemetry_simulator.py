@@ -15,7 +15,7 @@ import numpy as np
 from tests.contract import telemetry_counters
 from tests.contract import telemetry_services
 from tests.contract import telemetry_stand_ins
-from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.telemetry import prometheus
 
 #: Beginning of all simulations, a multiple of a day.
@@ -183,11 +183,11 @@ def learned(store, server, number, traffic, source, seconds, clock=None,
 
     driver = prometheus.PrometheusDriver(
         telemetry_services.access(server.url), clock=now, **options)
-    settings = cycle.Settings('prometheus')
+    settings = learning.Settings('prometheus')
     for elapsed in np.arange(interval, seconds + 1, interval).tolist():
         server.now = T0 + elapsed
         shown = T0 + (elapsed if clock is None else clock(elapsed))
-        cycle.run(store, driver, now, settings)
+        learning.run(store, driver, now, settings)
     uuid = telemetry_counters.instance_uuid(number)
     counts = store.learned([uuid])[uuid].counts
     true = traffic.mean_kbps(counts.first_time, counts.last_time

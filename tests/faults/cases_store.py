@@ -143,7 +143,7 @@ def killed_writer(kind):
                 [base.fitted(next(numbers))], host_profiles=[
                     store.HostProfile('h', 'x')], remove=[
                         base.instance_uuid(2)], placements=[
-                            store.Placement('p', 'h')])
+                            store.InstanceRecord('p', 'h')])
 
         def survived():
             # All of the last good generation, and nothing of the killed one.

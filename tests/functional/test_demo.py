@@ -3,8 +3,8 @@ import os
 import tempfile
 import unittest
 
+from vswitch_aware_scheduler.demo import clouds
 from vswitch_aware_scheduler.demo import fleet
-from vswitch_aware_scheduler.demo import policies
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
@@ -22,13 +22,13 @@ class DemoCloudTestCase(unittest.TestCase):
             store.Store(url).write([
                 store.StoredModel(uuid, model.TrafficModel.constant(kbps))
                 for uuid, kbps in zip(uuids, (5e6, 5e6, 5e6))])
-            found = policies.place_all(
-                [policies.OURS],
+            found = clouds.place_all(
+                [clouds.OURS],
                 [fleet.Vm(uuid, str(i), 1, 512)
                  for i, uuid in enumerate(uuids)],
                 hosts, 65536,
                 {'store_url': url, 'admission_policy': 'probability',
-                 'overload_probability': 0.01}, folder)[policies.OURS]
+                 'overload_probability': 0.01}, folder)[clouds.OURS]
         # Two of 5 Gbit/s fit on the 11.3 Gbit/s of one host, no third.
         self.assertEqual(dict.fromkeys(uuids[:2], 'large'), found.placements)
         self.assertEqual([uuids[2]], list(found.refusals))

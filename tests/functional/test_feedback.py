@@ -7,10 +7,10 @@ import time
 from tests.functional import base
 from tests.functional import test_strict
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler import feedback
-from vswitch_aware_scheduler import policies
+from vswitch_aware_scheduler.admission import effective_limit
+from vswitch_aware_scheduler.admission import host_policies
+from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler import strict
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -34,12 +34,12 @@ class OutcomesTestCase(base.VSwitchTestCase):
         self.store.write(forget_outcomes_before=1e9)
         told = store.TrialOutcome(KIND, time.time(), tuple(
             (percent, share * LIMIT * percent / 100 * HOST_DAYS, HOST_DAYS)
-            for percent in feedback.PERCENT))
+            for percent in limit_feedback.PERCENT))
         self.store.write(outcomes=[told])
         self.plugin.refresh()
         # Beside the belief's ten days: in steps of 10 %.
         exact = (HOST_DAYS + 10) / (share * HOST_DAYS + 10)
-        found = feedback.multiple(told, time.time())
+        found = limit_feedback.multiple(told, time.time())
         self.assertAlmostEqual(exact, found, delta=.06 * exact)
         return found
 
@@ -90,10 +90,10 @@ class StrictFeedbackTestCase(OutcomesTestCase, test_strict.StrictTestCase):
 
     def make_keeper(self):
         return super().make_keeper(
-            host_policies=policies.HostPolicies(
+            host_policies=host_policies.HostPolicies(
                 {}, None, admission.PROBABILITY, LIMIT, True,
                 lambda topic, problem: None),
-            corrections=feedback.Corrections(
+            corrections=limit_feedback.Corrections(
                 8.0, time.time, lambda topic, problem: None))
 
     def test_placement_is_told_of_the_same_limit(self):
@@ -102,7 +102,7 @@ class StrictFeedbackTestCase(OutcomesTestCase, test_strict.StrictTestCase):
             KBPS, 0.0, on_seconds=100, off_seconds=900).law
 
         def amount(times):
-            return strict.EffectiveLimit(admission.HostPolicy(
+            return effective_limit.EffectiveLimit(admission.HostPolicy(
                 profile.SwitchProfile('host1', saturation_kbps=float(
                     FIT * KBPS)),
                 overload_probability=LIMIT * times)).amount(law)

@@ -15,7 +15,7 @@ from nova.tests import fixtures as nova_fixtures
 
 from tests.functional import base
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.modeler import inventory
+from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
@@ -40,19 +40,20 @@ class InventoryTestCase(base.VSwitchTestCase):
         loader.load_from_options.return_value = self.administrator
         self.useFixture(fixtures.MockPatchObject(
             ks_loading, 'get_plugin_loader', return_value=loader))
-        self.useFixture(fixtures.MockPatchObject(inventory, 'PAGE', 2))
+        self.useFixture(fixtures.MockPatchObject(instance_sync, 'PAGE', 2))
         # Apart from the scheduler's: what it knows is not to matter here.
         url = 'sqlite:///' + os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'inventory.sqlite')
         migration.sync(url)
         self.known = store.Store(url)
-        self.source = inventory.make_source(access={
+        self.source = instance_sync.make_source(access={
             'url': self.admin_api.base_url, 'auth': {'auth_type': 'fixture'},
             'retries': 0})
 
     def update(self, complete_seconds=1e9):
-        return inventory.update(self.known, self.source, time.time,
-                                complete_seconds)
+        return instance_sync.update(
+            self.known, self.source, time.time, complete_seconds
+        )
 
     def places(self):
         return {uuid: (one.host, one.flavor) for uuid, one
@@ -86,7 +87,7 @@ class InventoryTestCase(base.VSwitchTestCase):
         self.assertEqual(expected, self.places())
 
         # Nova does not know what is not its own.
-        self.known.write(placements=[store.Placement('0' * 36, 'host9')])
+        self.known.write(placements=[store.InstanceRecord('0' * 36, 'host9')])
         self.assertEqual(1, self.update(complete_seconds=0).removed)
         self.assertEqual(expected, self.places())
 

@@ -9,10 +9,10 @@ from oslo_config import cfg
 
 from tests.functional import base
 from tests.unit.scheduler import test_metrics
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd import decisions as decision_rows
 from vswitch_aware_scheduler.cmd import explain
 from vswitch_aware_scheduler.conf import opts as conf_opts
-from vswitch_aware_scheduler import policy_in_force
 from vswitch_aware_scheduler import store
 
 
@@ -152,11 +152,11 @@ class ExplainTestCase(base.VSwitchTestCase):
         """Write to the store what a modeler would read from this Nova."""
         servers = self.admin_api.get_servers(detail=True)
         self.store.write(
-            placements=[store.Placement(
+            placements=[store.InstanceRecord(
                 one['id'], one['OS-EXT-SRV-ATTR:host'],
                 one['flavor']['original_name'], one['tenant_id'])
                 for one in servers],
-            inventory=store.Inventory('nova', time.time(), time.time()))
+            inventory=store.InventoryState('nova', time.time(), time.time()))
         self.store.write_fleet({
             'host': {host: {**policy_in_force.pack(policy), 'origins': {}}
                      for host, policy in self.plugin._policies.items()},

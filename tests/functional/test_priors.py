@@ -49,7 +49,7 @@ class PriorsTestCase(base.VSwitchTestCase):
         self.expect({('small', None): 400.0, (None, None): 10.0})
         server = self.boot(flavor, az='nova:host2')
         self.restart_scheduler()
-        self.store.write(placements=[store.Placement(
+        self.store.write(placements=[store.InstanceRecord(
             server['id'], 'host2', 'small', server['tenant_id'])])
         self.plugin.refresh()
         self.describe_host('host1', saturation_kbps=50)

@@ -17,13 +17,13 @@ from nova.compute import manager
 
 from tests.functional import base
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.modeler import placement
-from vswitch_aware_scheduler import policies
+from vswitch_aware_scheduler.admission import effective_limit
+from vswitch_aware_scheduler.admission import host_policies as policies
+from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler import strict
-from vswitch_aware_scheduler.telemetry import service
 
 
 class _Administrator(ks_plugin.BaseAuthPlugin):
@@ -45,15 +45,21 @@ class StrictTestCase(base.VSwitchTestCase):
         loader.load_from_options.return_value = _Administrator()
         self.useFixture(fixtures.MockPatchObject(
             ks_loading, 'get_plugin_loader', return_value=loader))
-        self.useFixture(fixtures.MockPatchObject(placement, 'PAGE', 1))
+        self.useFixture(
+            fixtures.MockPatchObject(placement_inventory, 'PAGE', 1)
+        )
         self.keeper = self.make_keeper()
 
     def make_keeper(self, host_policies=None, **more):
         def access(url):
-            return service.Access(url=url, auth={'auth_type': 'fixture'},
-                                  retries=0, requests_per_second=1000.0)
+            return http.Access(
+                url=url,
+                auth={'auth_type': 'fixture'},
+                retries=0,
+                requests_per_second=1000.0,
+            )
 
-        return placement.Keeper(
+        return placement_inventory.PlacementInventories(
             access(self.admin_api.base_url),
             access(self.placement.fixture.endpoint),
             host_policies or policies.HostPolicies(
@@ -86,7 +92,7 @@ class ObserveTestCase(StrictTestCase):
         # Nothing is claimed, and the modeler counts who is there.
         self.assertEqual({'host1': (1000, 0, 0)}, self.kept())
         self.store.write(placements=[
-            store.Placement(one['id'], 'host1', 'f600')
+            store.InstanceRecord(one['id'], 'host1', 'f600')
             for one in self.admin_api.get_servers()])
         self.keep()
         self.assertEqual({'host1': (1000, 1000, 0)}, self.kept())
@@ -173,7 +179,7 @@ class LifeTestCase(StrictTestCase):
 
     def test_what_a_flavor_states_is_reserved_on_a_forced_host(self):
         server = self.boot(self.large, az='nova:host1')
-        self.store.write(placements=[store.Placement(
+        self.store.write(placements=[store.InstanceRecord(
             server['id'], 'host1', 'f300')])
         self.keep()
         self.assertEqual({'host1': (1000, 300, 0), 'host2': (1000, 0, 0)},
@@ -228,11 +234,11 @@ class LifeTestCase(StrictTestCase):
                  if one['name'] == 'host1']
         url = f'/resource_providers/{node}/inventories'
         inventory = self.placement.get(url, version='1.36').body
-        inventory['inventories'][strict.RESOURCE_CLASS] = {'total': 7}
+        inventory['inventories'][effective_limit.RESOURCE_CLASS] = {'total': 7}
         self.placement.put(url, inventory, version='1.36')
         # They look at what placement has when they start, and now and then.
         self.restart_compute_service(self.computes['host1'])
-        self.assertNotIn(strict.RESOURCE_CLASS, self.placement.get(
+        self.assertNotIn(effective_limit.RESOURCE_CLASS, self.placement.get(
             url, version='1.36').body['inventories'])
         self.assertEqual({'host1': (1000, 0, 0), 'host2': (1000, 0, 0)},
                          self.kept())
@@ -246,7 +252,7 @@ class LifeTestCase(StrictTestCase):
         server = self.boot(self.small)
         self.assertEqual((2, 1, 0, 0), self.keeper.remove())
         self.assertEqual({}, self.kept())
-        self.assertNotIn(strict.RESOURCE_CLASS,
+        self.assertNotIn(effective_limit.RESOURCE_CLASS,
                          self._get_all_resource_classes())
         self.migrate(server)
         self.confirm(server)
@@ -318,8 +324,10 @@ class DeleteTestCase(StrictTestCase):
         self.assertEqual(2, self.keeper.remove(providers=True)[-1])
         self.delete(servers.pop())
         self._computes_look_again()
-        later = time.time() + placement.DETACHED_SECONDS + 1
-        with mock.patch.object(placement.time, 'time', lambda: later):
+        later = time.time() + placement_inventory.DETACHED_SECONDS + 1
+        with mock.patch.object(
+            placement_inventory.time, 'time', lambda: later
+        ):
             self.assertEqual((0, 0, 2, 0),
                              self.keeper.remove(providers=True))
         self._run_periodics()

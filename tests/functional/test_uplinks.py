@@ -10,7 +10,7 @@ from oslo_utils import uuidutils
 import fixtures
 from tests.functional import base
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.vswitch import tunnels
+from vswitch_aware_scheduler.vswitch import attachments
 
 
 create_port = nova_fixtures.NeutronFixture.create_port
@@ -174,8 +174,8 @@ class NetworkTestCase(base.VSwitchTestCase):
         for listed in self.plugin._listings.values():
             for instance in listed:
                 listed[instance] = None
-        self.store.write(placements=[store.Placement(
-            server['id'], 'host1', attachments=tunnels.Attachments(
+        self.store.write(placements=[store.InstanceRecord(
+            server['id'], 'host1', attachments=attachments.Attachments(
                 (self.blue,)))])
         self.plugin.refresh()
         self.boot_refused(self.small, host='host1',

@@ -13,7 +13,7 @@ import threading
 import time
 from unittest import mock
 
-from vswitch_aware_scheduler.modeler import coordination
+from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import service
 
 #: Longest wait for what should happen, seconds.
@@ -90,7 +90,7 @@ def _serve(make, clock, log):
     with mock.patch.object(service, 'FIRST_PAUSE_SECONDS', .2), \
             mock.patch.object(service, 'LONGEST_PAUSE_SECONDS', 1), \
             mock.patch.object(service, '_TICK_SECONDS', .02), \
-            mock.patch.object(coordination, 'PATIENCE_SECONDS', 4):
+            mock.patch.object(membership, 'PATIENCE_SECONDS', 4):
         service.Service(make, service.Notifier({}), clock).run()
 
 

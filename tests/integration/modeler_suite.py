@@ -8,9 +8,9 @@ import numpy as np
 
 from tests.integration import modeler_processes
 from tests.unit.modeler import base
-from tests.unit.modeler import test_cycle
-from vswitch_aware_scheduler.modeler import coordination
-from vswitch_aware_scheduler.modeler import cycle
+from tests.unit.modeler import test_learning
+from vswitch_aware_scheduler.modeler import learning
+from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store
 
@@ -28,8 +28,8 @@ class KilledModelersTestCase(base.SharingTestCase):
         self.rng = np.random.default_rng(4)
         for number in range(INSTANCES):
             self.driver.put(
-                number, test_cycle.grid(KILLS * 4),
-                test_cycle.whole_rates(self.rng, KILLS * 4))
+                number, test_learning.grid(KILLS * 4),
+                test_learning.whole_rates(self.rng, KILLS * 4))
         self.clock = modeler_processes.Clock(base.BEGIN + 30 * base.PERIOD)
         self.log = os.path.join(self.directory, 'log')
         # Loads what a start would have to load each time.
@@ -45,8 +45,8 @@ class KilledModelersTestCase(base.SharingTestCase):
 
     def _set_up(self):
         return service.SetUp(
-            store.Store(self.url), self.driver, cycle.Settings('memory'),
-            0.02, coordination.Group(f'file://{self.directory}/group'))
+            store.Store(self.url), self.driver, learning.Settings('memory'),
+            0.02, membership.Group(f'file://{self.directory}/group'))
 
     def _caught_up(self):
         points = self.store.resume_points()

@@ -11,8 +11,8 @@ from unittest import mock
 import sqlalchemy as sa
 
 from tests.integration import modeler_suite
-from tests.unit.modeler import test_cycle
 from tests.unit.modeler import test_kill
+from tests.unit.modeler import test_learning
 from tests.unit.store import base as store_base
 from tests.unit.store import test_claims
 from tests.unit.store import test_database
@@ -161,7 +161,7 @@ CASES = (
     test_placements.PriorsTestCase, test_trials.TrialsTestCase,
     test_modelers.ModelersTestCase, test_decisions.DecisionsTestCase,
     test_kill.KillTestCase,
-    test_cycle.IncrementalTestCase, test_cycle.SharesTestCase)
+    test_learning.IncrementalTestCase, test_learning.SharesTestCase)
 
 
 class OnServer:

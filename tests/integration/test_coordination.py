@@ -5,7 +5,7 @@ import time
 
 from tests.integration import base
 from tests.integration import servers
-from tests.unit.modeler import test_coordination as unit
+from tests.unit.modeler import test_membership as unit
 from tests.unit.store import base as store_base
 
 #: After which a backend forgets who does not tell that it lives, seconds.

@@ -22,8 +22,8 @@ from tests.integration import modeler_processes
 from tests.integration import servers
 from tests.integration import store_suite
 from tests.unit.modeler import base as modeler_base
-from vswitch_aware_scheduler.modeler import coordination
-from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import learning
+from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
@@ -79,8 +79,13 @@ class FaultsWhileModelling(base.WithServer):
         return None
 
     def make_set_up(self):
-        return service.SetUp(self.service_store(), self.make_driver(),
-                             cycle.Settings('memory'), .1, self.make_group())
+        return service.SetUp(
+            self.service_store(),
+            self.make_driver(),
+            learning.Settings('memory'),
+            0.1,
+            self.make_group(),
+        )
 
     def service_store(self):
         return store.Store(self.url, 1.0)
@@ -98,8 +103,9 @@ class FaultsWhileModelling(base.WithServer):
     def wanted(self):
         """Return what one pass over all learns, from the server itself."""
         fresh = self.other_store(f'fresh{self.clock():.0f}')
-        cycle.run(fresh, self.make_driver(), self.clock,
-                  cycle.Settings('memory'))
+        learning.run(
+            fresh, self.make_driver(), self.clock, learning.Settings('memory')
+        )
         return fresh
 
     def wait_until_caught_up(self):
@@ -274,7 +280,7 @@ class LivesTestCase(modeler_base.SharingTestCase):
 
     def _set_up(self):
         return service.SetUp(store.Store(self.url), self.driver,
-                             cycle.Settings('memory'), .02)
+                             learning.Settings('memory'), .02)
 
     def _last(self):
         return max((point.last_time for point
@@ -355,7 +361,7 @@ class RedisFaultsTestCase(FaultsWhileModelling,
     make_server = servers.Redis
 
     def make_group(self):
-        return coordination.Group(
+        return membership.Group(
             f'redis://127.0.0.1:{self.proxy.port}?timeout=2')
 
 

@@ -9,15 +9,15 @@ import testtools
 
 from tests.integration import base
 from tests.integration import servers
-from tests.unit.modeler import test_inventory
+from tests.unit.modeler import test_instance_sync
 from tests.unit.vswitch import agents
-from vswitch_aware_scheduler.modeler import hosts
-from vswitch_aware_scheduler.modeler import inventory
-from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.modeler import host_discovery
+from vswitch_aware_scheduler.modeler import instance_sync
+from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile
-from vswitch_aware_scheduler.vswitch import tunnels
 
 WITHOUT = 'resource_provider_packet_processing_without_direction'
 WITH = 'resource_provider_packet_processing_with_direction'
@@ -31,7 +31,7 @@ def state(agent):
 
 
 def read(server):
-    return hosts.read_agents(service.Access(
+    return host_discovery.read_agents(http.Access(
         url=server.url, retries=0, auth={
             'auth_type': 'none', 'endpoint': server.url}))
 
@@ -95,7 +95,7 @@ class NeutronTest(base.WithServer, testtools.TestCase):
             return json.load(answer)[kind]
 
     def test_ports_count_where_nova_bound_them_whatever_they_name(self):
-        cloud = test_inventory.Cloud()
+        cloud = test_instance_sync.Cloud()
         self.useFixture(cloud)
         uuid = cloud.put(0, host='h1', project='a' * 32)
         network = self.post('network', admin_state_up=True, **{
@@ -116,15 +116,15 @@ class NeutronTest(base.WithServer, testtools.TestCase):
         mine = port('nobody', 'h1', 'a', 'macvtap')
         cloud.servers[uuid]['addresses'] = {'one': [
             {'OS-EXT-IPS-MAC:mac_addr': mine['mac_address']}]}
-        for since in (None, test_inventory.NOW - 1):
-            source = inventory.make_source(
+        for since in (None, test_instance_sync.NOW - 1):
+            source = instance_sync.make_source(
                 access={'url': cloud.url + '/v2.1', 'retries': 0,
                         'auth': {'auth_type': 'none',
                                  'endpoint': cloud.url}},
                 network_url=self.server.url, read_networks=True)
             found = source.read(since).placements[uuid]
             self.assertEqual(
-                tunnels.Attachments((), (network,) * 2, 1),
+                attachments.Attachments((), (network,) * 2, 1),
                 found.attachments)
 
     def test_the_agent_of_open_vswitch_reads_what_is_exported(self):

@@ -6,8 +6,9 @@ import dataclasses
 import numpy as np
 
 from vswitch_aware_scheduler.admission import policy as admission_policy
+from vswitch_aware_scheduler.admission import tunnel_table
 from vswitch_aware_scheduler import plain_text
-from vswitch_aware_scheduler.vswitch import tunnels
+from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 __all__ = ['ADMITTED', 'CHECKS', 'FUNCTIONS', 'MEAN', 'NO_PROFILE',
            'OVERLOAD', 'PEAK', 'TOO_MANY', 'UPLINK', 'Assessment']
@@ -22,7 +23,7 @@ CHECKS = ('admitted', 'no profile', 'tunnels', 'peak', 'average',
 #: The check TOO_MANY where virtual functions are too few.
 FUNCTIONS = 'virtual functions'
 
-_FULL_OF_FUNCTIONS = 1 + tunnels.COUNTED.index(tunnels.FUNCTIONS)
+_FULL_OF_FUNCTIONS = 1 + tunnel_table.COUNTED.index(tunnel_table.FUNCTIONS)
 
 # What is counted, in words, by place in tunnels.COUNTED.
 _COUNTED = ('instances', 'interfaces', 'networks', 'remote VTEPs',
@@ -63,7 +64,7 @@ class Assessment:
     _full: np.ndarray
     # Attachments and uuid to exclude, as the question had them, and the
     # TunnelTable that was asked.
-    _candidate: tuple = (tunnels.UNKNOWN, None, None)
+    _candidate: tuple = (vswitch_attachments.UNKNOWN, None, None)
     # (h,): how many residents there were. The table may have changed since.
     _residents: np.ndarray | None = None
     # Assessments of uplinks, and (h, 2): which of these, and which uplink in
@@ -158,7 +159,7 @@ class Assessment:
         attachments, exclude, table = self._candidate
         return [(_COUNTED[place], *table.numbers(
             int(self.slots[i]), attachments, place, exclude))
-            for place, unit in enumerate(tunnels.COUNTED)
+            for place, unit in enumerate(tunnel_table.COUNTED)
             if unit in policy.counts]
 
     def check(self, i):
@@ -267,12 +268,12 @@ class Assessment:
 
     def _explain_count(self, i, entry):
         place = int(self._full[i]) - 1
-        unit = tunnels.COUNTED[place]
+        unit = tunnel_table.COUNTED[place]
         have, more, most = self._counted(i)
         if have + more <= most:
             return (f'a host that its networks are on has no room for one '
                     f'more of the {_COUNTED[place]} that its profile limits')
-        key = ('max_virtual_functions' if unit == tunnels.FUNCTIONS
+        key = ('max_virtual_functions' if unit == tunnel_table.FUNCTIONS
                else entry.policy.tunnel_key)
         return (f'it has {have} {_COUNTED[place]}, the instance adds {more}, '
                 f'and {key} of profile {entry.policy.profile.name} is '

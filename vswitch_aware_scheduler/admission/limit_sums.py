@@ -17,7 +17,7 @@ from vswitch_aware_scheduler.admission import rows as admission_rows
 from vswitch_aware_scheduler.admission import slot_sums
 from vswitch_aware_scheduler.admission import sources as admission_sources
 from vswitch_aware_scheduler.traffic import fourier_sum
-from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['ERROR', 'Load', 'LimitSums', 'SLACK']
 
@@ -203,7 +203,7 @@ class LimitSums:
             they were independent, would exceed as often as they exceed the
             capacity now; the largest of all limits
         """
-        self.with_source(np.array([slot]), model.SILENT)
+        self.with_source(np.array([slot]), rate_law.SILENT)
         stretch = 1.0
         for position in np.flatnonzero(
                 self._places[_SLOT_ROW, :, slot] >= 0).tolist():
@@ -211,7 +211,7 @@ class LimitSums:
             places = self._places[:, position, slot]
             [[probability], _] = self._look_up(
                 numbers[:, None], places[:, None],
-                self._levels_of(model.SILENT))
+                self._levels_of(rate_law.SILENT))
             tail = self._table(places).real
             # It never rises, and is no more than that at the capacity.
             cell = int(np.argmax(tail <= probability * (1 + ERROR)))

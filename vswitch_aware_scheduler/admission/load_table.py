@@ -18,8 +18,9 @@ import numpy as np
 from vswitch_aware_scheduler.admission import assessment
 from vswitch_aware_scheduler.admission import limit_sums
 from vswitch_aware_scheduler.admission import policy as admission_policy
-from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.vswitch import tunnels
+from vswitch_aware_scheduler.admission import tunnel_table
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 __all__ = ['LoadTable']
 
@@ -63,7 +64,10 @@ class LoadTable:
         self._sums = limit_sums.LimitSums(cells, self._entries)
         self._attached = _Attached(attachments)
         self._attached_uplinks = _Attached(
-            lambda uuid: (attachments(uuid) or tunnels.UNKNOWN).all_tunnelled)
+            lambda uuid: (
+                attachments(uuid) or vswitch_attachments.UNKNOWN
+            ).all_tunnelled
+        )
         #: Counts changes: an Assessment is out of date when the version
         #: is another one.
         self.version = 0
@@ -228,7 +232,9 @@ class LoadTable:
     def _count(self, entry):
         self._rules[entry.slot, _RESIDENTS] = len(entry.residents)
 
-    def assess(self, slots, law, exclude=None, attachments=tunnels.UNKNOWN):
+    def assess(
+        self, slots, law, exclude=None, attachments=vswitch_attachments.UNKNOWN
+    ):
         """Judge what one more instance would do to each of some hosts.
 
         :param slots: (h,) int, of hosts that were described
@@ -239,7 +245,7 @@ class LoadTable:
         :returns: Assessment, (h,) arrays in the order of ``slots``
         """
         slots = np.asarray(slots, dtype=np.int64)
-        attachments = attachments or tunnels.UNKNOWN
+        attachments = attachments or vswitch_attachments.UNKNOWN
         result = self._assess(slots, law, exclude, attachments,
                               self._attached.tunnels)
         if self._uplinks:
@@ -294,7 +300,7 @@ class LoadTable:
         return self._sums.stretch(slot)
 
     def assess_each(self, slots, laws, exclude=None,
-                    attachments=tunnels.UNKNOWN):
+                    attachments=vswitch_attachments.UNKNOWN):
         """Judge what one instance would do whose law differs by host.
 
         :param slots: (h,) int, of hosts that were described
@@ -305,7 +311,7 @@ class LoadTable:
         for i, law in enumerate(laws):
             positions.setdefault(law, []).append(i)
         slots = np.asarray(slots, dtype=np.int64)
-        first, *others = positions or [model.SILENT]
+        first, *others = positions or [rate_law.SILENT]
         result = self.assess(slots, first, exclude, attachments)
         for law in others:
             where = positions[law]
@@ -377,14 +383,14 @@ class _Attached:
     """
 
     def __init__(self, attachments):
-        self.tunnels = tunnels.TunnelTable()
+        self.tunnels = tunnel_table.TunnelTable()
         self._attachments = attachments
         self._entries = set()
         # Remote VTEPs cannot be counted without knowing every host.
         self._all = False
 
     def _of(self, uuid):
-        return self._attachments(uuid) or tunnels.UNKNOWN
+        return self._attachments(uuid) or vswitch_attachments.UNKNOWN
 
     def describe(self, entry):
         """Count what the residents of a host are attached to."""

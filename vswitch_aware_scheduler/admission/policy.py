@@ -104,7 +104,7 @@ class HostPolicy:
 
     @functools.cached_property
     def counts(self):
-        """{one of :data:`.tunnels.COUNTED`: the most} of the profile."""
+        """{one of :data:`.COUNTED`: the most} of the profile."""
         return {} if self.profile is None else self.profile.counts
 
 

@@ -7,11 +7,11 @@ import itertools
 import numpy as np
 
 from vswitch_aware_scheduler.admission import slot_sums
-from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['Levels', 'Sources']
 
-_ROW_BYTES = 8 * model.LAW_COLUMNS
+_ROW_BYTES = 8 * rate_law.LAW_COLUMNS
 
 
 class Sources:
@@ -40,20 +40,29 @@ class Sources:
         self._of = None if len(counts) == 1 else np.repeat(
             np.arange(len(counts)), np.diff(ends))
         lengths = list(map(len, laws))
-        longest = max(lengths, default=len(model.SILENT))
+        longest = max(lengths, default=len(rate_law.SILENT))
         packed = b''.join(
             laws if min(lengths, default=longest) == longest
             else [_padded(law, longest) for law in laws])
         whole = np.frombuffer(packed, np.uint8).reshape(-1, longest)
-        tails = whole[:, -model.TAIL_BYTES:]
+        tails = whole[:, -rate_law.TAIL_BYTES:]
         self.bits, self._low_states = tails[:, :-1], tails[:, -1]
         rows = np.ascontiguousarray(
-            whole[:, :-model.TAIL_BYTES].view('<f8').T).reshape(
-                longest // _ROW_BYTES - model.TAIL_ROWS, model.LAW_COLUMNS,
-                len(laws))
+            whole[:, : -rate_law.TAIL_BYTES].view('<f8').T
+        ).reshape(
+            longest // _ROW_BYTES - rate_law.TAIL_ROWS,
+            rate_law.LAW_COLUMNS,
+            len(laws),
+        )
         self.masses, self._rates = rows[:, 0], rows[:, 1:].swapaxes(0, 1)
-        self.classed = self.counts * (self._low_states < np.minimum(
-            np.array(lengths, dtype=int) // _ROW_BYTES - model.TAIL_ROWS, 255))
+        self.classed = self.counts * (
+            self._low_states
+            < np.minimum(
+                np.array(lengths, dtype=int) // _ROW_BYTES
+                - rate_law.TAIL_ROWS,
+                255,
+            )
+        )
 
     def values(self, weights, packet_bytes):
         """Return the (m, n) rates in a unit, as :meth:`.RateLaw.values`."""
@@ -120,6 +129,6 @@ class Levels:
 
 def _padded(law, length):
     """Return a law with its last state again, never, up to so many bytes."""
-    rates = law[-model.TAIL_BYTES - _ROW_BYTES + 8:-model.TAIL_BYTES]
-    return b''.join([law[:-model.TAIL_BYTES], (bytes(8) + rates) * (
-        (length - len(law)) // _ROW_BYTES), law[-model.TAIL_BYTES:]])
+    rates = law[-rate_law.TAIL_BYTES - _ROW_BYTES + 8:-rate_law.TAIL_BYTES]
+    return b''.join([law[:-rate_law.TAIL_BYTES], (bytes(8) + rates) * (
+        (length - len(law)) // _ROW_BYTES), law[-rate_law.TAIL_BYTES:]])

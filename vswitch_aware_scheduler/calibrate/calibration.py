@@ -16,7 +16,8 @@ from vswitch_aware_scheduler.calibrate import iperf
 from vswitch_aware_scheduler.calibrate import machine
 from vswitch_aware_scheduler.calibrate import plan as plans
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import cost_fit
+from vswitch_aware_scheduler.vswitch import cost_model
 from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Calibration', 'Journal', 'Place', 'figures', 'make_profile',
@@ -405,7 +406,7 @@ def measurements(entries, encapsulation, mhz=None):
     rows = []
     for entry in cross_cells(entries):
         cpu_mhz = entry['switch_cores'] * mhz if mhz else 0.0
-        rows.append(capacity.Measurement(
+        rows.append(cost_model.Measurement(
             entry['packet_bytes'], entry['saturation_kbps'], entry['pairs'],
             encapsulation=encapsulation, cpu_mhz=cpu_mhz or None))
     return rows
@@ -416,7 +417,7 @@ def _switch_cost(entries, encapsulation):
 
     None where the figures do not determine it, or do not follow it.
     """
-    model = capacity.fit_capacity(measurements(entries, encapsulation))
+    model = cost_fit.fit_capacity(measurements(entries, encapsulation))
     cost = model.switch
     if cost is None or model.freedom < _LEAST_FREEDOM \
             or model.deviation > _MOST_DEVIATION \
@@ -478,7 +479,7 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
     rows = [row for row in measurements(entries, encapsulation, mhz)
             if row.cpu_mhz is not None]
     if rows:
-        cost = capacity.fit_cpu(rows)
+        cost = cost_fit.fit_cpu(rows)
         stated |= {'cpu_idle_mhz': 0.0,
                    'cpu_mhz_per_kpps': round(cost.mhz_per_kpps, 6),
                    'cpu_mhz_per_mbps': round(cost.mhz_per_mbps, 6)}

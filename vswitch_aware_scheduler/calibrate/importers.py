@@ -11,7 +11,7 @@ import re
 
 from vswitch_aware_scheduler.calibrate import iperf
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import cost_model
 from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['FORMATS', 'load', 'make_profile', 'parse_iperf3', 'parse_vsperf']
@@ -35,9 +35,14 @@ def parse_iperf3(text, place, encapsulation=None, pairs=None):
             f'{place}: {rates.lost} of {rates.packets} packets were lost, '
             f'wanted some that arrived')
     size = rates.received_kbps / (8 * rates.received_kpps)
-    return [capacity.Measurement(round(size, 3), rates.received_kbps,
-                                 pairs or 1,
-                                 encapsulation=encapsulation or 'none')]
+    return [
+        cost_model.Measurement(
+            round(size, 3),
+            rates.received_kbps,
+            pairs or 1,
+            encapsulation=encapsulation or 'none',
+        )
+    ]
 
 
 def parse_vsperf(text, place, encapsulation=None, pairs=None):
@@ -70,7 +75,7 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
         name = encapsulation or tunnel or 'none'
         packet = size - _FRAME_BYTES
         try:
-            found.append(capacity.Measurement(
+            found.append(cost_model.Measurement(
                 packet, rate * 8 * packet / 1e3, pairs or 1,
                 encapsulation=name))
         except exceptions.InvalidModel as error:

@@ -15,12 +15,12 @@ import time
 from vswitch_aware_scheduler.calibrate import machine
 from vswitch_aware_scheduler.calibrate import namespaces
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import cost_model
 
 __all__ = ['ENCAPSULATIONS', 'SWITCHES', 'Topology', 'cannot', 'names']
 
 SWITCHES = ('linuxbridge', 'ovs-netdev', 'ovs-system')
-ENCAPSULATIONS = tuple(capacity.HEADER_BYTES)
+ENCAPSULATIONS = tuple(cost_model.HEADER_BYTES)
 #: The words of Neutron and of the built-in profiles.
 FAMILIES = {'linuxbridge': 'linuxbridge', 'ovs-netdev': 'openvswitch',
             'ovs-system': 'openvswitch'}

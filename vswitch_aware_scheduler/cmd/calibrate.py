@@ -22,15 +22,15 @@ import yaml
 from vswitch_aware_scheduler.calibrate import calibration
 from vswitch_aware_scheduler.calibrate import importers
 from vswitch_aware_scheduler.calibrate import iperf
-from vswitch_aware_scheduler.calibrate import local
+from vswitch_aware_scheduler.calibrate import local_testbed
 from vswitch_aware_scheduler.calibrate import machine
 from vswitch_aware_scheduler.calibrate import namespaces
 from vswitch_aware_scheduler.calibrate import plan as plans
-from vswitch_aware_scheduler.calibrate import remote
+from vswitch_aware_scheduler.calibrate import remote_testbed
 from vswitch_aware_scheduler.calibrate import topology as topologies
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import cost_fit
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['main']
@@ -257,7 +257,7 @@ def _remove_leftovers(arguments):
 
 
 def _clean(arguments):
-    local.check()
+    local_testbed.check()
     removed = _remove_leftovers(arguments)
     if arguments.json:
         terminal.print_json({'removed_runs': removed})
@@ -267,7 +267,7 @@ def _clean(arguments):
 
 
 def _check(arguments):
-    local.check()
+    local_testbed.check()
     _remove_leftovers(arguments)
     answer = []
     with namespaces.Run(['probe'], _state_dir(arguments)) as run:
@@ -316,7 +316,7 @@ def _check_output(arguments):
 
 def _local(arguments):
     plan = _plan(arguments)
-    local.check()
+    local_testbed.check()
     _remove_leftovers(arguments)
     name = arguments.name or \
         f'calibrated-{arguments.switch}-{arguments.encapsulation}'
@@ -346,8 +346,14 @@ def _local(arguments):
                 'kernel', 'cpu_cores', 'switch_version', 'iperf_version')}})
         with _progress() as progress:
             samples = calibration.Calibration(
-                local.LocalPlace(topology, plan), plan, arguments.max_busy,
-                arguments.retries, journal, can_ping, progress).run()
+                local_testbed.LocalPlace(topology, plan),
+                plan,
+                arguments.max_busy,
+                arguments.retries,
+                journal,
+                can_ping,
+                progress,
+            ).run()
     return _conclude(
         arguments, plan, samples, where, missing, name,
         topologies.FAMILIES[arguments.switch], machine.mhz(),
@@ -365,9 +371,9 @@ def _remote(arguments):
     switch_profile.SwitchProfile(name, switch=arguments.switch,
                                  line_rate_kbps=1)
     _check_output(arguments)
-    place = remote.RemotePlace(
-        [remote.Host.parse(text) for text in arguments.sender],
-        [remote.Host.parse(text) for text in arguments.receiver], plan,
+    place = remote_testbed.RemotePlace(
+        [remote_testbed.Host.parse(text) for text in arguments.sender],
+        [remote_testbed.Host.parse(text) for text in arguments.receiver], plan,
         [word for option in arguments.ssh_option
          for word in ('-o', option)])
     place.check()
@@ -440,8 +446,8 @@ def _answer(arguments, plan, samples, where, missing):
         'rejected': sum(not sample.kept for sample in samples),
         'samples': [dataclasses.asdict(sample) for sample in samples]}
     if rows:
-        answer['capacity'] = capacity.fit_capacity(rows).to_dict()
-        answer['contradictions'] = capacity.contradictions(rows, .10)
+        answer['capacity'] = cost_fit.fit_capacity(rows).to_dict()
+        answer['contradictions'] = cost_fit.contradictions(rows, .10)
     return answer
 
 
@@ -505,8 +511,8 @@ def _import(arguments):
             'packet_bytes': row.packet_bytes, 'pairs': row.pairs,
             'encapsulation': row.encapsulation, 'packet_rate_kpps': row.kpps,
             'saturation_kbps': row.rate_kbps} for row in rows],
-        'capacity': capacity.fit_capacity(rows).to_dict(),
-        'contradictions': capacity.contradictions(rows, .10)}
+        'capacity': cost_fit.fit_capacity(rows).to_dict(),
+        'contradictions': cost_fit.contradictions(rows, .10)}
     return _finish(arguments, answer, found)
 
 

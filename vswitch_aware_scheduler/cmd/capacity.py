@@ -3,7 +3,8 @@
 
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import cost_fit
+from vswitch_aware_scheduler.vswitch import cost_model
 from vswitch_aware_scheduler.vswitch import measurements
 from vswitch_aware_scheduler.vswitch import published
 
@@ -20,7 +21,7 @@ def add_fit_arguments(parser):
     parser.add_argument('--line-kbps', metavar='C', type=float,
                         help='rate of the line, where it was a limit')
     parser.add_argument('--framing-bytes', metavar='N', type=float,
-                        default=capacity.ETHERNET_FRAMING_BYTES,
+                        default=cost_model.ETHERNET_FRAMING_BYTES,
                         help='what the line adds to a packet (default: '
                              '%(default)s, Ethernet around IP packets)')
     parser.add_argument('--unit-bytes', metavar='N', type=float, default=0.0,
@@ -46,8 +47,8 @@ def fit(arguments):
     options = {'line_kbps': arguments.line_kbps,
                'framing_bytes': arguments.framing_bytes,
                'unit_bytes': arguments.unit_bytes}
-    model = capacity.fit_capacity(rows, **options)
-    left_out = capacity.leave_one_out(rows, **options)
+    model = cost_fit.fit_capacity(rows, **options)
+    left_out = cost_fit.leave_one_out(rows, **options)
     lines = []
     for row, one in zip(rows, left_out):
         place = (row.packet_bytes, row.pairs, row.flows, row.encapsulation)
@@ -61,10 +62,10 @@ def fit(arguments):
             'left_out_kbps': one.predicted, 'left_out_error': one.error})
     answer = {'file': arguments.file, 'confidence': arguments.confidence,
               'model': model.to_dict(), 'rows': lines,
-              'median_error': capacity.median_error(left_out),
-              'contradictions': capacity.contradictions(rows), 'cpu': None}
+              'median_error': cost_fit.median_error(left_out),
+              'contradictions': cost_fit.contradictions(rows), 'cpu': None}
     if any(row.cpu_mhz is not None for row in rows):
-        cost = capacity.fit_cpu(rows)
+        cost = cost_fit.fit_cpu(rows)
         answer['cpu'] = {'mhz_per_kpps': cost.mhz_per_kpps,
                          'mhz_per_mbps': cost.mhz_per_mbps,
                          'deviation': cost.deviation}

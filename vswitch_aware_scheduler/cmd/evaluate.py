@@ -7,8 +7,8 @@ import math
 
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.evaluate import closed_loop
-from vswitch_aware_scheduler.evaluate import figures
 from vswitch_aware_scheduler.evaluate import methods
+from vswitch_aware_scheduler.evaluate import plots
 from vswitch_aware_scheduler.evaluate import protocols
 from vswitch_aware_scheduler.evaluate import strategies
 from vswitch_aware_scheduler.evaluate import trace
@@ -128,7 +128,7 @@ def run(arguments, conf, progress=None):
         for flag in ('host-cores', 'host-memory-mb'))
     # Before the work of minutes, not after it.
     if arguments.plot_dir is not None:
-        figures.prepare(arguments.plot_dir)
+        plots.prepare(arguments.plot_dir)
     rolling = arguments.protocol == protocols.ROLLING
     corrects = rolling and arguments.feedback
     conditions = _conditions(arguments, rolling)
@@ -165,7 +165,7 @@ def run(arguments, conf, progress=None):
     if arguments.rebalance:
         answer['conditions'] = dataclasses.asdict(conditions)
     if arguments.plot_dir:
-        answer['pictures'] = figures.draw(arguments.plot_dir, results, limit)
+        answer['pictures'] = plots.draw(arguments.plot_dir, results, limit)
     return answer
 
 

@@ -12,15 +12,15 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import explanation
+from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler.cmd import fleet as stored_fleet
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import flavors
-from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.vswitch import tunnels
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 __all__ = ['add_arguments', 'columns', 'print_below', 'print_head', 'run']
 
@@ -65,10 +65,10 @@ class _Subject:
     uuid: str | None
     flavor: str | None
     project: str | None
-    law: model.RateLaw
+    law: rate_law.RateLaw
     rule: str
-    group: model.RateLaw | None
-    attachments: tunnels.Attachments
+    group: rate_law.RateLaw | None
+    attachments: vswitch_attachments.Attachments
 
     def law_on(self, policy):
         """Return the RateLaw that the instance is taken to have on a host."""
@@ -142,12 +142,12 @@ def _subject(arguments, fleet, store):
         project = arguments.of_project or project
     attachments = uuid and fleet.snapshot.attachments(uuid)
     if arguments.networks:
-        attachments = tunnels.Attachments(
+        attachments = vswitch_attachments.Attachments(
             tuple(arguments.networks), (),
             attachments.virtual_functions if attachments else 0)
     law, rule, group = _demand(fleet, uuid, flavor, project)
     return _Subject(uuid, flavor, project, law, rule, group,
-                    attachments or tunnels.UNKNOWN)
+                    attachments or vswitch_attachments.UNKNOWN)
 
 
 def _placement(fleet, store, uuid):
@@ -180,7 +180,7 @@ def _demand(fleet, uuid, flavor, project):
             f'the store does not know the flavor {flavor!r}: its extra specs '
             f'count as none')
     try:
-        stated = flavors.law_of(specs or {}, snapshot.law)
+        stated = flavor_specs.law_of(specs or {}, snapshot.law)
     except exceptions.InvalidInput as error:
         stated = None
         fleet.remarks.append(f'{error}: the extra specs of the flavor '
@@ -241,7 +241,7 @@ class _Judged:
         if progress is not None:
             progress(2, 3)
         self._before = self._assess(self._own, hosts,
-                                    [model.SILENT] * len(hosts))
+                                    [rate_law.SILENT] * len(hosts))
 
     def _assess(self, table, names, laws):
         return table.assess_each(table.slots_of(names), laws,
@@ -320,7 +320,7 @@ class _Judged:
         found = [table.assess_each(
             table.slots_of([name]), [law], self._subject.uuid,
             self._subject.attachments.all_tunnelled)
-            for table, law in ((self._uplinks, model.SILENT),
+            for table, law in ((self._uplinks, rate_law.SILENT),
                                (self._uplinks, self._laws[i]))]
         before, after = found
         return {
@@ -375,7 +375,7 @@ class _Judged:
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
-            scaled = model.RateLaw.from_arrays(
+            scaled = rate_law.RateLaw.from_arrays(
                 law.probabilities, law.rates * middle, law.high,
                 law.low_states)
             if self._assess(self._table, [host], [scaled]).admitted[0]:

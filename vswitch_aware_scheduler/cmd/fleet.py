@@ -13,17 +13,18 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler.admission import resident_demand
+from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import service
-from vswitch_aware_scheduler import policy_in_force
-from vswitch_aware_scheduler import resident_demand
-from vswitch_aware_scheduler import sizing
-from vswitch_aware_scheduler import snapshot as snapshots
+from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 
 __all__ = ['Fleet', 'SORTS', 'add_arguments', 'host_columns',
@@ -273,7 +274,7 @@ class Fleet:
     def _loads(self, table, described):
         """Return (P(overload), loss, utilisation) of each as it is."""
         slots = [table.describe(*one) for one in described]
-        found = table.assess(slots, model.SILENT)
+        found = table.assess(slots, rate_law.SILENT)
         return list(zip(found.overload_probability.tolist(),
                         found.loss_fraction.tolist(),
                         found.utilisation.tolist()))
@@ -295,7 +296,7 @@ class Fleet:
         law, rule = resident_demand.law_of(
             self.snapshot, uuid, self._flavors.facts.get(flavor) or {},
             self._unknown, fitting)
-        return model.SILENT if law is None else law, rule
+        return rate_law.SILENT if law is None else law, rule
 
     def _host_row(self, host, load):
         rules = [rule for _, rule in self.demands(host).values()]
@@ -420,7 +421,7 @@ class Fleet:
         found = self.snapshot.prior(None, flavor, project)
         if found is not None and self._unknown is not None:
             return found[0].without_classes(), f'prior of {found[1]}'
-        return self._unknown or model.SILENT, 'default'
+        return self._unknown or rate_law.SILENT, 'default'
 
     # Instances of a host
 
@@ -432,12 +433,12 @@ class Fleet:
         self.host_rows(host)
         policy, demands = self._policies[host], self.demands(host)
         slot = [self._table.slot(host)]
-        whole = self._table.assess(slot, model.SILENT)
+        whole = self._table.assess(slot, rate_law.SILENT)
         names = self._store.chains(demands)
         known = policy.profile is not None
         rows = []
         for uuid, (law, rule) in demands.items():
-            others = self._table.assess(slot, model.SILENT, uuid)
+            others = self._table.assess(slot, rate_law.SILENT, uuid)
             adds = [float(getattr(whole, what)[0] - getattr(others, what)[0])
                     if known else None for what in (
                         'overload_probability', 'loss_fraction',

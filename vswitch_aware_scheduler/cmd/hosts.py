@@ -4,12 +4,12 @@
 import dataclasses
 import re
 
+from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.modeler import hosts
+from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.telemetry import service
 from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
@@ -77,7 +77,7 @@ def _access(conf):
         raise exceptions.InvalidInput(
             f'auth_type in the group [{options.INVENTORY_GROUP}] is not set, '
             f'wanted it and the options of its plugin, to ask Neutron with')
-    return service.Access(**{**given['access'], 'url': given['network_url']})
+    return http.Access(**{**given['access'], 'url': given['network_url']})
 
 
 def discover(arguments, conf, opened):
@@ -90,14 +90,17 @@ def discover(arguments, conf, opened):
         conf[options.GROUP].switch_profiles_file)
     mapping = discovery.parse_mapping(arguments.map, profiles)
     proposals = [one for one in discovery.propose(
-        hosts.read_agents(_access(conf)), profiles, mapping)
+        host_discovery.read_agents(_access(conf)), profiles, mapping)
         if arguments.host in (None, one.host)]
     target = opened()
     if arguments.apply:
-        steps = hosts.apply(target, proposals, arguments.force)
+        steps = host_discovery.apply(target, proposals, arguments.force)
     else:
-        steps = hosts.plan([] if target is None else target.host_profiles(),
-                           proposals, arguments.force)
+        steps = host_discovery.plan(
+            [] if target is None else target.host_profiles(),
+            proposals,
+            arguments.force,
+        )
     return {'applied': arguments.apply, 'hosts': [
         {**dataclasses.asdict(one), 'action': step.action,
          'before': step.before and dataclasses.asdict(step.before)}

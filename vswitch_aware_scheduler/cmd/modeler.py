@@ -16,8 +16,8 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import heartbeat
+from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import repair
 from vswitch_aware_scheduler.modeler import service
 
@@ -58,7 +58,7 @@ def _once(conf):
     if set_up.driver is None:
         raise exceptions.TelemetryNotConfigured(set_up.missing)
     service.make_store(set_up)
-    cycle.check_store_clock(set_up.store, time.time, set_up.settings)
+    learning.check_store_clock(set_up.store, time.time, set_up.settings)
     problems = (service.update_inventory(set_up, time.time),
                 service.update_hosts(set_up),
                 service.update_fleet(set_up, time.time),
@@ -67,8 +67,14 @@ def _once(conf):
     bounds, problem = service.most_kbps(set_up)
     problems += problem,
     with terminal.progress('learning') as progress:
-        outcome = cycle.run(set_up.store, set_up.driver, time.time,
-                            set_up.settings, progress, most_kbps=bounds)
+        outcome = learning.run(
+            set_up.store,
+            set_up.driver,
+            time.time,
+            set_up.settings,
+            progress,
+            most_kbps=bounds,
+        )
     service.update_priors(set_up, time.time)
     problems += service.update_trials(set_up, time.time),
     for problem in filter(None, problems):

@@ -15,17 +15,18 @@ import time
 
 from oslo_config import cfg
 
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import service
-from vswitch_aware_scheduler import policy_in_force
 from vswitch_aware_scheduler.report import data
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler.report import server
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['add_arguments', 'main', 'write']
 
@@ -140,7 +141,7 @@ def _fleet(group, target, progress=None):
         return found
 
     # As "vswitch-manage fleet": what is not known may not count at all.
-    unknown_law = model.SILENT
+    unknown_law = rate_law.SILENT
     if group.unknown_instance_policy == 'default':
         unknown_law = model.TrafficModel.on_off(
             **options.default_demand(group)).law

@@ -6,13 +6,13 @@ import math
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import size_servers
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import sizing
-from vswitch_aware_scheduler import snapshot
+from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
 from vswitch_aware_scheduler.vswitch import profile as switch_profile

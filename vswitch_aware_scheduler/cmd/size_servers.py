@@ -6,14 +6,14 @@ import math
 
 import numpy as np
 
+from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.purchase import counts
 from vswitch_aware_scheduler.purchase import inputs
 from vswitch_aware_scheduler.purchase import picture
-from vswitch_aware_scheduler import sizing
-from vswitch_aware_scheduler import snapshot
+from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
 from vswitch_aware_scheduler.vswitch import profile as switch_profile

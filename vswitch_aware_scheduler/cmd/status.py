@@ -26,8 +26,8 @@ from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.modeler import coordination
 from vswitch_aware_scheduler.modeler import heartbeat
+from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import self_check
@@ -253,7 +253,7 @@ class Checks(upgradecheck.UpgradeCommands):
         url = self._conf.modeler_coordination_url
         if not url:
             return None
-        group = coordination.Group(url)
+        group = membership.Group(url)
         try:
             return group.count(self._store().generation().store_id)
         finally:

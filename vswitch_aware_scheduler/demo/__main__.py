@@ -13,9 +13,9 @@ import time
 import numpy as np
 import tqdm
 
+from vswitch_aware_scheduler.demo import clouds
 from vswitch_aware_scheduler.demo import fleet
 from vswitch_aware_scheduler.demo import page
-from vswitch_aware_scheduler.demo import policies
 from vswitch_aware_scheduler.demo import replay
 from vswitch_aware_scheduler.demo import report
 from vswitch_aware_scheduler import exceptions
@@ -24,7 +24,7 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 #: Seconds between two lines of progress where there is no terminal.
 _LINE_SECONDS = 15
 
-_POLICIES = (policies.DEFAULT, policies.OURS)
+_POLICIES = (clouds.DEFAULT, clouds.OURS)
 
 
 def _at_least(least, kind=int):
@@ -158,7 +158,7 @@ def compare(arguments, trace, folder, plot_path):
     memory_mb = fleet.host_memory_mb(learned.vms, len(hosts))
     with _step(f'Placing {len(learned.vms)} VMs on {len(hosts)} hosts, '
                f'twice') as progress:
-        placed = policies.place_all(
+        placed = clouds.place_all(
             _POLICIES, learned.vms, hosts, memory_mb,
             {'store_url': store_url, 'admission_policy': arguments.policy,
              'overload_probability': arguments.overload_probability},
@@ -213,7 +213,7 @@ def compare(arguments, trace, folder, plot_path):
     try:
         with _step('Writing the report of the cloud with the plugin'):
             path = os.path.join(folder, 'report.html')
-            page.write(path, store_url, placed[policies.OURS].placements,
+            page.write(path, store_url, placed[clouds.OURS].placements,
                        hosts, profiles, arguments.policy,
                        arguments.overload_probability)
         data['report'] = path

@@ -4,11 +4,11 @@
 import time
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler import policy_in_force
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.report import data
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['write']
 
@@ -27,9 +27,9 @@ def write(path, store_url, placements, hosts, profiles, admission_policy,
     page.require()
     target, now = store.Store(store_url), time.time()
     target.write(
-        placements=[store.Placement(uuid, host)
+        placements=[store.InstanceRecord(uuid, host)
                     for uuid, host in placements.items()],
-        inventory=store.Inventory('demo', now, now),
+        inventory=store.InventoryState('demo', now, now),
         host_profiles=[store.HostProfile(host, name, source='demo')
                        for host, name in hosts])
     policies = {name: admission.HostPolicy(
@@ -41,7 +41,7 @@ def write(path, store_url, placements, hosts, profiles, admission_policy,
         for host, name in hosts}, 'uplink': {}}, now)
     fleet = data.Fleet(
         target, lambda _: {host: policies[name] for host, name in hosts},
-        model.SILENT)
+        rate_law.SILENT)
     # The traffic is of the past: no model is stale in the demo.
     ends = [window_end for _, _, window_end, _ in target.model_times()]
     text = page.Page().render(fleet.report(max(ends, default=now)))

@@ -16,7 +16,7 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.evaluate import patterns
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile
 
@@ -62,7 +62,7 @@ def overload_probability(laws, capacity_kbps):
         profile.SwitchProfile(
             name='full', switch='any', saturation_kbps=capacity_kbps,
             saturation_dimension='bandwidth')), laws)
-    return float(table.assess([slot], model.SILENT).overload_probability[0])
+    return float(table.assess([slot], rate_law.SILENT).overload_probability[0])
 
 
 def capacity_at(laws, limit):

@@ -17,12 +17,13 @@ import statistics
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.evaluate import packing
 from vswitch_aware_scheduler.evaluate import trace
-from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Admission', 'CountsEstimator', 'Estimator', 'Method', 'NAMES',
@@ -119,7 +120,7 @@ class CountsEstimator(Estimator):
 
     def _law(self, counts):
         if not counts.peaks[:, 0].any():
-            return model.SILENT
+            return rate_law.SILENT
         return self._fit(counts).law
 
 
@@ -256,7 +257,7 @@ class _ByTable(packing.FirstFit):
     def predicted(self):
         # What it is with one more instance that sends nothing.
         return self._table.assess(
-            self._slots, model.SILENT).overload_probability
+            self._slots, rate_law.SILENT).overload_probability
 
 
 class _Corrected(_ByTable):
@@ -286,7 +287,7 @@ class _Correction:
     def __init__(self, asked, saturation_kbps):
         self._asked = asked
         self._saturation_kbps = saturation_kbps
-        self._feedback = feedback.Feedback(asked)
+        self._feedback = limit_feedback.Feedback(asked)
         self._learned = 0        # bins
 
     def policy(self, known, laws):
@@ -298,8 +299,8 @@ class _Correction:
         rows = np.flatnonzero(
             (known.samples >= estimate.MIN_SAMPLES)
             & (known.peak <= self._saturation_kbps * (1 + _TOLERANCE)))
-        if rows.size >= feedback.MIN_INSTANCES:
-            self._feedback.add(bins * days, feedback.Trial.of(
+        if rows.size >= limit_feedback.MIN_INSTANCES:
+            self._feedback.add(bins * days, limit_feedback.Trial.of(
                 {row: laws[row] for row in np.random.default_rng(
                     bins).permutation(rows).tolist()}, self._asked))
         self._learned = bins

@@ -14,7 +14,7 @@ import statistics
 import numpy as np
 
 from vswitch_aware_scheduler.traffic import fourier_sum
-from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['CONFIDENCE', 'Group', 'MIN_HOSTS', 'MIN_SLOTS', 'Realised',
            'group_of', 'overload', 'slots_wanted', 'wilson']
@@ -146,7 +146,7 @@ def overload(policy, series, instances, start, end):
         number = np.bincount(slots, minlength=last - first)
         counts += number > 0
         # A law whose states are the samples has a rate in any unit.
-        law = model.RateLaw.from_arrays(
+        law = rate_law.RateLaw.from_arrays(
             np.full(len(rates), 1.0 / len(rates)), rates)
         for total, (weights, _, _) in zip(totals, policy.limits):
             total += np.bincount(slots, law.values(

@@ -7,8 +7,8 @@ store, from which commands show the fleet without asking Nova. Opens nothing
 itself; no clock but the one handed in.
 """
 
-from vswitch_aware_scheduler.modeler import placement
-from vswitch_aware_scheduler import policy_in_force
+from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler.modeler import placement_inventory
 
 __all__ = ['Fleet', 'stored_policies']
 
@@ -16,15 +16,15 @@ __all__ = ['Fleet', 'stored_policies']
 class Fleet:
     """Brings what the store knows of the fleet up to date.
 
-    :param access: :class:`.service.Access` of Nova, None: Nova may not be
+    :param access: :class:`.Access` of Nova, None: Nova may not be
         asked, and the policies follow from profiles of the store and the
         options
     :param make_policies: returns (HostPolicies, UplinkPolicies), called for
         each update
-    :param corrections: :class:`.feedback.Corrections`
+    :param corrections: :class:`.Corrections`
     :param options: {option: value} of those that schedulers have to have
         alike
-    :param sleep: waits seconds, None: as :class:`.service.Client` does
+    :param sleep: waits seconds, None: as :class:`.Client` does
     :ivar options: as given
     """
 
@@ -41,11 +41,11 @@ class Fleet:
 
         :param store: :class:`~vswitch_aware_scheduler.store.Store`
         :param clock: returns the time, seconds UTC
-        :returns: :class:`.policy_in_force.Policies`
+        :returns: :class:`.Policies`
         :raises TelemetryError: when Nova cannot be asked; nothing is written
         :raises StoreError: when the store cannot be read or written
         """
-        read = {} if self._access is None else placement.read_cloud(
+        read = {} if self._access is None else placement_inventory.read_cloud(
             self._access, **self._sleep)
         found = stored_policies(
             store, *self._make_policies(), self._corrections,
@@ -65,7 +65,7 @@ class Fleet:
 
 def stored_policies(store, host_policies, uplink_policies, corrections,
                     aggregates=None, nodes=None, placed_on=None):
-    """Return the :class:`.policy_in_force.Policies` of all hosts.
+    """Return the :class:`.Policies` of all hosts.
 
     Hosts are those of Nova, of aggregates, of profiles of the store, and
     those that instances are on.

@@ -109,7 +109,7 @@ class Metrics:
     def succeeded(self, outcome, members, now):
         """Count a pass.
 
-        :param outcome: :class:`.cycle.Outcome`
+        :param outcome: :class:`.Outcome`
         :param members: number of modelers
         :param now: seconds UTC
         """

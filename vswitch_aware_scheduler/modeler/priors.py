@@ -14,8 +14,8 @@ import dataclasses
 
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['FADING_SECONDS', 'MEMBER_SECONDS', 'Outcome', 'plan', 'update']
 
@@ -92,7 +92,7 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
         counts.pop(one.instance_uuid, None)
     for uuid, one in counts.items():
         if one.total_samples >= min_samples and not one.peaks[:, 0].any():
-            laws[uuid] = model.SILENT
+            laws[uuid] = rate_law.SILENT
         seconds[uuid] = one.last_time + one.period_seconds - one.first_time
     groups, weights = _instances(store, {*laws, *counts}, now,
                                  needs_inventory)

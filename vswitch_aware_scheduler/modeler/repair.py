@@ -19,7 +19,7 @@ def learn_again(store, clock, settings, share=None):
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param clock: returns the time, seconds UTC
-    :param settings: :class:`.cycle.Settings`
+    :param settings: :class:`.Settings`
     :param share: None: look after all instances; or called with a uuid,
         whether to look after that one
     :returns: number of models that were replaced or removed

@@ -2,7 +2,7 @@
 """The life of the modeler's process: passes, signals, failures, health.
 
 Knows configuration, through :func:`set_up` alone. What a pass does is in
-:mod:`.cycle`.
+:mod:`.learning`.
 
 systemd is told by datagrams of its sd_notify protocol, which is a socket and
 a few words: sdnotify has had no release for years, and oslo.service would
@@ -19,30 +19,30 @@ import time
 from oslo_config import cfg
 from oslo_log import log as logging
 
+from vswitch_aware_scheduler.admission import host_policies as policies
+from vswitch_aware_scheduler.admission import limit_feedback
+from vswitch_aware_scheduler.admission import uplink_policies as uplinks
+from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler.modeler import coordination
-from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
-from vswitch_aware_scheduler.modeler import hosts
-from vswitch_aware_scheduler.modeler import inventory
+from vswitch_aware_scheduler.modeler import host_discovery
+from vswitch_aware_scheduler.modeler import instance_sync
+from vswitch_aware_scheduler.modeler import learning
+from vswitch_aware_scheduler.modeler import limit_trials
+from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import metrics
-from vswitch_aware_scheduler.modeler import placement
+from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import repair
-from vswitch_aware_scheduler.modeler import trials
-from vswitch_aware_scheduler import policies
 from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
-from vswitch_aware_scheduler.telemetry import service as access
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import discovery
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
@@ -91,20 +91,20 @@ class SetUp:
 
     :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
     :ivar driver: telemetry driver, or None: telemetry is not configured
-    :ivar settings: :class:`.cycle.Settings`
+    :ivar settings: :class:`.Settings`
     :ivar interval_seconds: from the start of a pass to that of the next
-    :ivar group: :class:`.coordination.Group` that shares the instances, or
+    :ivar group: :class:`.Group` that shares the instances, or
         None: there is no other modeler
     :ivar metrics_at: (address, port) to serve metrics at, or None
     :ivar inventory: source of :mod:`.inventory`, or None: there is none
     :ivar complete_seconds: all of the inventory is read after so long
-    :ivar keeper: :class:`.placement.Keeper` of the strict mode, or None
+    :ivar keeper: :class:`.PlacementInventories` of the strict mode, or None
     :ivar member_seconds: an instance counts in priors once it was measured
         for so long
-    :ivar kinds: :class:`.trials.HostKinds` of which limits are tried, or None
-    :ivar hosts: :class:`.trials.HostKinds` whose profiles bound the rates of
+    :ivar kinds: :class:`.HostKinds` of which limits are tried, or None
+    :ivar hosts: :class:`.HostKinds` whose profiles bound the rates of
         their instances, or None
-    :ivar corrections: :class:`.feedback.Corrections` that come of that
+    :ivar corrections: :class:`.Corrections` that come of that
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
     :ivar discovery: :class:`Discovery` of profiles of hosts, or None
     :ivar missing: what is not configured, in words, where driver is None
@@ -114,17 +114,17 @@ class SetUp:
 
     store: model_store.Store
     driver: telemetry_base.Driver | None
-    settings: cycle.Settings
+    settings: learning.Settings
     interval_seconds: float
-    group: coordination.Group | None = None
+    group: membership.Group | None = None
     metrics_at: tuple | None = None
     inventory: object = None
     complete_seconds: float = _DAY_SECONDS
-    keeper: placement.Keeper | None = None
+    keeper: placement_inventory.PlacementInventories | None = None
     member_seconds: float = priors.MEMBER_SECONDS
-    kinds: trials.HostKinds | None = None
-    hosts: trials.HostKinds | None = None
-    corrections: feedback.Corrections | None = None
+    kinds: limit_trials.HostKinds | None = None
+    hosts: limit_trials.HostKinds | None = None
+    corrections: limit_feedback.Corrections | None = None
     fleet: object = None
     discovery: object = None
     missing: str | None = None
@@ -168,7 +168,7 @@ def set_up(conf, patience_seconds=None):
     source = _inventory_source(conf)
     return SetUp(
         store, driver,
-        cycle.Settings(
+        learning.Settings(
             source=group.telemetry_driver, min_samples=group.min_samples,
             half_life_seconds=group.modeler_half_life_days
             * _DAY_SECONDS or None,
@@ -178,7 +178,7 @@ def set_up(conf, patience_seconds=None):
             and group.telemetry_driver != 'file',
             default_kbps=_default_kbps(group)),
         group.modeler_interval_seconds,
-        coordination.Group(group.modeler_coordination_url)
+        membership.Group(group.modeler_coordination_url)
         if group.modeler_coordination_url else None,
         (group.modeler_metrics_address, group.modeler_metrics_port)
         if group.modeler_metrics_port else None,
@@ -273,15 +273,15 @@ def make_store(set_up):
 def _inventory_source(conf):
     """Return the source of the inventory that options ask for, or None."""
     given = options.inventory_options(conf)
-    return given and inventory.make_source(**given)
+    return given and instance_sync.make_source(**given)
 
 
 def make_corrections(group):
-    """Return the :class:`.feedback.Corrections` that options ask for.
+    """Return the :class:`.Corrections` that options ask for.
 
     :param group: the options of [vswitch_scheduler]
     """
-    return feedback.Corrections(
+    return limit_feedback.Corrections(
         group.feedback_max if group.feedback else 0.0, time.time, _ignore)
 
 
@@ -317,7 +317,7 @@ def _fleet(conf):
     given = options.inventory_options(conf)
     asks = given is not None and given['access']['auth'] is not None
     group = conf[options.GROUP]
-    return fleet.Fleet(access.Access(**given['access']) if asks else None,
+    return fleet.Fleet(http.Access(**given['access']) if asks else None,
                        lambda: make_policies(group), make_corrections(group),
                        options.alike(group))
 
@@ -326,12 +326,12 @@ def _fleet(conf):
 class Discovery:
     """How profiles of hosts are discovered.
 
-    :ivar neutron: :class:`.service.Access` of Neutron
+    :ivar neutron: :class:`.Access` of Neutron
     :ivar profiles: callable(), returns {name: SwitchProfile}
     :ivar mapping: texts as :func:`.discovery.parse_mapping` takes them
     """
 
-    neutron: access.Access
+    neutron: http.Access
     profiles: object
     mapping: list
 
@@ -358,7 +358,7 @@ def _discovery(conf):
     mapping = group.discover_profiles or []
     discovery.parse_mapping(mapping, profiles())
     return Discovery(
-        access.Access(**{**given['access'], 'url': given['network_url']}),
+        http.Access(**{**given['access'], 'url': given['network_url']}),
         profiles, mapping)
 
 
@@ -378,7 +378,9 @@ def review_aggregates(conf):
     problems = {}
     host_policies, uplink_policies = make_policies(group,
                                                    problems.__setitem__)
-    aggregates = placement.read_aggregates(access.Access(**given['access']))
+    aggregates = placement_inventory.read_aggregates(
+        http.Access(**given['access'])
+    )
     metadata = {}
     for _, found in sorted(aggregates.items()):
         host_policies.find(found, None)
@@ -388,27 +390,27 @@ def review_aggregates(conf):
 
 
 def make_kinds(group):
-    """Return the :class:`.trials.HostKinds` that options and a store make.
+    """Return the :class:`.HostKinds` that options and a store make.
 
     :param group: the options of [vswitch_scheduler]
     """
-    return trials.HostKinds(lambda: _host_policies(group))
+    return limit_trials.HostKinds(lambda: _host_policies(group))
 
 
 def host_kinds(conf):
-    """Return the :class:`.trials.HostKinds` of the hosts of options.
+    """Return the :class:`.HostKinds` of the hosts of options.
 
     :param conf: an oslo.config ConfigOpts with our options registered
     """
     given = options.inventory_options(conf)
     asks = given is not None and given['access']['auth'] is not None
-    return trials.HostKinds(
+    return limit_trials.HostKinds(
         lambda: _host_policies(conf[options.GROUP]),
-        access.Access(**given['access']) if asks else None)
+        http.Access(**given['access']) if asks else None)
 
 
 def make_keeper(conf):
-    """Return the :class:`.placement.Keeper` that options ask for.
+    """Return the :class:`.PlacementInventories` that options ask for.
 
     :param conf: an oslo.config ConfigOpts with our options registered
     :raises InvalidInput: when nobody is named to ask Nova and placement as
@@ -425,9 +427,9 @@ def make_keeper(conf):
     if group.unknown_instance_policy == 'default':
         unknown = model.TrafficModel.on_off(
             **options.default_demand(group)).law
-    return placement.Keeper(
-        access.Access(**given['access']),
-        access.Access(**{**given['access'], 'url': conf[
+    return placement_inventory.PlacementInventories(
+        http.Access(**given['access']),
+        http.Access(**{**given['access'], 'url': conf[
             options.INVENTORY_GROUP].placement_url}),
         _host_policies(group), group.strict_headroom, unknown,
         make_corrections(group))
@@ -444,8 +446,9 @@ def update_inventory(set_up, clock):
     if set_up.inventory is None:
         return None
     try:
-        found = inventory.update(set_up.store, set_up.inventory, clock,
-                                 set_up.complete_seconds)
+        found = instance_sync.update(
+            set_up.store, set_up.inventory, clock, set_up.complete_seconds
+        )
     except exceptions.StoreError:
         raise
     except Exception as error:
@@ -466,7 +469,7 @@ def update_placement(set_up, progress=None):
     """Bring placement's inventories up to date, in the strict mode.
 
     :param set_up: :class:`SetUp`
-    :param progress: as :meth:`.placement.Keeper.update` takes it
+    :param progress: as :meth:`.PlacementInventories.update` takes it
     :returns: None, or what is wrong in words
     :raises StoreError: when the store cannot be read
     """
@@ -528,8 +531,8 @@ def update_hosts(set_up):
         return None
     try:
         profiles = given.profiles()
-        steps = hosts.apply(set_up.store, discovery.propose(
-            hosts.read_agents(given.neutron), profiles,
+        steps = host_discovery.apply(set_up.store, discovery.propose(
+            host_discovery.read_agents(given.neutron), profiles,
             discovery.parse_mapping(given.mapping, profiles)))
     except exceptions.StoreError:
         raise
@@ -599,16 +602,23 @@ def update_trials(set_up, clock, share=None, progress=None, writing=None):
 
     :param set_up: :class:`SetUp`
     :param clock: returns the time, seconds UTC
-    :param share: as :func:`.trials.update` takes it, and so are the others
+    :param share: as :func:`.update` takes it, and so are the others
     :returns: None, or what was wrong in words: then trials are as before
     :raises StoreError: when the store cannot be read or written
     """
     if set_up.kinds is None:
         return None
     try:
-        found = trials.update(set_up.store, set_up.driver, clock,
-                              set_up.kinds, share, progress, writing,
-                              set_up.inventory is not None)
+        found = limit_trials.update(
+            set_up.store,
+            set_up.driver,
+            clock,
+            set_up.kinds,
+            share,
+            progress,
+            writing,
+            set_up.inventory is not None,
+        )
     except Exception as error:
         if isinstance(error, exceptions.StoreError) \
                 and not isinstance(error, exceptions.StoreChanged):
@@ -622,7 +632,7 @@ def update_trials(set_up, clock, share=None, progress=None, writing=None):
 def words_of(outcome):
     """Return in words what a pass did.
 
-    :param outcome: :class:`.cycle.Outcome`
+    :param outcome: :class:`.Outcome`
     """
     ignored = ''.join(
         f', {count} ignored ({kind})'
@@ -925,8 +935,9 @@ class Service:
             if self._made_store_of is not set_up:
                 make_store(set_up)
                 self._made_store_of = set_up
-            cycle.check_store_clock(set_up.store, self._clock,
-                                    set_up.settings)
+            learning.check_store_clock(
+                set_up.store, self._clock, set_up.settings
+            )
             share = self._shared(set_up)
             # What is not about single instances is one modeler's work.
             common = share is None or share(_COMMON)
@@ -948,9 +959,16 @@ class Service:
                                    set_up.settings, share)
                 bounds, problem = most_kbps(set_up)
                 self._state('bounds', problem)
-                outcome = cycle.run(set_up.store, set_up.driver, self._clock,
-                                    set_up.settings, self._alive,
-                                    self._writing(), share, bounds)
+                outcome = learning.run(
+                    set_up.store,
+                    set_up.driver,
+                    self._clock,
+                    set_up.settings,
+                    self._alive,
+                    self._writing(),
+                    share,
+                    bounds,
+                )
             generation = (set_up.store.generation() if outcome is None
                           else outcome.generation)
             if common and generation != self._priors_of:
@@ -991,7 +1009,7 @@ class Service:
 
     def _try(self, set_up, share, outcome):
         """Bring the trials up to date, once a day."""
-        day = trials.day_of(self._clock(), outcome.last_time)
+        day = limit_trials.day_of(self._clock(), outcome.last_time)
         if day != self._trials_of:
             self._interruptible = not self._stopping
             problem = update_trials(set_up, self._clock, share, self._alive,

@@ -17,10 +17,10 @@ import math
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.purchase import inputs
-from vswitch_aware_scheduler import sizing
 from vswitch_aware_scheduler.traffic import fourier_sum
-from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
@@ -58,7 +58,7 @@ class _Filled:
 
     :ivar vms: how many
     :ivar first: resource that runs out first; None where the mix ends, or
-        where :data:`.sizing.MOST` is reached
+        where :data:`.MOST` is reached
     """
 
     vms: int
@@ -302,7 +302,7 @@ def _admits(policy, vms):
 def _assessed(policy, vms):
     """Return the Assessment of a host with some VMs."""
     table, slot = _table(policy, vms)
-    return table.assess([slot], traffic_model.SILENT)
+    return table.assess([slot], rate_law.SILENT)
 
 
 def _only(profile, resource):

@@ -14,6 +14,7 @@ import numpy as np
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['Flavor', 'Mix', 'ServerType', 'Vm', 'load_flavors',
@@ -67,7 +68,7 @@ class Vm:
     flavor: str
     cores: float
     memory_mb: float
-    law: traffic_model.RateLaw
+    law: rate_law.RateLaw
     model: traffic_model.TrafficModel | None = None
     is_prior: bool = False
     count: int = 1
@@ -78,7 +79,7 @@ class Vm:
             return self
         law = self.law
         return dataclasses.replace(
-            self, law=traffic_model.RateLaw.from_arrays(
+            self, law=rate_law.RateLaw.from_arrays(
                 law.probabilities, law.rates * factor, law.high,
                 law.low_states),
             model=None if self.model is None else dataclasses.replace(

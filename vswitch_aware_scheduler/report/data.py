@@ -14,11 +14,12 @@ import math
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import limit_feedback
+from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import feedback
-from vswitch_aware_scheduler import resident_demand
-from vswitch_aware_scheduler import snapshot
+from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
@@ -121,7 +122,7 @@ class Fleet:
     def _assess(self):
         hosts = list(self._slots)
         found = self._table.assess(
-            [self._slots[host][0] for host in hosts], traffic_model.SILENT)
+            [self._slots[host][0] for host in hosts], rate_law.SILENT)
         self._rows = []
         for number, host in enumerate(hosts):
             policy = self._policies.get(host)
@@ -246,7 +247,7 @@ class Fleet:
             laws = {uuid: self._law(uuid, uplink.policy)[0]
                     for host in hosts for uuid in self._residents[host]}
             slot = table.describe(name, uplink.policy, laws)
-            one = table.assess([slot], traffic_model.SILENT)
+            one = table.assess([slot], rate_law.SILENT)
             limit = uplink.policy.overload_probability
             risk = float(one.overload_probability[0])
             found.append({
@@ -262,8 +263,8 @@ class Fleet:
         found = []
         for kind, outcome in sorted(self._store.trial_outcomes().items()):
             try:
-                limit = feedback.limit_of(kind)
-                multiple = feedback.multiple(outcome, now)
+                limit = limit_feedback.limit_of(kind)
+                multiple = limit_feedback.multiple(outcome, now)
             except exceptions.InvalidInput:
                 continue
             points = [{'forecast': min(limit * percent / 100.0, 1.0),
@@ -366,7 +367,7 @@ def _tail(weights, policy, laws, capacities):
     slots = [table.describe(number, admission.HostPolicy(
         _one_limit(weights, float(capacity), policy.profile)), laws)
         for number, capacity in enumerate(capacities)]
-    return table.assess(slots, traffic_model.SILENT).overload_probability
+    return table.assess(slots, rate_law.SILENT).overload_probability
 
 
 def _one_limit(weights, capacity, profile):

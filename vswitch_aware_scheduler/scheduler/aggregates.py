@@ -12,9 +12,9 @@ import collections
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler import policy_in_force
-from vswitch_aware_scheduler.scheduler import request
-from vswitch_aware_scheduler import uplinks
+from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler.admission import uplink_policies as uplinks
+from vswitch_aware_scheduler.scheduler import request_demand
 
 __all__ = ['Aggregates']
 
@@ -99,7 +99,7 @@ class Aggregates:
 
         :param host: name of one that was observed or admitted
         :param stored: the store's HostProfile of the host, or None
-        :param bare_metal: as of :meth:`.policies.HostPolicies.find`, the
+        :param bare_metal: as of :meth:`.HostPolicies.find`, the
             same for a host each time
         """
         found = self._found.get(host)
@@ -210,13 +210,13 @@ class Aggregates:
         for host, of in self._of.items():
             for one in of:
                 last = latest[_identity(one)]
-                listed = request.read(last, 'hosts')
+                listed = request_demand.read(last, 'hosts')
                 if last is one or listed is None or host in listed:
                     behind[host].add(uplinks.name_in(last.metadata))
         members = {}
         for one in latest.values():
             if uplinks.name_in(one.metadata) in found:
-                for host in request.read(one, 'hosts') or ():
+                for host in request_demand.read(one, 'hosts') or ():
                     members.setdefault(host, []).append(one)
         self._members = members
         before, self.behind = self.behind, {
@@ -244,5 +244,5 @@ class Aggregates:
 
 def _identity(aggregate):
     """Return what two objects of one aggregate have in common."""
-    found = request.read(aggregate, 'id')
+    found = request_demand.read(aggregate, 'id')
     return id(aggregate) if found is None else found

@@ -15,7 +15,7 @@ import time
 
 from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler.scheduler import request
+from vswitch_aware_scheduler.scheduler import request_demand
 from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import store
 
@@ -240,9 +240,9 @@ class _Judged:
         self.instance_uuid = demand.instance_uuid
         self.request_id = getattr(getattr(spec_obj, '_context', None),
                                   'request_id', None)
-        self.project = request.read(spec_obj, 'project_id')
-        flavor = request.read(spec_obj, 'flavor')
-        self.flavor = flavor and request.read(flavor, 'name')
+        self.project = request_demand.read(spec_obj, 'project_id')
+        flavor = request_demand.read(spec_obj, 'flavor')
+        self.flavor = flavor and request_demand.read(flavor, 'name')
         self.without_room = without_room
         self.any_passes = any_passes
         self.host = None

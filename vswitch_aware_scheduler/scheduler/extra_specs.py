@@ -3,7 +3,7 @@
 
 from nova.api.validation.extra_specs import base
 
-from vswitch_aware_scheduler import flavors
+from vswitch_aware_scheduler.admission import flavor_specs
 
 __all__ = ['register']
 
@@ -13,10 +13,10 @@ def register():
     validators = [
         base.ExtraSpecValidator(
             name=key, description=f'Traffic of one instance: {meaning}.',
-            value={'type': int, 'min': 0, 'max': flavors.LARGEST})
-        for key, meaning in flavors.EXTRA_SPECS.items()]
+            value={'type': int, 'min': 0, 'max': flavor_specs.LARGEST})
+        for key, meaning in flavor_specs.EXTRA_SPECS.items()]
     validators.append(base.ExtraSpecValidator(
-        name=flavors.MODEL_EXTRA_SPEC,
+        name=flavor_specs.MODEL_EXTRA_SPEC,
         description='The uuid of an instance whose learned traffic model '
                     'stands for every instance of this flavor.',
         value={'type': str}))

@@ -10,7 +10,7 @@ from oslo_log import log as logging
 
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.scheduler import nova_hooks
-from vswitch_aware_scheduler.scheduler import request
+from vswitch_aware_scheduler.scheduler import request_demand
 
 LOG = logs.get_logger(__name__)
 
@@ -58,7 +58,7 @@ class VSwitchFilter(filters.BaseHostFilter):
         """
         if not scheduler_utils.request_is_rebuild(spec_obj):
             return False
-        forced = request.read(spec_obj, 'force_hosts') or ()
+        forced = request_demand.read(spec_obj, 'force_hosts') or ()
         try:
             return all(host_state.host in forced
                        or self._state.is_rebuild(host_state, spec_obj)

@@ -18,7 +18,7 @@ from nova.scheduler import manager
 
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler.scheduler import meditation
+from vswitch_aware_scheduler.scheduler import gmr
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 
 __all__ = ['current', 'join']
@@ -52,7 +52,7 @@ def join(role):
         _roles.add(role)
         _current.plugins.add(role)
         _wrap_nova()
-        meditation.register(current)
+        gmr.register(current)
         return _current
 
 

@@ -16,23 +16,24 @@ import time
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import effective_limit
+from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.conf import opts
-from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler.scheduler import candidates
+from vswitch_aware_scheduler.scheduler import problem_log
+from vswitch_aware_scheduler.scheduler import allocation_candidates
 from vswitch_aware_scheduler.scheduler import claims_broadcast
 from vswitch_aware_scheduler.scheduler import decisions
-from vswitch_aware_scheduler.scheduler import health
-from vswitch_aware_scheduler.scheduler import laws
 from vswitch_aware_scheduler.scheduler import metrics
 from vswitch_aware_scheduler.scheduler import nova_record
-from vswitch_aware_scheduler.scheduler import request
+from vswitch_aware_scheduler.scheduler import request_demand
 from vswitch_aware_scheduler.scheduler import residency
+from vswitch_aware_scheduler.scheduler import resident_laws
+from vswitch_aware_scheduler.scheduler import snapshot_source
 from vswitch_aware_scheduler.scheduler import wiring
 from vswitch_aware_scheduler.scheduler import worker_report
-from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler import strict
+from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
 
 LOG = logs.get_logger(__name__)
@@ -86,11 +87,11 @@ class SchedulerState:
         self._conf = conf.vswitch_scheduler
         self._clock = clock
         self._monotonic = monotonic
-        self.report = health.HealthLog()
+        self.report = problem_log.ProblemLog()
         self.metrics = metrics.Metrics()
         #: Roles of the plugins of Nova that share this.
         self.plugins = set()
-        self._candidates = candidates.Candidates(self.report)
+        self._candidates = allocation_candidates.Candidates(self.report)
         self._lock = threading.RLock()
         self.decisions = decisions.Decisions(
             self._lock, lambda: self._clock(), self.report)
@@ -105,7 +106,7 @@ class SchedulerState:
         self._default_law = model.TrafficModel.on_off(
             **opts.default_demand(conf)).law
         self._residency = residency.Residency()
-        self._statements = request.Statements()
+        self._statements = request_demand.Statements()
         self._record = nova_record.NovaRecord(
             self._take_reading, self._take_build_requests, self._residency,
             self._lock, conf.record_refresh_seconds,
@@ -133,19 +134,19 @@ class SchedulerState:
         self._outdated = set()   # hosts to describe
         self._described = set()  # hosts described since the last adoption
         self._next_note = self._next_incomplete = float('-inf')
-        self._laws = laws.Laws(
+        self._laws = resident_laws.ResidentLaws(
             self._residency, self._statements, self._policies,
             None if conf.unknown_instance_policy == 'ignore'
             else self._default_law)
-        self._limits = strict.EffectiveLimits(conf.strict_headroom)
-        self._corrections = feedback.Corrections(
+        self._limits = effective_limit.EffectiveLimits(conf.strict_headroom)
+        self._corrections = limit_feedback.Corrections(
             conf.feedback_max if conf.feedback else 0.0, self._clock,
             self.report)
         self._multiples = {}     # kind of host -> by what its limit is
         # Whether any host seen has a virtual switch, and any has a limit.
         self._switch_seen = self._limit_seen = False
         self._unlimited = wiring.nothing_limited(conf)
-        self._source = snapshots.SnapshotSource(
+        self._source = snapshot_source.SnapshotSource(
             wiring.make_store(conf), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
             conf.max_generation_age_seconds, self._clock,
@@ -228,7 +229,7 @@ class SchedulerState:
 
         :param host_states: list of nova HostState that were judged
         :param demand: Demand that they were judged for
-        :returns: as :meth:`.candidates.Candidates.book`
+        :returns: as :meth:`.Candidates.book`
         """
         self._recent.filtered = demand.instance_uuid
         if not self._conf.strict:
@@ -259,13 +260,13 @@ class SchedulerState:
     def is_rebuild(self, host_state, spec_obj):
         """Return whether a request rebuilds an instance on its own host.
 
-        See :func:`.request.is_rebuild_on`.
+        See :func:`.is_rebuild_on`.
         """
         self._ensure_ready()
         with self._lock:
             counted_on = self._residency.hosts_of(
-                request.instance_uuid_of(spec_obj))
-        return request.is_rebuild_on(spec_obj, host_state, counted_on)
+                request_demand.instance_uuid_of(spec_obj))
+        return request_demand.is_rebuild_on(spec_obj, host_state, counted_on)
 
     def recall(self, host_states, spec_obj):
         """Return an Assessment for hosts that may just have been filtered.
@@ -276,8 +277,11 @@ class SchedulerState:
         recent, self._recent.value = self._recent.value, None
         if recent is not None:
             spec, uuid, version, known, assessment = recent
-            if (spec is spec_obj and uuid == request.instance_uuid_of(spec_obj)
-                    and version == (self._table, self._table.version)):
+            if (
+                spec is spec_obj
+                and uuid == request_demand.instance_uuid_of(spec_obj)
+                and version == (self._table, self._table.version)
+            ):
                 at = dict(zip(map(id, known), itertools.count()))
                 where = list(map(at.get, map(id, host_states)))
                 if None not in where:
@@ -357,7 +361,7 @@ class SchedulerState:
     def host_consumed(self, host_state, spec_obj):
         """Count an instance on the host that Nova has taken for it."""
         self._candidates.placed(host_state)
-        self.decisions.placed(request.instance_uuid_of(spec_obj),
+        self.decisions.placed(request_demand.instance_uuid_of(spec_obj),
                               host_state.host)
         self._ensure_ready()
         if self.is_rebuild(host_state, spec_obj):
@@ -627,7 +631,7 @@ class SchedulerState:
         found = snapshot.attachments(uuid)
         for host in () if found is not None \
                 else self._residency.hosts_of(uuid):
-            found = request.attachments_of_instance(
+            found = request_demand.attachments_of_instance(
                 (self._listings.get(host) or {}).get(uuid))
             if found is not None:
                 break
@@ -635,11 +639,11 @@ class SchedulerState:
 
     def _wanted(self, spec_obj, uuid):
         """Return the Attachments of a request."""
-        return request.attachments_of(
+        return request_demand.attachments_of(
             spec_obj, uuid and self._attachments(self._snapshot, uuid))
 
     def _demand(self, spec_obj):
-        return request.demand_of(
+        return request_demand.demand_of(
             spec_obj, self._snapshot.law, self._snapshot.prior,
             None if self._snapshot.generation is None
             else self._default_law, self.report)

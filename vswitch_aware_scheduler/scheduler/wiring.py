@@ -5,10 +5,10 @@ An option that cannot be used is reported and ignored: it never fails a
 request. Nothing is opened.
 """
 
-from vswitch_aware_scheduler import policies as host_policies
+from vswitch_aware_scheduler.admission import host_policies
+from vswitch_aware_scheduler.admission import uplink_policies
 from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['make_aggregates', 'make_store', 'nothing_limited',
@@ -50,7 +50,7 @@ def make_aggregates(conf, report):
             profiles, default, conf.admission_policy,
             conf.overload_probability, conf.unknown_host_policy == 'pass',
             report, conf.enforcement),
-        uplinks.UplinkPolicies(
+        uplink_policies.UplinkPolicies(
             profiles, conf.admission_policy, conf.overload_probability,
             report), conf.strict, report)
 

@@ -37,7 +37,7 @@ class WorkerReport:
     """Reports the state of this process. Making one opens nothing.
 
     :param writes_to: Store, or anything with its methods
-    :param report: :class:`.health.HealthLog`
+    :param report: :class:`.ProblemLog`
     :param facts: callable(), returns (set of plugins, number of models that
         the worker knows or None, {cell: age of its record in seconds or
         None}, options that have to be alike)

@@ -6,48 +6,55 @@ plain values. :mod:`vswitch_aware_scheduler.store.migration` makes and updates
 the schema. Never reads configuration: a URL and a timeout are handed in.
 """
 
+from vswitch_aware_scheduler.store import claim_records
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import decisions
-from vswitch_aware_scheduler.store import records
+from vswitch_aware_scheduler.store import generations
+from vswitch_aware_scheduler.store import instance_records
+from vswitch_aware_scheduler.store import model_records
+from vswitch_aware_scheduler.store import prior_records
+from vswitch_aware_scheduler.store import profile_records
+from vswitch_aware_scheduler.store import service_records
+from vswitch_aware_scheduler.store import trial_records
 
 __all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
            'ClaimsSeen', 'Decision', 'EXPIRED', 'FORGOTTEN', 'FleetFacts',
-           'FormerInstance', 'Generation', 'HostProfile', 'Inventory',
+           'FormerInstance', 'Generation', 'HostProfile', 'InventoryState',
            'Learned', 'MOVED', 'ModelSummary', 'Modeler', 'NOT_PLACED',
-           'NO_HOST', 'PLACED', 'Placement',
+           'NO_HOST', 'PLACED', 'InstanceRecord',
            'Prior', 'ResumePoint', 'Store', 'StoredClaim', 'StoredModel',
            'StoredTrial', 'TrialOutcome', 'Unmodelled', 'Worker',
            'may_replace']
 
-ASSUMED = records.ASSUMED
-Basis = records.Basis
-CONFIRMED = records.CONFIRMED
-Changes = records.Changes
-ClaimChanges = records.ClaimChanges
-ClaimsSeen = records.ClaimsSeen
+ASSUMED = claim_records.ASSUMED
+Basis = generations.Basis
+CONFIRMED = claim_records.CONFIRMED
+Changes = generations.Changes
+ClaimChanges = claim_records.ClaimChanges
+ClaimsSeen = claim_records.ClaimsSeen
 Decision = decisions.Decision
-EXPIRED = records.EXPIRED
-FORGOTTEN = records.FORGOTTEN
-FleetFacts = records.FleetFacts
-FormerInstance = records.FormerInstance
-Generation = records.Generation
-HostProfile = records.HostProfile
-Inventory = records.Inventory
-Learned = records.Learned
-MOVED = records.MOVED
-ModelSummary = records.ModelSummary
-Modeler = records.Modeler
+EXPIRED = claim_records.EXPIRED
+FORGOTTEN = claim_records.FORGOTTEN
+FleetFacts = service_records.FleetFacts
+FormerInstance = instance_records.FormerInstance
+Generation = generations.Generation
+HostProfile = profile_records.HostProfile
+InventoryState = instance_records.InventoryState
+Learned = model_records.Learned
+MOVED = claim_records.MOVED
+ModelSummary = model_records.ModelSummary
+Modeler = service_records.Modeler
 NOT_PLACED = decisions.NOT_PLACED
 NO_HOST = decisions.NO_HOST
 PLACED = decisions.PLACED
-Placement = records.Placement
-Prior = records.Prior
-ResumePoint = records.ResumePoint
+InstanceRecord = instance_records.InstanceRecord
+Prior = prior_records.Prior
+ResumePoint = model_records.ResumePoint
 Store = database.Store
-StoredClaim = records.StoredClaim
-StoredModel = records.StoredModel
-StoredTrial = records.StoredTrial
-TrialOutcome = records.TrialOutcome
-Unmodelled = records.Unmodelled
-Worker = records.Worker
-may_replace = records.may_replace
+StoredClaim = claim_records.StoredClaim
+StoredModel = model_records.StoredModel
+StoredTrial = trial_records.StoredTrial
+TrialOutcome = trial_records.TrialOutcome
+Unmodelled = model_records.Unmodelled
+Worker = service_records.Worker
+may_replace = claim_records.may_replace

@@ -9,9 +9,10 @@ say.
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.store import records
+from vswitch_aware_scheduler.store import claim_records
+from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import tables
-from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['KEPT_SECONDS', 'forget_tokens', 'head', 'is_remembered', 'now',
            'purge', 'read', 'remember', 'upsert_rows']
@@ -24,7 +25,11 @@ KEPT_SECONDS = 600.0
 _KEPT_TOKENS = 1000
 
 #: States in which a claim is over.
-_OVER = (records.CONFIRMED, records.FORGOTTEN, records.EXPIRED)
+_OVER = (
+    claim_records.CONFIRMED,
+    claim_records.FORGOTTEN,
+    claim_records.EXPIRED,
+)
 
 _SCHEMA = sa.table('alembic_version', sa.column('version_num'))
 
@@ -52,7 +57,7 @@ def head(connection):
             tables.claim_counter.c.token,
             tables.claim_counter.c.complete_since, _SCHEMA.c.version_num)),
         sa.literal_column(_NOW[connection.dialect.name]))).one()
-    return (records.ClaimsSeen(*found[:3]), *found[3:], float(now))
+    return (claim_records.ClaimsSeen(*found[:3]), *found[3:], float(now))
 
 
 def remember(connection, history, number, token, now):
@@ -88,9 +93,9 @@ def forget_tokens(connection, history, head_table, before):
 
 
 def read(connection, since, damaged, seen, complete_since, now):
-    """Return the :class:`~.records.ClaimChanges` since some were seen.
+    """Return the :class:`~.ClaimChanges` since some were seen.
 
-    :param damaged: as :func:`.records.usable_laws` takes it: such claims are
+    :param damaged: as :func:`.usable_laws` takes it: such claims are
         left out
 
     The other arguments are what :func:`head` says.
@@ -100,7 +105,7 @@ def read(connection, since, damaged, seen, complete_since, now):
                 or not is_remembered(connection, tables.claim_history, since,
                                      seen))
     if not complete and since.number == seen.number:
-        return records.ClaimChanges(since, False, [])
+        return claim_records.ClaimChanges(since, False, [])
     table = tables.claim
     query = sa.select(table).order_by(table.c.number)
     if not complete:
@@ -111,24 +116,24 @@ def read(connection, since, damaged, seen, complete_since, now):
     last = max([seen.number, *(claim.number for claim in claims)])
     if last != seen.number:
         history = tables.claim_history
-        seen = records.ClaimsSeen(seen.store_id, last, connection.scalar(
+        seen = claim_records.ClaimsSeen(seen.store_id, last, connection.scalar(
             sa.select(history.c.token).where(history.c.number == last)))
-    return records.ClaimChanges(seen, complete, claims, damaged)
+    return claim_records.ClaimChanges(seen, complete, claims, damaged)
 
 
 def _claims(rows, now, damaged):
     rows = {row.instance_uuid: row for row in rows}
-    names, counts, data = records.usable_laws(
+    names, counts, data = packing.usable_laws(
         list(rows), [row.law for row in rows.values()],
         [row.slots for row in rows.values()], 'claim', damaged)
     claims = []
-    for name, law in zip(names, model.split_laws(data, counts)):
+    for name, law in zip(names, rate_law.split_laws(data, counts)):
         row = rows[name]
-        claims.append(records.StoredClaim(
+        claims.append(claim_records.StoredClaim(
             name, row.token, row.state, row.host, row.source, law,
             row.stated, row.expires_at - now, row.claimed_by,
             number=row.number, claimed_at=row.claimed_at,
-            attachments=records.usable_attachments(
+            attachments=packing.usable_attachments(
                 name, row.networks, 'claim', damaged)))
     return claims
 
@@ -152,8 +157,8 @@ def upsert_rows(connection, claims, uuid_chunks, number, now):
     for claim in claims:
         uuid = claim.instance_uuid
         before = known.get(uuid)
-        if not records.may_replace(claim, before):
-            if claim.state == records.ASSUMED \
+        if not claim_records.may_replace(claim, before):
+            if claim.state == claim_records.ASSUMED \
                     and before.token != claim.token:
                 late[uuid] = before
             continue
@@ -162,17 +167,17 @@ def upsert_rows(connection, claims, uuid_chunks, number, now):
         rows[uuid] = {
             'instance_uuid': uuid, 'number': number, 'token': claim.token,
             'state': claim.state, 'host': claim.host,
-            'source': claim.source, **records.pack_law(claim),
+            'source': claim.source, **packing.pack_law(claim),
             'stated': claim.stated,
-            'claimed_by': records.storable(claim.claimed_by),
-            'networks': records.pack_attachments(claim.attachments),
+            'claimed_by': packing.storable(claim.claimed_by),
+            'networks': packing.pack_attachments(claim.attachments),
             'claimed_at': now, 'expires_at': now + (
                 KEPT_SECONDS if claim.state in _OVER else claim.seconds)}
     return list(rows.values()), late
 
 
 def _numbered(claim, number, now):
-    return records.StoredClaim(**{
+    return claim_records.StoredClaim(**{
         **vars(claim), 'number': number, 'claimed_at': now})
 
 

@@ -28,10 +28,18 @@ from vswitch_aware_scheduler.store import claims as claim_table
 from vswitch_aware_scheduler.store import decisions as decision_table
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import fleet as fleet_table
-from vswitch_aware_scheduler.store import records
+from vswitch_aware_scheduler.store import generations
+from vswitch_aware_scheduler.store import instance_records
+from vswitch_aware_scheduler.store import model_records
+from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import prior_records
+from vswitch_aware_scheduler.store import profile_records
+from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import tables
+from vswitch_aware_scheduler.store import trial_records
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
 
 __all__ = ['FORMER_SECONDS', 'Store']
@@ -108,7 +116,7 @@ class Store:
         return f'Store({self.url})'
 
     def generation(self):
-        """Return the last complete :class:`~.records.Generation`."""
+        """Return the last complete :class:`~.Generation`."""
         return self._read(lambda connection: _generation(connection)[0])
 
     def read_changes(self, since=None):
@@ -117,7 +125,7 @@ class Store:
         Cheap when nothing has changed; built to read a million models.
 
         :param since: Generation of the reader's last read, None for all
-        :returns: :class:`~.records.Changes`; complete when ``since`` is None,
+        :returns: :class:`~.Changes`; complete when ``since`` is None,
             of another store, not in the history of this one (a restored
             backup, a replica that was promoted) or too old to know what was
             removed
@@ -142,7 +150,7 @@ class Store:
         return damaged
 
     def model(self, instance_uuid):
-        """Return the :class:`~.records.StoredModel` of an instance, or None.
+        """Return the :class:`~.StoredModel` of an instance, or None.
 
         :raises StoreVersionError: when it has a format not known here
         """
@@ -166,19 +174,19 @@ class Store:
         return self._read_rows(_chains, instance_uuids)
 
     def models(self, name=None):
-        """Return a list of :class:`~.records.ModelSummary`, by uuid.
+        """Return a list of :class:`~.ModelSummary`, by uuid.
 
         :param name: only instances of that name
         """
         return self._read_rows(_summaries, name)
 
     def host_profiles(self):
-        """Return a list of :class:`~.records.HostProfile`, by host."""
+        """Return a list of :class:`~.HostProfile`, by host."""
         return self._read_rows(_host_profiles, sa.select(
             tables.host_profile).order_by(tables.host_profile.c.host))
 
     def resume_points(self):
-        """Return {instance uuid: :class:`~.records.ResumePoint`} of all.
+        """Return {instance uuid: :class:`~.ResumePoint`} of all.
 
         Those of instances without a model as well.
         """
@@ -190,7 +198,7 @@ class Store:
         Damaged counts are told as none, so that they can be counted anew.
 
         :param instance_uuids: collection of uuids
-        :returns: {instance uuid: :class:`~.records.Learned`}
+        :returns: {instance uuid: :class:`~.Learned`}
         """
         return self._read(lambda connection: _learned(connection,
                                                       instance_uuids))
@@ -199,7 +207,7 @@ class Store:
         """Return what is known of some instances; unknown ones are absent.
 
         :param instance_uuids: collection of uuids, None for all
-        :returns: {instance uuid: :class:`~.records.Placement`}
+        :returns: {instance uuid: :class:`~.InstanceRecord`}
         """
         return self._read_rows(_placements, instance_uuids)
 
@@ -210,11 +218,11 @@ class Store:
                       tables.placement.c.project)).all()))
 
     def inventory(self):
-        """Return the :class:`~.records.Inventory`, or None."""
+        """Return the :class:`~.InventoryState`, or None."""
         return self._read(_inventory)
 
     def former_instances(self):
-        """Return {instance uuid: :class:`~.records.FormerInstance`}.
+        """Return {instance uuid: :class:`~.FormerInstance`}.
 
         Of those whose placement was removed in the last
         :data:`FORMER_SECONDS`.
@@ -224,7 +232,7 @@ class Store:
     def model_times(self):
         """Return [(instance uuid, name, window_end, updated_at)] of models.
 
-        As of :class:`~.records.StoredModel`, without the models themselves.
+        As of :class:`~.StoredModel`, without the models themselves.
         """
         table = tables.traffic_model.c
         return self._read(lambda connection: [
@@ -254,7 +262,7 @@ class Store:
         return self._read(_secret)
 
     def priors(self):
-        """Return {key: :class:`~.records.Prior`} of all."""
+        """Return {key: :class:`~.Prior`} of all."""
         return self._read_rows(_priors)
 
     def laws(self, instance_uuids):
@@ -265,19 +273,19 @@ class Store:
         return self._read_rows(_laws, instance_uuids)
 
     def trials(self):
-        """Return a list of :class:`~.records.StoredTrial`, oldest first."""
+        """Return a list of :class:`~.StoredTrial`, oldest first."""
         return self._read_rows(_trials)
 
     def trial_outcomes(self):
-        """Return {kind: :class:`~.records.TrialOutcome`} of all."""
+        """Return {kind: :class:`~.TrialOutcome`} of all."""
         return self._read(_trial_outcomes)
 
     def basis(self):
-        """Return the :class:`~.records.Basis` of a pass.
+        """Return the :class:`~.Basis` of a pass.
 
         That is what ``generation`` and ``resume_points`` return.
         """
-        return self._read(lambda connection: records.Basis(
+        return self._read(lambda connection: generations.Basis(
             _generation(connection)[0], _resume_points(connection)))
 
     def write(self, models=(), remove=(), host_profiles=(), remove_hosts=(),
@@ -297,7 +305,7 @@ class Store:
         :param remove_hosts: hosts whose profile goes
         :param now: seconds UTC, None for the system's clock
         :param unmodelled: Unmodelled, only of instances without a model
-        :param based_on: :class:`~.records.Basis` that models, counts and
+        :param based_on: :class:`~.Basis` that models, counts and
             removals go on from; None: they go on from nothing
         :param trials: StoredTrial, new ones
         :param followed: (trial id, until before, until now) of trials
@@ -397,7 +405,7 @@ class Store:
         One short statement when nothing was.
 
         :param since: ClaimsSeen of the reader's last read, None for all
-        :returns: :class:`~.records.ClaimChanges`
+        :returns: :class:`~.ClaimChanges`
         """
         damaged = {}
         with self._claims('read') as (connection, found):
@@ -437,7 +445,7 @@ class Store:
             return claim_table.purge(connection, found[-1])
 
     def modelers(self):
-        """Return a list of :class:`~.records.Modeler`, by host and start."""
+        """Return a list of :class:`~.Modeler`, by host and start."""
         return self._read(_modelers)
 
     def report_modeler(self, modeler):
@@ -448,7 +456,7 @@ class Store:
         MODELER_SECONDS are removed, and so are those of modelers of the same
         host that have ended.
 
-        :param modeler: :class:`~.records.Modeler`
+        :param modeler: :class:`~.Modeler`
         """
         # As in write: looks at the schema in a transaction of its own.
         self._read(lambda connection: None)
@@ -465,9 +473,9 @@ class Store:
             _upsert(connection, table, [dataclasses.asdict(modeler)])
 
     def fleet(self, kind):
-        """Return the :class:`~.records.FleetFacts` of a kind.
+        """Return the :class:`~.FleetFacts` of a kind.
 
-        :param kind: of :data:`~.records.FLEET_KINDS`
+        :param kind: of :data:`~.FLEET_KINDS`
         """
         return self._read_rows(fleet_table.read, kind)
 
@@ -498,7 +506,7 @@ class Store:
         self._log_damaged(left_out)
 
     def workers(self):
-        """Return a list of :class:`~.records.Worker`, by host and start."""
+        """Return a list of :class:`~.Worker`, by host and start."""
         return self._read_rows(fleet_table.workers)
 
     def report_worker(self, worker):
@@ -506,7 +514,7 @@ class Store:
 
         As :meth:`report_modeler`.
 
-        :param worker: :class:`~.records.Worker`
+        :param worker: :class:`~.Worker`
         """
         self._read(lambda connection: None)
         table = tables.worker
@@ -755,7 +763,7 @@ def _chunks(rows, size=_CHUNK):
 def _key_chunks(names):
     """Yield lists of names to look for, without those that cannot be there."""
     yield from _chunks([name for name in names
-                        if records.storable(name) == name], _KEYS)
+                        if packing.storable(name) == name], _KEYS)
 
 
 def _stream(connection, query):
@@ -770,7 +778,7 @@ def _generation(connection):
     row = connection.execute(sa.select(
         table.c.store_id, table.c.number, table.c.published_at,
         table.c.token, table.c.complete_since)).one()
-    return records.Generation(*row[:4]), row.complete_since
+    return generations.Generation(*row[:4]), row.complete_since
 
 
 def _changes(connection, since, damaged):
@@ -794,7 +802,7 @@ def _changes(connection, since, damaged):
         rows = _stream(connection, changed(table, table.c.instance_uuid,
                                            table.c.law, table.c.slots))
         for chunk in rows.partitions(_CHUNK):
-            names, count, rates = records.usable_laws(
+            names, count, rates = packing.usable_laws(
                 *zip(*chunk), 'model', damaged)
             uuids.extend(names)
             counts.append(count)
@@ -817,7 +825,7 @@ def _changes(connection, since, damaged):
     given_hosts = {host.host for host in hosts}
     placed = set(placements[0]) if gone else ()
     inventory = _inventory(connection)
-    return records.Changes(
+    return generations.Changes(
         generation=generation, complete=complete, instance_uuids=uuids,
         states=np.concatenate(counts), packed_laws=data,
         removed=[name for kind, name in gone
@@ -853,7 +861,7 @@ def _placement_values(connection, query, damaged):
     for chunk in _stream(connection, query).partitions(_CHUNK):
         for uuid, *names, networks in chunk:
             if networks not in attached:
-                attached[networks] = records.usable_attachments(
+                attached[networks] = packing.usable_attachments(
                     uuid, networks, 'placement', damaged)
             names.append(attached[networks])
             value = tuple(shared.setdefault(name, name) for name in names)
@@ -869,7 +877,7 @@ def _prior_laws(connection, query, damaged):
     for key, law in _unpacked([row for row in rows.values() if row.members],
                               damaged).items():
         found[key] = law if rows[key].instance_uuid else \
-            records.unpack_prior(law, rows[key].slots)
+            packing.unpack_prior(law, rows[key].slots)
     return found
 
 
@@ -879,10 +887,10 @@ def _prior_key(row):
 
 def _unpacked(rows, damaged):
     """Return {key: RateLaw} of rows of the table prior."""
-    keys, counts, data = records.usable_laws(
+    keys, counts, data = packing.usable_laws(
         [_prior_key(row) for row in rows], [row.law for row in rows],
         [row.slots for row in rows], 'prior', damaged)
-    return dict(zip(keys, traffic_model.split_laws(data, counts)))
+    return dict(zip(keys, rate_law.split_laws(data, counts)))
 
 
 def _priors(connection, damaged):
@@ -893,10 +901,10 @@ def _priors(connection, damaged):
     for key, law in _unpacked(list(rows.values()), damaged).items():
         row = rows[key]
         try:
-            priors[key] = records.Prior(
+            priors[key] = prior_records.Prior(
                 row.flavor or None, row.project or None, law, row.members,
                 row.instance_uuid or None, row.updated_at,
-                records.unpack_prior(law, row.slots).high_shares)
+                packing.unpack_prior(law, row.slots).high_shares)
         except (exceptions.InvalidModel, TypeError) as error:
             damaged['prior', key] = str(error)
     return priors
@@ -909,9 +917,9 @@ def _laws(connection, instance_uuids, damaged):
             table.c.instance_uuid, table.c.law, table.c.slots).where(
                 table.c.instance_uuid.in_(chunk))).all()
         if rows:
-            uuids, counts, data = records.usable_laws(
+            uuids, counts, data = packing.usable_laws(
                 *zip(*rows), 'model', damaged)
-            found.update(zip(uuids, traffic_model.split_laws(data, counts)))
+            found.update(zip(uuids, rate_law.split_laws(data, counts)))
     return found
 
 
@@ -922,7 +930,7 @@ def _trials(connection, damaged):
             table.c.since, table.c.trial_id)):
         try:
             hosts = json.loads(row.hosts)
-            found.append(records.StoredTrial(
+            found.append(trial_records.StoredTrial(
                 row.trial_id, row.kind, row.since, row.until,
                 tuple(hosts['instances']), tuple(map(tuple, hosts['hosts']))))
         except (ValueError, TypeError, KeyError) as error:
@@ -942,7 +950,7 @@ def _trial_outcomes(connection):
                 table.c.kind, table.c.percent).order_by(table.c.percent)):
         days.setdefault(kind, []).append((percent, *numbers))
         until[kind] = max(latest, until.get(kind, latest))
-    return {kind: records.TrialOutcome(kind, until[kind], tuple(numbers))
+    return {kind: trial_records.TrialOutcome(kind, until[kind], tuple(numbers))
             for kind, numbers in days.items()}
 
 
@@ -951,19 +959,24 @@ def _inventory(connection):
     row = connection.execute(sa.select(
         table.c.source, table.c.seen_at, table.c.complete_at,
         table.c.changed_until)).first()
-    return row and records.Inventory(*row)
+    return row and instance_records.InventoryState(*row)
 
 
 def _modelers(connection):
     table = tables.modeler
-    return [records.Modeler(**row._mapping) for row in connection.execute(
-        sa.select(table).order_by(table.c.host, table.c.started_at,
-                                  table.c.name))]
+    return [
+        service_records.Modeler(**row._mapping)
+        for row in connection.execute(
+            sa.select(table).order_by(
+                table.c.host, table.c.started_at, table.c.name
+            )
+        )
+    ]
 
 
 def _former_instances(connection):
     table = tables.former_instance
-    return {row.instance_uuid: records.FormerInstance(*row[1:])
+    return {row.instance_uuid: instance_records.FormerInstance(*row[1:])
             for row in connection.execute(sa.select(
                 table.c.instance_uuid, table.c.flavor, table.c.project,
                 table.c.removed_at))}
@@ -998,8 +1011,8 @@ def _placements(connection, instance_uuids, damaged):
         for row in connection.execute(one):
             uuid = row.instance_uuid
             try:
-                placements[uuid] = records.Placement(
-                    *row[:4], records.usable_attachments(
+                placements[uuid] = instance_records.InstanceRecord(
+                    *row[:4], packing.usable_attachments(
                         uuid, row.networks, 'placement', damaged))
             except exceptions.InvalidModel as error:
                 damaged['placement', uuid] = str(error)
@@ -1028,7 +1041,7 @@ def _model(connection, instance_uuid):
             f'instance {instance_uuid}: format version of its model is '
             f'{row.format_version}, wanted {traffic_model.FORMAT_VERSION}')
     try:
-        return records.StoredModel(
+        return model_records.StoredModel(
             instance_uuid=row.instance_uuid,
             model=traffic_model.TrafficModel.from_dict(json.loads(row.model)),
             counts=(None if row.counts is None else
@@ -1071,7 +1084,7 @@ def _resume_points(connection, instance_uuids=None):
                 data = data if data is None else bytes(data)
                 period, last = (None, None) if data is None else \
                     estimate.period_and_last_time(data)
-                found[instance_uuid] = records.ResumePoint(
+                found[instance_uuid] = model_records.ResumePoint(
                     modelled, last, period, data)
     return found
 
@@ -1116,7 +1129,7 @@ def _learned(connection, instance_uuids):
                         estimate.TransitionCounts.from_bytes(data)
                 except (exceptions.InvalidSeries, TypeError):
                     counts = None
-                found[instance_uuid] = records.Learned(
+                found[instance_uuid] = model_records.Learned(
                     modelled, counts or None, _refused(refused), name)
     return found
 
@@ -1128,15 +1141,15 @@ def _summaries(connection, name, damaged):
         query = query.where(table.c.name == name)
     found = []
     for chunk in _stream(connection, query).partitions(_CHUNK):
-        names, counts, data = records.usable_laws(
+        names, counts, data = packing.usable_laws(
             [row.instance_uuid for row in chunk], [row.law for row in chunk],
             [row.slots for row in chunk], 'model', damaged)
         if not names:
             continue
         usable = set(names)
         chunk = [row for row in chunk if row.instance_uuid in usable]
-        for row, law in zip(chunk, traffic_model.split_laws(data, counts)):
-            found.append(records.ModelSummary(
+        for row, law in zip(chunk, rate_law.split_laws(data, counts)):
+            found.append(model_records.ModelSummary(
                 row.instance_uuid, row.name, tuple(law.mean.tolist()),
                 tuple(law.peak.tolist()),
                 row.window_start, row.window_end, row.samples,
@@ -1149,7 +1162,7 @@ def _host_profiles(connection, query, damaged):
     for row in connection.execute(query):
         try:
             overrides = json.loads(row.overrides)
-            found.append(records.HostProfile(
+            found.append(profile_records.HostProfile(
                 row.host, row.profile, overrides, row.source,
                 row.updated_at))
         except (ValueError, TypeError) as error:
@@ -1163,7 +1176,7 @@ def _unreadable_models(connection, damaged):
     for chunk in _stream(connection, sa.select(
             table.c.instance_uuid, table.c.law,
             table.c.slots)).partitions(_CHUNK):
-        records.usable_laws(*zip(*chunk), 'model', found)
+        packing.usable_laws(*zip(*chunk), 'model', found)
     damaged.update(found)
     return {uuid for _, uuid in found}
 
@@ -1174,7 +1187,7 @@ def _find_damaged(connection, damaged):
     _placements(connection, None, damaged)
     _trials(connection, damaged)
     fleet_table.workers(connection, damaged)
-    for kind in records.FLEET_KINDS:
+    for kind in service_records.FLEET_KINDS:
         fleet_table.read(connection, kind, damaged)
     for table in (tables.unmodelled_instance, tables.traffic_model_detail):
         for uuid, data in _stream(connection, sa.select(
@@ -1245,14 +1258,14 @@ def _write_models(connection, models, generation, left_out):
         _upsert(connection, tables.traffic_model, [
             {'instance_uuid': item.instance_uuid,
              'generation': generation.number,
-             **records.pack_law(item.model),
-             'name': records.storable(item.name),
+             **packing.pack_law(item.model),
+             'name': packing.storable(item.name),
              # psycopg2 knows no numbers of numpy.
              'window_start': float(item.window_start),
              'window_end': float(item.window_end),
              'samples': float(item.samples),
              'refused': json.dumps(item.refused.to_dict()),
-             'source': records.storable(item.source),
+             'source': packing.storable(item.source),
              'updated_at': generation.published_at}
             for item in chunk], left_out)
         _upsert(connection, detail, [
@@ -1276,9 +1289,9 @@ def _write_unmodelled(connection, unmodelled, generation, left_out):
         _upsert(connection, tables.unmodelled_instance, [
             {'instance_uuid': item.instance_uuid,
              'counts': item.counts.to_bytes(),
-             'name': records.storable(item.name),
+             'name': packing.storable(item.name),
              'refused': json.dumps(item.refused.to_dict()),
-             'source': records.storable(item.source),
+             'source': packing.storable(item.source),
              'updated_at': generation.published_at}
             for item in chunk], left_out)
 
@@ -1289,7 +1302,7 @@ def _write_host_profiles(connection, host_profiles, generation, left_out):
             {'host': item.host, 'generation': generation.number,
              'profile': item.profile,
              'overrides': json.dumps(item.overrides),
-             'source': records.storable(item.source),
+             'source': packing.storable(item.source),
              'updated_at': generation.published_at}
             for item in chunk], left_out)
 
@@ -1303,7 +1316,7 @@ def _write_placements(connection, placements, inventory, generation,
             {'instance_uuid': item.instance_uuid,
              'generation': generation.number, 'host': item.host,
              'flavor': item.flavor, 'project': item.project,
-             'networks': records.pack_attachments(item.attachments),
+             'networks': packing.pack_attachments(item.attachments),
              'updated_at': generation.published_at}
             for item in chunk], left_out)
     if inventory is not None:
@@ -1312,7 +1325,7 @@ def _write_placements(connection, placements, inventory, generation,
 
 
 def _write_priors(connection, priors, remove, generation, left_out):
-    rows = [(item, item.members, records.pack_prior(item))
+    rows = [(item, item.members, packing.pack_prior(item))
             for item in priors] + [
         (item, 0.0, {'law': b'', 'slots': None}) for item in remove]
     for chunk in _chunks(rows):

@@ -10,7 +10,7 @@ import json
 import sqlalchemy as sa
 
 from vswitch_aware_scheduler.store import claims
-from vswitch_aware_scheduler.store import records
+from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import tables
 
 __all__ = ['Decision', 'NOT_PLACED', 'NO_HOST', 'PLACED', 'expired_ids',
@@ -80,7 +80,7 @@ def to_row(decision):
     row = {name: values.pop(name) for name in _COLUMNS}
     for name, value in row.items():
         if isinstance(value, str):
-            row[name] = records.storable(value)[:_MOST_NAME]
+            row[name] = packing.storable(value)[:_MOST_NAME]
     return {**row, 'body': json.dumps(values, allow_nan=False)}
 
 

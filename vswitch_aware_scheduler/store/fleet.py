@@ -10,7 +10,7 @@ import json
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.store import records
+from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import tables
 
 __all__ = ['WORKER_SECONDS', 'changes', 'read', 'worker_row', 'workers']
@@ -20,7 +20,7 @@ WORKER_SECONDS = 86400
 
 
 def read(connection, kind, damaged):
-    """Return the :class:`~.records.FleetFacts` of a kind."""
+    """Return the :class:`~.FleetFacts` of a kind."""
     table, times = tables.fleet_fact, tables.fleet_reading
     facts = {}
     for name, text in connection.execute(sa.select(
@@ -30,7 +30,7 @@ def read(connection, kind, damaged):
         except ValueError as error:
             damaged[f'fleet {kind}', name] = (
                 f'{kind} {name}: what is stored of it is damaged: {error}')
-    return records.FleetFacts(facts, connection.scalar(sa.select(
+    return service_records.FleetFacts(facts, connection.scalar(sa.select(
         times.c.read_at).where(times.c.kind == kind)))
 
 
@@ -47,13 +47,13 @@ def changes(connection, kind, facts):
 
 
 def workers(connection, damaged):
-    """Return a list of :class:`~.records.Worker`, by host and start."""
+    """Return a list of :class:`~.Worker`, by host and start."""
     table = tables.worker
     found = []
     for row in connection.execute(sa.select(table).order_by(
             table.c.host, table.c.started_at, table.c.name)):
         try:
-            found.append(records.Worker(
+            found.append(service_records.Worker(
                 row.name, row.host, row.started_at, row.seen_at,
                 _dictionary(row.state)))
         except ValueError as error:
@@ -63,7 +63,7 @@ def workers(connection, damaged):
 
 
 def worker_row(worker):
-    """Return the row of a :class:`~.records.Worker`."""
+    """Return the row of a :class:`~.Worker`."""
     return {'name': worker.name, 'host': worker.host,
             'started_at': worker.started_at, 'seen_at': worker.seen_at,
             'state': json.dumps(worker.state, allow_nan=False)}

@@ -19,9 +19,10 @@ import time
 
 import numpy as np
 
+from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import base
-from vswitch_aware_scheduler.telemetry import interfaces
+from vswitch_aware_scheduler.telemetry import counters
 from vswitch_aware_scheduler.telemetry import service
 
 __all__ = ['CeilometerDriver']
@@ -49,7 +50,7 @@ class CeilometerDriver(service.ServiceDriver):
                  max_age_seconds=2592000, clock=time.time, sleep=time.sleep):
         """Remember the options; open nothing.
 
-        :param access: :class:`.service.Access`, or a mapping of its
+        :param access: :class:`.Access`, or a mapping of its
             arguments
         :param period_seconds: of the statistics, and sampling period to
             deliver; no shorter than that in which Ceilometer polls, which
@@ -97,11 +98,11 @@ class CeilometerDriver(service.ServiceDriver):
             # There is nothing to close a period here: it has its rate when
             # it is over.
             last += end == math.inf
-            begin = max(0, first - interfaces.GRACE_PERIODS)
+            begin = max(0, first - counters.GRACE_PERIODS)
             for done, (uuid, links) in enumerate(found, 1):
                 parts = [self._part(client, link, begin, last)
                          for link in links] if first < last else []
-                yield interfaces.instance_series(
+                yield counters.instance_series(
                     uuid, self._period_seconds, start,
                     min(end, last * self._period_seconds), parts, oldest)
                 progress(done, len(found))
@@ -127,7 +128,7 @@ class CeilometerDriver(service.ServiceDriver):
         return sorted(found.items())
 
     def _part(self, client, link, first, last):
-        """Return the :class:`.interfaces.Part` of an interface."""
+        """Return the :class:`.Part` of an interface."""
         meters = list(_BYTES)
         if set(_PACKETS) <= set(link.meters):
             meters += _PACKETS
@@ -149,12 +150,12 @@ class CeilometerDriver(service.ServiceDriver):
                              for period in periods.tolist()])
                    for values in told]
         rates = np.zeros((periods.size, 3))
-        rates[:, 0] = columns[0] * interfaces.KBPS_PER_BYTE
-        rates[:, 1] = columns[1] * interfaces.KBPS_PER_BYTE
+        rates[:, 0] = columns[0] * counters.KBPS_PER_BYTE
+        rates[:, 1] = columns[1] * counters.KBPS_PER_BYTE
         if len(columns) == 4:
             rates[:, 2] = (columns[2] + columns[3]) \
-                * interfaces.KPPS_PER_PACKET
-        return interfaces.from_rates(periods, rates)
+                * counters.KPPS_PER_PACKET
+        return counters.from_rates(periods, rates)
 
 
 class _Interface:
@@ -168,7 +169,7 @@ class _Interface:
         self.meters = {}
 
 
-class _CeilometerClient(service.Client):
+class _CeilometerClient(http.Client):
     """Requests of the API, whose queries ceilometerclient writes."""
 
     def __enter__(self):
@@ -214,7 +215,7 @@ class _CeilometerClient(service.Client):
             return period, float(value) if math.isfinite(value) else math.nan
 
         found = dict(self._ask(
-            f'statistics of meter {meter} of {service.shown(resource)}',
+            f'statistics of meter {meter} of {http.shown(resource)}',
             meter,
             [_query('resource_id', 'eq', resource),
              _query('timestamp', 'ge',

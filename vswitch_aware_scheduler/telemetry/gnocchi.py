@@ -11,7 +11,7 @@ policy* of the metric aggregates. ``rate:mean`` is the mean rise between two
 measures, not a rate: it is divided by the time between two measures. Where
 the policy has no ``rate:mean``, the differences of the counter itself are
 taken. Many interfaces are asked for in one request, their sum over the
-interfaces of an instance is made here (:mod:`.interfaces` says why).
+interfaces of an instance is made here (:mod:`.counters` says why).
 """
 
 import contextlib
@@ -22,11 +22,12 @@ import time
 
 import numpy as np
 
+from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.telemetry import base
-from vswitch_aware_scheduler.telemetry import interfaces
+from vswitch_aware_scheduler.telemetry import counters
 from vswitch_aware_scheduler.telemetry import service
 
 __all__ = ['AGGREGATIONS', 'GnocchiDriver']
@@ -53,8 +54,8 @@ _MAX_POINTS_OF_METRIC = 20000
 
 #: So many periods before and after those that are wanted are read: they show
 #: whether polls came late.
-_BEFORE = 2 * interfaces.AGGREGATES_AROUND
-_AFTER = interfaces.AGGREGATES_AROUND + 1
+_BEFORE = 2 * counters.AGGREGATES_AROUND
+_AFTER = counters.AGGREGATES_AROUND + 1
 
 
 class GnocchiDriver(service.ServiceDriver):
@@ -70,7 +71,7 @@ class GnocchiDriver(service.ServiceDriver):
                  trusted_creators=None, clock=time.time, sleep=time.sleep):
         """Remember the options; open nothing.
 
-        :param access: :class:`.service.Access`, or a mapping of its
+        :param access: :class:`.Access`, or a mapping of its
             arguments
         :param period_seconds: granularity to read, and sampling period to
             deliver
@@ -165,7 +166,7 @@ class GnocchiDriver(service.ServiceDriver):
                     parts = [self._part(link, answers[link.id], update,
                                         finish * self._period_seconds)
                              for link in measured if link.id in answers]
-                    yield interfaces.instance_series(
+                    yield counters.instance_series(
                         uuid, self._period_seconds, start,
                         min(end, last * self._period_seconds), parts, oldest,
                         complete=len(parts) == len(measured))
@@ -320,9 +321,9 @@ class GnocchiDriver(service.ServiceDriver):
         if start > -math.inf:
             rates = all(link.aggregation == 'rate:mean'
                         for _, links in found for link in links)
-            return max(0, math.ceil(min(start, service.TIME_RANGE[1])
+            return max(0, math.ceil(min(start, http.TIME_RANGE[1])
                                     / self._period_seconds)
-                       - (interfaces.GRACE_PERIODS + 1 if rates else _BEFORE))
+                       - (counters.GRACE_PERIODS + 1 if rates else _BEFORE))
         points = max((link.points for _, links in found for link in links),
                      default=0)
         if points <= _MAX_POINTS_OF_METRIC:
@@ -393,7 +394,7 @@ class GnocchiDriver(service.ServiceDriver):
             return client.measures(self._resource_type, ids, names,
                                    aggregation, self._period_seconds, low,
                                    high)
-        except service.TooLarge as error:
+        except http.TooLarge as error:
             if len(ids) > 1:
                 middle = len(ids) // 2
                 found = self._measures(client, ids[:middle], names,
@@ -417,14 +418,14 @@ class GnocchiDriver(service.ServiceDriver):
             for _, links in shard for link in links
             if link.id in answers and link.aggregation != 'rate:mean'
             for periods, values in answers[link.id].values()]
-        update = interfaces.update_seconds(series) or 0.0
+        update = counters.update_seconds(series) or 0.0
         # Longer intervals are those of traffic, or leave periods empty. The
         # mean of two polls is of half an interval later than one.
         return min(2 * update, self._period_seconds) \
             if update < 1.25 * self._period_seconds else 0.0
 
     def _part(self, link, answer, update, until):
-        """Return the :class:`.interfaces.Part` of an interface.
+        """Return the :class:`.Part` of an interface.
 
         :param update: as :meth:`_update` returns it
         :param until: time up to which points were asked for
@@ -435,14 +436,14 @@ class GnocchiDriver(service.ServiceDriver):
         if len(columns) == 1:
             # Of the other direction nothing is known.
             columns *= 2
-        readings = interfaces.together(columns, self._period_seconds)
+        readings = counters.together(columns, self._period_seconds)
         if link.aggregation == 'rate:mean':
-            part = interfaces.from_increments(
+            part = counters.from_increments(
                 np.round(readings.times[:, 0] / self._period_seconds).astype(
                     np.int64), readings.counters, self._interval_seconds)
         else:
-            part = interfaces.from_counters(
-                [interfaces.Aggregates(readings.times, readings.counters)],
+            part = counters.from_counters(
+                [counters.Aggregates(readings.times, readings.counters)],
                 self._period_seconds, update, until)
         if len(link.names) == 1:
             part.rates[:, 1 - _BYTES.index(link.names[0])] = math.nan
@@ -560,7 +561,7 @@ def _granularity(value):
             + float(seconds))
 
 
-class _GnocchiClient(service.Client):
+class _GnocchiClient(http.Client):
     """Requests of the API, through gnocchiclient's own HTTP client."""
 
     def __enter__(self):
@@ -612,7 +613,7 @@ class _GnocchiClient(service.Client):
                 asked['marker'] = marker
             try:
                 items = self.page(what, path, search, read, asked)
-            except service.TooLarge:
+            except http.TooLarge:
                 if limit == 1:
                     raise
                 limit = max(1, limit // 4)
@@ -640,7 +641,7 @@ class _GnocchiClient(service.Client):
                 what, 'GET', path, 'a list of metrics',
                 lambda answer: [_Metric.from_answer(item)
                                 for item in answer])
-        except service.Refusal as refusal:
+        except http.Refusal as refusal:
             if refusal.status != 404:
                 raise
             return []
@@ -689,7 +690,7 @@ class _GnocchiClient(service.Client):
                                                  for name in names)],
                       'search': {'in': {'id': list(ids)}},
                       'resource_type': resource_type})
-        except service.Refusal as refusal:
+        except http.Refusal as refusal:
             # Gnocchi's way to say that none of them is there any more.
             if refusal.status == 404 and 'does not exist' in refusal.body:
                 return {}
@@ -709,7 +710,7 @@ def _points(points, granularity):
         return np.empty(0, np.int64), np.empty(0)
     stamps, _, values = zip(*points)
     times, values = _times(stamps), service.numbers(values)
-    low, high = service.TIME_RANGE
+    low, high = http.TIME_RANGE
     usable = (times >= low) & (times < high) & np.isfinite(values)
     periods = np.floor(times[usable] / granularity + 1e-9).astype(np.int64)
     # Sorted, and each once.

@@ -19,11 +19,12 @@ import time
 
 import numpy as np
 
+from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.telemetry import base
-from vswitch_aware_scheduler.telemetry import interfaces
+from vswitch_aware_scheduler.telemetry import counters as interface_counters
 from vswitch_aware_scheduler.telemetry import service
 
 __all__ = ['EXPORTERS', 'Names', 'PrometheusDriver']
@@ -170,7 +171,7 @@ class PrometheusDriver(service.ServiceDriver):
                  clock=time.time, sleep=time.sleep):
         """Remember the options; open nothing.
 
-        :param access: :class:`.service.Access`, or a mapping of its
+        :param access: :class:`.Access`, or a mapping of its
             arguments
         :param period_seconds: sampling period to deliver; no shorter than
             that in which the counters are polled
@@ -291,12 +292,12 @@ class PrometheusDriver(service.ServiceDriver):
             if low < high:
                 few = found[::max(1, len(found) // instances)][:instances]
                 series = reading.columns(few, low, high)
-            update = interfaces.update_seconds(
+            update = interface_counters.update_seconds(
                 series, period_seconds=self._period_seconds)
             if update is not None:
                 return update
             high = last + 1
-        return interfaces.guessed_update_seconds(
+        return interface_counters.guessed_update_seconds(
             series, self._period_seconds, (last + 1) * self._period_seconds)
 
     def _series(self, start, end, instances, progress):
@@ -316,9 +317,11 @@ class PrometheusDriver(service.ServiceDriver):
             if update is None:
                 # Nothing is old enough.
                 first, update = last, 0.0
-            margin = math.ceil(interfaces.margin_seconds(
+            margin = math.ceil(interface_counters.margin_seconds(
                 self._period_seconds, update) / self._period_seconds)
-            begin = max(0, first - max(margin, interfaces.GRACE_PERIODS))
+            begin = max(
+                0, first - max(margin, interface_counters.GRACE_PERIODS)
+            )
             # What closes the last period. It is old enough, too.
             finish = min(last + 1 + margin, self._settled() + 1)
             done = 0
@@ -333,7 +336,7 @@ class PrometheusDriver(service.ServiceDriver):
                         links, len(self._names.queries),
                         self._period_seconds, update,
                         finish * self._period_seconds)
-                    yield interfaces.instance_series(
+                    yield interface_counters.instance_series(
                         uuid, self._period_seconds, start,
                         min(end, last * self._period_seconds), parts, oldest,
                         complete)
@@ -411,7 +414,7 @@ def _parts(links, count, period_seconds, update, until):
         numbers = list(range(count)) if len(told) == count \
             else sorted(told & {0, 1})
         readings = [
-            interfaces.together([columns[number] for number in (
+            interface_counters.together([columns[number] for number in (
                 numbers if len(numbers) > 1 else numbers * 2)],
                 period_seconds)
             for _, columns in sorted(hosts.items())
@@ -419,8 +422,9 @@ def _parts(links, count, period_seconds, update, until):
         if not readings:
             complete = False
             continue
-        part = interfaces.from_counters(readings, period_seconds, update,
-                                        until)
+        part = interface_counters.from_counters(
+            readings, period_seconds, update, until
+        )
         for column in set(range(count)) - set(numbers):
             part.rates[:, min(column, 2)] = math.nan
         parts.append(part)
@@ -536,10 +540,14 @@ class _Reading:
                     for number, series in columns.items():
                         # Series of one host differ in what does not matter
                         # here, as the name of the instance.
-                        columns[number] = interfaces.joined([
-                            interfaces.finite(*map(np.concatenate,
-                                                   zip(*pieces)))
-                            for _, pieces in sorted(series.items())])
+                        columns[number] = interface_counters.joined(
+                            [
+                                interface_counters.finite(
+                                    *map(np.concatenate, zip(*pieces))
+                                )
+                                for _, pieces in sorted(series.items())
+                            ]
+                        )
         return found
 
     def columns(self, shard, first, last):
@@ -564,8 +572,8 @@ class _Reading:
             found = self._client.samples(
                 _with_values(query, self._names.select_label, values),
                 low * period, high * period)
-        except (service.Refusal, service.TooLarge) as error:
-            if isinstance(error, service.Refusal) \
+        except (http.Refusal, http.TooLarge) as error:
+            if isinstance(error, http.Refusal) \
                     and not _TOO_MUCH.search(error.body):
                 raise
             if high - low >= 2:
@@ -576,7 +584,7 @@ class _Reading:
                 middle = len(values) // 2
                 return (self._samples(query, values[:middle], low, high)
                         + self._samples(query, values[middle:], low, high))
-            if isinstance(error, service.Refusal):
+            if isinstance(error, http.Refusal):
                 raise
             LOG.warning('%s; the instance has no samples', error)
             self._too_large.add(values[0])
@@ -617,7 +625,7 @@ def _with_values(selector, label, values):
     return f'{name}{{{inside + "," if inside else ""}{matcher}}}'
 
 
-class _PrometheusClient(service.Client):
+class _PrometheusClient(http.Client):
     """Requests of the HTTP API."""
 
     @property
@@ -667,7 +675,7 @@ class _PrometheusClient(service.Client):
             return {name: _text(labels[name]) for name in names
                     if name in labels}
 
-        return self._ask(f'series of {service.shown(selector)}', 'series',
+        return self._ask(f'series of {http.shown(selector)}', 'series',
                          {'match[]': selector, 'start': f'{start:.3f}',
                           'end': f'{end:.3f}'}, (), read)
 
@@ -692,7 +700,7 @@ class _PrometheusClient(service.Client):
         # it begins a millisecond early and ends one early.
         milliseconds = round((end - start) * 1000)
         return self._ask(
-            f'samples of {service.shown(selector)}', 'query',
+            f'samples of {http.shown(selector)}', 'query',
             {'query': f'{selector}[{milliseconds}ms]',
              'time': f'{end - .001:.3f}'}, ('result',), read)
 

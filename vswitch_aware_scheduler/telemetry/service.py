@@ -1,408 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drivers that ask a service over HTTP have in common.
-
-Knows how a request is made: where to, as whom, how often at most, how long
-one waits, what is tried again and what is not, and how a failure is told.
-Knows no API of any service. A session is opened for each reading and closed
-with it; nothing secret is ever shown or logged.
-"""
+"""What the drivers that ask a service over HTTP have in common."""
 
 import contextlib
-import dataclasses
 import datetime
 import email.utils
-import json
 import math
 import time
-import types
-import urllib.parse
 
-from keystoneauth1 import adapter as ks_adapter
-from keystoneauth1 import exceptions as ks_exceptions
-from keystoneauth1 import loading as ks_loading
-from keystoneauth1 import session as ks_session
 import numpy as np
-import requests
 
+from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.telemetry import base
-from vswitch_aware_scheduler.telemetry import bounded_session
-from vswitch_aware_scheduler.telemetry import json_items
 
-__all__ = ['Access', 'Client', 'Passing', 'Refusal', 'ServiceDriver',
-           'TooLarge', 'iso_time', 'numbers', 'shown']
-
-LOG = logs.get_logger(__name__)
-
-#: Longest pause between two attempts, whatever the service asks for.
-MAX_PAUSE_SECONDS = 60.0
-
-#: Times outside of these, 1970 and 2100, are nonsense.
-TIME_RANGE = (0.0, 4102444800.0)
-
-#: What may be otherwise when asked again.
-_PASSING_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
-
-_NO_CONNECTION = (ks_exceptions.ConnectionError, requests.RequestException,
-                  ConnectionError, TimeoutError)
-
-
-def shown(value, length=200):
-    """Return a value as seen, for messages.
-
-    The middle of a long one is cut out. Control characters are escaped: an
-    answer must not write to a terminal.
-    """
-    text = value if isinstance(value, str) else repr(value)
-    text = plain_text.printable(' '.join(text.split()))
-    if len(text) <= length:
-        return text
-    return f'{text[:length // 2]} ... {text[-(length // 2):]}'
-
-
-@dataclasses.dataclass(frozen=True)
-class Access:
-    """Where a service is, who asks, and how patiently.
-
-    :ivar url: of the service, or None to look it up in the catalog of
-        keystone
-    :ivar auth: None, or a mapping of ``auth_type``, the name of a plugin of
-        keystoneauth1, and the plugin's options. Not part of the repr.
-    :ivar interface: of the catalog: public, internal or admin
-    :ivar region_name: of the catalog, or None
-    :ivar cafile: certificates that a TLS server is verified with, or None
-        for those of the system. It is always verified.
-    :ivar certfile: client certificate, or None
-    :ivar keyfile: its key, or None if it is in ``certfile``
-    :ivar timeout_seconds: longest time of one attempt, from the connection
-        to the last byte of the answer, what keystone is asked for included
-    :ivar max_answer_mib: largest answer in MiB, after decompression
-    :ivar retries: how often a request is tried again
-    :ivar backoff_seconds: pause before the first retry; doubled each time
-    :ivar requests_per_second: most requests in a second
-    :raises InvalidInput: when one of them is not usable
-    """
-
-    url: str | None = None
-    auth: types.MappingProxyType | None = dataclasses.field(
-        default=None, repr=False, hash=False)
-    interface: str = 'public'
-    region_name: str | None = None
-    cafile: str | None = None
-    certfile: str | None = None
-    keyfile: str | None = None
-    timeout_seconds: float = 60.0
-    max_answer_mib: float = 32.0
-    retries: int = 3
-    backoff_seconds: float = 1.0
-    requests_per_second: float = 10.0
-
-    def __post_init__(self):
-        if self.url is not None:
-            parts = urllib.parse.urlsplit(self.url)
-            if parts.scheme not in ('http', 'https') or not parts.hostname:
-                raise exceptions.InvalidInput(
-                    f'url of a telemetry service is '
-                    f'{_without_secrets(self.url)!r}, wanted '
-                    f'http://host:port or https://host:port')
-            if parts.username or parts.password:
-                raise exceptions.InvalidInput(
-                    f'url of a telemetry service is '
-                    f'{_without_secrets(self.url)!r}, wanted one without a '
-                    f'user and password: auth_type has a place for them')
-        elif not self.auth:
-            raise exceptions.InvalidInput(
-                'url of a telemetry service is not set, wanted it, or '
-                'auth_type to look the service up in the catalog of keystone')
-        if self.auth is not None and not self.auth.get('auth_type'):
-            raise exceptions.InvalidInput(
-                'auth of a telemetry service has no auth_type, wanted the '
-                'name of a plugin of keystoneauth1')
-        for name, low in (('timeout_seconds', 0), ('max_answer_mib', 0),
-                          ('retries', -1),
-                          ('backoff_seconds', -1),
-                          ('requests_per_second', 0)):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not low < value \
-                    < math.inf:
-                raise exceptions.InvalidInput(
-                    f'{name} of a telemetry service is {value!r}, wanted a '
-                    f'finite number {"above" if low == 0 else "from"} 0')
-
-    def where(self, what=''):
-        """Return where the service is, for messages.
-
-        :param what: kind of service, said where the catalog tells its URL
-        """
-        if self.url is not None:
-            return self.url
-        text = f'{what} of the catalog'.lstrip()
-        return f'{text} in {self.region_name}' if self.region_name else text
-
-    def __reduce__(self):
-        values = {item.name: getattr(self, item.name)
-                  for item in dataclasses.fields(self)}
-        return _access, (values,)
-
-
-def _access(values):
-    return Access(**values)
-
-
-def _without_secrets(url):
-    scheme, mark, rest = url.rpartition('://')
-    return scheme + mark + rest.rpartition('@')[2]
-
-
-class Passing(Exception):
-    """A failure that may pass when the request is made again."""
-
-    def __init__(self, seen, pause_seconds=None):
-        super().__init__(seen)
-        self.pause_seconds = pause_seconds
-
-
-class _Session(ks_session.Session):
-    """A session whose adapters do not wait.
-
-    An adapter of keystoneauth1 sends nothing before the time of its making,
-    by the clock of the day: after a step back it waits for as long as the
-    step was. Requests are paced here, by a clock that nobody sets.
-    """
-
-    def request(self, *args, rate_semaphore=None, **kwargs):
-        return super().request(*args, **kwargs)
-
-
-class Client:
-    """Makes requests, for the time of one reading.
-
-    :param access: :class:`Access`
-    :param source: name of driver and service, for messages
-    :param service_type: in the catalog of keystone
-    :param clock: monotonic seconds
-    :param sleep: waits seconds
-    :param on_headers: None, or called with the headers of each answer of the
-        service
-    """
-
-    def __init__(self, access, source, service_type, clock=time.monotonic,
-                 sleep=time.sleep, on_headers=None):
-        self._access = access
-        self._source = source
-        self._service_type = service_type
-        self._clock = clock
-        self._sleep = sleep
-        self._on_headers = on_headers
-        self._next = -math.inf
-        self.session = None
-        #: What requests go through; a driver may put its client's in place.
-        self.adapter = None
-        #: Exceptions of a client library that mean: no connection.
-        self.no_connection = _NO_CONNECTION
-
-    def __enter__(self):
-        access = self._access
-        cert = access.certfile
-        if cert and access.keyfile:
-            cert = (cert, access.keyfile)
-        self._http = bounded_session.BoundedSession(
-            access.timeout_seconds, int(access.max_answer_mib * 2 ** 20),
-            self._clock)
-        self.session = _Session(
-            auth=self._auth(), session=self._http,
-            verify=access.cafile or True, cert=cert,
-            timeout=access.timeout_seconds,
-            user_agent='vswitch_aware_scheduler', redirect=False)
-        self.adapter = ks_adapter.Adapter(
-            self.session, **self.adapter_options())
-        return self
-
-    def __exit__(self, *_):
-        self._http.close()
-
-    def adapter_options(self):
-        """Return arguments for an Adapter of keystoneauth1."""
-        access = self._access
-        return {'service_type': self._service_type,
-                'interface': access.interface,
-                'region_name': access.region_name,
-                'endpoint_override': access.url,
-                # Ours are counted, paced and told; keystoneauth1's are not.
-                'connect_retries': 0, 'status_code_retries': 0}
-
-    def _auth(self):
-        if self._access.auth is None:
-            return None
-        given = dict(self._access.auth)
-        name = given.pop('auth_type')
-        try:
-            loader = ks_loading.get_plugin_loader(name)
-            return loader.load_from_options(**given)
-        except (ks_exceptions.ClientException, TypeError) as error:
-            # A message of keystoneauth1 names options, never their values.
-            raise exceptions.TelemetryError(
-                f'telemetry {self._source}: auth_type is {name!r} with the '
-                f'options {", ".join(sorted(given)) or "none"} '
-                f'({type(error).__name__}: {shown(str(error))}), wanted a '
-                f'plugin of keystoneauth1 and its options') from None
-
-    def json(self, what, method, path, wanted, check=None, items=None,
-             **arguments):
-        """Return the parsed answer to a request, and its headers.
-
-        :param what: name of the request, for messages
-        :param wanted: what the answer should be, for messages
-        :param check: None, or called with the parsed answer: returns what
-            is to be returned and raises LookupError, TypeError or
-            ValueError on an answer that makes no sense
-        :param items: None, or (keys that lead to a long list in the answer,
-            callable). The callable is called with one item after another and
-            returns what takes its place, so that the whole list is never in
-            memory as it is in the answer. It raises as ``check`` does.
-        :param arguments: of ``Adapter.request``
-        :returns: (answer, headers); the answer is None where there is no
-            content and nothing is checked
-        :raises TelemetryError: when all attempts have failed
-        :raises Refusal: when the service refuses the request as such
-        """
-        def once():
-            response = self.adapter.request(
-                path, method, raise_exc=False, log=False,
-                authenticated=self._access.auth is not None,
-                headers={'Accept': 'application/json'}, **arguments)
-            if self._on_headers is not None:
-                self._on_headers(response.headers)
-            body = response.content
-            if not 200 <= response.status_code < 300:
-                self._refuse(what, wanted, response, body)
-            if not body and check is None:
-                return None, response.headers
-            try:
-                text = body.decode(json.detect_encoding(body),
-                                   'surrogatepass')
-                answer = json_items.load(text, *items) if items \
-                    else json.loads(text)
-                return (check(answer) if check else answer), response.headers
-            except (LookupError, TypeError, ValueError, AttributeError,
-                    RecursionError, OverflowError) as error:
-                raise Passing(
-                    f'an answer that makes no sense '
-                    f'({type(error).__name__}: {shown(str(error), 80)}): '
-                    f'{shown(body[:400].decode("utf-8", "replace"))}'
-                ) from error
-
-        return self.attempt(what, wanted, once)
-
-    def attempt(self, what, wanted, once):
-        """Call a function until it answers, at most so many times.
-
-        :param once: called without arguments, makes one request
-        :raises TelemetryError: when all attempts have failed
-        """
-        access = self._access
-        began = self._clock()
-        pause = access.backoff_seconds
-        attempts = int(access.retries) + 1
-        for attempt in range(1, attempts + 1):
-            self._pace()
-            try:
-                with self._http.exchange():
-                    return once()
-            except exceptions.VSwitchError:
-                raise
-            except bounded_session.AnswerTooLarge as error:
-                raise TooLarge(
-                    f'telemetry {self._source}: {what}: seen {error}, '
-                    f'expected at most max_answer_mib; raise '
-                    f'max_answer_mib, {access.max_answer_mib:g}, or ask for '
-                    f'less at a time') from error
-            except Exception as error:
-                seen, asked = self._told(error)
-                if seen is None:
-                    raise
-                if asked is _FINAL or attempt == attempts:
-                    seconds = self._clock() - began
-                    raise exceptions.TelemetryError(
-                        f'telemetry {self._source}: {what}: seen {seen}, '
-                        f'wanted {wanted} ({attempt} attempts in '
-                        f'{seconds:.1f} s)') from error
-                wait = min(max(pause, asked or 0), MAX_PAUSE_SECONDS)
-                LOG.debug('Telemetry %s: %s: %s; attempt %d follows in %.1f '
-                          's', self._source, what, seen, attempt + 1, wait)
-                self._sleep(wait)
-                pause *= 2
-
-    def _pace(self):
-        """Wait until the next request may be made."""
-        now = self._clock()
-        if now < self._next:
-            self._sleep(self._next - now)
-            now = self._next
-        self._next = now + 1 / self._access.requests_per_second
-
-    def _told(self, error):
-        """Return what was seen and what pause was asked for.
-
-        (None, None) for an error that is none of a service.
-        """
-        if isinstance(error, Passing):
-            return str(error), error.pause_seconds
-        if isinstance(error, (bounded_session.DeadlineExceeded,
-                              bounded_session.BrokenAnswer)):
-            return str(error), None
-        status = getattr(error, 'http_status', None) \
-            or getattr(error, 'code', None)
-        kind = type(error).__name__
-        text = f'{kind}: {shown(str(error))}'
-        if isinstance(error, (ks_exceptions.SSLError,
-                              requests.exceptions.SSLError)) \
-                or kind == 'SSLError':
-            # A certificate does not get better by asking again.
-            return text, _FINAL
-        if isinstance(error, self.no_connection):
-            return text, None
-        if isinstance(status, int):
-            return text, None if status in _PASSING_STATUS else _FINAL
-        if isinstance(error, ks_exceptions.ClientException):
-            # No such user, no such service in the catalog, and the like.
-            return text, _FINAL
-        return None, None
-
-    def _refuse(self, what, wanted, response, body):
-        """Raise what an answer with an error status means."""
-        text = body.decode('utf-8', 'replace')
-        seen = f'HTTP {response.status_code}: {shown(text[:2000])}'
-        if response.status_code in _PASSING_STATUS:
-            try:
-                pause = float(response.headers.get('Retry-After', ''))
-            except ValueError:
-                pause = None
-            raise Passing(seen, pause)
-        raise Refusal(f'telemetry {self._source}: {what}: seen {seen}, '
-                      f'wanted {wanted}', response.status_code, text)
-
-
-class TooLarge(exceptions.TelemetryError):
-    """An answer is larger than max_answer_mib allows."""
-
-
-class Refusal(exceptions.TelemetryError):
-    """The service does not carry out a request, however often it is made.
-
-    :ivar status: of HTTP
-    :ivar body: the answer as text
-    """
-
-    def __init__(self, message, status, body):
-        super().__init__(message)
-        self.status = status
-        self.body = body
-
-
-_FINAL = object()
+__all__ = ['ServiceDriver', 'iso_time', 'numbers']
 
 
 class ServiceDriver(base.Driver):
@@ -432,9 +43,9 @@ class ServiceDriver(base.Driver):
             raise exceptions.InvalidInput(
                 f'period_seconds of telemetry driver {self.NAME} is None, '
                 f'wanted a number above 0')
-        if not isinstance(access, Access):
+        if not isinstance(access, http.Access):
             try:
-                access = Access(**access)
+                access = http.Access(**access)
             except TypeError as error:
                 raise exceptions.InvalidInput(
                     f'access of telemetry driver {self.NAME}: {error}, '
@@ -475,8 +86,13 @@ class ServiceDriver(base.Driver):
         return f'{self.NAME} {self._access.where(self.SERVICE_TYPE)}'
 
     def _client(self):
-        return Client(self._access, self.source, self.SERVICE_TYPE,
-                      sleep=self._sleep, on_headers=self._hear)
+        return http.Client(
+            self._access,
+            self.source,
+            self.SERVICE_TYPE,
+            sleep=self._sleep,
+            on_headers=self._hear,
+        )
 
     def _bounds(self, start, end):
         """Return the periods to read, and the oldest time to trust.
@@ -490,7 +106,7 @@ class ServiceDriver(base.Driver):
         oldest = -math.inf if self._max_age_seconds is None \
             else now - self._max_age_seconds
         settled = math.floor((now - self._settle_seconds) / period) - 1
-        low, high = (min(max(time, TIME_RANGE[0]), TIME_RANGE[1])
+        low, high = (min(max(time, http.TIME_RANGE[0]), http.TIME_RANGE[1])
                      for time in (start, end))
         first = math.ceil(low / period)
         last = min(settled, math.ceil(high / period))

@@ -17,6 +17,7 @@ import numpy as np
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import slots
 
 __all__ = ['Expected', 'FLEET', 'MIN_PEERS', 'MOST_LEFT_OUT', 'OWN_CONSTANT',
@@ -70,7 +71,7 @@ class Expected:
         slots the share of the group's instances that were high, 255 for all
     """
 
-    law: model.RateLaw
+    law: rate_law.RateLaw
     high_shares: bytes = bytes(slots.SLOTS)
 
     def of(self, instance_uuid):
@@ -82,8 +83,9 @@ class Expected:
         :param instance_uuid: None: the law has no classes
         """
         if instance_uuid is None:
-            return model.RateLaw.from_arrays(self.law.probabilities,
-                                             self.law.rates)
+            return rate_law.RateLaw.from_arrays(
+                self.law.probabilities, self.law.rates
+            )
         if not self.law.has_classes:
             return self.law
         return with_high(self.law, slots.drawn(
@@ -95,8 +97,9 @@ def with_high(law, high):
 
     :param high: (504,) bool
     """
-    return model.RateLaw.from_arrays(law.probabilities, law.rates, high,
-                                     law.low_states)
+    return rate_law.RateLaw.from_arrays(
+        law.probabilities, law.rates, high, law.low_states
+    )
 
 
 def _unpacked(high_shares):
@@ -210,7 +213,7 @@ class Pool:
         """The RateLaw: a state for each bin, with its mean rates; no bits."""
         there = self.shares > 0
         low = int(np.count_nonzero(self.bins[there] < _HIGH))
-        return model.RateLaw.from_arrays(
+        return rate_law.RateLaw.from_arrays(
             self.shares[there], self.amounts[there] / self.shares[there, None],
             np.zeros(slots.SLOTS, dtype=bool), low or None)
 
@@ -291,13 +294,13 @@ class _Members:
         self._projects = projects
         self._weights = weights
         sizes = np.fromiter(map(len, laws), np.int64, len(laws)) // (
-            8 * model.LAW_COLUMNS)
-        self._sizes = sizes - model.TAIL_ROWS
+            8 * rate_law.LAW_COLUMNS)
+        self._sizes = sizes - rate_law.TAIL_ROWS
         packed = np.frombuffer(b''.join(laws), '<f8').reshape(
-            -1, model.LAW_COLUMNS)
+            -1, rate_law.LAW_COLUMNS)
         ends = np.cumsum(sizes)
         # The bits of each law stand behind its states.
-        tails = ends[:, None] + np.arange(-model.TAIL_ROWS, 0)
+        tails = ends[:, None] + np.arange(-rate_law.TAIL_ROWS, 0)
         tail = packed[tails].reshape(len(laws), -1).view(np.uint8)
         self._bits = tail[:, :-1]
         states = np.ones(len(packed), dtype=bool)
@@ -474,7 +477,7 @@ def cut(law, limits, capacities, group=None):
 
     :param law: RateLaw
     :param limits: iterable of (weights, packet_bytes, most): see
-        :meth:`.model.RateLaw.values`
+        :meth:`.RateLaw.values`
     :param capacities: likewise, of what all instances on the host may have
     :param group: RateLaw of the group of the instance whose prior ``law`` is;
         None: ``law`` is the prior of a group
@@ -493,7 +496,7 @@ def cut(law, limits, capacities, group=None):
         shares /= shares.sum()
     kept = shares > 0
     low = int(np.count_nonzero(kept[:law.low_states]))
-    return scaled(model.RateLaw.from_arrays(
+    return scaled(rate_law.RateLaw.from_arrays(
         shares[kept], law.rates[kept], law.high if low else None,
         low or None), limits)
 
@@ -502,7 +505,7 @@ def scaled(law, limits):
     """Return a law whose states are scaled down to what one may have.
 
     Each state keeps its probability. A limit that closes the switch
-    (:data:`.model.LEAST_CAPACITY` or less) scales nothing, so that the law
+    (:data:`.LEAST_CAPACITY` or less) scales nothing, so that the law
     stays above it.
 
     :param law: RateLaw
@@ -518,6 +521,6 @@ def scaled(law, limits):
         factor[over] = np.minimum(factor[over], most / values[over])
     if (factor == 1).all():
         return law
-    return model.RateLaw.from_arrays(
+    return rate_law.RateLaw.from_arrays(
         law.probabilities, law.rates * factor[:, None], law.high,
         law.low_states)

@@ -8,7 +8,7 @@ import csv
 import io
 
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import cost_model
 
 __all__ = ['COLUMNS', 'load_csv', 'parse_csv']
 
@@ -57,7 +57,7 @@ def parse_csv(text, place):
                 values[name] = _cell(name, cell, f'{place}: line '
                                      f'{reader.line_num}')
         try:
-            found.append(capacity.Measurement(**values))
+            found.append(cost_model.Measurement(**values))
         except (exceptions.InvalidModel, TypeError) as error:
             lacking = [name for name in COLUMNS[:2] if name not in values]
             text = str(error) if not lacking else (

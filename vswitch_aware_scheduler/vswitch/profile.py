@@ -496,7 +496,7 @@ class SwitchProfile:
 
     @property
     def counts(self):
-        """{one of :data:`.tunnels.COUNTED`: the most} of what is limited."""
+        """{one of :data:`.COUNTED`: the most} of what is limited."""
         return {unit: most for unit, most in (
             (self.tunnel_unit, self.max_tunnels),
             ('virtual_functions', self.max_virtual_functions))
@@ -507,7 +507,7 @@ class SwitchProfile:
         """The smallest count and the key that states it, or None.
 
         Tunnels bound the number of VMs only where each VM has one at least:
-        networks and VTEPs are shared, see :mod:`.tunnels`.
+        networks and VTEPs are shared, see :mod:`.attachments`.
         """
         counts = [MaxInstances(getattr(self, key), key) for key in _COUNTS
                   if getattr(self, key) is not None

@@ -10,7 +10,8 @@ from importlib import resources
 
 import yaml
 
-from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import cost_fit
+from vswitch_aware_scheduler.vswitch import cost_model
 
 __all__ = ['Table', 'Statement', 'reproduce', 'tables']
 
@@ -67,10 +68,10 @@ def _table(name, entry):
     for (pairs, flows), column in zip(entry.get('settings', [[1, 1]]),
                                       entry.get('columns', [])):
         rows.extend(
-            capacity.Measurement(size, gbps * 1e6, pairs, flows)
+            cost_model.Measurement(size, gbps * 1e6, pairs, flows)
             for size, gbps in zip(entry['sizes'], column))
     for size, pairs, flows, gbps in entry.get('rows', []):
-        rows.append(capacity.Measurement(size, gbps * 1e6, pairs, flows))
+        rows.append(cost_model.Measurement(size, gbps * 1e6, pairs, flows))
     statements = tuple(
         Statement(size, pairs, flows, low * 1e6, high * 1e6, words,
                   rest[0] if rest else size)
@@ -81,7 +82,7 @@ def _table(name, entry):
         statements, tuple(entry.get('remarks', ())),
         {'line_kbps': entry['line_gbps'] * 1e6,
          'framing_bytes': entry.get('framing_bytes',
-                                    capacity.ETHERNET_FRAMING_BYTES)},
+                                    cost_model.ETHERNET_FRAMING_BYTES)},
         entry.get('fit_line', True),
         {what: (one['idle_mhz'], tuple(one['mhz']), one['senders'])
          for what, one in entry.get('cpu', {}).items()})
@@ -98,29 +99,29 @@ def reproduce(table):
     rows = table.measurements
     answer = {'table': table.name, 'source': table.source, 'rates': [],
               'cpu': [], 'median_errors': {}, 'statements': [],
-              'contradictions': capacity.contradictions(rows),
+              'contradictions': cost_fit.contradictions(rows),
               'remarks': list(table.remarks), 'model': None}
     for key in table.leave_out:
-        found = capacity.leave_one_out(rows, key, **table.options)
+        found = cost_fit.leave_one_out(rows, key, **table.options)
         answer['rates'].extend(_line(key, one) for one in found)
-        answer['median_errors'][key] = capacity.median_error(found)
+        answer['median_errors'][key] = cost_fit.median_error(found)
     for what, (idle_mhz, mhz, senders) in table.cpu.items():
         found = _leave_out_cpu(
             [dataclasses.replace(row, cpu_mhz=one)
              for row, one in zip(rows, mhz)], idle_mhz, senders)
         answer['cpu'].extend(_line(what, one) for one in found)
-        answer['median_errors'][what] = capacity.median_error(found)
+        answer['median_errors'][what] = cost_fit.median_error(found)
     if rows:
         options = dict(table.options)
         if not table.fit_line:
             options['line_kbps'] = None
         model = dataclasses.replace(
-            capacity.fit_capacity(rows, **options),
+            cost_fit.fit_capacity(rows, **options),
             line_kbps=table.options['line_kbps'])
         answer['model'] = model.to_dict()
     else:
         # Nothing but words: the line alone.
-        model = capacity.CapacityModel(None, None, None, **table.options)
+        model = cost_model.CapacityModel(None, None, None, **table.options)
     for one in table.statements:
         rate = model.rate_kbps(one.packet_bytes, one.pairs, one.flows) \
             * one.payload_bytes / one.packet_bytes
@@ -145,10 +146,10 @@ def _line(key, one):
 def _leave_out_cpu(rows, idle_mhz, senders):
     found = []
     for row in rows:
-        cost = capacity.fit_cpu(
+        cost = cost_fit.fit_cpu(
             [other for other in rows if other is not row], idle_mhz,
             senders)
-        found.append(capacity.Prediction(
+        found.append(cost_fit.Prediction(
             row, row.cpu_mhz,
             cost.mhz(row.rate_kbps, row.packet_bytes, row.pairs), 'MHz'))
     return found

@@ -37,7 +37,7 @@ class CompareTestCase(test_manage.ManageTestCase):
         checks = (['overload probability'] * refused + [None] * admitted)
         for number, check in enumerate(checks, 1):
             uuid, host = base.instance_uuid(number), f'host{number}'
-            placements.append(store.Placement(uuid, host))
+            placements.append(store.InstanceRecord(uuid, host))
             decisions.append(test_decisions.decision(
                 number, 0.0, host=host, chosen={
                     'check': check, 'overload_probability':

@@ -5,11 +5,11 @@ from tests.unit.cmd import test_fleet
 from tests.unit.store import base
 from tests.unit.store import test_decisions
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler import policy_in_force
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import profile
-from vswitch_aware_scheduler.vswitch import tunnels
 
 packed = test_fleet.packed
 
@@ -173,7 +173,7 @@ class HostsTestCase(ExplainTestCase):
                             for text in answer['remarks']))
 
     def test_its_age_is_that_of_the_inventory(self):
-        self.store.write(inventory=store.Inventory(
+        self.store.write(inventory=store.InventoryState(
             'nova', self.now - 1000, self.now - 1000))
         answer, _ = self.explain('--flavor', 'busy')
         self.assertAlmostEqual(1000, answer['inventory_age_seconds'],
@@ -232,11 +232,11 @@ class PoliciesTestCase(ExplainTestCase):
         self.assertIn('the 1 largest of its 1 instances leave', texts)
 
     def test_tunnels_are_counted_with_the_networks_that_are_given(self):
-        self.store.write(placements=[store.Placement(
+        self.store.write(placements=[store.InstanceRecord(
             base.instance_uuid(number), 'h', 'plain', 'p',
-            tunnels.Attachments((network,)))
+            attachments.Attachments((network,)))
             for number, network in ((1, 'red'), (2, 'blue'))],
-            inventory=store.Inventory('nova', self.now, self.now))
+            inventory=store.InventoryState('nova', self.now, self.now))
         self.facts(h=packed(switch(max_tunnels=2, tunnel_unit='networks')))
         for networks, admitted, adds in ((('red',), True, 0),
                                          (('red', 'green'), False, 1),

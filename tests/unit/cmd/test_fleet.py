@@ -9,8 +9,8 @@ from tests.unit.cmd import commands
 from tests.unit.cmd import test_manage
 from tests.unit.store import base
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd import fleet
-from vswitch_aware_scheduler import policy_in_force
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.vswitch import profile
@@ -37,14 +37,22 @@ class FleetTestCase(test_manage.ManageTestCase):
     def put(self, hosts, models=(), flavor='small', project='p', **more):
         """Write instances: {host: numbers of instances}."""
         self.store.write(
-            [store.StoredModel(base.instance_uuid(number), one,
-                               name=f'vm{number}')
-             for number, one in dict(models).items()],
+            [
+                store.StoredModel(
+                    base.instance_uuid(number), one, name=f'vm{number}'
+                )
+                for number, one in dict(models).items()
+            ],
             placements=[
-                store.Placement(base.instance_uuid(number), host, flavor,
-                                project)
-                for host, numbers in hosts.items() for number in numbers],
-            inventory=store.Inventory('nova', self.now, self.now), **more)
+                store.InstanceRecord(
+                    base.instance_uuid(number), host, flavor, project
+                )
+                for host, numbers in hosts.items()
+                for number in numbers
+            ],
+            inventory=store.InventoryState('nova', self.now, self.now),
+            **more,
+        )
 
     def modeled(self, age=0.0, aggregates=True, **hosts):
         """Write what a modeler would: {host: packed policy}."""
@@ -279,7 +287,7 @@ class AgesTestCase(FleetTestCase):
         self.put({'h1': (1,)}, {1: ON_OFF})
         self.modeled(3601.0, h1=packed(None))
         self.assertRegex(self.remarks(), r'policies of hosts are 360\d s old')
-        self.store.write(inventory=store.Inventory(
+        self.store.write(inventory=store.InventoryState(
             'nova', self.now - 90000, self.now - 90000))
         self.assertRegex(self.remarks(), r'inventory is 9\d{4} s old')
 

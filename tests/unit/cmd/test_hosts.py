@@ -8,7 +8,7 @@ import yaml
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.unit.cmd import commands
 from tests.unit.cmd import test_manage
-from tests.unit.modeler import test_hosts
+from tests.unit.modeler import test_host_discovery
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler import store
 
@@ -17,7 +17,7 @@ class HostTestCase(test_manage.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        self.neutron = test_hosts.Neutron()
+        self.neutron = test_host_discovery.Neutron()
         self.neutron.setUp()
         self.addCleanup(self.neutron.cleanUp)
         self._configure(

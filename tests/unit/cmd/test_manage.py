@@ -27,9 +27,10 @@ from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import profile
-from vswitch_aware_scheduler.vswitch import tunnels
 
 SECRET = 'open-sesame'
 
@@ -79,7 +80,7 @@ class ClaimCommandTestCase(ManageTestCase):
         target = self.make_store()
         target.write_claims([told, dataclasses.replace(
             told, instance_uuid=base.instance_uuid(2), source='h2',
-            attachments=tunnels.Attachments(('red', None)))])
+            attachments=attachments.Attachments(('red', None)))])
         target.write_claims([dataclasses.replace(
             told, state=store.FORGOTTEN, host=None)])
         status, output, _ = self.run_command('claim', 'list')
@@ -154,17 +155,25 @@ class PriorCommandTestCase(ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        self.law = traffic_model.RateLaw.from_arrays(
+        self.law = rate_law.RateLaw.from_arrays(
             [.275, .725], [[4., 2., 0.], [40., 20., 1.]])
         other = traffic_model.TrafficModel.constant(7.0).law
         self.make_store().write(
-            [base.constant(1, name='web')], now=base.NOW, priors=[
+            [base.constant(1, name='web')],
+            now=base.NOW,
+            priors=[
                 store.Prior('small', 'p', self.law, 3),
                 store.Prior('small', None, other, 8),
                 store.Prior(None, None, other, 20),
-                store.Prior(None, None, other, 9, base.instance_uuid(2))],
-            placements=[store.Placement(base.instance_uuid(number), 'h1',
-                                        'small', 'p') for number in (1, 3)])
+                store.Prior(None, None, other, 9, base.instance_uuid(2)),
+            ],
+            placements=[
+                store.InstanceRecord(
+                    base.instance_uuid(number), 'h1', 'small', 'p'
+                )
+                for number in (1, 3)
+            ],
+        )
 
     def test_list_prints_the_groups(self):
         status, output, _ = self.run_command('prior', 'list')
@@ -185,7 +194,7 @@ class PriorCommandTestCase(ManageTestCase):
     def test_the_99th_percentile_is_the_least_rate_that_holds_so_long(self):
         for shares, expected in (([.989, .011], 2.0), ([.99, .01], 1.0),
                                  ([.01, .99], 2.0), ([1.0, 0.0], 1.0)):
-            law = traffic_model.RateLaw.from_arrays(
+            law = rate_law.RateLaw.from_arrays(
                 shares, [[.5, .5, 0], [1.5, .5, 0]])
             self.assertEqual(expected, manage._p99_kbps(law))
 

@@ -24,13 +24,22 @@ class ListTestCase(test_manage.ManageTestCase):
         super().setUp()
         # host10 comes after host9; the last one is nowhere.
         self.make_store().write(
-            [base.constant(number, name=f'vm{number}')
-             for number in (1, 2, 3, 4)], now=base.NOW, placements=[
-                 store.Placement(base.instance_uuid(number), host, 'small',
-                                 project)
-                 for number, host, project in (
-                     (1, 'host10', 'p'), (2, 'host9', 'q'),
-                     (3, 'host9', 'p'))])
+            [
+                base.constant(number, name=f'vm{number}')
+                for number in (1, 2, 3, 4)
+            ],
+            now=base.NOW,
+            placements=[
+                store.InstanceRecord(
+                    base.instance_uuid(number), host, 'small', project
+                )
+                for number, host, project in (
+                    (1, 'host10', 'p'),
+                    (2, 'host9', 'q'),
+                    (3, 'host9', 'p'),
+                )
+            ],
+        )
 
     def _names(self, *words):
         return [one['name']

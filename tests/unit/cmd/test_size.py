@@ -8,6 +8,7 @@ from tests.unit.store import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import profile
 
 
@@ -61,7 +62,7 @@ class TestSize(test_manage.ManageTestCase):
 
     def test_a_prior_is_cut_to_the_host_as_in_the_scheduler(self):
         # Of 20,000 a host that carries 1,000 takes one; 0 without the cut.
-        law = traffic_model.RateLaw.from_arrays(
+        law = rate_law.RateLaw.from_arrays(
             [.999, .001], [[100.0, 0, 0], [20000.0, 0, 0]])
         self.make_store().write(priors=[
             store.Prior('large', None, law, 20),
@@ -262,9 +263,9 @@ class TestServerTypes(test_manage.ManageTestCase):
             now=base.NOW, priors=[store.Prior(
                 'db', None, traffic_model.TrafficModel.constant(500.0).law,
                 20)],
-            placements=[store.Placement(
+            placements=[store.InstanceRecord(
                 base.instance_uuid(number), 'h', 'db') for number in numbers],
-            inventory=store.Inventory('nova', base.NOW, base.NOW))
+            inventory=store.InventoryState('nova', base.NOW, base.NOW))
         answer = self._size('--mix', self.mix, '--fleet')
         self.assertEqual((8, '8 instances of the store'),
                          (answer['count'], answer['traffic']))
@@ -277,14 +278,14 @@ class TestServerTypes(test_manage.ManageTestCase):
 
     def test_an_instance_without_a_flavor_is_left_out_and_counted(self):
         target = self.make_store()
-        inventory = store.Inventory('nova', base.NOW, base.NOW)
-        target.write(placements=[store.Placement(
+        inventory = store.InventoryState('nova', base.NOW, base.NOW)
+        target.write(placements=[store.InstanceRecord(
             base.instance_uuid(1), 'h')], now=base.NOW, inventory=inventory)
         words = ['--mix', self.mix, '--fleet']
         self.assert_fails('the flavor of none of 1 instances', 'size',
                           '--server-types', self.types, *words)
         target.write([base.constant(2, 100.0)], placements=[
-            store.Placement(base.instance_uuid(2), 'h', 'web')],
+            store.InstanceRecord(base.instance_uuid(2), 'h', 'web')],
             now=base.NOW, inventory=inventory)
         answer = self._size(*words)
         self.assertEqual(
@@ -292,9 +293,9 @@ class TestServerTypes(test_manage.ManageTestCase):
              'out'), (answer['count'], answer['traffic']))
 
     def test_a_flavor_of_the_fleet_that_the_mix_lacks_is_named(self):
-        self.make_store().write(placements=[store.Placement(
+        self.make_store().write(placements=[store.InstanceRecord(
             base.instance_uuid(1), 'h', 'huge')], now=base.NOW,
-            inventory=store.Inventory('nova', base.NOW, base.NOW))
+            inventory=store.InventoryState('nova', base.NOW, base.NOW))
         self.assert_fails("has no 'huge', which 1 instances have; expected",
                           'size', '--server-types', self.types, '--mix',
                           self.mix, '--fleet')

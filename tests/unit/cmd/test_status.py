@@ -10,11 +10,11 @@ import time
 from unittest import mock
 
 from tests.unit.cmd import commands
-from tests.unit.modeler import test_placement
+from tests.unit.modeler import test_placement_inventory
 from tests.unit.store import base
 from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import status
-from vswitch_aware_scheduler.modeler import coordination
+from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
@@ -206,7 +206,7 @@ class StatusTestCase(base.StoreTestCase):
 
     def test_profiles_of_aggregates_are_asked_for_where_that_is_allowed(self):
         self.make_store().write([base.constant(1)])
-        cloud = test_placement.Cloud()
+        cloud = test_placement_inventory.Cloud()
         cloud.setUp()
         self.addCleanup(cloud.cleanUp)
         self.configure(
@@ -259,7 +259,7 @@ class StatusTestCase(base.StoreTestCase):
         url = f'file://{self.directory}/modelers'
         self.configure(f'modeler_coordination_url = {url}')
         self.assert_told(1, MODELERS, 'nobody is in the group')
-        group = coordination.Group(url)
+        group = membership.Group(url)
         self.addCleanup(group.leave)
         group.share(target.generation().store_id)
         self.assert_told(0, MODELERS, 'share the instances: 1')
@@ -271,7 +271,7 @@ class StatusTestCase(base.StoreTestCase):
 
     def test_inventories_of_the_strict_mode_are_looked_for(self):
         self.make_store().write([base.constant(1)])
-        cloud = test_placement.Cloud()
+        cloud = test_placement_inventory.Cloud()
         cloud.setUp()
         self.addCleanup(cloud.cleanUp)
         self.configure('strict = true')
@@ -295,10 +295,21 @@ class StatusTestCase(base.StoreTestCase):
             'inventory of h0 in placement: it has none; .* and 2 more: does '
             'a vswitch-modeler run')
         for node in list(cloud.hosts):
-            uuid = test_placement.placement.provider_uuid(node)
-            cloud.providers[uuid] = test_placement.Provider('x', node, 0, {
-                test_placement.CLASS: {'total': 1000, 'reserved': 0,
-                                       'allocation_ratio': 1.0}})
+            uuid = test_placement_inventory.placement_inventory.provider_uuid(
+                node
+            )
+            cloud.providers[uuid] = test_placement_inventory.Provider(
+                'x',
+                node,
+                0,
+                {
+                    test_placement_inventory.CLASS: {
+                        'total': 1000,
+                        'reserved': 0,
+                        'allocation_ratio': 1.0,
+                    }
+                },
+            )
         self.assert_told(0, STRICT, '^hosts that have a limit: 7; placement '
                                     'does not keep .* share: tor$')
         self.assertEqual([], cloud.writes())
@@ -306,7 +317,7 @@ class StatusTestCase(base.StoreTestCase):
     def test_what_aggregates_state_and_cannot_be_used_is_a_failure(self):
         self.make_store().write([base.constant(1)])
         self.assert_told(0, AGGREGATES, 'not checked: auth_type in the group')
-        cloud = test_placement.Cloud()
+        cloud = test_placement_inventory.Cloud()
         cloud.setUp()
         self.addCleanup(cloud.cleanUp)
         self.configure(

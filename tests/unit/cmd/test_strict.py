@@ -5,24 +5,26 @@ from unittest import mock
 
 from tests.unit.cmd import commands
 from tests.unit.cmd import test_manage
-from tests.unit.modeler import test_placement
-from vswitch_aware_scheduler.modeler import placement
+from tests.unit.modeler import test_placement_inventory
+from vswitch_aware_scheduler.modeler import placement_inventory
 
 
 class StrictTestCase(test_manage.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        self.cloud = test_placement.Cloud()
+        self.cloud = test_placement_inventory.Cloud()
         self.cloud.setUp()
         self.addCleanup(self.cloud.cleanUp)
         self.configure()
         for host, total in (('h1', 1000), ('h2', 2000)):
             node = self.cloud.host(host)
-            uuid = test_placement.placement.provider_uuid(node)
-            self.cloud.providers[uuid] = test_placement.Provider(
+            uuid = test_placement_inventory.placement_inventory.provider_uuid(
+                node
+            )
+            self.cloud.providers[uuid] = test_placement_inventory.Provider(
                 f'node-{host}:vswitch', node, 0, {
-                    test_placement.CLASS: {
+                    test_placement_inventory.CLASS: {
                         'total': total, 'reserved': 100, 'min_unit': 1,
                         'allocation_ratio': 1.0}})
             self.cloud.allocate(f'on-{host}', node, total // 2)
@@ -68,7 +70,9 @@ class StrictTestCase(test_manage.ManageTestCase):
                                  r'0 providers.\nDetached 2 providers')
         self.assertIn('after 15 minutes', output)
         later = time.time() + 901
-        with mock.patch.object(placement.time, 'time', lambda: later):
+        with mock.patch.object(
+            placement_inventory.time, 'time', lambda: later
+        ):
             _, output, _ = self.run_command('strict', 'disable',
                                             '--providers')
         self.assertEqual(set(self.cloud.hosts), set(self.cloud.providers))

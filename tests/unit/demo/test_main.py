@@ -9,8 +9,8 @@ import unittest
 from unittest import mock
 
 from vswitch_aware_scheduler.demo import __main__ as demo
+from vswitch_aware_scheduler.demo import clouds
 from vswitch_aware_scheduler.demo import fleet
-from vswitch_aware_scheduler.demo import policies
 
 
 class ArgumentsTest(unittest.TestCase):
@@ -68,8 +68,8 @@ class MainTest(_InFolder):
 
     def test_a_cloud_that_fails_is_told(self):
         with mock.patch.object(
-                policies, 'place_all', autospec=True,
-                side_effect=policies.CloudFailed('the cloud failed: why')), \
+                clouds, 'place_all', autospec=True,
+                side_effect=clouds.CloudFailed('the cloud failed: why')), \
                 mock.patch.object(fleet, 'generate_trace', _few_vms):
             self.assertEqual(1, self._run())
         self.assertIn('the cloud failed: why', self.errors.getvalue())
@@ -81,14 +81,14 @@ class MainTest(_InFolder):
             fast = next(host for host, name in hosts if name == 'ovs-flat')
             uuids = [vm.uuid for vm in vms]
             return {
-                policies.DEFAULT: policies.Placement(
+                clouds.DEFAULT: clouds.Placement(
                     dict.fromkeys(uuids, slow), {}, [], 0.5),
-                policies.OURS: policies.Placement(
+                clouds.OURS: clouds.Placement(
                     dict.fromkeys(uuids[1:], fast), {uuids[0]: 'too much'},
                     ['the store is stale'], 0.5)}
 
         plot = os.path.join(self.folder, 'plot.png')
-        with mock.patch.object(policies, 'place_all', place_all), \
+        with mock.patch.object(clouds, 'place_all', place_all), \
                 mock.patch.object(fleet, 'generate_trace', _few_vms):
             self.assertEqual(0, self._run('--plot', plot))
         text = self.out.getvalue()
@@ -103,11 +103,11 @@ class MainTest(_InFolder):
 
     def test_without_the_libraries_of_the_report_all_else_is_shown(self):
         def place_all(names, vms, hosts, *_rest):
-            return {name: policies.Placement(
+            return {name: clouds.Placement(
                 {vm.uuid: hosts[0][0] for vm in vms}, {}, [], 0.5)
-                for name in (policies.DEFAULT, policies.OURS)}
+                for name in (clouds.DEFAULT, clouds.OURS)}
 
-        with mock.patch.object(policies, 'place_all', place_all), \
+        with mock.patch.object(clouds, 'place_all', place_all), \
                 mock.patch.object(fleet, 'generate_trace', _few_vms), \
                 mock.patch.dict(sys.modules, {'jinja2': None}):
             self.assertEqual(0, self._run())
@@ -121,8 +121,8 @@ class NovaConfTest(unittest.TestCase):
     def test_only_options_of_nova_conf_tell_the_policies_apart(self):
         options = {'store_url': 'sqlite:////x', 'admission_policy': 'average',
                    'overload_probability': 0.02}
-        plain = policies.nova_conf(policies.DEFAULT, **options)
-        ours = policies.nova_conf(policies.OURS, **options)
+        plain = clouds.nova_conf(clouds.DEFAULT, **options)
+        ours = clouds.nova_conf(clouds.OURS, **options)
         self.assertTrue(ours.startswith(plain))
         self.assertNotIn('vswitch', plain)
         self.assertIn('overload_probability = 0.02', ours)

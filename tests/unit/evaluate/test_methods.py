@@ -8,9 +8,9 @@ import unittest
 import numpy as np
 
 from tests.unit.evaluate import traces
+from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.evaluate import methods
 from vswitch_aware_scheduler.evaluate import protocols
-from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import superposition
@@ -209,7 +209,7 @@ class CorrectedTestCase(unittest.TestCase):
 
     def test_it_changes_nothing_where_there_is_nothing_to_learn_from(self):
         # Too few to fill hosts; or nothing that comes after the only trial.
-        for keywords in ({'count': feedback.MIN_INSTANCES - 1,
+        for keywords in ({'count': limit_feedback.MIN_INSTANCES - 1,
                           'protocol': 'rolling'}, {'protocol': 'static'}):
             with self.subTest(keywords):
                 self.assertEqual(*(

@@ -5,7 +5,7 @@ import numpy as np
 
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.telemetry import base as telemetry_base
 from vswitch_aware_scheduler.traffic import series
 
@@ -94,10 +94,10 @@ class ModelerTestCase(base.StoreTestCase):
     def run_pass(self, store=None, now=None, progress=None, writing=None,
                  share=None, most_kbps=None, **settings):
         settings.setdefault('source', 'memory')
-        return cycle.run(
+        return learning.run(
             store or self.store, self.driver,
             lambda: self.now if now is None else now,
-            cycle.Settings(**settings), progress, writing, share, most_kbps)
+            learning.Settings(**settings), progress, writing, share, most_kbps)
 
     def learned(self, store=None):
         """Return all that a store has learned, as bytes and plain values."""

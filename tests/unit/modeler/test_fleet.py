@@ -4,31 +4,40 @@ import types
 
 from oslo_config import cfg
 
-from tests.unit.modeler import test_hosts
-from tests.unit.modeler import test_placement
+from tests.unit.admission import test_policy_in_force
+from tests.unit.admission import test_uplink_policies
+from tests.unit.modeler import test_host_discovery
+from tests.unit.modeler import test_placement_inventory
 from tests.unit.store import base
-from tests.unit import test_policy_in_force
-from tests.unit import test_uplinks
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import host_policies
+from vswitch_aware_scheduler.admission import limit_feedback
+from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler.admission import uplink_policies
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import feedback
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import service
-from vswitch_aware_scheduler import policies
-from vswitch_aware_scheduler import policy_in_force
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler import uplinks
 from vswitch_aware_scheduler.vswitch import profile
 
 
 def make_policies():
     ignore = test_policy_in_force.ignore
-    return (policies.HostPolicies(test_uplinks.PROFILES, None,
-                                  admission.PROBABILITY, .01, True, ignore),
-            uplinks.UplinkPolicies(test_uplinks.PROFILES,
-                                   admission.PROBABILITY, .01, ignore))
+    return (
+        host_policies.HostPolicies(
+            test_uplink_policies.PROFILES,
+            None,
+            admission.PROBABILITY,
+            0.01,
+            True,
+            ignore,
+        ),
+        uplink_policies.UplinkPolicies(
+            test_uplink_policies.PROFILES, admission.PROBABILITY, 0.01, ignore
+        ),
+    )
 
 
 class FleetTestCase(base.StoreTestCase):
@@ -36,17 +45,24 @@ class FleetTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.store = self.make_store()
-        self.cloud = test_placement.Cloud()
+        self.cloud = test_placement_inventory.Cloud()
         self.cloud.setUp()
         self.addCleanup(self.cloud.cleanUp)
         self.now = base.NOW
 
     def update(self, asks=True):
         return fleet.Fleet(
-            test_placement.access(self.cloud, '/v2.1') if asks else None,
-            make_policies, feedback.Corrections(
-                8.0, lambda: self.now, test_policy_in_force.ignore),
-            sleep=lambda seconds: None).update(self.store, lambda: self.now)
+            (
+                test_placement_inventory.access(self.cloud, '/v2.1')
+                if asks
+                else None
+            ),
+            make_policies,
+            limit_feedback.Corrections(
+                8.0, lambda: self.now, test_policy_in_force.ignore
+            ),
+            sleep=lambda seconds: None,
+        ).update(self.store, lambda: self.now)
 
     def stored(self, kind='host'):
         return self.store.fleet(kind)
@@ -82,10 +98,11 @@ class FleetTestCase(base.StoreTestCase):
         self.cloud.host('a')
         self.store.write(
             host_profiles=[store.HostProfile('b', 'slow')],
-            placements=[store.Placement(base.instance_uuid(1), 'c', None,
-                                        None),
-                        store.Placement(base.instance_uuid(2), None, None,
-                                        None)])
+            placements=[
+                store.InstanceRecord(base.instance_uuid(1), 'c', None, None),
+                store.InstanceRecord(base.instance_uuid(2), None, None, None),
+            ],
+        )
         self.update()
         self.assertEqual({'a', 'b', 'c'}, self.stored().facts.keys())
         self.cloud.hosts.clear()
@@ -118,7 +135,9 @@ class FleetTestCase(base.StoreTestCase):
     def test_nothing_is_written_when_nova_does_not_answer(self):
         self.cloud.host('a')
         self.update()
-        self.cloud.faults[:] = [test_placement.stand_ins.status(500)] * 9
+        self.cloud.faults[:] = [
+            test_placement_inventory.stand_ins.status(500)
+        ] * 9
         self.now += 300
         with self.assertRaises(exceptions.TelemetryError):
             self.update()
@@ -134,19 +153,24 @@ class FleetTestCase(base.StoreTestCase):
         set_up = types.SimpleNamespace(store=self.store, fleet=None)
         self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
         set_up.fleet = fleet.Fleet(
-            test_placement.access(self.cloud, '/v2.1'), make_policies,
-            feedback.Corrections(0.0, lambda: self.now,
-                                 test_policy_in_force.ignore),
-            sleep=lambda seconds: None)
+            test_placement_inventory.access(self.cloud, '/v2.1'),
+            make_policies,
+            limit_feedback.Corrections(
+                0.0, lambda: self.now, test_policy_in_force.ignore
+            ),
+            sleep=lambda seconds: None,
+        )
         self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
         self.assertEqual({'a'}, self.stored().facts.keys())
-        self.cloud.faults[:] = [test_placement.stand_ins.status(500)] * 9
+        self.cloud.faults[:] = [
+            test_placement_inventory.stand_ins.status(500)
+        ] * 9
         self.assertIn('stay as they are', service.update_fleet(
             set_up, lambda: self.now))
 
     def test_schedulers_with_other_options_are_told(self):
         set_up = types.SimpleNamespace(store=self.store, fleet=fleet.Fleet(
-            None, make_policies, feedback.Corrections(
+            None, make_policies, limit_feedback.Corrections(
                 0.0, lambda: self.now, test_policy_in_force.ignore),
             {'strict': True}))
         service.update_fleet(set_up, lambda: self.now)
@@ -168,7 +192,7 @@ class DiscoveryTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.store = self.make_store()
-        self.neutron = test_hosts.Neutron()
+        self.neutron = test_host_discovery.Neutron()
         self.neutron.setUp()
         self.addCleanup(self.neutron.cleanUp)
         self.neutron.agents = [agents.open_vswitch('a', ['vxlan']),
@@ -203,7 +227,9 @@ class DiscoveryTestCase(base.StoreTestCase):
 
     def test_a_neutron_that_does_not_answer_changes_nothing(self):
         service.update_hosts(self.set_up)
-        self.neutron.faults[:] = [test_placement.stand_ins.status(500)] * 9
+        self.neutron.faults[:] = [
+            test_placement_inventory.stand_ins.status(500)
+        ] * 9
         self.assertIn('profiles of hosts stay as they are',
                       service.update_hosts(self.set_up))
         self.assertEqual(2, len(self.stored()))

@@ -14,7 +14,7 @@ from prometheus_client import parser
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import metrics_server
-from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import series
@@ -38,9 +38,9 @@ def scraped(port):
 
 
 def outcome(number, refused=()):
-    return cycle.Outcome(
+    return learning.Outcome(
         store.Generation('s', number, 7.0), True, 40, 300, 30, 4, ('a',),
-        tuple(cycle.Refused(str(i), None, reason, '')
+        tuple(learning.Refused(str(i), None, reason, '')
               for i, reason in enumerate(refused)),
         series.Refused(gap=2, reset=1), 99.0, 0, 2.5)
 

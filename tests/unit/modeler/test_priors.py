@@ -28,7 +28,7 @@ class PriorsTestCase(base.ModelerTestCase):
         self.store.write(
             [store_base.constant(n, rate)
              for n, rate in self.rates.items()],
-            placements=[store.Placement(
+            placements=[store.InstanceRecord(
                 store_base.instance_uuid(n), 'h', 'small' if n % 2
                 else 'large', 'p') for n in range(22)])
 
@@ -84,7 +84,7 @@ class PriorsTestCase(base.ModelerTestCase):
         self.store.write(
             unmodelled=[store.Unmodelled(uuid, counts(100.0, 12))
                         for uuid in uuids],
-            placements=[store.Placement(uuids[0], 'h', 'small', 'p')])
+            placements=[store.InstanceRecord(uuids[0], 'h', 'small', 'p')])
         outcome = self.update()
         self.assertEqual(2, outcome.instances)
         means = self.means()
@@ -123,15 +123,23 @@ class MembersTestCase(base.ModelerTestCase):
         window = {'window_end': hours * 3600.0, 'samples': hours * 12}
         self.store.write(
             [store_base.constant(n, kbps(n), **window) for n in numbers],
-            placements=[store.Placement(store_base.instance_uuid(n), 'h', 'f',
-                                        project(n))
-                        for n in numbers] if placed else ())
+            placements=(
+                [
+                    store.InstanceRecord(
+                        store_base.instance_uuid(n), 'h', 'f', project(n)
+                    )
+                    for n in numbers
+                ]
+                if placed
+                else ()
+            ),
+        )
 
     def attack(self, numbers, **more):
         self.put(numbers, lambda n: 0.001, lambda n: 'attacker', **more)
 
     def know_nova(self):
-        self.store.write(inventory=store.Inventory('nova', 5.0, 5.0))
+        self.store.write(inventory=store.InventoryState('nova', 5.0, 5.0))
 
     def fleet(self, **more):
         priors.update(self.store, lambda: self.now, **more)

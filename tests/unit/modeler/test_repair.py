@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from tests.unit.store import base
-from vswitch_aware_scheduler.modeler import cycle
+from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import repair
 from vswitch_aware_scheduler.traffic import estimate
 
-SETTINGS = cycle.Settings('memory')
+SETTINGS = learning.Settings('memory')
 
 
 class RepairTestCase(base.StoreTestCase):

@@ -14,22 +14,22 @@ import numpy as np
 from oslo_config import cfg
 
 from tests.unit.modeler import base
+from tests.unit.modeler import test_limit_trials
 from tests.unit.modeler import test_metrics
-from tests.unit.modeler import test_trials
 from tests.unit.store import base as store_base
+from vswitch_aware_scheduler.admission import limit_feedback
+from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import feedback
-from vswitch_aware_scheduler.modeler import cycle
 from vswitch_aware_scheduler.modeler import heartbeat
-from vswitch_aware_scheduler.modeler import inventory
-from vswitch_aware_scheduler.modeler import placement
+from vswitch_aware_scheduler.modeler import instance_sync
+from vswitch_aware_scheduler.modeler import learning
+from vswitch_aware_scheduler.modeler import limit_trials
+from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
-from vswitch_aware_scheduler.modeler import trials
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
-from vswitch_aware_scheduler.telemetry import service as access
 
 LOGGER = 'vswitch_aware_scheduler.modeler.service'
 
@@ -57,7 +57,7 @@ class ServiceTestCase(base.ModelerTestCase):
         super().setUp()
         self.driver.put(0, base.BEGIN + 300.0 * np.arange(50), np.ones(50))
         self.set_up = service.SetUp(self.store, self.driver,
-                                    cycle.Settings('memory'), 100.0)
+                                    learning.Settings('memory'), 100.0)
         self.time = 0.0
         self.heard = Heard()
         self.loads = 0
@@ -101,8 +101,8 @@ class Source:
         self.readings += 1
         if self.problem is not None:
             raise self.problem
-        return inventory.Reading({
-            uuid: model_store.Placement(uuid, 'h1', f'flavor{number % 2}')
+        return instance_sync.Reading({
+            uuid: model_store.InstanceRecord(uuid, 'h1', f'flavor{number % 2}')
             for number, uuid in enumerate(
                 map(store_base.instance_uuid, range(40)))})
 
@@ -183,14 +183,14 @@ class Keeper:
         progress(0, 1)
         if self.problem is not None:
             raise self.problem
-        return placement.Outcome(3, 0, self.short, self.left_out)
+        return placement_inventory.Outcome(3, 0, self.short, self.left_out)
 
 
 class TrialsTestCase(ServiceTestCase):
 
     def setUp(self):
         super().setUp()
-        self.kinds = trials.HostKinds(test_trials.host_policies)
+        self.kinds = limit_trials.HostKinds(test_limit_trials.host_policies)
         self.set_up = dataclasses.replace(self.set_up, kinds=self.kinds)
         for number in range(25):
             self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
@@ -198,8 +198,8 @@ class TrialsTestCase(ServiceTestCase):
 
     def test_they_are_made_once_a_day(self):
         self.end_at(350)
-        with mock.patch.object(trials, 'update',
-                               wraps=trials.update) as made:
+        with mock.patch.object(limit_trials, 'update',
+                               wraps=limit_trials.update) as made:
             passes, lines = self.serve()
         self.assertEqual((4, 1), (passes, made.call_count))
         self.assertEqual([], [one for one in lines
@@ -266,14 +266,14 @@ class TrialsTestCase(ServiceTestCase):
         one = service.Service(self.load, self.heard, lambda: base.END)
         one._metrics = told
         self.store.write(outcomes=[model_store.TrialOutcome(
-            test_trials.KIND, base.END, tuple(
+            test_limit_trials.KIND, base.END, tuple(
                 (percent, 0.0, 1e9)
                 for percent in (50, 100, 200, 400, 800)))])
-        corrections = feedback.Corrections(3.0, lambda: base.END, None)
+        corrections = limit_feedback.Corrections(3.0, lambda: base.END, None)
         with mock.patch.object(corrections, '_report'):
             one._pass(dataclasses.replace(self.set_up,
                                           corrections=corrections))
-        self.assertEqual({test_trials.KIND: 3.0}, told.multiples)
+        self.assertEqual({test_limit_trials.KIND: 3.0}, told.multiples)
 
 
 class PlacementTestCase(ServiceTestCase):
@@ -409,9 +409,9 @@ class LifeTestCase(ServiceTestCase):
         with open(path) as unit:
             minutes, = re.findall(r'^WatchdogSec=(\d+)min$', unit.read(),
                                   re.MULTILINE)
-        one = access.Access(url='http://a')
+        one = http.Access(url='http://a')
         pauses = sum(min(one.backoff_seconds * 2 ** number,
-                         access.MAX_PAUSE_SECONDS)
+                         http.MAX_PAUSE_SECONDS)
                      for number in range(one.retries))
         longest = (one.retries + 1) * one.timeout_seconds + pauses
         self.assertGreater(60 * int(minutes), 4 * longest)
@@ -605,7 +605,7 @@ class FailureTestCase(ServiceTestCase):
 
     def test_a_clock_that_is_wrong_stops_learning_until_it_is_right(self):
         self.set_up = dataclasses.replace(
-            self.set_up, settings=cycle.Settings(
+            self.set_up, settings=learning.Settings(
                 'memory', clock_seconds=60.0),
             inventory=mock.Mock(read=mock.Mock(side_effect=AssertionError)))
         ahead = [7 * 86400.0]
@@ -1057,7 +1057,7 @@ class SetUpTestCase(base.ModelerTestCase):
             modeler_interval_seconds=60))
         # Both directions are on for 60 of 660 seconds by default.
         self.assertEqual(
-            cycle.Settings('file', 30, 172800.0, None, 60.0),
+            learning.Settings('file', 30, 172800.0, None, 60.0),
             dataclasses.replace(found.settings, default_kbps=0.0))
         self.assertEqual(60, found.interval_seconds)
         self.assertIsNone(found.group)
@@ -1096,7 +1096,7 @@ class SetUpTestCase(base.ModelerTestCase):
         self.assertTrue(kind.startswith('0.02: '), kind)
         told = model_store.TrialOutcome(
             kind, found.corrections._clock(), tuple(
-                (percent, 0.0, 1e9) for percent in feedback.PERCENT))
+                (percent, 0.0, 1e9) for percent in limit_feedback.PERCENT))
         self.assertEqual(2.0, found.corrections.of_outcome(told))
         self.assertIsNone(found.kinds._access)
         conf.set_override('auth_type', 'v3password', options.INVENTORY_GROUP)

@@ -34,12 +34,12 @@ def fill(target, now=None):
         window_end=now - (100000 if number == 2 else 600), samples=300,
         source='file', name=HOSTILE if number == 1 else f'vm-{number}')
         for number in range(1, 11)]
-    placements = [store.Placement(
+    placements = [store.InstanceRecord(
         base.instance_uuid(number), 'h1' if number < 11 else 'h2',
         'small', 'p1') for number in range(1, 12)]
     target.write(
         models, placements=placements, now=now,
-        inventory=store.Inventory('nova', now, now),
+        inventory=store.InventoryState('nova', now, now),
         host_profiles=[store.HostProfile(host, 'own', source='operator')
                        for host in ('h1', 'h2', HOSTILE)],
         outcomes=[store.TrialOutcome(

@@ -11,7 +11,7 @@ from nova.scheduler import host_manager
 import numpy as np
 from oslo_config import cfg
 
-from tests.unit import test_snapshot as snapshots
+from tests.unit.store import test_snapshot as snapshots
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import residency

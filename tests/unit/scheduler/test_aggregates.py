@@ -9,36 +9,41 @@ from unittest import mock
 from nova.network import model as network_model
 from nova import objects
 
+from tests.unit.admission import test_uplink_policies
 from tests.unit.scheduler import base
-from tests.unit import test_uplinks
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler import policies
+from vswitch_aware_scheduler.admission import host_policies
+from vswitch_aware_scheduler.admission import uplink_policies
 from vswitch_aware_scheduler.scheduler import aggregates
 from vswitch_aware_scheduler.scheduler import residency
-from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler import uplinks
-from vswitch_aware_scheduler.vswitch import tunnels
+from vswitch_aware_scheduler.vswitch import attachments
 
 
 class TestAggregates(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        profiles = test_uplinks.PROFILES
+        profiles = test_uplink_policies.PROFILES
         self.found = aggregates.Aggregates(
-            policies.HostPolicies(profiles, None, admission.PROBABILITY, .01,
-                                  True, mock.Mock()),
-            uplinks.UplinkPolicies(profiles, admission.PROBABILITY, .01,
-                                   mock.Mock()), False, mock.Mock())
+            host_policies.HostPolicies(
+                profiles, None, admission.PROBABILITY, 0.01, True, mock.Mock()
+            ),
+            uplink_policies.UplinkPolicies(
+                profiles, admission.PROBABILITY, 0.01, mock.Mock()
+            ),
+            False,
+            mock.Mock(),
+        )
         self.now = 1e9
         self.groups = {}
 
     def rack(self, name, hosts, number=1, **stated):
         made = objects.Aggregate(
             id=number, name=name, hosts=list(hosts),
-            metadata=test_uplinks.keys(name, **stated))
+            metadata=test_uplink_policies.keys(name, **stated))
         for host in hosts:
             self.groups.setdefault(host, []).append(made)
         return made
@@ -215,14 +220,16 @@ class TestOneHostAlone(base.StateTestCase):
                           'uplink_mapping_entries': value}))
 
     def test_a_host_whose_policy_cannot_be_found_passes_alone(self):
-        find = policies.HostPolicies.find
+        find = host_policies.HostPolicies.find
 
         def fail_for_odd(self, metadata, *rest):
             if metadata[0][0] == 'odd':
                 raise RuntimeError('odd')
             return find(self, metadata, *rest)
 
-        with mock.patch.object(policies.HostPolicies, 'find', fail_for_odd):
+        with mock.patch.object(
+            host_policies.HostPolicies, 'find', fail_for_odd
+        ):
             self.assertEqual({'odd': True, 'full': False}, self.judge(
                 base.request(1), odd={'saturation_kbps': '1'},
                 full={'saturation_kbps': '50'}))
@@ -301,7 +308,7 @@ class UplinkTestCase(base.SchedulerTestCase):
                 for number in numbers}))
 
     def rack(self, hosts='ab', **stated):
-        self.replace('rack', hosts, **test_uplinks.keys('tor', **{
+        self.replace('rack', hosts, **test_uplink_policies.keys('tor', **{
             'saturation_kbps': '1000', **stated}))
 
     def ask(self, hosts='abcd', number=9, kbps=100, **more):
@@ -365,7 +372,7 @@ class TestUplinks(UplinkTestCase):
     def test_aggregates_without_an_id_are_told_apart(self):
         for host in 'ab':
             self.hosts[host].aggregates = [objects.Aggregate(
-                name='rack', metadata=test_uplinks.keys(
+                name='rack', metadata=test_uplink_policies.keys(
                     'tor', saturation_kbps='500'))]
         self.assertEqual('cd', self.ask(kbps=501))
         self.place('a', 1, 300)
@@ -442,7 +449,7 @@ class NetworkTestCase(UplinkTestCase):
 class TestMappings(NetworkTestCase):
 
     def test_networks_of_all_hosts_behind_a_gateway_fill_its_table(self):
-        self.replace('gw', 'ab', **test_uplinks.keys(
+        self.replace('gw', 'ab', **test_uplink_policies.keys(
             'gw', mapping_entries='96', mapping_interfaces='48'))
         for number, host, network in ((1, 'a', 'red'), (2, 'b', 'blue')):
             spec = self.spec(number, network)
@@ -494,7 +501,7 @@ class TestTunnels(NetworkTestCase):
     def test_the_host_tells_and_the_inventory_knows_better(self):
         self.store.answers = [base.changes(1), dataclasses.replace(
             base.changes(2), placements=([base.instance_uuid(1)], [
-                ('a', None, None, tunnels.Attachments(('green',)))]))]
+                ('a', None, None, attachments.Attachments(('green',)))]))]
         self.host('a', 1)
         self.assertEqual('bcd', self.fits(self.spec(2, 'red')))
         self.hosts['a'].instances[base.instance_uuid(1)] = \

@@ -8,9 +8,9 @@ from unittest import mock
 import numpy as np
 
 from tests.unit.scheduler import base
-from tests.unit import test_snapshot as snapshots
+from tests.unit.store import test_snapshot as snapshots
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler import feedback
+from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
 
@@ -34,7 +34,7 @@ def outcome(share, until=base.NOW, kind=KIND):
     """
     return store.TrialOutcome(kind, until, tuple(
         (percent, share * LIMIT * percent, 100.0)
-        for percent in feedback.PERCENT))
+        for percent in limit_feedback.PERCENT))
 
 
 def changes(number, *outcomes):
@@ -76,7 +76,7 @@ class CorrectionsTestCase(base.SchedulerTestCase):
         # By 100 host-days beside the belief's ten.
         for share in (.1, 1.5):
             self.expect(outcome(share))
-            times = feedback.multiple(outcome(share), base.NOW)
+            times = limit_feedback.multiple(outcome(share), base.NOW)
             self.assertAlmostEqual(110 / (100 * share + 10), times,
                                    delta=.05 * times)
             self.assertEqual(most(LIMIT * times), self.room())
@@ -89,7 +89,7 @@ class CorrectionsTestCase(base.SchedulerTestCase):
 
     def test_both_limits_are_told(self):
         self.expect(outcome(.1))
-        times = feedback.multiple(outcome(.1), base.NOW)
+        times = limit_feedback.multiple(outcome(.1), base.NOW)
         found = self.ask(most(LIMIT * times))
         self.assertEqual(admission.OVERLOAD, found.reason[0])
         self.assertIn(f'above the limit of {LIMIT * times:g}, which trials '

@@ -5,8 +5,8 @@ import unittest
 from nova.api.validation.extra_specs import base
 from nova import exception
 
+from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import flavors
 from vswitch_aware_scheduler.scheduler import extra_specs
 
 
@@ -17,13 +17,15 @@ class TestValidators(unittest.TestCase):
         self.validators = {one.name: one for one in extra_specs.register()}
 
     def test_every_key_that_is_read_has_one(self):
-        self.assertEqual({*flavors.EXTRA_SPECS, flavors.MODEL_EXTRA_SPEC},
-                         set(self.validators))
+        self.assertEqual(
+            {*flavor_specs.EXTRA_SPECS, flavor_specs.MODEL_EXTRA_SPEC},
+            set(self.validators),
+        )
         for one in self.validators.values():
             self.assertIsInstance(one, base.ExtraSpecValidator)
 
     def test_what_nova_accepts_we_can_use_and_the_other_way_round(self):
-        for key in flavors.EXTRA_SPECS:
+        for key in flavor_specs.EXTRA_SPECS:
             for value in ('0', '1', '12345', '8000000000', '8000000001',
                           '-1', '1.5', 'fast', '', '1e3', '9' * 400):
                 with self.subTest(key=key, value=value):
@@ -42,7 +44,7 @@ class TestValidators(unittest.TestCase):
                                       'vswitch:off_seconds': '5'})
                     specs[key] = value
                     try:
-                        flavors.law_of_extra_specs(specs)
+                        flavor_specs.law_of_extra_specs(specs)
                         usable = True
                     except exceptions.InvalidOverride:
                         usable = False

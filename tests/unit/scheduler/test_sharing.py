@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import migration
-from vswitch_aware_scheduler.vswitch import tunnels
+from vswitch_aware_scheduler.vswitch import attachments
 
 PATIENCE_SECONDS = 60.0
 
@@ -136,7 +136,7 @@ class TestWorkers(SharingTestCase):
         self.wait_for(lambda: self.two._statements.attachments(
             base.instance_uuid(1)) is not None)
         self.assertEqual(
-            tunnels.Attachments(('red',)),
+            attachments.Attachments(('red',)),
             self.two._statements.attachments(base.instance_uuid(1)))
 
     def test_a_worker_that_begins_hears_of_open_claims(self):

@@ -13,8 +13,8 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
-from vswitch_aware_scheduler import snapshot as snapshots
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 

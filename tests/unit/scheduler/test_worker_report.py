@@ -6,9 +6,9 @@ import socket
 import sqlite3
 
 from tests.unit.store import base
-from vswitch_aware_scheduler.scheduler import health
+from vswitch_aware_scheduler.scheduler import problem_log
+from vswitch_aware_scheduler.scheduler import snapshot_source
 from vswitch_aware_scheduler.scheduler import worker_report
-from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 
 
@@ -18,7 +18,7 @@ class WorkerReportTestCase(base.StoreTestCase):
         super().setUp()
         self.now = base.NOW
         self.store = self.make_store()
-        self.log = health.HealthLog()
+        self.log = problem_log.ProblemLog()
         self.plugins = {'filter', 'weigher'}
         self.models, self.cells = 3, {'cell1': 2.5}
         self.report = self.make(self.store)
@@ -127,7 +127,7 @@ class WorkerReportTestCase(base.StoreTestCase):
                 self.modeler(**more)
                 self.assert_logged(words, times=1)
                 self.now = base.NOW
-                self.log = health.HealthLog()
+                self.log = problem_log.ProblemLog()
                 self.report = self.make(self.store)
 
     def test_options_that_differ_from_the_modelers_are_logged_once(self):
@@ -141,7 +141,7 @@ class VersionTestCase(base.StoreTestCase):
 
     def test_a_store_of_another_version_is_a_problem_in_words(self):
         target = self.make_store()
-        source = snapshot.SnapshotSource(
+        source = snapshot_source.SnapshotSource(
             target, 3600.0, 5.0, 0.0, lambda: base.NOW)
         self.addCleanup(source.stop)
         for version, words in (('0001', 'run "vswitch-manage db sync"'),

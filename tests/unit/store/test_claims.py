@@ -12,7 +12,7 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import claims as claim_table
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.vswitch import tunnels
+from vswitch_aware_scheduler.vswitch import attachments
 
 LAW = model.TrafficModel.on_off(5.0, 2.0, on_seconds=1, off_seconds=3).law
 STATES = (store.ASSUMED, store.MOVED, store.CONFIRMED, store.FORGOTTEN,
@@ -55,8 +55,8 @@ class ClaimsTestCase(base.StoreTestCase):
         self.assertIs(False, found.stated)
 
     def test_what_it_is_attached_to_comes_back_as_it_was(self):
-        known = [None, tunnels.Attachments(), tunnels.Attachments(
-            ('red', None, 'red')), tunnels.Attachments(
+        known = [None, attachments.Attachments(), attachments.Attachments(
+            ('red', None, 'red')), attachments.Attachments(
                 ('blue',), ('flat',), 2)]
         self.store.write_claims([
             claim(number, attachments=one)

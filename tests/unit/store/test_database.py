@@ -18,7 +18,7 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
-from vswitch_aware_scheduler.vswitch import tunnels
+from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 
 def _in_child(function):
@@ -273,9 +273,9 @@ class NamesTestCase(base.StoreTestCase):
                  'co\u0308mpute-1']
         one.write(host_profiles=[
             store.HostProfile(name, 'ovs-kernel') for name in names],
-            placements=[store.Placement('A', names[0]),
-                        store.Placement('a', names[1]),
-                        store.Placement('a ', names[2])],
+            placements=[store.InstanceRecord('A', names[0]),
+                        store.InstanceRecord('a', names[1]),
+                        store.InstanceRecord('a ', names[2])],
             models=[store.StoredModel(uuid, model.TrafficModel.constant(
                 egress_kbps=1.0)) for uuid in ('A', 'a', 'a ')])
         self.assertCountEqual(names, [
@@ -292,9 +292,12 @@ class NamesTestCase(base.StoreTestCase):
     def test_an_instance_with_many_networks_is_kept(self):
         one = self.make_store()
         networks = [f'{number:036d}' for number in range(1700)]
-        attachments = tunnels.Attachments.from_data(networks)
-        one.write(placements=[store.Placement('a', 'h', None, None,
-                                              attachments)])
+        attachments = vswitch_attachments.Attachments.from_data(networks)
+        one.write(
+            placements=[
+                store.InstanceRecord('a', 'h', None, None, attachments)
+            ]
+        )
         self.assertEqual(tuple(networks),
                          one.placements()['a'].networks)
 
@@ -565,9 +568,9 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
                     store.StoredModel(bad, base.constant(1).model)],
                 host_profiles=[store.HostProfile(name, 'x')
                                for name in ('h\ud800', 'h2')],
-                placements=[store.Placement(bad, 'h2'),
-                            store.Placement('good', 'h2'),
-                            store.Placement('worse', 'h\ud800')],
+                placements=[store.InstanceRecord(bad, 'h2'),
+                            store.InstanceRecord('good', 'h2'),
+                            store.InstanceRecord('worse', 'h\ud800')],
                 remove_placements=[bad + '2'])
         self.assertEqual(1, len(logged.output))
         self.assertEqual(5, len(one.models()))

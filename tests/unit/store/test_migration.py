@@ -20,11 +20,11 @@ from tests.unit.store import base
 from tests.unit.store import test_claims
 import vswitch_aware_scheduler
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler import snapshot
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
-from vswitch_aware_scheduler.store import records
+from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.store import tables
 
 
@@ -93,7 +93,7 @@ class MigrationTestCase(base.StoreTestCase):
             'INSERT INTO claim VALUES (:uuid, 1, :token, :state, :host, NULL, '
             ':law, :stated, :by, 0, 9e9)', uuid=told.instance_uuid,
             token=told.token, state=told.state, host=told.host,
-            law=records.pack_law(told)['law'], stated=True,
+            law=packing.pack_law(told)['law'], stated=True,
             by=told.claimed_by)
         migration.sync(self.url)
         found, = store.Store(self.url).read_claims().claims

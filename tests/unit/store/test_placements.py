@@ -11,11 +11,12 @@ from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
-from vswitch_aware_scheduler.vswitch import tunnels
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.vswitch import attachments
 
 LAW = model.TrafficModel.on_off(5.0, 2.0, on_seconds=1, off_seconds=3).law
 #: With tunnels, without any, with both and with functions of the NIC.
-KINDS = [tunnels.Attachments(*each) for each in (
+KINDS = [attachments.Attachments(*each) for each in (
     ((), (), 0), (('a', 'b', 'b'), (), 0), (('a',), ('c',), 0),
     ((), (), 2), (('a', None), (), 0))]
 RED = KINDS[1]
@@ -29,15 +30,16 @@ class PlacementsTestCase(base.StoreTestCase):
         self.store = self.make_store()
 
     def _placed(self, number, host='h1', flavor='f', project='p', **more):
-        return store.Placement(base.instance_uuid(number), host, flavor,
-                               project, **more)
+        return store.InstanceRecord(
+            base.instance_uuid(number), host, flavor, project, **more
+        )
 
     def test_they_come_back_as_they_were(self):
         placed = [self._placed(1, attachments=RED), self._placed(2, None),
-                  store.Placement(base.instance_uuid(3), 'h2'),
+                  store.InstanceRecord(base.instance_uuid(3), 'h2'),
                   *(self._placed(4 + i, attachments=one)
                     for i, one in enumerate(KINDS))]
-        inventory = store.Inventory('nova', 5.0, 4.0, 3.0)
+        inventory = store.InventoryState('nova', 5.0, 4.0, 3.0)
         self.assertIsNone(self.store.inventory())
         self.store.write(placements=placed, inventory=inventory)
         self.assertEqual({one.instance_uuid: one for one in placed},
@@ -46,14 +48,14 @@ class PlacementsTestCase(base.StoreTestCase):
             {placed[1].instance_uuid: placed[1]},
             self.store.placements([placed[1].instance_uuid, 'unknown']))
         self.assertEqual(inventory, self.store.inventory())
-        later = store.Inventory('nova', 6.0, 4.0)
+        later = store.InventoryState('nova', 6.0, 4.0)
         self.store.write(inventory=later)
         self.assertEqual(later, self.store.inventory())
 
     def test_a_reader_gets_what_has_changed(self):
         self.store.write(placements=[self._placed(n, attachments=RED)
                                      for n in range(4)],
-                         inventory=store.Inventory('nova', 5.0, 5.0))
+                         inventory=store.InventoryState('nova', 5.0, 5.0))
         before = self.store.read_changes()
         self.assertEqual(5.0, before.seen_at)
         uuids, values = before.placements
@@ -148,7 +150,7 @@ class PlacementsTestCase(base.StoreTestCase):
                  'flavor')):
             with self.subTest(wanted), self.assertRaisesRegex(
                     exceptions.InvalidModel, wanted):
-                store.Placement(**values)
+                store.InstanceRecord(**values)
         for values, wanted in (
                 (dict(flavor='', project=None, members=1), 'flavor'),
                 (dict(flavor='f', project=None, members=0), 'members'),
@@ -188,7 +190,7 @@ class PriorsTestCase(base.StoreTestCase):
             self.store.read_changes().priors)
 
     def test_the_shares_of_slots_come_back_as_they_were(self):
-        law = model.RateLaw.from_arrays(
+        law = rate_law.RateLaw.from_arrays(
             [.9, .1], [[1, 0, 0], [9, 0, 0]], np.zeros(504, bool), 1)
         expected = prior.Expected(law, bytes(range(252)) * 2)
         self.store.write(priors=[store.Prior(

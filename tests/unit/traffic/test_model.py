@@ -13,6 +13,7 @@ import numpy as np
 from tests.unit.traffic import exact
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 
 F = fractions.Fraction
 NAN = float('nan')
@@ -325,7 +326,7 @@ class TestClasses(ModelTestCase):
 
     def test_without_classes_all_states_are_low(self):
         for states in (1, 2, 254, 255, 256, 400):
-            law = model.RateLaw.from_arrays(
+            law = rate_law.RateLaw.from_arrays(
                 np.full(states, 1 / states), np.ones((states, 3)))
             self.assertEqual(states, law.low_states)
             self.assertFalse(law.has_classes)
@@ -333,13 +334,13 @@ class TestClasses(ModelTestCase):
             self.assertEqual((states, 3), law.rates.shape)
         law = self._model(None, None).law
         self.assertFalse(law.has_classes)
-        self.assertEqual(law, model.RateLaw.from_arrays(
+        self.assertEqual(law, rate_law.RateLaw.from_arrays(
             law.probabilities, law.rates, self.HIGH, 3))
 
     def test_laws_that_stand_one_after_the_other_are_split(self):
         laws = [self._model().law, model.TrafficModel.constant(3).law,
                 self._model(~self.HIGH, 1).law]
-        self.assertEqual(laws, model.split_laws(b''.join(laws), [3, 1, 3]))
+        self.assertEqual(laws, rate_law.split_laws(b''.join(laws), [3, 1, 3]))
 
     def test_it_is_kept_in_a_dictionary_and_with_packets(self):
         one = self._model()
@@ -432,9 +433,9 @@ class TestRateLaw(ModelTestCase):
     def test_packing_keeps_every_bit(self):
         probabilities = np.array([1 / 3, 2 / 3])
         rates = np.array([[.1, .2, .3], [4e8, 5e-324, 0]])
-        law = model.RateLaw.from_arrays(probabilities, rates)
+        law = rate_law.RateLaw.from_arrays(probabilities, rates)
         self.assertEqual(128, len(law))
-        again = model.RateLaw(bytes(law))
+        again = rate_law.RateLaw(bytes(law))
         np.testing.assert_array_equal(probabilities, again.probabilities)
         np.testing.assert_array_equal(rates, again.rates)
         with self.assertRaises(ValueError):

@@ -8,6 +8,7 @@ import numpy as np
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.traffic import slots
 
@@ -26,7 +27,7 @@ def random_law(generator):
     """Return a law of 1 to 5 states, some of them high ones."""
     n = generator.integers(1, 6)
     rates = generator.lognormal(3, 2, (n, 3))
-    return model.RateLaw.from_arrays(
+    return rate_law.RateLaw.from_arrays(
         generator.dirichlet(np.ones(n)),
         rates[rates[:, :2].sum(axis=1).argsort()],
         generator.random(slots.SLOTS) < .2,
@@ -80,7 +81,7 @@ class ExpectedTestCase(unittest.TestCase):
         found = []
         for number in range(count):
             high = busy & bool(number % 2)
-            found.append((project, model.RateLaw.from_arrays(
+            found.append((project, rate_law.RateLaw.from_arrays(
                 [.7, .3], [[1.0, 0, 0], [100.0, 0, 0]], high, 1)))
         return found
 
@@ -362,7 +363,7 @@ class CutTestCase(unittest.TestCase):
 
     def test_what_a_host_cannot_carry_is_left_out(self):
         high = np.arange(slots.SLOTS) % 3 == 0
-        law = model.RateLaw.from_arrays(
+        law = rate_law.RateLaw.from_arrays(
             [.7, .2, .1],
             [[10.0, 20.0, 1.0], [30.0, 20.0, 4.0], [60.0, 40.0, 9.0]], high, 1)
         cut = self._cut(law, 50.0)
@@ -376,7 +377,7 @@ class CutTestCase(unittest.TestCase):
             law, [(self.BANDWIDTH, None, 50.0)]))
 
     def test_what_the_policy_alone_refuses_is_scaled_down(self):
-        law = model.RateLaw.from_arrays(
+        law = rate_law.RateLaw.from_arrays(
             [.9, .1], [[10.0, 20.0, 1.0], [60.0, 40.0, 9.0]],
             np.arange(slots.SLOTS) % 3 == 0, 1)
         cut = prior.cut(law, [(self.BANDWIDTH, None, 50.0)],
@@ -388,7 +389,7 @@ class CutTestCase(unittest.TestCase):
 
     def test_more_than_half_is_no_exception(self):
         for share in (.4, .5):
-            law = model.RateLaw.from_arrays(
+            law = rate_law.RateLaw.from_arrays(
                 [share, 1 - share], [[10.0, 0.0, 0.0], [90.0, 0.0, 0.0]])
             cut = self._cut(law, 50.0)
             if share < .5:
@@ -400,13 +401,13 @@ class CutTestCase(unittest.TestCase):
 
     def test_of_what_an_instance_has_shown_nothing_is_left_out(self):
         own = [.25, .75]
-        group = model.RateLaw.from_arrays(
+        group = rate_law.RateLaw.from_arrays(
             [.98, .02], [[10.0, 0.0, 0.0], [90.0, 0.0, 0.0]])
-        law = model.RateLaw.from_arrays(own, group.rates)
+        law = rate_law.RateLaw.from_arrays(own, group.rates)
         shown = self._cut(law, 50.0, group).probabilities
         self.assertAlmostEqual(.73 / .98, shown[1])
         # All of it is from the group: 1 % at half weight.
-        law = model.RateLaw.from_arrays([.99, .01], group.rates)
+        law = rate_law.RateLaw.from_arrays([.99, .01], group.rates)
         self.assertEqual([1.0],
                          self._cut(law, 50.0, group).probabilities.tolist())
 
@@ -430,7 +431,7 @@ class CutTestCase(unittest.TestCase):
             for _ in range(50):
                 law = random_law(generator)
                 if not packets:
-                    law = model.RateLaw.from_arrays(
+                    law = rate_law.RateLaw.from_arrays(
                         law.probabilities, law.rates * [1, 1, 0])
                 cut = prior.cut(law, limits, limits)
                 for weights, packet_bytes, most in limits:

@@ -5,7 +5,7 @@ import tempfile
 import unittest
 
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.vswitch import capacity
+from vswitch_aware_scheduler.vswitch import cost_model
 from vswitch_aware_scheduler.vswitch import measurements
 
 
@@ -13,8 +13,8 @@ class TestCsv(unittest.TestCase):
 
     def test_columns_may_come_in_any_order_and_some_be_absent(self):
         self.assertEqual(
-            [capacity.Measurement(128, 400000.0, 2, encapsulation='vxlan'),
-             capacity.Measurement(1518, 3660000.0)],
+            [cost_model.Measurement(128, 400000.0, 2, encapsulation='vxlan'),
+             cost_model.Measurement(1518, 3660000.0)],
             measurements.parse_csv(
                 'rate_kbps, pairs, packet_bytes, encapsulation, note\n'
                 '# a comment, with commas\n'
@@ -45,7 +45,7 @@ class TestCsv(unittest.TestCase):
             path = os.path.join(directory, 'rates.csv')
             with open(path, 'w', encoding='utf-8-sig') as file:
                 file.write('packet_bytes,rate_kbps\r\n88,1000\r\n')
-            self.assertEqual([capacity.Measurement(88, 1000)],
+            self.assertEqual([cost_model.Measurement(88, 1000)],
                              measurements.load_csv(path))
             for bad in (path + '.not', directory):
                 with self.assertRaisesRegex(exceptions.InvalidModel,

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import unittest
+
+from vswitch_aware_scheduler.admission import flavor_specs
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import model
+
+
+class TestExtraSpecs(unittest.TestCase):
+
+    def assertInvalid(self, parts, specs):
+        with self.assertRaises(exceptions.InvalidOverride) as caught:
+            flavor_specs.law_of_extra_specs(specs)
+        for part in (*parts, 'wanted'):
+            self.assertIn(part, str(caught.exception))
+
+    def test_rates_alone_are_always_on(self):
+        self.assertEqual(
+            model.TrafficModel.constant(5, 7, 11).law,
+            flavor_specs.law_of_extra_specs({
+                'vswitch:egress_kbps': '5', 'vswitch:ingress_kbps': '7',
+                'vswitch:kpps': '11'}))
+
+    def test_with_times_they_are_on_and_off(self):
+        self.assertEqual(
+            model.TrafficModel.on_off(5, on_seconds=10, off_seconds=30).law,
+            flavor_specs.law_of_extra_specs({
+                'vswitch:egress_kbps': '5', 'vswitch:on_seconds': '10',
+                'vswitch:off_seconds': '30'}))
+
+    def test_none_of_them_is_no_law(self):
+        self.assertIsNone(flavor_specs.law_of_extra_specs({}))
+        self.assertIsNone(flavor_specs.law_of_extra_specs({'hw:x': '1'}))
+
+    def test_every_key_wants_a_whole_number_and_is_named(self):
+        for key in flavor_specs.EXTRA_SPECS:
+            for value in ('-1', '1.5', 'fast', '', None, 'nan'):
+                with self.subTest(key=key, value=value):
+                    self.assertInvalid((key, repr(value), '0 <='), {
+                        'vswitch:kpps': '1', key: value})
+
+    def test_without_a_rate_above_zero_there_is_no_traffic(self):
+        self.assertInvalid(('egress_kbps', 'no rate is above 0'),
+                           {'vswitch:egress_kbps': '0'})
+        self.assertInvalid(('on_seconds', 'no rate'),
+                           {'vswitch:on_seconds': '5',
+                            'vswitch:off_seconds': '5'})
+
+    def test_both_times_are_above_zero_or_absent(self):
+        for on, off in (('5', None), (None, '5'), ('0', '5'), ('5', '0')):
+            specs = {'vswitch:egress_kbps': '5'}
+            if on:
+                specs['vswitch:on_seconds'] = on
+            if off:
+                specs['vswitch:off_seconds'] = off
+            self.assertInvalid(('vswitch:on_seconds', 'vswitch:off_seconds',
+                                'both above 0'), specs)
+
+
+class TestManyFlavors(unittest.TestCase):
+
+    def test_the_laws_of_more_flavors_than_a_cloud_has_are_kept(self):
+        # A cache that is too small makes each of them anew, each time.
+        def laws():
+            return [flavor_specs.law_of_extra_specs({
+                'vswitch:egress_kbps': str(kbps), **more})
+                for kbps in range(1, 3001) for more in (
+                    {}, {'vswitch:on_seconds': '1',
+                         'vswitch:off_seconds': '2'})]
+
+        for one, other in zip(laws(), laws()):
+            self.assertIs(one, other)

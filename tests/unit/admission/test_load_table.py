@@ -1,0 +1,1723 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import fractions
+import itertools
+import math
+import unittest
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+
+from tests.unit.traffic import exact
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import exact_sum
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.traffic import slots
+from vswitch_aware_scheduler.vswitch import attachments
+from vswitch_aware_scheduler.vswitch import profile
+
+F = fractions.Fraction
+
+
+def _profile(saturation_kbps=1000.0, **stated):
+    return profile.SwitchProfile(name='own', saturation_kbps=saturation_kbps,
+                                 **stated)
+
+
+def _policy(policy=admission.PROBABILITY, limit=.01, pass_unknown=True,
+            **stated):
+    return admission.HostPolicy(_profile(**stated), policy, limit,
+                                pass_unknown)
+
+
+def _on_off(kbps, share=F(1, 10), ingress=0.0, kpps=0.0):
+    return model.TrafficModel.on_off(
+        kbps, ingress, kpps, on_seconds=float(share),
+        off_seconds=float(1 - F(share)))
+
+
+def _named(laws):
+    return {f'vm-{i}': law for i, law in enumerate(laws)}
+
+
+def _random_models(rng, count, largest=200.0, packets=True):
+    """Return models of any rates, in both directions and packets."""
+    models = []
+    for _ in range(count):
+        n = int(rng.integers(1, 5))
+        rates = rng.uniform(0, largest, (n, 3))
+        rates[:, 2] *= .05 * packets
+        jump = rng.random((n, n)) * (1 - np.eye(n))
+        if n > 1:
+            jump /= jump.sum(axis=1, keepdims=True)
+        models.append(model.TrafficModel(rates, jump, rng.uniform(1, 9, n)))
+    return models
+
+
+class AdmissionTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.table = admission.LoadTable()
+
+    def one(self, policy, residents=(), candidate=None, exclude=None,
+            table=None):
+        """Return the Assessment of one host."""
+        table = self.table if table is None else table
+        if not isinstance(residents, dict):
+            residents = _named(one.law for one in residents)
+        slot = table.describe('host', policy, residents)
+        candidate = candidate or model.TrafficModel.constant()
+        return table.assess([slot], candidate.law, exclude)
+
+    def assertAlike(self, wanted, seen, atol=1e-14):
+        """Want two Assessments to agree but for rounding."""
+        for name in ('overload_probability', 'loss_fraction', 'utilisation'):
+            np.testing.assert_allclose(
+                getattr(seen, name), getattr(wanted, name), rtol=1e-9,
+                atol=atol)
+        self.assertEqual(wanted.reason.tolist(), seen.reason.tolist())
+
+
+class TestHostPolicy(unittest.TestCase):
+
+    def test_what_is_not_a_policy_or_a_probability_is_refused(self):
+        for parts, kwargs in (
+                (("'sometimes'", 'average', 'probability'),
+                 {'policy': 'sometimes'}),
+                (('-0.1', '0..1'), {'overload_probability': -.1}),
+                (('1.1', '0..1'), {'overload_probability': 1.1}),
+                (('nan', '0..1'), {'overload_probability': float('nan')})):
+            with self.assertRaises(exceptions.InvalidOverride) as caught:
+                admission.HostPolicy(None, **kwargs)
+            for part in (*parts, 'wanted'):
+                self.assertIn(part, str(caught.exception))
+
+
+class TestProbability(AdmissionTestCase):
+
+    def assertBound(self, exact_probability, seen, slack=.1):
+        """Want an upper bound that is near."""
+        self.assertGreaterEqual(seen, exact_probability * (1 - 1e-9))
+        self.assertLessEqual(seen, exact_probability * (1 + slack) + 1e-15)
+
+    def test_like_instances_are_binomial(self):
+        for count, capacity in ((3, 2500.0), (20, 6000.0), (50, 12_000.0)):
+            assessment = self.one(
+                _policy(saturation_kbps=capacity),
+                [_on_off(1000)] * (count - 1), _on_off(1000))
+            wanted = float(exact.binomial_tail(
+                count, F(1, 10), math.floor(capacity / 1000)))
+            self.assertBound(wanted, assessment.overload_probability[0],
+                             1e-9)
+
+    def test_loss_of_like_instances_is_the_binomial_excess(self):
+        n, fit, p = 20, 4, F(1, 10)
+        assessment = self.one(_policy(saturation_kbps=4000.0),
+                              [_on_off(1000)] * (n - 1), _on_off(1000))
+        excess = sum(math.comb(n, k) * p ** k * (1 - p) ** (n - k)
+                     * (k - fit) for k in range(fit + 1, n + 1))
+        self.assertAlmostEqual(float(excess / (n * p)),
+                               assessment.loss_fraction[0], delta=1e-12)
+
+    def test_where_all_peaks_fit_there_is_no_overload(self):
+        assessment = self.one(_policy(saturation_kbps=.3),
+                              [_on_off(.1, F(1, 2))] * 2,
+                              _on_off(.1, F(1, 2)))
+        self.assertEqual(0.0, assessment.overload_probability[0])
+        self.assertEqual(0.0, assessment.loss_fraction[0])
+        self.assertTrue(assessment.admitted[0])
+
+    def test_a_limit_of_zero_books_the_peak_of_everyone(self):
+        for count, admitted in ((9, True), (10, False)):
+            assessment = self.one(_policy(limit=0.0), [_on_off(100)] * count,
+                                  _on_off(100))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+
+    def test_a_limit_of_one_admits_whatever_is_not_too_large(self):
+        assessment = self.one(_policy(limit=1.0), [_on_off(900, F(9, 10))]
+                              * 30, _on_off(900))
+        self.assertEqual(1.0, round(assessment.overload_probability[0], 6))
+        self.assertTrue(assessment.admitted[0])
+
+    def test_a_probability_equal_to_the_limit_is_admitted(self):
+        # Three at once: a tenth to the third.
+        three = [_on_off(1000)] * 2
+        for limit, admitted in ((.001, True), (.001 * (1 - 1e-6), False),
+                                (.1 ** 3, True), (.1 * .1 * .1, True)):
+            assessment = self.one(
+                _policy(limit=limit, saturation_kbps=2500.0), three,
+                _on_off(1000))
+            self.assertEqual([admitted], assessment.admitted.tolist(), limit)
+
+    def test_an_instance_as_large_as_the_capacity_fits_an_empty_host(self):
+        for capacity in (.3, 1000.0, 1e9 / 3):
+            candidate = _on_off(capacity, F(1, 2))
+            assessment = self.one(_policy(saturation_kbps=capacity), (),
+                                  candidate)
+            self.assertTrue(assessment.admitted[0])
+            # And beside one that is silent most of the time.
+            assessment = self.one(
+                _policy(saturation_kbps=capacity, limit=.06),
+                [_on_off(capacity / 4)], candidate)
+            self.assertAlmostEqual(.05, assessment.overload_probability[0])
+            self.assertTrue(assessment.admitted[0])
+
+    def test_constants_above_the_capacity_overload_for_ever(self):
+        assessment = self.one(
+            _policy(), [model.TrafficModel.constant(600)] * 3,
+            model.TrafficModel.constant(200))
+        self.assertEqual(1.0, assessment.overload_probability[0])
+        self.assertAlmostEqual(.5, assessment.loss_fraction[0], 12)
+        self.assertAlmostEqual(2.0, assessment.utilisation[0], 12)
+
+    def test_a_limit_is_decided_as_if_the_capacity_were_near(self):
+        # To a hundredth of the capacity, for any limit, few and many.
+        rng = np.random.default_rng(101)
+        admitted = []
+        for number in range(120):
+            count = int(rng.integers(2, 13) if number % 2
+                        else rng.integers(13, 60))
+            sources = self._sources(rng, count, .7 if number % 2 else
+                                    min(.7, 8 / count))
+            exact_tails = [self._tail(sources, by) for by in (.99, 1.01)]
+            if exact_tails[0] < 1e-9:
+                continue
+            limit = float(10 ** rng.uniform(
+                max(math.log10(exact_tails[0]) - 1, -9), 0))
+            laws = [rate_law.RateLaw.from_arrays(shares, np.outer(
+                values, [1000.0, 0, 0])) for values, shares in sources]
+            table = admission.LoadTable()
+            slot = table.describe('host', _policy(limit=limit),
+                                  _named(laws[1:]))
+            found = bool(table.assess([slot], laws[0]).admitted[0])
+            admitted.append(found)
+            self.assertFalse(found and exact_tails[1] > limit, number)
+            self.assertFalse(not found and exact_tails[0] <= limit, number)
+        self.assertGreater(sum(admitted), 10)
+        self.assertLess(sum(admitted), len(admitted) - 10)
+
+    def test_few_that_dominate_are_decided_as_if_the_capacity_were_near(self):
+        # One to three large ones beside many small ones.
+        rng = np.random.default_rng(103)
+        admitted = []
+        for number in range(60):
+            laws = []
+            for size in ([.6] * int(rng.integers(1, 4))
+                         + [.05] * int(rng.integers(5, 50))):
+                rates = np.append(0, rng.uniform(0, size, 2)) * 1000.0
+                laws.append(rate_law.RateLaw.from_arrays(
+                    rng.dirichlet([9, 1, .1]), np.outer(rates, [.5, .5, 0])))
+            exact_tails = [self._lattice_tail(laws, by) for by in (.99, 1.01)]
+            if exact_tails[0] < 1e-9:
+                continue
+            limit = float(exact_tails[0] * 10 ** rng.uniform(-.3, .3))
+            if limit >= 1:
+                continue
+            table = admission.LoadTable()
+            slot = table.describe('host', _policy(limit=limit), {})
+            # Each after a question, as requests place them.
+            for i, law in enumerate(laws[1:]):
+                table.change({'host': ({str(i): law}, ())})
+                found = bool(table.assess([slot], laws[0]).admitted[0])
+            admitted.append(found)
+            self.assertFalse(found and exact_tails[1] > limit, number)
+            self.assertFalse(not found and exact_tails[0] <= limit, number)
+        self.assertGreater(sum(admitted), 5)
+        self.assertLess(sum(admitted), len(admitted) - 5)
+
+    @staticmethod
+    def _lattice_tail(laws, share):
+        """Return P(sum > share * 1000 kbit/s), rates put on a lattice."""
+        found = exact_sum.LatticeSum(1000.0 * share, share / 20)
+        for law in laws:
+            found = found.plus(found.step * np.rint(law.values(
+                model.DIMENSIONS['bandwidth']) / found.step),
+                law.probabilities)
+        return found.overflow
+
+    def test_a_full_host_is_full_to_a_thousandth_of_its_limit(self):
+        # No instance is refused for the error of the tail, a silent one
+        # least of all; what exceeds the limit by more is refused.
+        rng = np.random.default_rng(105)
+        laws = [rate_law.RateLaw.from_arrays(
+            rng.dirichlet([9, 1, 1]), np.outer(
+                [0, *rng.uniform(5, 80, 2)], [1.0, 0, 0]))
+                for _ in range(60)]
+        tail = self._lattice_tail(laws, 1.0)
+        self.assertTrue(1e-6 < tail < .5)
+        for excess, admitted in ((-1e-3, True), (3e-4, True), (5e-3, False)):
+            table = admission.LoadTable()
+            slot = table.describe('host', _policy(
+                limit=tail / (1 + excess)), _named(laws[1:]))
+            self.assertEqual(admitted, bool(
+                table.assess([slot], laws[0]).admitted[0]), excess)
+            table.change({'host': ({'last': laws[0]}, ())})
+            self.assertEqual(admitted, bool(table.assess(
+                [slot], rate_law.RateLaw.from_arrays(
+                    [1.0], [[0.0, 0.0, 0.0]])).admitted[0]), excess)
+
+    @staticmethod
+    def _sources(rng, count, largest):
+        """Return [(rates, shares)], some of them with much always on."""
+        sources = []
+        for _ in range(count):
+            rates = np.sort(rng.uniform(0, largest * rng.random(), 2))
+            if rng.random() < .7:
+                rates[0] = 0.0
+            sources.append((rates, rng.dirichlet([9, 1])))
+        return sources
+
+    @staticmethod
+    def _tail(sources, capacity):
+        """Return P(sum > capacity), of few sums by going through them all."""
+        if len(sources) <= 12:
+            sums, shares = np.zeros(1), np.ones(1)
+            for values, masses in sources:
+                sums = np.add.outer(sums, values).ravel()
+                shares = np.multiply.outer(shares, masses).ravel()
+            return shares[sums > capacity].sum()
+        found = exact_sum.LatticeSum(capacity, capacity / 20_000)
+        for values, masses in sources:
+            found = found.plus(np.array([values[0], values[0] + np.rint(
+                (values[1] - values[0]) / found.step) * found.step]), masses)
+        return found.overflow
+
+    def test_equal_rates_that_hit_the_capacity_fit(self):
+        # As many at once as there is room for, and not one more.
+        for rate, capacity, fit in (
+                (100_000.0, 1e6, 10), (333_000.0, 1e6, 3), (8000.0, 1e6, 125),
+                (1e6 / 3, 1e6, 3), (.1, .3, 3), (2500.0, 1e6, 400)):
+            one, policy = _on_off(rate, F(1, 2)), _policy(
+                saturation_kbps=capacity, limit=0.0)
+            for count, admitted in ((fit - 1, True), (fit, False)):
+                self.assertEqual([admitted], self.one(
+                    policy, [one] * count, one).admitted.tolist())
+            for count in (fit + 1, fit + 5, 2 * fit):
+                seen = self.one(_policy(saturation_kbps=capacity),
+                                [one] * (count - 1), one)
+                self.assertAlmostEqual(
+                    float(exact.binomial_tail(count, F(1, 2), fit)),
+                    seen.overload_probability[0], delta=1e-12)
+
+    def test_thousands_and_a_few_large_ones_are_binomial(self):
+        # The small ones vary by little: the large ones overload.
+        small, large = _on_off(1.037, F(1, 2)), _on_off(510_000.0)
+        policy = _policy(saturation_kbps=1e6)
+        laws = {**{f'small-{i}': small.law for i in range(3000)},
+                **{f'large-{i}': large.law for i in range(4)}}
+        wanted = float(exact.binomial_tail(5, F(1, 10), 1))
+        self.assertAlmostEqual(1, self.one(
+            policy, laws, large).overload_probability[0] / wanted, 2)
+
+
+class TestSeveralLimits(AdmissionTestCase):
+
+    STATED = {'saturation_kbps': 900.0, 'line_rate_kbps': 500.0,
+              'packet_rate_kpps': 45.0}
+
+    def _joint(self, models, capacities):
+        """Return P(any limit is exceeded), by enumeration."""
+        masses = np.ones(1)
+        sums = np.zeros((1, 3))
+        for one in models:
+            masses = np.multiply.outer(masses, one.stationary).ravel()
+            sums = (sums[:, None, :] + one.rates[None]).reshape(-1, 3)
+        above = np.zeros(len(sums), dtype=bool)
+        for weights, capacity in capacities:
+            above |= sums @ np.array(weights) > capacity
+        return masses[above].sum()
+
+    def test_the_sum_of_all_is_a_bound_of_the_joint_risk(self):
+        rng = np.random.default_rng(83)
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='many', **self.STATED))
+        stated = [(limit.weights, limit.capacity)
+                  for limit in policy.profile.limits()]
+        self.assertEqual(4, len(stated))
+        for _ in range(20):
+            models = _random_models(rng, 7, largest=130.0)
+            assessment = self.one(policy, models[1:], models[0])
+            # The capacity may be off by a hundredth.
+            capacities = [(weights, 1.01 * capacity)
+                          for weights, capacity in stated]
+            joint = self._joint(models, capacities)
+            single = [self._joint(models, [one]) for one in capacities]
+            self.assertGreaterEqual(assessment.overload_probability[0],
+                                    min(joint, 1.0) * (1 - 1e-9))
+            self.assertGreaterEqual(
+                assessment.overload_probability[0],
+                min(sum(single), 1.0) * (1 - 1e-9))
+            self.assertLessEqual(assessment.overload_probability[0], 1.0)
+
+    def test_it_is_the_sum_of_the_single_ones(self):
+        # Bandwidth 3 at once of 3, egress likewise: 0.001 each.
+        one = _on_off(1000)
+        assessment = self.one(
+            _policy(saturation_kbps=2500.0, line_rate_kbps=2600.0),
+            [one] * 2, one)
+        self.assertAlmostEqual(.002, assessment.overload_probability[0], 12)
+
+    def test_a_sum_above_one_is_one(self):
+        one = model.TrafficModel.constant(900, 900)
+        assessment = self.one(
+            _policy(saturation_kbps=1000.0, line_rate_kbps=950.0,
+                    ), [one] * 2, one)
+        self.assertEqual(1.0, assessment.overload_probability[0])
+        self.assertLessEqual(assessment.loss_fraction[0], 1.0)
+
+    def test_every_limit_has_its_own_direction(self):
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='line', line_rate_kbps=1500.0))
+        for rates, admitted in (((1000, 0), False), ((0, 1000), True)):
+            assessment = self.one(
+                policy, [_on_off(1000, F(1, 2))],
+                _on_off(rates[0], F(1, 2), rates[1]))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+
+    def test_unknown_packets_count_at_the_typical_size(self):
+        # 3 Mbit/s in packets of 500 bytes are 0.75 kpps.
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='packets', packet_rate_kpps=2.0,
+            typical_packet_bytes=500.0), overload_probability=0.0)
+        for count, admitted in ((1, True), (2, False)):
+            assessment = self.one(policy, [_on_off(3000)] * count,
+                                  _on_off(3000))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+        known = _on_off(3000, kpps=.5)
+        self.assertTrue(self.one(policy, [known] * 3, known).admitted[0])
+        self.assertFalse(self.one(policy, [known] * 4, known).admitted[0])
+        mixed = self.one(policy, [known] * 2, _on_off(3000))
+        self.assertTrue(mixed.admitted[0])
+        self.assertFalse(self.one(policy, [known] * 3,
+                                  _on_off(3000)).admitted[0])
+
+    def test_hosts_with_other_packet_sizes_count_apart(self):
+        laws = _named([_on_off(3000).law])
+        slots = [self.table.describe(f'host-{size}', admission.HostPolicy(
+            profile.SwitchProfile(name='p', packet_rate_kpps=1.0,
+                                  typical_packet_bytes=size),
+            overload_probability=0.0), laws) for size in (500.0, 1500.0)]
+        # 0.75 kpps each of two do not fit, 0.25 kpps do.
+        self.assertEqual([False, True], self.table.assess(
+            slots, _on_off(3000).law).admitted.tolist())
+
+
+class TestAverage(AdmissionTestCase):
+
+    def test_averages_fill_a_host_up_to_saturation(self):
+        # Figure 9: ten of a mean of 100 on 1000, whatever their peaks.
+        for count, admitted in ((9, True), (10, False)):
+            assessment = self.one(_policy(admission.AVERAGE, limit=0.0),
+                                  [_on_off(1000)] * count, _on_off(1000))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+
+    def test_a_sum_of_averages_equal_to_saturation_is_admitted(self):
+        for kbps, capacity in ((.1, .3), (.7, 2.1), (1e9 / 3, 1e9)):
+            one = model.TrafficModel.constant(kbps)
+            policy = _policy(admission.AVERAGE, saturation_kbps=capacity)
+            self.assertTrue(self.one(policy, [one] * 2, one).admitted[0])
+            self.assertFalse(self.one(policy, [one] * 3, one).admitted[0])
+
+    def test_every_limit_has_to_hold_the_averages(self):
+        policy = _policy(admission.AVERAGE, saturation_kbps=1000.0,
+                         line_rate_kbps=100.0)
+        for egress, ingress, admitted in ((60, 0, False), (0, 60, True)):
+            assessment = self.one(
+                policy, [model.TrafficModel.constant(60, 10)],
+                model.TrafficModel.constant(egress, ingress))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+
+    def test_the_probability_is_told_but_does_not_decide(self):
+        assessment = self.one(_policy(admission.AVERAGE, limit=0.0),
+                              [_on_off(1000)], _on_off(1000))
+        self.assertAlmostEqual(.01, assessment.overload_probability[0])
+        self.assertTrue(assessment.admitted[0])
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=80)
+    @hypothesis.given(
+        st.lists(st.tuples(st.integers(1, 400), st.integers(1, 9)),
+                 max_size=12), st.tuples(st.integers(1, 400),
+                                         st.integers(1, 9)),
+        st.integers(1, 2000), st.one_of(st.none(), st.integers(1, 500)),
+        st.one_of(st.none(), st.integers(0, 12)))
+    def test_it_is_figure_9_line_by_line(self, rows, row, saturation, peak,
+                                         tunnels):
+        policy = _policy(admission.AVERAGE, saturation_kbps=saturation,
+                         vm_peak_kbps=peak, max_tunnels=tunnels)
+        models = [_on_off(kbps, F(tenths, 10)) for kbps, tenths in rows]
+        assessment = self.one(policy, models, _on_off(
+            row[0], F(row[1], 10)), table=admission.LoadTable())
+        peak_fits = row[0] <= min(saturation, peak or saturation)
+        tunnel_left = tunnels is None or len(rows) + 1 <= tunnels
+        total = sum(F(kbps * tenths, 10) for kbps, tenths in rows + [row])
+        self.assertEqual([peak_fits and tunnel_left and total <= saturation],
+                         assessment.admitted.tolist())
+
+
+class TestHardLimits(AdmissionTestCase):
+
+    def test_the_peak_of_one_instance_is_checked_under_both_policies(self):
+        for policy in (admission.AVERAGE, admission.PROBABILITY):
+            for kbps, reason in ((400, admission.ADMITTED),
+                                 (401, admission.PEAK)):
+                assessment = self.one(
+                    _policy(policy, limit=1.0, vm_peak_kbps=400.0), (),
+                    _on_off(kbps, F(1, 1000)))
+                self.assertEqual([reason], assessment.reason.tolist())
+
+    def test_no_peak_is_above_what_all_together_may_have(self):
+        for kbps, reason in ((1000, admission.ADMITTED),
+                             (1001, admission.PEAK)):
+            assessment = self.one(_policy(limit=1.0), (),
+                                  _on_off(kbps, F(1, 10 ** 6)))
+            self.assertEqual([reason], assessment.reason.tolist())
+
+    def test_a_peak_alone_is_a_limit_without_saturation(self):
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='peak', vm_peak_kbps=400.0))
+        for kbps, admitted in ((400, True), (401, False)):
+            assessment = self.one(policy, [_on_off(1e6)] * 5, _on_off(kbps))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+            self.assertEqual(0.0, assessment.overload_probability[0])
+            self.assertEqual(0.0, assessment.utilisation[0])
+
+    def test_instances_are_counted_with_the_new_one(self):
+        for stated in ({'max_tunnels': 3}, {'max_virtual_functions': 3},
+                       {'max_tunnels': 9, 'max_virtual_functions': 3}):
+            for count, admitted in ((2, True), (3, False)):
+                assessment = self.one(_policy(**stated),
+                                      [_on_off(1)] * count, _on_off(1))
+                self.assertEqual([admitted], assessment.admitted.tolist())
+
+    def test_the_first_check_that_fails_is_the_reason(self):
+        # Too many, too large, too much: in this order.
+        stated = {'max_tunnels': 1, 'vm_peak_kbps': 500.0}
+        many, few = [_on_off(400, F(9, 10))] * 4, ()
+        for residents, kbps, reason in (
+                (many, 600, admission.TOO_MANY),
+                (many[:1], 600, admission.TOO_MANY),
+                (few, 600, admission.PEAK), (few, 500, admission.ADMITTED)):
+            self.assertEqual([reason], self.one(
+                _policy(**stated), residents, _on_off(kbps)).reason.tolist())
+        for policy, reason in ((admission.AVERAGE, admission.MEAN),
+                               (admission.PROBABILITY, admission.OVERLOAD)):
+            self.assertEqual([reason], self.one(
+                _policy(policy), many, _on_off(400)).reason.tolist())
+
+
+class TestUnknownHosts(AdmissionTestCase):
+
+    def test_they_pass_or_are_refused_as_the_operator_wants(self):
+        for pass_unknown in (True, False):
+            table = admission.LoadTable()
+            assessment = self.one(
+                admission.HostPolicy(None, pass_unknown=pass_unknown),
+                [_on_off(5)], _on_off(1e9), table=table)
+            self.assertEqual([pass_unknown], assessment.admitted.tolist())
+            self.assertEqual([False], assessment.known.tolist())
+            self.assertEqual([0.0], assessment.overload_probability.tolist())
+            self.assertEqual([0.0], assessment.loss_fraction.tolist())
+            self.assertEqual([0.0], assessment.utilisation.tolist())
+
+    def test_beside_known_hosts_each_is_judged_by_its_own(self):
+        slots = [self.table.describe(name, policy, {})
+                 for name, policy in (
+                     ('known', _policy(saturation_kbps=10.0)),
+                     ('unknown', admission.HostPolicy(None)),
+                     ('refused', admission.HostPolicy(
+                         None, pass_unknown=False)))]
+        assessment = self.table.assess(slots, _on_off(50).law)
+        self.assertEqual([False, True, False], assessment.admitted.tolist())
+        self.assertEqual([True, False, False], assessment.known.tolist())
+
+    def test_a_switch_that_becomes_known_is_judged(self):
+        for policy, admitted in (
+                (admission.HostPolicy(None), True),
+                (_policy(saturation_kbps=10.0), False),
+                (admission.HostPolicy(None), True)):
+            assessment = self.one(policy, [_on_off(5)], _on_off(50))
+            self.assertEqual([admitted], assessment.admitted.tolist())
+
+
+class TestTable(AdmissionTestCase):
+
+    def test_no_host_at_all_is_an_empty_answer(self):
+        for described in (False, True):
+            if described:
+                self.table.describe('host', _policy(), {})
+            assessment = self.table.assess([], _on_off(5).law)
+            self.assertEqual([], assessment.admitted.tolist())
+
+    def test_hosts_are_known_by_name_and_keep_their_slot(self):
+        slots = {name: self.table.describe(name, _policy(), {})
+                 for name in 'abc'}
+        self.assertEqual(3, len(set(slots.values())))
+        self.assertEqual(3, len(self.table))
+        self.assertIn('a', self.table)
+        self.assertNotIn('d', self.table)
+        self.assertIsNone(self.table.slot('d'))
+        for name, slot in slots.items():
+            self.assertEqual(slot, self.table.slot(name))
+            self.assertEqual(slot, self.table.describe(
+                name, _policy(saturation_kbps=5.0), _named([_on_off(1).law]))
+                )
+
+    def test_answers_are_in_the_order_of_the_slots(self):
+        rng = np.random.default_rng(84)
+        slots = []
+        for i in range(40):
+            models = _random_models(rng, int(rng.integers(0, 12)))
+            slots.append(self.table.describe(f'host-{i}', _policy(
+                saturation_kbps=float(rng.uniform(500, 3000)),
+                **({'line_rate_kbps': 1500.0} if i % 3 else {})),
+                _named(one.law for one in models)))
+        candidate = _random_models(rng, 1)[0].law
+        together = self.table.assess(slots, candidate)
+        order = rng.permutation(40)
+        shuffled = self.table.assess([slots[i] for i in order], candidate)
+        for name in ('reason', 'overload_probability', 'loss_fraction',
+                     'utilisation'):
+            np.testing.assert_allclose(
+                getattr(together, name)[order], getattr(shuffled, name),
+                rtol=1e-13)
+            np.testing.assert_allclose(
+                [getattr(self.table.assess([slot], candidate), name)[0]
+                 for slot in slots], getattr(together, name), rtol=1e-13)
+
+    def test_one_instance_more_is_the_host_described_anew(self):
+        rng = np.random.default_rng(85)
+        models = _named(one.law for one in _random_models(rng, 25))
+        candidate = _random_models(rng, 1)[0]
+        policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0,
+                         packet_rate_kpps=120.0)
+        residents = {}
+        for uuid, law in models.items():
+            residents = {**residents, uuid: law}
+            grown = self.one(policy, residents, candidate)
+            anew = self.one(policy, residents, candidate,
+                            table=admission.LoadTable())
+            self.assertAlike(anew, grown)
+
+    def test_rates_in_other_units_are_the_host_described_anew(self):
+        # Each makes the sums lie on a finer lattice than before.
+        policy = _policy(saturation_kbps=2600.0)
+        residents = {}
+        for i, kbps in enumerate((900, 900, 800, 650, 333, 127.3, 900)):
+            residents = {**residents, f'vm-{i}': _on_off(kbps).law}
+            np.testing.assert_allclose(*(
+                self.one(policy, residents, _on_off(500), table=table)
+                .overload_probability
+                for table in (self.table, admission.LoadTable())),
+                rtol=1e-12)
+
+    def test_one_more_and_another_changed_is_the_host_described_anew(self):
+        policy = _policy(saturation_kbps=1000.0)
+        self.one(policy, {'vm-0': _on_off(200).law}, _on_off(900))
+        assessment = self.one(policy, {
+            'vm-0': _on_off(600).law, 'vm-1': _on_off(200).law}, _on_off(500))
+        # The new one fits beside the candidate, the changed one does not.
+        self.assertAlmostEqual(.01, assessment.overload_probability[0], 12)
+
+    @hypothesis.settings(derandomize=True, deadline=None, max_examples=40,
+                         suppress_health_check=list(hypothesis.HealthCheck))
+    @hypothesis.given(st.lists(st.tuples(
+        st.integers(0, 2), st.integers(0, 9), st.integers(0, 3)),
+        max_size=25))
+    def test_whatever_comes_and_goes_it_is_the_host_described_anew(
+            self, steps):
+        rng = np.random.default_rng(86)
+        laws = [one.law for one in _random_models(rng, 10)]
+        policies = [_policy(saturation_kbps=700.0), _policy(
+            saturation_kbps=700.0, line_rate_kbps=400.0),
+            admission.HostPolicy(None), _policy(max_tunnels=2)]
+        table = admission.LoadTable(cells=64)
+        hosts = [(policies[0], {}) for _ in range(3)]
+        for host, vm, policy in steps:
+            residents = dict(hosts[host][1])
+            if residents.pop(f'vm-{vm}', None) is None:
+                residents[f'vm-{vm}'] = laws[(vm + policy) % 10]
+            hosts[host] = (policies[policy], residents)
+            table.describe(str(host), *hosts[host])
+            table.assess([table.slot(str(host))], laws[0])
+        anew = admission.LoadTable(cells=64)
+        for table_of in (table, anew):
+            for i, (policy, residents) in enumerate(hosts):
+                table_of.describe(str(i), policy, residents)
+        seen, wanted = (one.assess([one.slot(str(i)) for i in range(3)],
+                                   laws[3]) for one in (table, anew))
+        self.assertEqual(wanted.reason.tolist(), seen.reason.tolist())
+        np.testing.assert_allclose(
+            seen.overload_probability, wanted.overload_probability,
+            rtol=1e-9, atol=1e-14)
+        np.testing.assert_allclose(seen.loss_fraction, wanted.loss_fraction,
+                                   rtol=1e-9, atol=1e-14)
+
+    def test_the_version_counts_changes_only(self):
+        policy, laws = _policy(), _named([_on_off(5).law])
+        self.assertEqual(0, self.table.version)
+        self.table.describe('host', policy, laws)
+        self.assertEqual(1, self.table.version)
+        # The same again, in an equal mapping of equal laws.
+        self.table.describe('host', policy, _named([_on_off(5).law]))
+        self.table.assess([0], _on_off(5).law)
+        self.assertEqual(1, self.table.version)
+        for change in ((policy, {}), (policy, laws), (_policy(), laws),
+                       (policy, _named([_on_off(6).law])),
+                       (policy, {'other': _on_off(6).law})):
+            before = self.table.version
+            self.table.describe('host', *change)
+            self.assertEqual(before + 1, self.table.version)
+
+    def test_a_law_that_changes_counts_from_then_on(self):
+        policy = _policy(saturation_kbps=1000.0)
+        for kbps, wanted in ((600, .01), (400, 0.0), (900, .01)):
+            assessment = self.one(policy, {'vm': _on_off(kbps).law},
+                                  _on_off(500))
+            self.assertAlmostEqual(
+                wanted, assessment.overload_probability[0], 12)
+
+    def test_it_does_not_watch_the_mapping_it_was_given(self):
+        residents = _named([_on_off(900).law])
+        policy = _policy()
+        self.one(policy, residents)
+        residents['other'] = _on_off(900).law
+        assessment = self.one(policy, residents, _on_off(900))
+        self.assertAlmostEqual(.028, assessment.overload_probability[0], 12)
+
+    def test_hundreds_of_hosts_with_many_limits_fit(self):
+        # Grows over slots, limits and rows of look-up tables.
+        candidate = _on_off(600).law
+        slots = []
+        for i in range(200):
+            stated = {'line_rate_kbps': 1000.0} if i % 2 else {}
+            slots.append(self.table.describe(
+                f'host-{i}', _policy(saturation_kbps=1000.0, **stated),
+                _named([_on_off(600).law] * (i % 3))))
+        assessment = self.table.assess(slots, candidate)
+        for i in range(200):
+            on = 1 + i % 3
+            single = float(exact.binomial_tail(on, F(1, 10), 1))
+            self.assertAlmostEqual(single * (1 + i % 2),
+                                   assessment.overload_probability[i], 12)
+
+
+class TestExclude(AdmissionTestCase):
+
+    def test_an_instance_that_moves_is_not_counted_twice(self):
+        policy = _policy(saturation_kbps=2500.0, max_tunnels=3)
+        models = _named([_on_off(1000).law] * 3)
+        slots = [self.table.describe('own', policy, models),
+                 self.table.describe('other', policy, {
+                     f'x{uuid}': law for uuid, law in models.items()}),
+                 self.table.describe('free', policy, {})]
+        assessment = self.table.assess(slots, _on_off(1000).law, 'vm-1')
+        self.assertEqual(
+            [admission.ADMITTED, admission.TOO_MANY, admission.ADMITTED],
+            assessment.reason.tolist())
+        self.assertAlmostEqual(.001, assessment.overload_probability[0], 12)
+        # The host itself is as it was.
+        self.assertEqual([admission.TOO_MANY], self.table.assess(
+            slots[:1], _on_off(1000).law).reason.tolist())
+
+    def test_one_that_is_nowhere_changes_nothing(self):
+        policy = _policy(saturation_kbps=2500.0)
+        models = [_on_off(1000)] * 2
+        np.testing.assert_array_equal(
+            self.one(policy, models, _on_off(1000)).overload_probability,
+            self.one(policy, models, _on_off(1000),
+                     'nobody').overload_probability)
+
+    def test_it_is_the_host_without_it_on_every_limit(self):
+        rng = np.random.default_rng(88)
+        policy = _policy(saturation_kbps=900.0, line_rate_kbps=600.0,
+                         packet_rate_kpps=40.0)
+        models = _named(one.law for one in _random_models(rng, 8))
+        candidate = _random_models(rng, 1)[0]
+        for uuid in models:
+            seen = self.one(policy, models, candidate, uuid)
+            wanted = self.one(
+                policy, {key: law for key, law in models.items()
+                         if key != uuid}, candidate,
+                table=admission.LoadTable())
+            for name in ('overload_probability', 'loss_fraction',
+                         'utilisation'):
+                np.testing.assert_allclose(
+                    getattr(seen, name), getattr(wanted, name), rtol=1e-9)
+
+
+class TestEach(AdmissionTestCase):
+
+    def test_hosts_may_see_different_laws_of_one_instance(self):
+        rng = np.random.default_rng(8)
+        models = _random_models(rng, 40)
+        laws = [one.law for one in models]
+        slots = [self.table.describe(
+            f'h{i}', _policy(saturation_kbps=300.0 + 50 * (i % 3)),
+            _named(laws[3 * i:3 * i + 3])) for i in range(9)]
+        of_host = [laws[30 + i % 4] for i in range(9)]
+        found = self.table.assess_each(slots, of_host, 'vm-1')
+        for i, (slot, law) in enumerate(zip(slots, of_host)):
+            alone = self.table.assess([slot], law, 'vm-1')
+            for name in ('slots', 'reason', 'overload_probability',
+                         'loss_fraction', 'utilisation', 'known'):
+                self.assertEqual(getattr(alone, name)[0],
+                                 getattr(found, name)[i], name)
+            self.assertEqual(alone.explain(0), found.explain(i))
+
+    def test_no_host_is_no_answer(self):
+        self.assertEqual(0, self.table.assess_each([], []).admitted.size)
+
+    def test_what_is_cut_to_what_one_may_have_fits_an_empty_host(self):
+        for stated in (dict(saturation_kbps=100.0),
+                       dict(saturation_kbps=100.0, vm_peak_kbps=30.0),
+                       dict(saturation_kbps=None, vm_peak_kbps=30.0),
+                       dict(saturation_kbps=100.0, line_rate_kbps=40.0),
+                       dict(saturation_kbps=None, packet_rate_kpps=4.0)):
+            with self.subTest(**stated):
+                policy = _policy(limit=0.0, **stated)
+                limits = policy.limits_on_one
+                slot = self.table.describe('h', policy, {})
+                for rates in ([900., 500., 9.], [90., 900., 0.], [0, 0, 99.]):
+                    law = rate_law.RateLaw.from_arrays(
+                        [.5, .5], [rates, [1., 1., 0.]])
+                    cut = prior.scaled(law, limits)
+                    self.assertTrue(
+                        self.table.assess([slot], cut).admitted[0])
+                    if cut is law:
+                        continue
+                    self.assertEqual(admission.PEAK, self.table.assess(
+                        [slot], law).reason[0])
+                    above = rate_law.RateLaw.from_arrays(
+                        cut.probabilities, cut.rates * 1.001)
+                    self.assertEqual(admission.PEAK, self.table.assess(
+                        [slot], above).reason[0])
+
+
+class TestCounts(AdmissionTestCase):
+    """Tunnels and virtual functions, by what instances are attached to."""
+
+    def setUp(self):
+        super().setUp()
+        self.attached = {}
+        self.table = admission.LoadTable(attachments=self.attached.get)
+
+    def ask(self, hosts, *networks, exclude=None, **more):
+        """Return the reasons, and their words, of some hosts."""
+        self.found = self.table.assess(
+            self.table.slots_of(hosts), _on_off(1).law, exclude,
+            attachments.Attachments(networks, **more))
+        return self.found.reason.tolist()
+
+    def describe(self, host, policy, **attached):
+        """Put instances on a host, by uuid, with their networks."""
+        self.attached.update({
+            uuid: attachments.Attachments(networks)
+            for uuid, networks in attached.items() if networks is not None})
+        self.table.describe(host, policy, dict.fromkeys(
+            attached, _on_off(1).law))
+
+    def test_a_network_that_is_served_opens_no_tunnel(self):
+        policy = _policy(max_tunnels=2, tunnel_unit='networks')
+        self.describe('full', policy, a=['red'], b=['blue', 'red'])
+        self.describe('room', policy, c=['red'])
+        self.describe('other', _policy(), d=['red'])
+        hosts = ['full', 'room', 'other']
+        many, fine = admission.TOO_MANY, admission.ADMITTED
+        for networks, wanted in ((['red'], [fine] * 3),
+                                 (['red', 'blue'], [fine] * 3),
+                                 (['green'], [many, fine, fine]),
+                                 (['green', 'grey'], [many, many, fine]),
+                                 # Who knows what it may get.
+                                 ([], [many, fine, fine])):
+            self.assertEqual(wanted, self.ask(hosts, *networks), networks)
+        self.ask(hosts, 'green', 'grey')
+        for words in ('it has 1 networks, the instance adds 2', 'and '
+                      'max_tunnels of profile own is 2'):
+            self.assertIn(words, self.found.explain(1))
+
+    def test_a_host_that_has_too_many_takes_who_opens_none(self):
+        self.describe('host', _policy(max_tunnels=1, tunnel_unit='networks'),
+                      a=['red'], b=['blue'])
+        self.assertEqual([admission.ADMITTED], self.ask(['host'], 'blue'))
+        self.assertEqual([admission.TOO_MANY], self.ask(['host'], 'green'))
+
+    def test_who_comes_and_goes_is_followed(self):
+        policy = _policy(max_tunnels=2, tunnel_unit='networks')
+        self.describe('host', policy, a=['red'], b=['blue'])
+        self.assertEqual([admission.TOO_MANY], self.ask(['host'], 'green'))
+        self.assertEqual([], self.table.change({'host': ({}, ['b'])}))
+        self.assertEqual([admission.ADMITTED], self.ask(['host'], 'green'))
+        self.attached['c'] = attachments.Attachments(['grey'])
+        self.table.change({'host': ({'c': _on_off(1).law}, [])})
+        self.assertEqual([admission.TOO_MANY], self.ask(['host'], 'green'))
+        # What it is attached to is known only later.
+        self.attached['c'] = attachments.Attachments(['red'])
+        self.table.describe('host', policy, self.table.residents('host'))
+        self.assertEqual([admission.ADMITTED], self.ask(['host'], 'green'))
+        # Another policy of the host.
+        self.table.describe('host', _policy(), self.table.residents('host'))
+        self.assertEqual([admission.ADMITTED], self.ask(['host'], 'x', 'y'))
+
+    def test_nobody_knows_counts_as_one(self):
+        for unit in profile.TUNNEL_UNITS:
+            self.describe('host', _policy(max_tunnels=3, tunnel_unit=unit),
+                          a=None, b=None)
+            found = self.table.assess(self.table.slots_of(['host']),
+                                      _on_off(1).law)
+            self.assertTrue(found.admitted[0], unit)
+            self.describe('host', _policy(max_tunnels=2, tunnel_unit=unit),
+                          a=None, b=None)
+            found = self.table.assess(self.table.slots_of(['host']),
+                                      _on_off(1).law)
+            self.assertEqual(admission.TOO_MANY, found.reason[0], unit)
+
+    def test_remote_vteps_are_the_hosts_on_the_same_networks(self):
+        plain = _policy()
+        self.describe('h1', plain, a=['red'])
+        self.describe('h2', plain, b=['red', 'blue'])
+        self.describe('h3', plain, c=['grey'])
+        # Known only now that they have to be counted.
+        self.describe('h4', _policy(max_tunnels=2, tunnel_unit='vteps'))
+        hosts = ['h1', 'h2', 'h3', 'h4']
+        self.assertEqual([admission.ADMITTED] * 4, self.ask(hosts, 'red'))
+        self.describe('h3', plain, c=['grey'], d=['red'])
+        self.assertEqual([0, 0, 0, admission.TOO_MANY],
+                         self.ask(hosts, 'red'))
+        self.assertIn('it has 0 remote VTEPs, the instance adds 3',
+                      self.found.explain(3))
+        self.assertEqual([0] * 4, self.ask(hosts, 'blue', 'grey'))
+        self.describe('h4', _policy(max_tunnels=2, tunnel_unit='vteps'),
+                      e=['blue', 'grey'])
+        # It would have to know h1 as well, whatever h1 has room for.
+        self.assertEqual([admission.TOO_MANY, 0, 0, 0],
+                         self.ask(hosts, 'grey'))
+        self.assertIn('a host that its networks are on has no room',
+                      self.found.explain(0))
+
+    def test_one_that_moves_counts_once(self):
+        policy = _policy(max_tunnels=2, tunnel_unit='networks')
+        self.describe('own', policy, a=['red'], b=['blue'])
+        self.describe('else', policy, c=['blue'], d=['grey'])
+        self.assertEqual([0, admission.TOO_MANY], self.ask(
+            ['own', 'else'], 'green', exclude='a'))
+        self.assertEqual([admission.TOO_MANY, 0], self.ask(
+            ['own', 'else'], 'green', 'blue', 'red', exclude='a')[:1]
+            + self.ask(['else'], 'grey', exclude='a'))
+        self.ask(['own'], 'green', 'grey', exclude='a')
+        self.assertIn('it has 1 networks, the instance adds 2',
+                      self.found.explain(0))
+
+    def test_virtual_functions_are_counted_by_the_interface(self):
+        self.attached['a'] = attachments.Attachments((), (), 2)
+        self.attached['b'] = attachments.Attachments(('red',))
+        self.table.describe('host', _policy(max_virtual_functions=3),
+                            dict.fromkeys('ab', _on_off(1).law))
+        for more, reason in ((0, 0), (1, 0), (2, admission.TOO_MANY)):
+            self.assertEqual([reason], self.ask(
+                ['host'], 'red', virtual_functions=more))
+        self.assertIn('it has 2 virtual functions in use, the instance adds '
+                      '2, and max_virtual_functions of profile own is 3',
+                      self.found.explain(0))
+
+
+class TestUplinks(AdmissionTestCase):
+    """Hosts that share uplinks, against each uplink by itself."""
+
+    def uplink(self, name, capacity, limit=.01, **stated):
+        return admission.Uplink(name, _policy(
+            saturation_kbps=capacity, limit=limit, **stated))
+
+    def of_all(self, laws, capacity):
+        """Return P(sum > capacity), by going through all states at once."""
+        total = 0.0
+        for states in itertools.product(*(
+                zip(law.probabilities.tolist(), law.rates[:, 0].tolist())
+                for law in laws)):
+            if sum(rate for _, rate in states) > capacity:
+                total += math.prod(share for share, _ in states)
+        return total
+
+    def test_all_behind_it_count_together(self):
+        tor, wan = self.uplink('tor', 1500.0, .2), self.uplink('wan', 2500.0)
+        own = _policy(saturation_kbps=5000.0)
+        policies = {'a': (tor,), 'b': (tor, wan), 'c': (wan,), 'd': ()}
+        rng = np.random.default_rng(4)
+        law = {}
+        for host, uplinks in policies.items():
+            law[host] = {f'{host}{i}': _on_off(
+                100 * int(rng.integers(1, 9)), F(int(rng.integers(1, 6)), 10)
+            ).law for i in range(3)}
+            self.table.describe(host, dataclasses.replace(
+                own, uplinks=uplinks), law[host])
+        new = _on_off(700, F(3, 10)).law
+        found = self.table.assess(self.table.slots_of('abcd'), new)
+        behind = {'tor': 'ab', 'wan': 'bc'}
+        at = {name: self.of_all([new, *(
+            one for host in hosts for one in law[host].values())],
+            1500.0 if name == 'tor' else 2500.0)
+            for name, hosts in behind.items()}
+        for i, (host, uplinks) in enumerate(policies.items()):
+            of_host = self.of_all([new, *law[host].values()], 5000.0)
+            wanted = max([of_host, *(at[one.name] for one in uplinks)])
+            self.assertAlmostEqual(wanted, found.overload_probability[i], 12)
+            fits = of_host <= .01 and all(
+                at[one.name] <= (.2 if one is tor else .01)
+                for one in uplinks)
+            self.assertEqual(fits, found.admitted[i])
+        self.assertEqual(2, len({*found.reason.tolist()}))
+
+    def test_it_is_what_each_uplink_says_by_itself(self):
+        rng = np.random.default_rng(12)
+        laws = [one.law for one in _random_models(rng, 30)]
+        refused = set()
+        for _ in range(12):
+            table = admission.LoadTable()
+            uplinks = [self.uplink(f'u{i}', float(rng.integers(500, 4000)),
+                                   limit=.05) for i in range(4)]
+            own = [_policy(saturation_kbps=float(rng.integers(300, 2000)),
+                           limit=.05) for _ in range(3)]
+            policies = {f'h{i}': dataclasses.replace(
+                own[i % 3], uplinks=tuple(
+                    uplinks[j] for j in rng.permutation(4)[:i % 4]))
+                for i in range(8)}
+            residents = {host: {} for host in policies}
+            for host, policy in policies.items():
+                table.describe(host, policy, {})
+            for step in range(60):
+                self._disturb(rng, table, policies, residents, laws, step)
+                if step % 6 == 0:
+                    refused |= self._check(table, policies, residents,
+                                           laws[step % 30])
+        self.assertEqual({admission.ADMITTED, admission.OVERLOAD,
+                          admission.UPLINK}, refused)
+
+    def _disturb(self, rng, table, policies, residents, laws, step):
+        host, other = rng.permutation(list(policies))[:2]
+        there = residents[host]
+        action = rng.random()
+        law = laws[int(rng.integers(30))]
+        if action < .5 or not there:
+            there[f'i{step}'] = law
+            table.change({host: ({f'i{step}': law}, ())})
+            return
+        uuid = next(iter(there))
+        if action < .6:
+            table.change({host: ({}, [uuid])})
+            del there[uuid]
+        elif action < .7:
+            # It has learned something about one, and another is new.
+            there[uuid], there[f'i{step}'] = law, law
+            table.describe(host, policies[host], there)
+        elif action < .95:
+            # It moves; either of the two hosts may be told first.
+            residents[other][uuid] = there.pop(uuid)
+            for one in rng.permutation([host, other]):
+                table.describe(one, policies[one], residents[one])
+                if step % 2:
+                    # Somebody asks while both have it, or none.
+                    table.assess(table.slots_of([one]), law)
+        else:
+            policies[host] = dataclasses.replace(
+                policies[host], uplinks=policies[other].uplinks)
+            table.describe(host, policies[host], there)
+
+    def _check(self, table, policies, residents, law):
+        seen = table.assess(table.slots_of(policies), law)
+        alone = admission.LoadTable()
+        for i, (host, policy) in enumerate(policies.items()):
+            slots = [alone.describe(host, dataclasses.replace(
+                policy, uplinks=()), residents[host])]
+            for uplink in policy.uplinks:
+                everyone = {}
+                for other, one in policies.items():
+                    if uplink in one.uplinks:
+                        everyone |= residents[other]
+                slots.append(alone.describe(uplink.name, uplink.policy,
+                                            everyone))
+            wanted = alone.assess(slots, law)
+            self.assertEqual(wanted.admitted.all(), seen.admitted[i])
+            if wanted.admitted[0] and not seen.admitted[i]:
+                self.assertEqual(admission.UPLINK, seen.reason[i])
+            for name in ('overload_probability', 'loss_fraction',
+                         'utilisation'):
+                np.testing.assert_allclose(
+                    getattr(seen, name)[i], getattr(wanted, name).max(),
+                    rtol=1e-9, atol=1e-12)
+        return {*seen.reason.tolist()}
+
+    def test_a_move_behind_an_uplink_changes_nothing_there(self):
+        tor = self.uplink('tor', 1000.0, limit=0.0)
+        policy = dataclasses.replace(_policy(saturation_kbps=4000.0),
+                                     uplinks=(tor,))
+        law = model.TrafficModel.constant(400).law
+        slots = [self.table.describe('a', policy, {'x': law, 'y': law}),
+                 self.table.describe('b', policy, {}),
+                 self.table.describe('c', _policy(saturation_kbps=1000.0), {})]
+        self.assertEqual([admission.UPLINK] * 2 + [admission.ADMITTED],
+                         self.table.assess(slots, law).reason.tolist())
+        found = self.table.assess(slots, law, 'x')
+        self.assertEqual([.8, .8, .4], found.utilisation.tolist())
+        self.assertTrue(found.admitted.all())
+        # It may not come back with more.
+        self.assertEqual(
+            [admission.UPLINK, admission.UPLINK, admission.ADMITTED],
+            self.table.assess(slots, model.TrafficModel.constant(601).law,
+                              'x').reason.tolist())
+
+    def test_one_on_two_hosts_behind_it_counts_until_it_has_left_both(self):
+        policy = dataclasses.replace(
+            _policy(saturation_kbps=4000.0),
+            uplinks=(self.uplink('tor', 1000.0),))
+        small, large = (model.TrafficModel.constant(rate).law
+                        for rate in (400, 600))
+        for step, (on_a, on_b, utilisation) in enumerate((
+                (small, None, .4),
+                # A resize to the other host, which is reverted.
+                (small, large, .6), (small, None, .4),
+                # A live migration.
+                (small, small, .4), (None, small, .4),
+                # It is told of in the other order, and deleted.
+                (None, None, 0), (small, None, .4), (None, None, 0))):
+            for host, law in (('a', on_a), ('b', on_b)):
+                slot = self.table.describe(
+                    host, policy, {} if law is None else {'x': law})
+            silent = model.TrafficModel.constant(0).law
+            self.assertAlmostEqual(utilisation, self.table.assess(
+                [slot], silent).utilisation[0], msg=step)
+
+    def test_other_numbers_of_an_uplink_hold_at_once(self):
+        law = model.TrafficModel.constant(400).law
+        for capacity, fits in ((1300.0, True), (1100.0, False),
+                               (1200.0, True)):
+            policy = dataclasses.replace(
+                _policy(saturation_kbps=4000.0),
+                uplinks=(self.uplink('tor', capacity),))
+            slots = [self.table.describe(host, policy, {host: law})
+                     for host in 'ab']
+            self.assertEqual([fits] * 2, self.table.assess(
+                slots, law).admitted.tolist())
+        self.table.describe('b', _policy(), {'b': law})
+        self.assertEqual([800 / 1200, .8], self.table.assess(
+            slots, law).utilisation.tolist())
+
+    def test_its_mapping_table_counts_the_networks_of_all_hosts(self):
+        attached = {'x': attachments.Attachments(('red',), ('grey',)),
+                    'y': attachments.Attachments((), ('grey', 'blue'))}
+        table = admission.LoadTable(attachments=attached.get)
+        gateway = admission.Uplink('gw', admission.HostPolicy(
+            profile.SwitchProfile('gw', max_tunnels=3,
+                                  tunnel_unit='networks'),
+            tunnel_key='the room of the mapping table'))
+        policy = dataclasses.replace(_policy(), uplinks=(gateway,))
+        law = _on_off(1).law
+        slots = [table.describe('a', policy, {'x': law}),
+                 table.describe('b', policy, {'y': law}),
+                 table.describe('c', _policy(), {})]
+
+        def ask(*networks, **more):
+            found = table.assess(slots, law, None, attachments.Attachments(
+                networks, **more))
+            self.words = found.explain(0)
+            return found.admitted.tolist()
+
+        self.assertEqual([True] * 3, ask('red', others=('grey', 'blue')))
+        self.assertEqual([False, False, True], ask(others=('green',)))
+        self.assertEqual(
+            'its uplink gw: it has 3 networks, the instance adds 1, and the '
+            'room of the mapping table of profile gw is 3', self.words)
+        # One goes, and another turns out to be on other networks.
+        table.change({'b': ({}, ['y'])})
+        self.assertEqual([True] * 3, ask('green'))
+        attached['x'] = attachments.Attachments(('red', 'green', 'pink'))
+        table.describe('a', policy, {'x': law})
+        self.assertEqual([False, False, True], ask('grey'))
+
+    def test_what_an_uplink_says_is_explained(self):
+        policy = dataclasses.replace(
+            _policy(), uplinks=(self.uplink('tor', 500.0),
+                                self.uplink('wan', 2000.0)))
+        slots = [self.table.describe(host, policy, {
+            host: _on_off(200).law}) for host in 'ab']
+        self.table.describe('a', policy, dict.fromkeys(
+            'wxyz', _on_off(200).law))
+        for law, words in (
+                (_on_off(501).law, "its uplink tor: the instance's peak of "
+                 '501 kbit/s is above the 500'),
+                (_on_off(200).law, 'its uplink tor: with it the overload '
+                 'probability would be 0.0')):
+            each = self.table.assess_each(slots, [
+                model.TrafficModel.constant(1).law, law])
+            self.assertTrue(each.admitted[0])
+            self.assertIn(words, each.explain(1))
+            self.assertIn(words, self.table.assess(slots, law).explain(0))
+        self.assertIn('within the limit', self.table.assess(
+            slots, _on_off(1).law).explain(0))
+
+    def test_a_prior_is_cut_to_what_one_may_send_through_it(self):
+        policy = dataclasses.replace(admission.HostPolicy(None), uplinks=(
+            self.uplink('tor', 500.0),))
+        slot = self.table.describe('a', policy, {})
+        law = _on_off(900, F(1, 200)).law
+        self.assertFalse(self.table.assess([slot], law).admitted[0])
+        cut = prior.scaled(law, policy.limits_on_one)
+        self.assertTrue(self.table.assess([slot], cut).admitted[0])
+
+
+class TestUtilisation(AdmissionTestCase):
+
+    def test_it_is_that_of_the_tightest_limit_with_the_instance(self):
+        assessment = self.one(
+            _policy(saturation_kbps=1000.0, line_rate_kbps=400.0),
+            [model.TrafficModel.constant(100, 50)],
+            model.TrafficModel.constant(60, 10))
+        self.assertAlmostEqual(160 / 400, assessment.utilisation[0], 12)
+
+    def test_it_grows_with_every_instance(self):
+        policy = _policy()
+        seen = [self.one(policy, [_on_off(300)] * count,
+                         _on_off(300)).utilisation[0] for count in range(9)]
+        np.testing.assert_allclose(seen, .03 * np.arange(1, 10), rtol=1e-12)
+
+
+class TestExplain(AdmissionTestCase):
+
+    def assertWords(self, words, assessment):
+        text = assessment.explain(0)
+        for word in words:
+            self.assertIn(word, text)
+
+    def test_the_numbers_that_decided_are_named(self):
+        for words, policy, residents, candidate in (
+                (('5 instances', 'max_tunnels', 'own', '5'),
+                 _policy(max_tunnels=5), [_on_off(1)] * 5, _on_off(1)),
+                (('peak of 600', '500', 'kbit/s', 'own'),
+                 _policy(vm_peak_kbps=500.0), (), _on_off(600)),
+                (('peak of 600', '500', 'kbit/s of ingress'),
+                 _policy(line_rate_kbps=500.0), (),
+                 _on_off(0, ingress=600)),
+                (('peak of 7', '5', 'kilo-packets/s'),
+                 _policy(packet_rate_kpps=5.0), (), _on_off(1, kpps=7)),
+                (('average', '1200', '1000', 'own'),
+                 _policy(admission.AVERAGE),
+                 [model.TrafficModel.constant(400)] * 2,
+                 model.TrafficModel.constant(400)),
+                (('average', '700', '600', 'of egress'),
+                 _policy(admission.AVERAGE, line_rate_kbps=600.0),
+                 [model.TrafficModel.constant(400)],
+                 model.TrafficModel.constant(300)),
+                (('probability', '0.028', 'above', '0.01', '2 instances'),
+                 _policy(), [_on_off(600)] * 2, _on_off(600)),
+                (('probability', '0.001', 'within', '0.01'),
+                 _policy(saturation_kbps=2500.0), [_on_off(1000)] * 2,
+                 _on_off(1000))):
+            with self.subTest(words=words):
+                self.assertWords(words, self.one(policy, residents,
+                                                 candidate))
+
+    def test_without_a_profile_it_says_so(self):
+        for pass_unknown, word in ((True, 'pass'), (False, 'refused')):
+            self.assertWords(
+                ('no switch profile', word), self.one(admission.HostPolicy(
+                    None, pass_unknown=pass_unknown),
+                    table=admission.LoadTable()))
+
+    def test_numbers_of_a_host_it_moves_on_are_those_without_it(self):
+        assessment = self.one(
+            _policy(admission.AVERAGE),
+            [model.TrafficModel.constant(400)] * 3,
+            model.TrafficModel.constant(400), 'vm-1')
+        self.assertWords(('1200', '1000'), assessment)
+
+
+class TestFinite(AdmissionTestCase):
+
+    def test_absurd_rates_give_no_nan(self):
+        for rate in (1e300, 8e307):
+            assessment = self.one(
+                _policy(limit=1.0), [_on_off(rate, F(1, 2))] * 4,
+                _on_off(rate, F(1, 2)), table=admission.LoadTable())
+            for name in ('overload_probability', 'loss_fraction'):
+                value = getattr(assessment, name)[0]
+                self.assertTrue(0 <= value <= 1, (name, rate, value))
+            self.assertFalse(math.isnan(assessment.utilisation[0]))
+            self.assertFalse(assessment.admitted[0])
+
+
+def _classed(rng, high, kbps, states=2):
+    """Return a law that is high in some slots, at ``kbps`` on average.
+
+    :param high: (504,) bool
+    :param states: of each class
+    """
+    high = np.asarray(high, dtype=bool)
+    share = min(max(high.mean(), 1 / 504), 503 / 504)
+    rates = np.append(kbps * .02 * rng.uniform(.5, 1.5, states),
+                      kbps * rng.uniform(.6, 1.4, states))
+    masses = np.append((1 - share) * rng.dirichlet(np.full(states, 3)),
+                       share * rng.dirichlet(np.full(states, 3)))
+    return rate_law.RateLaw.from_arrays(
+        masses, np.outer(rates, [.5, .5, .01]), high, states)
+
+
+class TestSlots(AdmissionTestCase):
+    """What instances do together in the sampled slots."""
+
+    def moments(self, laws, capacity):
+        """Return means and variances: of all time, and (504,) each."""
+        total, slots_of_all = np.zeros(2), np.zeros((2, 504))
+        for law in laws:
+            rates = np.minimum(law.rates[:, :2].sum(axis=1), capacity)
+            high = np.arange(rates.size) >= law.low_states
+            parts = [(rates, law.probabilities)]
+            if law.has_classes:
+                parts += [(rates[some], law.probabilities[some])
+                          for some in (~high, high)]
+            found = []
+            for values, masses in parts:
+                mean = values @ masses / masses.sum()
+                found.append((mean, (values - mean) ** 2 @ masses
+                              / masses.sum()))
+            total += found[0]
+            for number in range(504):
+                slots_of_all[:, number] += found[0] if not law.has_classes \
+                    else found[1 + int(law.high[number])]
+        return total, slots_of_all
+
+    def wanted(self, laws, capacity, groups):
+        """Return P(sum > capacity) by the formula, from a fine lattice.
+
+        :param groups: whether slots are in groups, or each counts by itself
+        """
+        (mean, variance), (means, variances) = self.moments(laws, capacity)
+        wider = exact_sum.LatticeSum(2 * capacity, capacity / 4096)
+        for law in laws:
+            values = law.rates[:, :2].sum(axis=1)
+            wider = wider.plus(
+                np.rint(values / wider.step) * wider.step, law.probabilities)
+        weights = np.ones(504)
+        if groups:
+            order = np.argsort(-means)
+            parts = np.split(order, np.cumsum(slots.GROUP_SIZES)[:-1])
+            means, variances, weights = np.transpose([
+                (means[part].mean(), variances[part].mean()
+                 + means[part].var(), len(part)) for part in parts])
+        places = mean + np.sqrt(variance / variances) * (
+            capacity / 1.05 - means)
+        # No table goes further than that.
+        together = wider.tail(np.minimum(places, 1.48 * capacity)) \
+            @ weights / 504
+        return max(together, float(wider.tail(capacity)))
+
+    def fleet(self, rng, count, together):
+        """Return laws of which a share is busy in the same slots."""
+        busy = rng.random(504) < .08
+        return [_classed(rng, rng.random(504) < np.where(
+            busy & (rng.random() < together), .8, .06),
+            100 * rng.lognormal(0, .4)) for _ in range(count)]
+
+    def test_it_is_the_formula_gone_through_slot_by_slot(self):
+        rng = np.random.default_rng(41)
+        more = 0
+        for together in (0.0, .5, 1.0):
+            laws = self.fleet(rng, 30, together)
+            for capacity in (500.0, 900.0, 1400.0):
+                found = self.host(laws, capacity)
+                np.testing.assert_allclose(
+                    found, self.wanted(laws, capacity, groups=True),
+                    rtol=.04, atol=1e-6)
+                all_slots = self.wanted(laws, capacity, groups=False)
+                self.assertLess(abs(np.log((found + 1e-5)
+                                           / (all_slots + 1e-5))), .35)
+                more += found > 1.5 * self.wanted(
+                    [rate_law.RateLaw.from_arrays(one.probabilities, one.rates)
+                     for one in laws], capacity, True)
+        self.assertGreater(more, 2)
+
+    def host(self, laws, capacity, candidate=None):
+        """Return P(overload) of a host."""
+        table = admission.LoadTable()
+        slot = table.describe('host', _policy(saturation_kbps=capacity),
+                              _named(laws))
+        return float(table.assess([slot], candidate or model.TrafficModel
+                                  .constant().law).overload_probability[0])
+
+    def test_a_candidate_is_high_in_its_own_slots(self):
+        # The same rates and shares: with the others, or at other times.
+        busy = np.arange(504) % 23 == 3
+        first, other = (rate_law.RateLaw.from_arrays(
+            [.48, .48, .02, .02], np.outer([1, 3, 95, 105], [1.0, 0, 0]),
+            high, 2) for high in (busy, np.roll(busy, 7)))
+        # More than 25 are, less than 26.
+        laws, capacity = [first] * 25, 1.05 * 2550.0
+        with_them, without = (
+            self.host(laws, capacity, one) for one in (first, other))
+        self.assertGreater(with_them, 5 * without)
+        self.assertAlmostEqual(busy.mean(), with_them, delta=.003)
+
+    def test_who_is_always_busy_at_once_is_overloaded_so_often(self):
+        # 2 % of the slots: above any capacity below the sum of all.
+        busy = np.arange(504) % 51 == 0
+        law = rate_law.RateLaw.from_arrays(
+            [.98, .02], [[0, 0, 0], [100, 0, 0]], busy, 1)
+        self.assertAlmostEqual(busy.mean(), self.host([law] * 20, 1900.0), 6)
+        self.assertLess(self.host([law] * 20, 2000.0 * 1.031), 1e-9)
+
+    def test_without_classes_exact_sums_that_hit_the_capacity_fit(self):
+        # The margin and the slots say nothing of residents without classes,
+        # whatever the candidate knows of itself.
+        rng = np.random.default_rng(43)
+        plain = [_on_off(100).law] * 9
+        classed = rate_law.RateLaw.from_arrays(
+            [.9, .1], [[0, 0, 0], [100, 0, 0]], rng.random(504) < .1, 1)
+        for candidate in (plain[0], classed):
+            self.assertEqual(0.0, self.host(plain, 1000.0, candidate))
+
+    def test_a_limit_of_zero_books_the_peak_with_classes_too(self):
+        rng = np.random.default_rng(44)
+        law = rate_law.RateLaw.from_arrays(
+            [.9, .1], [[0, 0, 0], [100, 0, 0]], rng.random(504) < .1, 1)
+        for count, admitted in ((9, True), (10, False)):
+            slot = self.table.describe(
+                count, _policy(limit=0.0), _named([law] * count))
+            self.assertEqual(
+                [admitted], self.table.assess([slot], law).admitted.tolist())
+
+    def test_when_the_last_one_with_classes_goes_the_slots_go(self):
+        rng = np.random.default_rng(45)
+        laws = [one.law for one in _random_models(rng, 40)]
+        plain = _named(laws)
+        classed = self.fleet(rng, 1, 1.0)[0]
+        policy = _policy(saturation_kbps=2500.0)
+        slot = self.table.describe('host', policy, plain)
+        wanted = self.table.assess([slot], laws[0])
+        self.table.change({'host': ({'more': classed}, ())})
+        self.table.assess([slot], laws[0])
+        self.table.change({'host': ({}, ['more'])})
+        self.assertAlike(wanted, self.table.assess([slot], laws[0]))
+
+    def test_who_comes_and_goes_leads_where_describing_anew_leads(self):
+        rng = np.random.default_rng(46)
+        for count, together in ((12, 2), (40, 2), (40, 5)):
+            pool = self.fleet(rng, 60, .6) + [
+                one.law for one in _random_models(rng, 20, 80.0)]
+            policy = _policy(saturation_kbps=2000.0, line_rate_kbps=1400.0)
+            residents = _named(pool[:count])
+            table = admission.LoadTable()
+            slot = table.describe('host', policy, residents)
+            for step in range(30):
+                candidate = pool[int(rng.integers(80))]
+                found = table.assess([slot], candidate)
+                fresh = admission.LoadTable()
+                wanted = fresh.assess(
+                    [fresh.describe('host', policy, residents)], candidate)
+                for name in ('overload_probability', 'loss_fraction'):
+                    np.testing.assert_allclose(
+                        getattr(found, name), getattr(wanted, name),
+                        rtol=1e-4, atol=1e-12)
+                came = {f'{step}-{i}': pool[int(rng.integers(80))]
+                        for i in range(int(rng.integers(together)))}
+                went = rng.choice(sorted(residents), int(
+                    rng.integers(together)), replace=False).tolist()
+                self.assertEqual([], table.change({'host': (came, went)}))
+                residents = {uuid: law for uuid, law in residents.items()
+                             if uuid not in went} | came
+
+    def test_hosts_are_judged_at_once_as_each_by_itself(self):
+        rng = np.random.default_rng(47)
+        policies = [_policy(saturation_kbps=capacity, line_rate_kbps=700.0)
+                    for capacity in (600.0, 1100.0)]
+        laws = [self.fleet(rng, count, .7) if count % 3 else
+                [_on_off(100).law] * count for count in range(2, 34)]
+        candidate = self.fleet(rng, 1, 1.0)[0]
+        at_once = self.table.assess(
+            [self.table.describe(i, policies[i % 2], _named(some))
+             for i, some in enumerate(laws)], candidate)
+        for i, some in enumerate(laws):
+            table = admission.LoadTable()
+            alone = table.assess([table.describe(
+                i, policies[i % 2], _named(some))], candidate)
+            for name in ('overload_probability', 'loss_fraction'):
+                np.testing.assert_allclose(
+                    getattr(at_once, name)[i], getattr(alone, name)[0],
+                    rtol=1e-6, atol=1e-12)
+
+    def test_the_loss_is_that_of_the_slots(self):
+        # All at once for 10 of 504 slots, 100 above the capacity.
+        busy = np.arange(504) < 10
+        law = rate_law.RateLaw.from_arrays(
+            [1 - busy.mean(), busy.mean()], [[0, 0, 0], [100, 0, 0]], busy, 1)
+        table = admission.LoadTable()
+        slot = table.describe('host', _policy(
+            saturation_kbps=1900.0 * 1.05), _named([law] * 20))
+        found = table.assess([slot], model.TrafficModel.constant().law)
+        self.assertAlmostEqual(100 / 2000, found.loss_fraction[0], 4)
+
+    def test_absurd_rates_give_no_nan(self):
+        rng = np.random.default_rng(48)
+        for rate in (1e-300, 1e9, 1e150, 1e300):
+            laws = [rate_law.RateLaw.from_arrays(
+                [.9, .1], [[0, 0, 0], [rate, 0, 0]], rng.random(504) < .1, 1)
+                for _ in range(4)]
+            for residents in (laws, [*laws, *self.fleet(rng, 30, 1.0)]):
+                table = admission.LoadTable()
+                slot = table.describe('host', _policy(), _named(residents))
+                found = table.assess([slot], laws[0])
+                for name in ('overload_probability', 'loss_fraction'):
+                    value = float(getattr(found, name)[0])
+                    self.assertTrue(0 <= value <= 1, (name, rate, value))
+
+    def test_a_rare_rate_above_the_capacity_does_not_hide_the_others(self):
+        # It overloads by itself, for its share of the time and no more.
+        rng = np.random.default_rng(49)
+        high = np.arange(504) % 100 == 0
+        rare = rate_law.RateLaw.from_arrays(
+            [.99, .00999, .00001],
+            [[1, 0, 0], [20, 0, 0], [1e7, 0, 0]], high, 1)
+        laws = self.fleet(rng, 30, 0.0)
+        without = self.host(laws, 1500.0)
+        self.assertLess(self.host([*laws, rare], 1500.0),
+                        2 * without + 2e-4)
+
+    def test_uplinks_count_their_slots(self):
+        busy = np.arange(504) % 51 == 0
+        law = rate_law.RateLaw.from_arrays(
+            [.98, .02], [[0, 0, 0], [100, 0, 0]], busy, 1)
+        uplink = admission.Uplink('tor', _policy(saturation_kbps=1900.0))
+        policy = admission.HostPolicy(_profile(1e6), uplinks=(uplink,))
+        hosts = [self.table.describe(host, policy, {
+            f'{host}-{i}': law for i in range(10)}) for host in 'ab']
+        found = self.table.assess(hosts, model.TrafficModel.constant().law)
+        np.testing.assert_allclose(
+            found.overload_probability, busy.mean(), rtol=1e-5)
+        self.assertEqual([admission.UPLINK] * 2, found.reason.tolist())
+
+
+class TestChange(AdmissionTestCase):
+    """Who comes and goes leads where describing the host anew leads."""
+
+    def wanted(self, policy, residents, candidate):
+        return self.one(policy, residents, candidate,
+                        table=admission.LoadTable())
+
+    def assertAnew(self, policy, residents, candidate):
+        """Want the answers of the host described anew."""
+        seen = self.table.assess([self.table.slot('host')], candidate.law)
+        self.assertAlike(self.wanted(policy, residents, candidate), seen,
+                         atol=1e-12)
+
+    def walk(self, steps, hosts, seed):
+        """Yield (policy, residents by host, candidate, unlike) of a walk."""
+        rng = np.random.default_rng(seed)
+        pool = _random_models(rng, 60)
+        policy = _policy(saturation_kbps=2500.0, line_rate_kbps=1600.0,
+                         packet_rate_kpps=120.0)
+        residents = {host: _named(one.law for one in pool[:20])
+                     for host in hosts}
+        for host in hosts:
+            self.table.describe(host, policy, residents[host])
+        for step in range(steps):
+            changes = {}
+            for host in hosts:
+                known = residents[host]
+                came = {f'new-{step}-{i}': pool[int(rng.integers(60))].law
+                        for i in range(int(rng.integers(3)))}
+                went = rng.choice(sorted(known), int(rng.integers(2)),
+                                  replace=False).tolist()
+                if came or went:
+                    changes[host] = came, went
+                residents[host] = {
+                    uuid: law for uuid, law in known.items()
+                    if uuid not in went} | came
+            unlike = self.table.change(changes)
+            yield policy, residents, pool[step], unlike
+
+    def test_a_random_walk_decides_as_the_host_described_anew(self):
+        for policy, residents, candidate, unlike in self.walk(
+                60, ['host'], 95):
+            self.assertEqual([], unlike)
+            self.assertAnew(policy, residents['host'], candidate)
+
+    def test_changes_before_a_question_add_up(self):
+        rng = np.random.default_rng(98)
+        pool = [one.law for one in _random_models(rng, 80)]
+        policy = _policy(saturation_kbps=4000.0)
+        residents = _named(pool[:50])
+        self.table.describe('host', policy, residents)
+        self.table.describe('other', policy, residents)
+        slots = self.table.slots_of(['host', 'other'])
+        self.table.assess(slots, pool[0])
+        # The same one comes, goes and comes again; one changes its law.
+        self.table.change({'host': ({'new': pool[60]}, ())})
+        self.table.change({'host': ({}, ['new', 'vm-3'])})
+        self.table.change({'host': ({'new': pool[61]}, ())})
+        residents = residents | {'new': pool[61], 'vm-7': pool[62]}
+        del residents['vm-3']
+        self.table.describe('host', policy, residents)
+        # What is not asked about is followed as well.
+        self.table.change({'other': ({'new': pool[63]}, ())})
+        self.assertAnew(policy, residents, _on_off(500))
+        self.assertAlike(
+            self.wanted(policy, _named(pool[:50]) | {'new': pool[63]},
+                        _on_off(500)),
+            self.table.assess([self.table.slot('other')],
+                              _on_off(500).law), atol=1e-12)
+
+    def test_many_hosts_are_followed_at_once(self):
+        hosts = [f'host-{i}' for i in range(7)]
+        for policy, residents, candidate, _ in self.walk(20, hosts, 97):
+            pass
+        seen = self.table.assess(self.table.slots_of(hosts), candidate.law)
+        for i, host in enumerate(hosts):
+            wanted = self.wanted(policy, residents[host], candidate)
+            for name in ('overload_probability', 'loss_fraction',
+                         'utilisation', 'reason'):
+                np.testing.assert_allclose(
+                    getattr(seen, name)[i], getattr(wanted, name)[0],
+                    rtol=1e-9, atol=1e-13)
+
+    def test_who_comes_counts_at_once(self):
+        policy = _policy(saturation_kbps=1000.0)
+        law = _on_off(500).law
+        self.table.describe('host', policy, _named([law] * 2))
+        self.table.assess([0], law)
+        self.assertEqual([], self.table.change({'host': (
+            {'more': law, 'most': law}, [])}))
+        # More than two of five are on.
+        wanted = sum(math.comb(5, k) * .1 ** k * .9 ** (5 - k)
+                     for k in (3, 4, 5))
+        seen = self.table.assess([0], law).overload_probability[0]
+        self.assertAlmostEqual(wanted, seen, 12)
+
+    def test_who_has_gone_refuses_nobody(self):
+        # Six of these are too much at 1 %, four are not.
+        policy = _policy(saturation_kbps=1000.0)
+        law = _on_off(500).law
+        self.table.describe('host', policy, _named([law] * 5))
+        wanted = [self.wanted(policy, _named([law] * n),
+                              _on_off(500)).admitted[0] for n in (5, 3)]
+        self.assertNotEqual(*wanted)
+        self.assertEqual(wanted[0], self.table.assess([0], law).admitted[0])
+        self.table.change({'host': ({}, ['vm-0', 'vm-1'])})
+        self.assertEqual(wanted[1], self.table.assess([0], law).admitted[0])
+
+    def test_a_walk_over_a_group_of_instances_decides_alike(self):
+        # Up to 64 are added up one by one, more are not.
+        for count, seed in ((3, 1), (40, 2), (63, 3), (66, 4)):
+            rng = np.random.default_rng(seed)
+            pool = _random_models(rng, 80)
+            here = _named(one.law for one in pool[:count])
+            policy = _policy(limit=.02, saturation_kbps=1.25 * sum(
+                law.mean[:2].sum() for law in here.values()))
+            self.table = admission.LoadTable()
+            self.table.describe('host', policy, here)
+            for step in range(30):
+                went = rng.choice(sorted(here), min(
+                    int(rng.integers(3)), len(here) - 1),
+                    replace=False).tolist()
+                came = {f'new-{step}': pool[step].law} \
+                    if len(here) - len(went) < count else {}
+                here = {uuid: law for uuid, law in here.items()
+                        if uuid not in went} | came
+                for host in self.table.change({'host': (came, went)}):
+                    self.table.describe(host, policy, here)
+                self.assertAnew(policy, here, pool[-step])
+
+    def test_a_host_may_be_full_for_one_and_not_for_another(self):
+        # Two of three at once are too much, two of two are not.
+        policy = _policy(saturation_kbps=1000.0, limit=.012)
+        large, small = _on_off(501.3), _on_off(.7)
+        residents = _named([large.law] * 3)
+        self.table.describe('host', policy, residents)
+        self.assertFalse(self.table.assess([0], small.law).admitted[0])
+        self.table.change({'host': ({}, ['vm-2'])})
+        del residents['vm-2']
+        for candidate in (large, small, large):
+            self.assertAnew(policy, residents, candidate)
+        self.assertTrue(self.table.assess([0], small.law).admitted[0])
+
+    def test_whoever_goes_next_may_make_room(self):
+        policy = _policy(saturation_kbps=1000.0, limit=.012)
+        large, small = _on_off(501.3), _on_off(.7)
+        residents = _named([small.law] + [large.law] * 4)
+        self.table.describe('host', policy, residents)
+        self.assertFalse(self.table.assess([0], large.law).admitted[0])
+        for gone in ('vm-1', 'vm-2', 'vm-3', 'vm-0'):
+            self.table.change({'host': ({}, [gone])})
+            del residents[gone]
+            self.assertAnew(policy, residents, large)
+        self.assertTrue(self.table.assess([0], large.law).admitted[0])
+
+    def test_a_lattice_that_comes_back_admits(self):
+        # Three of 853 fit 2560, and nothing more.
+        policy = _policy(saturation_kbps=2560.0, limit=.001)
+        law = _on_off(853).law
+        residents = _named([law] * 3)
+        odd = {'odd': _on_off(.3).law}
+        self.table.describe('host', policy, {**residents, **odd})
+        self.table.assess([0], law)
+        self.table.change({'host': ({}, ['odd'])})
+        self.assertAnew(policy, residents, _on_off(853))
+        self.assertTrue(self.table.assess([0], law).admitted[0])
+
+    def test_a_lattice_that_comes_back_is_found(self):
+        # Nine in round numbers and one that is not: exact once it has gone.
+        policy = _policy(saturation_kbps=6000.0)
+        residents = _named([_on_off(1000).law] * 9)
+        odd = {'odd': _on_off(333.3).law}
+        self.table.describe('host', policy, {**residents, **odd})
+        self.assertEqual([], self.table.change({'host': ({}, ['odd'])}))
+        self.assertAnew(policy, residents, _on_off(1000))
+
+    def test_a_finer_lattice_is_one(self):
+        policy = _policy(saturation_kbps=6000.0)
+        residents = _named([_on_off(1000).law] * 9)
+        self.table.describe('host', policy, residents)
+        self.table.assess([0], _on_off(1000).law)
+        half = {'half': _on_off(500).law}
+        self.table.change({'host': (half, [])})
+        self.assertAnew(policy, {**residents, **half}, _on_off(500))
+
+    def test_many_at_once_are_another_host(self):
+        residents = _named(one.law for one in _random_models(
+            np.random.default_rng(98), 9))
+        self.table.describe('host', _policy(), {
+            uuid: residents[uuid] for uuid in ('vm-0', 'vm-1')})
+        self.assertEqual([], self.table.change({'host': (
+            {uuid: law for uuid, law in residents.items()
+             if uuid not in ('vm-0', 'vm-1')}, ['vm-0'])}))
+        del residents['vm-0']
+        self.assertAnew(_policy(), residents, _on_off(900))
+
+    def test_nobody_left_is_an_empty_host(self):
+        law = _on_off(127.7).law
+        self.table.describe('host', _policy(), {'a': law, 'b': law})
+        self.assertEqual([], self.table.change({'host': ({}, ['a', 'b'])}))
+        self.assertAnew(_policy(), {}, _on_off(900))
+
+    def test_hosts_without_a_profile_are_followed(self):
+        law = _on_off(127.7).law
+        self.table.describe('host', admission.HostPolicy(None), {'a': law})
+        self.table.describe('other', _policy(), {'a': law})
+        self.assertEqual([], self.table.change({
+            host: ({'b': law}, []) for host in ('host', 'other')}))
+        self.assertAnew(admission.HostPolicy(None), {'a': law, 'b': law},
+                        _on_off(900))
+
+    def test_what_does_not_fit_what_is_known_is_not_followed(self):
+        law = _on_off(127.7).law
+        self.assertEqual(['host'], self.table.change(
+            {'host': ({'a': law}, [])}))
+        self.table.describe('host', _policy(), {'a': law, 'b': law})
+        version = self.table.version
+        for came, went in (({'a': law}, []), ({}, ['c']),
+                           ({'c': law}, ['d'])):
+            self.assertEqual(['host'], self.table.change(
+                {'host': (came, went)}))
+        self.assertEqual(version, self.table.version)
+        self.assertAnew(_policy(), {'a': law, 'b': law}, _on_off(900))

@@ -1,0 +1,283 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import itertools
+import json
+import unittest
+
+import numpy as np
+
+from vswitch_aware_scheduler.admission import tunnel_table
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import attachments
+from vswitch_aware_scheduler.vswitch import profile
+
+# Two VMs on a network each, one with an interface on both, one on neither.
+RESIDENTS = [attachments.Attachments(networks)
+             for networks in (('red',), ('blue',), ('red', 'blue'), ())]
+PEERS = {'red': {'h2', 'h3'}, 'blue': {'h3', 'h4', 'h5'}, 'green': {'h2'},
+         'grey': set()}
+
+
+class TestTunnels(unittest.TestCase):
+
+    def test_each_unit_counts_its_own(self):
+        for unit, number in (('instances', 3), ('interfaces', 4),
+                             ('networks', 2), ('vteps', 4)):
+            self.assertEqual(
+                number, tunnel_table.count(unit, RESIDENTS, PEERS)
+            )
+            self.assertEqual(0, tunnel_table.count(unit, [], PEERS))
+
+    def test_a_network_that_the_host_serves_opens_no_tunnel(self):
+        for networks, expected in (
+                (('red',), (1, 1, 0, 0)), (('green',), (1, 1, 1, 0)),
+                (('grey',), (1, 1, 1, 0)), (('red', 'red'), (1, 2, 0, 0)),
+                ((), (0, 0, 0, 0))):
+            self.assertEqual(
+                expected,
+                tuple(
+                    tunnel_table.opened(
+                        unit,
+                        RESIDENTS,
+                        attachments.Attachments(networks),
+                        PEERS,
+                    )
+                    for unit in profile.TUNNEL_UNITS
+                ),
+                networks,
+            )
+
+    def test_the_order_in_which_instances_come_does_not_matter(self):
+        for unit in profile.TUNNEL_UNITS:
+            whole = tunnel_table.count(unit, RESIDENTS, PEERS)
+            for order in itertools.permutations(RESIDENTS):
+                self.assertEqual(whole, sum(
+                    tunnel_table.opened(unit, order[:i], one, PEERS)
+                    for i, one in enumerate(order)))
+
+    def test_room_is_what_the_profile_says(self):
+        for unit, most, networks, fits in (
+                ('instances', 3, ('red',), False),
+                ('instances', 4, ('red',), True),
+                ('instances', 3, (), True),
+                ('interfaces', 5, ('red', 'blue'), False),
+                ('networks', 2, ('red', 'blue'), True),
+                ('networks', 2, ('green',), False),
+                # More than there may be already, but none is opened.
+                ('networks', 1, ('red',), True),
+                ('vteps', 4, ('green',), True),
+                ('vteps', 0, ('red',), True)):
+            switch = profile.SwitchProfile('x', max_tunnels=most,
+                                           tunnel_unit=unit)
+            self.assertIs(fits, tunnel_table.room(
+                switch, RESIDENTS, attachments.Attachments(networks), PEERS),
+                (unit, most, networks))
+        self.assertTrue(tunnel_table.room(
+            profile.SwitchProfile('x', saturation_kbps=1), RESIDENTS,
+            attachments.Attachments(('green',))))
+
+    def test_what_cannot_be_counted_is_told(self):
+        for unit, peers, words in (
+                ('vms', PEERS, "unit is 'vms', wanted one of instances"),
+                ('vteps', {'red': {'h2'}}, 'hosts on network blue are not'),
+                ('vteps', None, 'hosts on network blue are not given')):
+            with self.assertRaisesRegex(exceptions.InvalidInput, words):
+                tunnel_table.count(unit, RESIDENTS, peers)
+        with self.assertRaisesRegex(exceptions.InvalidInput,
+                                    "networks are 'red', wanted one for"):
+            attachments.Attachments('red')
+
+
+class TestAttachments(unittest.TestCase):
+
+    def test_what_is_written_is_read_again(self):
+        for one in (*RESIDENTS, attachments.UNKNOWN, attachments.Attachments(
+                ('red', None), ('grey',), 3)):
+            data = json.loads(json.dumps(one.to_data()))
+            self.assertEqual(one, attachments.Attachments.from_data(data))
+        # As it was before there was more to tell.
+        self.assertEqual(['red', 'blue'], attachments.Attachments(
+            ('red', 'blue')).to_data())
+
+    def test_where_all_networks_need_one_the_others_do_too(self):
+        one = attachments.Attachments(('red',), ('grey', 'red'), 2)
+        self.assertEqual(
+            attachments.Attachments(('red', 'grey', 'red'), (), 2),
+            one.all_tunnelled,
+        )
+        self.assertIs(RESIDENTS[0], RESIDENTS[0].all_tunnelled)
+
+    def test_what_cannot_be_is_told(self):
+        for kwargs, words in (
+                ({'networks': ('',)}, "a network of networks is ''"),
+                ({'networks': (5,)}, 'is 5, wanted a string'),
+                ({'others': ('',)}, "a network of others is ''"),
+                ({'others': 'red'}, "others are 'red', wanted one for"),
+                ({'networks': ('x' * 37,)}, '1 to 36 characters'),
+                ({'virtual_functions': -1}, 'virtual_functions is -1'),
+                ({'virtual_functions': 'two'}, "functions is 'two'")):
+            with self.assertRaisesRegex(exceptions.InvalidInput, words):
+                attachments.Attachments(**kwargs)
+        for data in (5, {'colour': 'red'}):
+            with self.assertRaisesRegex(exceptions.InvalidInput,
+                                        'wanted a list of networks, or'):
+                attachments.Attachments.from_data(data)
+
+    def test_nobody_knows_counts_as_one_of_each(self):
+        for unit in tunnel_table.COUNTED:
+            self.assertEqual(2, tunnel_table.count(
+                unit, [attachments.UNKNOWN] * 2, {}), unit)
+            self.assertEqual(
+                1,
+                tunnel_table.opened(
+                    unit, [attachments.UNKNOWN] * 2, attachments.UNKNOWN, {}
+                ),
+                unit,
+            )
+
+
+def random_attachments(rng):
+    """Return Attachments to few networks, so that many meet."""
+    names = [None, 'a', 'b', 'c', 'd', 'e']
+    return attachments.Attachments(
+        [names[i] for i in rng.integers(0, 6, rng.integers(0, 4))],
+        [names[i] for i in rng.integers(1, 6, rng.integers(0, 2))],
+        int(rng.integers(0, 3)))
+
+
+def peers_of(residents, host):
+    """Return {network: other hosts with a VM on it}, by going through all."""
+    return {network: {
+        other for other, ones in residents.items() if other != host
+        and any(network in one.networks for one in ones.values())}
+        for network in 'abcde'}
+
+
+def refused_by_count(limits, residents, host, new, exclude=None):
+    """Return what has no room, by counting it all, before and after."""
+    def counted(everyone, at, unit):
+        return tunnel_table.count(
+            unit, everyone[at].values(), peers_of(everyone, at)
+        )
+
+    before = {one: dict(there) for one, there in residents.items()}
+    before[host].pop(exclude, None)
+    after = {**before, host: {**before[host], 'new': new}}
+    for unit in tunnel_table.COUNTED:
+        for at in residents if unit == 'vteps' else [host]:
+            more = counted(after, at, unit)
+            if more > counted(before, at, unit) \
+                    and more > limits[at].get(unit, np.inf):
+                return unit
+    return None
+
+
+class TestTunnelTable(unittest.TestCase):
+
+    def check(self, table, limits, residents, new, exclude=None):
+        hosts = np.array(sorted(limits))
+        found = table.refused(hosts, new, exclude).tolist()
+        for host, code in zip(hosts.tolist(), found):
+            # A host that is to know one more may be another one.
+            wanted = refused_by_count(limits, residents, host, new, exclude)
+            self.assertEqual(
+                wanted, tunnel_table.COUNTED[code - 1] if code else None,
+                (host, new, limits, residents))
+
+    def test_it_says_what_counting_says(self):
+        rng = np.random.default_rng(6)
+        refusals = 0
+        for trial in range(150):
+            table = tunnel_table.TunnelTable()
+            unit = tunnel_table.COUNTED[trial % 5]
+            residents = {host: {} for host in range(5)}
+            limits = {host: {unit: int(rng.integers(0, 6))}
+                      if rng.random() < .8 else {} for host in residents}
+            for host, most in limits.items():
+                table.describe(host, most, {})
+            for step in range(25):
+                host = int(rng.integers(0, 5))
+                there = residents[host]
+                action = rng.random()
+                if action < .6 or not there:
+                    there[f'{step}'] = random_attachments(rng)
+                    table.add(host, f'{step}', there[f'{step}'])
+                elif action < .8:
+                    uuid = next(iter(there))
+                    del there[uuid]
+                    table.remove(host, uuid)
+                elif action < .9:
+                    uuid = next(iter(there))
+                    there[uuid] = random_attachments(rng)
+                    table.renew(host, uuid, there[uuid])
+                else:
+                    limits[host] = {unit: int(rng.integers(0, 6))}
+                    residents[host] = {'x': random_attachments(rng)}
+                    table.describe(host, limits[host], residents[host])
+                new = random_attachments(rng)
+                self.check(table, limits, residents, new)
+                refusals += table.refused([host], new).sum() > 0
+        self.assertGreater(refusals, 500)
+
+    def test_one_that_moves_is_not_counted_where_it_is(self):
+        rng = np.random.default_rng(7)
+        for trial in range(100):
+            table = tunnel_table.TunnelTable()
+            unit = tunnel_table.COUNTED[trial % 4]
+            # Of VTEPs those that others know of it stay until it is gone.
+            residents = {host: {f'{host}{i}': random_attachments(rng)
+                                for i in range(3)} for host in range(3)}
+            limits = {host: {unit: 3} if unit != 'vteps' or not host else {}
+                      for host in residents}
+            for host, most in limits.items():
+                table.describe(host, most, residents[host])
+            before = table._counts.tolist()
+            new = residents[0]['00']
+            self.assertEqual(
+                refused_by_count(limits, residents, 0, new, '00') is None,
+                not table.refused([0], new, '00')[0])
+            self.assertEqual(before, table._counts.tolist())
+
+    def test_a_host_that_is_forgotten_is_served_no_more(self):
+        table = tunnel_table.TunnelTable()
+        self.assertFalse(table.limited)
+        table.describe(3, {'vteps': 1}, {'u': RESIDENTS[0]})
+        table.describe(4, {}, {'v': RESIDENTS[0]})
+        self.assertTrue(table.limited)
+        self.assertEqual((1, 0, 1.0), table.numbers(3, RESIDENTS[0], 3))
+        # It would be the second that host 3 has to know.
+        self.assertEqual([4], table.refused([9], RESIDENTS[0]).tolist())
+        table.forget(4)
+        self.assertNotIn(4, table)
+        self.assertEqual([0], table.refused([9], RESIDENTS[0]).tolist())
+        table.forget(3)
+        table.forget(3)
+        self.assertFalse(table.limited)
+        self.assertEqual({}, table._serving)
+
+
+class TestProfile(unittest.TestCase):
+
+    def test_only_units_that_grow_with_instances_bound_their_number(self):
+        for unit, most in (('instances', 5), ('interfaces', 5),
+                           ('networks', None), ('vteps', None)):
+            found = profile.SwitchProfile(
+                'x', max_tunnels=5, tunnel_unit=unit).max_instances
+            self.assertEqual(most, found and found.count)
+
+    def test_the_unit_is_written_and_read(self):
+        for unit in profile.TUNNEL_UNITS:
+            one = profile.SwitchProfile('x', max_tunnels=5, tunnel_unit=unit)
+            self.assertEqual(one, profile.SwitchProfile.from_dict(
+                one.to_dict()))
+
+    def test_a_unit_that_is_not_known_is_told(self):
+        with self.assertRaisesRegex(
+                exceptions.InvalidProfile,
+                "tunnel_unit is 'network', wanted one of instances, .*did "
+                "you mean 'networks'"):
+            profile.SwitchProfile('x', max_tunnels=5, tunnel_unit='network')
+
+
+if __name__ == '__main__':
+    unittest.main()

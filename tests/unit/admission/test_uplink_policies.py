@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import unittest
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import uplink_policies
+from vswitch_aware_scheduler.vswitch import profile
+
+PROFILES = {one.name: one for one in (
+    profile.SwitchProfile(name='fast', line_rate_kbps=9e6),
+    profile.SwitchProfile(name='slow', saturation_kbps=1e6, max_tunnels=4,
+                          tunnel_unit='networks'))}
+
+
+def keys(name=None, **stated):
+    """Return metadata: ``saturation_kbps`` is ``uplink_saturation_kbps``."""
+    return {**({} if name is None else {'vswitch:uplink': name}),
+            **{f'vswitch:uplink_{key}': value
+               for key, value in stated.items()}}
+
+
+class TestUplinkPolicies(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.reports = {}
+        self.policies = uplink_policies.UplinkPolicies(
+            PROFILES, admission.PROBABILITY, .01, self.reports.__setitem__)
+
+    def find(self, *metadata):
+        return self.policies.find(
+            [(f'agg{i}', one) for i, one in enumerate(metadata)])
+
+    @property
+    def problems(self):
+        return {topic: text for topic, text in self.reports.items() if text}
+
+    def test_numbers_describe_an_uplink(self):
+        found = self.find(
+            keys('tor7', saturation_kbps='5e6', line_rate_kbps='4e6',
+                 packet_rate_kpps='800', overload_probability='.001',
+                 admission_policy='average'),
+            {'vswitch:profile': 'fast', 'colour': 'blue'},
+            keys('tor8', saturation_kbps='6e6'))
+        self.assertEqual({'tor7', 'tor8'}, set(found))
+        tor = found['tor7'].policy
+        self.assertEqual(
+            (5e6, 4e6, 800.0, .001, admission.AVERAGE),
+            (tor.profile.saturation_kbps, tor.profile.line_rate_kbps,
+             tor.profile.packet_rate_kpps, tor.overload_probability,
+             tor.policy))
+        self.assertEqual((.01, admission.PROBABILITY), (
+            found['tor8'].policy.overload_probability,
+            found['tor8'].policy.policy))
+        self.assertEqual({}, self.problems)
+
+    def test_a_profile_does_and_numbers_go_before_its_own(self):
+        found = self.find(keys('gw', profile='slow'),
+                          keys('gw2', profile='fast', saturation_kbps='7e6'))
+        self.assertEqual({'networks': 4}, found['gw'].policy.counts)
+        self.assertEqual((9e6, 7e6), (
+            found['gw2'].policy.profile.line_rate_kbps,
+            found['gw2'].policy.profile.saturation_kbps))
+
+    def test_of_several_values_the_most_cautious_wins(self):
+        for order in (1, -1):
+            found = self.find(*[
+                keys('gw', profile='fast', saturation_kbps='7e6',
+                     overload_probability='.1', admission_policy='average',
+                     mapping_entries='4096'),
+                keys('gw', profile='slow', saturation_kbps='5e5',
+                     overload_probability='.2', mapping_interfaces='48',
+                     admission_policy='probability', mapping_entries='960'),
+                keys('gw', mapping_interfaces='2')][::order])['gw'].policy
+            self.assertEqual((5e5, .1, admission.PROBABILITY), (
+                found.profile.saturation_kbps, found.overload_probability,
+                found.policy))
+            self.assertEqual({'networks': 960 // 48}, found.counts)
+
+    def test_what_stays_on_hosts_takes_nothing_of_it(self):
+        for shares, wanted in ((['0.5', '.2'], 5e6 / .8), (['0'], 5e6)):
+            policy = self.find(*[keys(
+                'tor', saturation_kbps='5e6', line_rate_kbps='5e6',
+                same_host_share=share) for share in shares])['tor'].policy
+            for limit in policy.profile.limits():
+                self.assertAlmostEqual(1, limit.capacity / wanted, 8)
+                self.assertLessEqual(limit.capacity, wanted * (1 + 1e-12))
+        # It is no limit by itself.
+        self.assertEqual({}, self.find(keys('tor', same_host_share='.5')))
+
+    def test_a_mapping_table_alone_is_a_limit(self):
+        for stated, most in (({'mapping_entries': '0'}, 0),
+                             ({'mapping_entries': '4096'}, 4096),
+                             ({'mapping_entries': '4096',
+                               'mapping_interfaces': '48'}, 85)):
+            policy = self.find(keys('gw', **stated))['gw'].policy
+            self.assertEqual({'networks': most}, policy.counts)
+            self.assertEqual([], policy.limits)
+        self.assertEqual({}, self.problems)
+
+    def test_one_that_stays_is_the_same_object(self):
+        first = self.find(keys('a', saturation_kbps='5'),
+                          keys('b', saturation_kbps='5'))
+        second = self.find(keys('a', saturation_kbps='5'),
+                           keys('b', saturation_kbps='6'))
+        self.assertIs(first['a'], second['a'])
+        self.assertIsNot(first['b'], second['b'])
+        self.assertEqual({}, self.find())
+
+    def test_what_cannot_be_used_is_told_and_ignored(self):
+        good = keys('tor', saturation_kbps='5e6')
+        for key, value, wanted in (
+                ('profile', 'nonesuch', 'wanted one of fast, slow'),
+                ('admission_policy', 'guess', 'wanted average or'),
+                ('overload_probability', '1.5', 'wanted a number 0..1'),
+                ('overload_probability', 'nan', 'wanted a number 0..1'),
+                ('overload_probability', 'few', 'wanted a number 0..1'),
+                ('same_host_share', '1', 'wanted a number 0 <= share < 1'),
+                ('mapping_entries', '-1', 'wanted a whole number, 0 <='),
+                ('mapping_entries', 'all', 'wanted a whole number, 0 <='),
+                # More than a profile can count: it raised for all hosts.
+                ('mapping_entries', '1' + 16 * '0', 'wanted a whole number'),
+                ('mapping_entries', '9' * 5000, 'wanted a whole number, 0'),
+                ('mapping_interfaces', '0', 'wanted a whole number, 1 <='),
+                ('line_rate_kbps', 'fast', 'wanted a number > 0'),
+                ('colour', 'blue', 'wanted no key but vswitch:uplink_')):
+            self.reports.clear()
+            found = self.find({**good, **keys(**{key: value})})
+            self.assertEqual({'saturation_kbps': 5e6}, {
+                name: one for name, one in found['tor'].policy.profile
+                .to_dict().items() if name == 'saturation_kbps'})
+            (text,) = self.problems.values()
+            for part in ('aggregate agg0', key, repr(value)[:40], wanted):
+                self.assertIn(part, text)
+            self.find(good)
+            self.reports.pop(f'aggregate agg0 vswitch:uplink_{key}')
+            self.assertEqual({}, self.problems)
+
+    def test_an_uplink_of_which_nothing_is_said_limits_nothing(self):
+        self.assertEqual({}, self.find(keys('tor'), keys(
+            'gw', typical_packet_bytes='900')))
+        self.assertEqual({'uplink tor', 'uplink gw'}, set(self.problems))
+        self.assertIn('wanted one of vswitch:uplink_profile',
+                      self.problems['uplink tor'])
+        self.assertEqual({'tor'}, set(self.find(
+            keys('tor', saturation_kbps='5'))))
+        self.assertNotIn('uplink tor', self.problems)
+
+    def test_numbers_without_a_name_are_told(self):
+        for name in (None, '', ' '):
+            self.assertEqual({}, self.find(keys(name, line_rate_kbps='5')))
+            self.assertIn('vswitch:uplink_line_rate_kbps',
+                          self.problems['aggregate agg0 vswitch:uplink'])
+        self.find(keys('tor', line_rate_kbps='5'))
+        self.assertEqual({}, self.problems)
+
+
+if __name__ == '__main__':
+    unittest.main()

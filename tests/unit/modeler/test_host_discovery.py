@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from tests.contract import telemetry_stand_ins as stand_ins
+from tests.unit.modeler import test_instance_sync
+from tests.unit.store import base
+from tests.unit.vswitch import agents
+from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import host_discovery
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.vswitch import discovery
+
+
+class Neutron(test_instance_sync.Cloud):
+    """Neutron, as far as its agents are asked for.
+
+    Pages are those that a real Neutron was seen to give: agents in its
+    database follow the marker, those of ML2/OVN are on each page.
+
+    :ivar agents: in the database
+    :ivar chassis: agents of ML2/OVN
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.agents = []
+        self.chassis = []
+
+    def answer(self, method, path, parameters, body):
+        if path != '/v2.0/agents':
+            return 404, {}
+        ids = [one['id'] for one in self.agents]
+        marker = parameters.get('marker', [None])[0]
+        first = ids.index(marker) + 1 if marker in ids else 0
+        page = self.agents[first:first + self.most] + self.chassis
+        answer = {'agents': page}
+        if len(page) >= self.most:
+            answer['agents_links'] = [{'rel': 'next', 'href': 'anywhere'},
+                                      {'rel': 'previous', 'href': 'there'}]
+        return 200, answer
+
+    def access(self, **more):
+        return http.Access(**{
+            'url': self.url, 'retries': 1, 'backoff_seconds': 0.0,
+            'auth': {'auth_type': 'none', 'endpoint': self.url},
+            'requests_per_second': 1000.0, 'timeout_seconds': 5.0, **more})
+
+
+class ReadTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.neutron = Neutron()
+        self.neutron.setUp()
+        self.addCleanup(self.neutron.cleanUp)
+
+    def read(self, **more):
+        return host_discovery.read_agents(self.neutron.access(**more))
+
+    def test_agents_come_as_they_are(self):
+        self.neutron.agents = [agents.open_vswitch('a'),
+                               agents.nic_switch('b')]
+        self.neutron.chassis = [agents.ovn('c')]
+        self.assertEqual(self.neutron.agents + self.neutron.chassis,
+                         self.read())
+        self.assertEqual([{}], self.neutron.asked('/v2.0/agents'))
+
+    def test_no_agents_are_none(self):
+        self.assertEqual([], self.read())
+
+    def test_all_pages_are_read(self):
+        self.neutron.most = 2
+        self.neutron.agents = [agents.open_vswitch(f'h{n}') for n in range(5)]
+        self.assertEqual(self.neutron.agents, self.read())
+        self.assertEqual(3, len(self.neutron.asked('/v2.0/agents')))
+
+    def test_pages_that_never_end_are_left_when_nothing_is_new(self):
+        self.neutron.most = 2
+        self.neutron.chassis = [agents.ovn(f'h{n}', chassis=f'c{n}')
+                                for n in range(3)]
+        self.assertEqual(self.neutron.chassis, self.read())
+        self.assertEqual(2, len(self.neutron.asked('/v2.0/agents')))
+
+    def test_whatever_goes_wrong_is_told(self):
+        self.neutron.agents = [agents.open_vswitch('a')]
+
+        def without(key, value=None):
+            return stand_ins.changed(lambda answer: {'agents': [
+                {**one, key: value} for one in answer['agents']]})
+
+        for faults, wanted in (
+                ([stand_ins.status(503)] * 2, '503'),
+                ([stand_ins.status(403)], '403'),
+                ([stand_ins.closed] * 2, 'agents'),
+                ([stand_ins.body(b'{}')] * 2, 'makes no sense'),
+                ([without('host')] * 2, 'host of an agent is None'),
+                ([without('alive', 'yes')] * 2, "alive of an agent is yes"),
+                ([without('configurations', [])] * 2, 'wanted dict')):
+            with self.subTest(wanted):
+                self.neutron.faults[:] = faults
+                with self.assertRaises(exceptions.TelemetryError) as caught:
+                    self.read()
+                self.assertIn(wanted, str(caught.exception))
+                self.assertIn(f'neutron {self.neutron.url}',
+                              str(caught.exception))
+
+    def test_a_fault_that_passes_is_tried_again(self):
+        self.neutron.agents = [agents.open_vswitch('a')]
+        self.neutron.faults[:] = [stand_ins.status(503)]
+        self.assertEqual(1, len(self.read()))
+
+    def test_what_is_asked_is_named_without_secrets(self):
+        for region, name in ((None, 'neutron of the catalog:'),
+                             ('north', 'neutron of the catalog in north:')):
+            with self.assertRaises(exceptions.TelemetryError) as caught:
+                self.read(url=None, region_name=region, retries=0, auth={
+                    'auth_type': 'v3password', 'password': 'hush',
+                    'auth_url': self.neutron.url, 'username': 'nova'})
+            self.assertIn(name, str(caught.exception))
+            self.assertNotIn('hush', str(caught.exception))
+
+
+class ApplyTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        self.proposals = [
+            discovery.Proposal('a', 'ovs-flat', 'why'),
+            discovery.Proposal('b', 'ovs-vxlan', 'why',
+                               {'line_rate_kbps': 5}),
+            discovery.Proposal('c', None, 'why not')]
+
+    def actions(self, steps):
+        return {step.host: step.action for step in steps}
+
+    def stored(self):
+        return {one.host: (one.profile, one.overrides, one.source)
+                for one in self.store.host_profiles()}
+
+    def test_what_is_proposed_is_written_and_once(self):
+        expected = {
+            'a': ('ovs-flat', {}, host_discovery.SOURCE),
+            'b': ('ovs-vxlan', {'line_rate_kbps': 5}, host_discovery.SOURCE),
+        }
+        self.assertEqual(
+            {'a': 'new', 'b': 'new', 'c': 'none'},
+            self.actions(host_discovery.apply(self.store, self.proposals)),
+        )
+        self.assertEqual(expected, self.stored())
+        generation = self.store.generation()
+        self.assertEqual(
+            {'a': 'same', 'b': 'same', 'c': 'none'},
+            self.actions(host_discovery.apply(self.store, self.proposals)),
+        )
+        self.assertEqual(expected, self.stored())
+        self.assertEqual(generation, self.store.generation())
+
+    def test_what_was_discovered_before_is_replaced(self):
+        self.store.write(host_profiles=[
+            store.HostProfile('a', 'ovs-gre', {}, host_discovery.SOURCE),
+            store.HostProfile('b', 'ovs-vxlan', {}, host_discovery.SOURCE),
+            store.HostProfile('c', 'ovs-gre', {}, host_discovery.SOURCE)])
+        steps = host_discovery.apply(self.store, self.proposals)
+        self.assertEqual({'a': 'changed', 'b': 'changed', 'c': 'none'},
+                         self.actions(steps))
+        self.assertEqual('ovs-gre', steps[0].before.profile)
+        self.assertEqual(
+            ('ovs-flat', {}, host_discovery.SOURCE), self.stored()['a']
+        )
+        self.assertEqual({'line_rate_kbps': 5}, self.stored()['b'][1])
+        # No proposal is no reason to forget.
+        self.assertEqual(
+            ('ovs-gre', {}, host_discovery.SOURCE), self.stored()['c']
+        )
+
+    def test_what_others_wrote_stays_unless_it_is_forced(self):
+        for source in ('operator', 'calibrated', 'unknown'):
+            with self.subTest(source):
+                theirs = store.HostProfile('a', 'ovs-gre', {}, source)
+                self.store.write(host_profiles=[theirs])
+                self.assertEqual('kept', self.actions(
+                    host_discovery.apply(self.store, self.proposals))['a'])
+                self.assertEqual(('ovs-gre', {}, source), self.stored()['a'])
+                self.assertEqual('changed', self.actions(host_discovery.apply(
+                    self.store, self.proposals, force=True))['a'])
+                self.assertEqual(('ovs-flat', {}, host_discovery.SOURCE),
+                                 self.stored()['a'])
+
+    def test_what_others_wrote_likewise_stays_theirs(self):
+        self.store.write(host_profiles=[
+            store.HostProfile('a', 'ovs-flat', {}, 'operator')])
+        for force in (False, True):
+            self.assertEqual('same', self.actions(host_discovery.apply(
+                self.store, self.proposals, force))['a'])
+            self.assertEqual('operator', self.stored()['a'][2])

@@ -1,0 +1,488 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import datetime
+import logging
+import os
+import pathlib
+
+import fixtures
+
+from tests.contract import telemetry_stand_ins as stand_ins
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import instance_sync
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.vswitch import attachments
+
+#: Of an instance that has no interface at all.
+NONE = attachments.Attachments()
+
+NOW = 1_700_000_000.0
+
+
+def iso(seconds):
+    return datetime.datetime.fromtimestamp(
+        seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
+
+
+class Cloud(stand_ins.OpenStack):
+    """Nova and Neutron, as far as the inventory asks them.
+
+    In the form that Nova 34 was seen to answer in; tests/functional runs the
+    same against the real one.
+
+    :ivar servers: {uuid: dictionary}, deleted ones too
+    :ivar down: uuids in a cell that does not answer
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.servers = {}
+        self.down = set()
+        self.ports, self.networks = [], []
+        self.most = 1000
+
+    def put(self, number, host='h1', flavor='f', project='p', at=0.0,
+            status='ACTIVE'):
+        uuid = base.instance_uuid(number)
+        self.servers[uuid] = {
+            'id': uuid, 'status': status, 'tenant_id': project,
+            'updated': iso(NOW + at), 'OS-EXT-SRV-ATTR:host': host,
+            'flavor': {'original_name': flavor, 'vcpus': 1}}
+        return uuid
+
+    def attach(self, uuid, network, vnic='normal', host='h1', project='p',
+               mac=None, listed=True):
+        """Add a port.
+
+        :param uuid: its device_id
+        :param listed: whether Nova lists its address for that instance
+        """
+        mac = mac or f'fa:16:3e:00:00:{len(self.ports):02x}'
+        self.ports.append({
+            'id': f'port{len(self.ports)}', 'device_id': uuid,
+            'network_id': network, 'mac_address': mac, 'project_id': project,
+            'binding:host_id': host, 'binding:vnic_type': vnic})
+        if listed:
+            self.servers[uuid].setdefault('addresses', {}).setdefault(
+                f'net {network}', []).append({
+                    'addr': '192.0.2.1', 'version': 4,
+                    'OS-EXT-IPS:type': 'fixed',
+                    'OS-EXT-IPS-MAC:mac_addr': mac})
+        return self.ports[-1]
+
+    def delete(self, uuid, at):
+        self.servers[uuid].update(status='DELETED', updated=iso(NOW + at))
+
+    def answer(self, method, path, parameters, body):
+        if path == '/v2.0/ports':
+            return self._page('ports', parameters, [
+                port for port in self.ports if all(
+                    port[key] in parameters.get(key, [port[key]])
+                    for key in ('device_id', 'mac_address'))])
+        if path == '/v2.0/networks':
+            wanted = parameters.get('id')
+            return self._page('networks', parameters, [
+                network for network in self.networks
+                if wanted is None or network['id'] in wanted])
+        if path == '/v2.1/servers/detail':
+            since = parameters.get('changes-since', [''])[0]
+            return self._page('servers', parameters, [
+                self._shown(one) for uuid, one in self.servers.items()
+                if (one['updated'] >= since if since
+                    else one['status'] != 'DELETED')])
+        uuid = path.rpartition('/')[2]
+        if self.servers.get(uuid, {}).get('status', 'DELETED') == 'DELETED':
+            return 404, {'itemNotFound': {'code': 404}}
+        return 200, {'server': self._shown(self.servers[uuid])}
+
+    def _shown(self, one):
+        if one['id'] in self.down:
+            return {'id': one['id'], 'status': 'UNKNOWN',
+                    'tenant_id': one['tenant_id'], 'created': iso(NOW)}
+        return one
+
+    def _page(self, kind, parameters, items):
+        limit = min(int(parameters['limit'][0]), self.most)
+        first = 0
+        if 'marker' in parameters:
+            first = 1 + [one['id'] for one in items].index(
+                parameters['marker'][0])
+        page = {kind: items[first:first + limit]}
+        if len(items) > first + limit:
+            page[f'{kind}_links'] = [{'rel': 'next', 'href': 'anywhere'}]
+        return 200, page
+
+    def asked(self, path='/v2.1/servers/detail'):
+        return [parameters for _, seen, parameters, _ in self.requests
+                if seen == path]
+
+
+class InventoryTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        self.cloud = Cloud()
+        self.cloud.setUp()
+        self.addCleanup(self.cloud.cleanUp)
+        self.now = NOW + 1000
+        self.source = self.make_source()
+
+    def make_source(self, **more):
+        return instance_sync.make_source(access={
+            'url': self.cloud.url + '/v2.1', 'retries': 1,
+            'auth': {'auth_type': 'none', 'endpoint': self.cloud.url},
+            'backoff_seconds': 0.0, 'requests_per_second': 1000.0,
+            'timeout_seconds': 5.0}, **more)
+
+    def update(self, source=None, complete_seconds=1e6):
+        self.now += 300
+        return instance_sync.update(
+            self.store,
+            source or self.source,
+            lambda: self.now,
+            complete_seconds,
+        )
+
+    def places(self):
+        return {uuid: (one.host, one.flavor, one.project)
+                for uuid, one in self.store.placements().items()}
+
+
+class NovaTestCase(InventoryTestCase):
+
+    def test_all_pages_are_read(self):
+        self.cloud.most = 7
+        for number in range(30):
+            self.cloud.put(number, f'h{number % 3}', f'f{number % 2}')
+        self.cloud.put(30, None, status='ERROR')
+        outcome = self.update()
+        self.assertEqual(instance_sync.Outcome(True, 31, 31, 0), outcome)
+        self.assertEqual(
+            {base.instance_uuid(n): (f'h{n % 3}', f'f{n % 2}', 'p')
+             for n in range(30)} | {base.instance_uuid(30): (None, 'f', 'p')},
+            self.places())
+        self.assertEqual(5, len(self.cloud.asked()))
+        self.assertEqual(['True'], self.cloud.asked()[0]['all_tenants'])
+
+    def test_a_later_pass_reads_and_writes_what_has_changed(self):
+        uuids = [self.cloud.put(n, at=n) for n in range(3)]
+        self.update()
+        generation = self.store.generation()
+        # Nothing new: the overlap is read again, and nothing is written.
+        self.assertEqual(instance_sync.Outcome(False, 3, 0, 0), self.update())
+        self.assertEqual(generation, self.store.generation())
+        [since] = self.cloud.asked()[-1]['changes-since']
+        self.assertEqual(
+            NOW + 2 - instance_sync.OVERLAP_SECONDS,
+            datetime.datetime.fromisoformat(since).timestamp())
+        self.cloud.put(0, 'h2', 'large', at=500)
+        self.cloud.put(5, 'h3', at=501)
+        self.cloud.delete(uuids[1], 502)
+        self.assertEqual(instance_sync.Outcome(False, 4, 2, 1), self.update())
+        self.assertEqual(
+            {uuids[0]: ('h2', 'large', 'p'), uuids[2]: ('h1', 'f', 'p'),
+             base.instance_uuid(5): ('h3', 'f', 'p')}, self.places())
+        self.assertEqual(NOW + 502, self.store.inventory().changed_until)
+        self.assertEqual(self.now, self.store.inventory().seen_at)
+
+    def test_all_is_read_again_after_a_while_or_from_another_cloud(self):
+        self.cloud.put(1)
+        self.update()
+        self.assertFalse(self.update(complete_seconds=400).complete)
+        self.assertTrue(self.update(complete_seconds=400).complete)
+        self.now -= 10000
+        self.assertTrue(self.update().complete)
+        self.source.name = 'another one'
+        self.assertTrue(self.update().complete)
+
+    def test_without_changes_it_is_written_now_and_then_how_recent_it_is(
+            self):
+        self.cloud.put(1)
+        self.update()
+        first = self.store.inventory()
+        self.update()
+        self.assertEqual(first, self.store.inventory())
+        self.now = first.seen_at + 3600
+        self.update()
+        later = self.store.inventory()
+        self.assertEqual((self.now, first.complete_at),
+                         (later.seen_at, later.complete_at))
+
+    def test_one_that_is_missing_goes_only_when_nova_does_not_know_it(self):
+        uuids = [self.cloud.put(n) for n in range(4)]
+        self.update()
+        # Cells may be left out of a list.
+        hidden = {uuid: self.cloud.servers[uuid] for uuid in uuids[:2]}
+        del self.cloud.servers[uuids[0]]
+        self.cloud.down = {uuids[2]}
+        answer = self.cloud._page
+
+        def page(kind, parameters, items):
+            return answer(kind, parameters, [
+                one for one in items if one['id'] != uuids[1]])
+
+        self.cloud._page = page
+        outcome = self.update(complete_seconds=0)
+        self.assertEqual(instance_sync.Outcome(True, 1, 0, 1), outcome)
+        self.assertEqual(set(uuids[1:]), set(self.places()))
+        self.assertEqual(('h1', 'f', 'p'), self.places()[uuids[2]])
+        self.assertEqual(2, len(hidden))
+
+    def test_what_was_not_answered_for_is_asked_for_again_soon(self):
+        uuids = [self.cloud.put(n) for n in range(3)]
+        self.update()
+        self.cloud.down = set(uuids[:1])
+        self.now += 1e5
+        self.update(complete_seconds=86400)
+        self.cloud.down = set()
+        # It moved meanwhile, and others changed later.
+        self.cloud.put(0, 'h7', at=1000)
+        self.cloud.put(1, 'h8', at=9000)
+        self.assertFalse(self.update(complete_seconds=86400).complete)
+        self.now += 3600
+        self.assertTrue(self.update(complete_seconds=86400).complete)
+        self.assertEqual('h7', self.places()[uuids[0]][0])
+        self.now += 3600
+        self.assertFalse(self.update(complete_seconds=86400).complete)
+
+    def test_whatever_goes_wrong_leaves_the_inventory_as_it_is(self):
+        self.cloud.most = 2
+        for number in range(5):
+            self.cloud.put(number)
+        self.update()
+        before = self.store.generation(), self.places()
+        self.cloud.put(9, at=700)
+        for faults, wanted in (
+                ([None, stand_ins.status(503), stand_ins.status(503)], '503'),
+                ([stand_ins.closed] * 2, 'servers'),
+                ([None, stand_ins.cut, stand_ins.cut], 'breaks off'),
+                ([stand_ins.body(b'{"servers": [{"id": "x"}]}')] * 2,
+                 'makes no sense'),
+                ([stand_ins.status(403)], '403'),
+                ([stand_ins.changed(lambda answer: {
+                    **answer, 'servers': [
+                        {**one, 'OS-EXT-SRV-ATTR:host': None, 'updated': 'x'}
+                        for one in answer['servers']]})] * 2, 'makes no'),
+                ([stand_ins.changed(lambda answer: {
+                    **answer, 'servers': [
+                        {key: value for key, value in one.items()
+                         if ':host' not in key}
+                        for one in answer['servers']]})] * 2,
+                 'no administrator')):
+            for complete_seconds in (0, 1e6):
+                self.cloud.faults[:] = faults
+                with self.subTest(wanted), self.assertRaisesRegex(
+                        exceptions.TelemetryError, wanted):
+                    self.update(complete_seconds=complete_seconds)
+                self.assertEqual(before, (self.store.generation(),
+                                          self.places()))
+        self.cloud.faults[:] = [stand_ins.status(503), None]
+        self.assertEqual(1, self.update().written)
+
+    def test_pages_that_do_not_move_on_are_noticed(self):
+        self.cloud.most = 2
+        for number in range(5):
+            self.cloud.put(number)
+        answer = self.cloud._page
+        self.cloud._page = lambda kind, parameters, items: answer(
+            kind, {'limit': parameters['limit']}, items)
+        with self.assertRaisesRegex(exceptions.TelemetryError, 'two pages'):
+            self.update()
+        self.cloud._page = lambda *_: (200, {
+            'servers': [{'id': 'a'}, {'id': 'a'}]})
+        with self.assertRaisesRegex(exceptions.TelemetryError, 'twice'):
+            self.update()
+
+    def test_one_by_one_other_errors_than_unknown_are_errors(self):
+        self.cloud.put(1)
+        self.update()
+        self.cloud.servers.clear()
+        self.cloud.faults[:] = [None, stand_ins.status(400)]
+        with self.assertRaisesRegex(exceptions.TelemetryError, '400'):
+            self.update(complete_seconds=0)
+        self.assertEqual(1, len(self.places()))
+
+    def test_networks_are_those_of_the_ports(self):
+        source = self.make_source(network_url=self.cloud.url,
+                                  read_networks=True)
+        self.cloud.most = 2
+        uuids = [self.cloud.put(n) for n in range(60)]
+        for number, network in ((0, 'b'), (0, 'a'), (0, 'b'), (1, 'c')):
+            self.cloud.attach(uuids[number], network)
+        self.update(source)
+        networks = {uuid: one.networks for uuid, one
+                    in self.store.placements().items() if one.networks}
+        self.assertEqual({uuids[0]: ('a', 'b', 'b'), uuids[1]: ('c',)},
+                         networks)
+        self.assertNotIn('device_id', self.cloud.asked('/v2.0/ports')[-1])
+        self.cloud.attach(uuids[1], 'd')
+        self.cloud.requests.clear()
+        self.update(source)
+        # Pages of two: four ports with a device, five with an address.
+        self.assertEqual([('device_id', 50)] * 3 + [('device_id', 10)]
+                         + [('mac_address', 5)] * 3, [
+            (key, len(asked[key]))
+            for asked in self.cloud.asked('/v2.0/ports')
+            for key in ('device_id', 'mac_address') if key in asked])
+        self.assertEqual(
+            ('c', 'd'), self.store.placements()[uuids[1]].networks)
+
+    def test_who_needs_no_tunnel_and_who_has_a_function_is_told(self):
+        source = self.make_source(network_url=self.cloud.url,
+                                  read_networks=True)
+        uuids = [self.cloud.put(n) for n in range(3)]
+        for network, kind in (('flat', 'flat'), ('vlan', 'vlan'),
+                              ('red', 'vxlan'), ('odd', None)):
+            self.cloud.networks.append(
+                {'id': network, 'provider:network_type': kind}
+                if kind else {'id': network})
+        for number, network, vnic in (
+                (0, 'vlan', 'direct'), (0, 'red', 'normal'),
+                (0, 'red', 'macvtap'), (1, 'flat', 'normal'),
+                (1, 'odd', 'normal'), (1, 'unlisted', None)):
+            self.cloud.attach(uuids[number], network, vnic)
+        wanted = {
+            uuids[0]: attachments.Attachments(('red', 'red'), ('vlan',), 2),
+            uuids[1]: attachments.Attachments(('odd', 'unlisted'), ('flat',)),
+            uuids[2]: NONE}
+
+        def attached():
+            return {uuid: one.attachments for uuid, one
+                    in self.store.placements().items()}
+
+        # Nobody knows while Neutron is not asked; then all are read anew.
+        self.update()
+        self.assertEqual(dict.fromkeys(uuids), attached())
+        self.assertTrue(self.update(source).complete)
+        self.assertEqual(wanted, attached())
+        self.assertNotIn('id', self.cloud.asked('/v2.0/networks')[-1])
+        # Of a change, the networks of its ports alone are asked for.
+        self.cloud.ports[0]['network_id'] = 'red'
+        self.cloud.put(0, at=500)
+        self.assertFalse(self.update(source).complete)
+        self.assertEqual(attachments.Attachments(('red',) * 3, (), 2),
+                         attached()[uuids[0]])
+        self.assertIn('red', self.cloud.asked('/v2.0/networks')[-1]['id'])
+
+    def attached_after(self, complete):
+        """Return {instance uuid: its Attachments} after a reading."""
+        source = self.make_source(network_url=self.cloud.url,
+                                  read_networks=True)
+        self.update(source, complete_seconds=0 if complete else 1e6)
+        return {uuid: one.attachments for uuid, one
+                in self.store.placements().items()}
+
+    def test_ports_of_others_that_name_an_instance_do_not_count(self):
+        for complete in (True, False):
+            with self.subTest(complete=complete):
+                victim = self.cloud.put(0, at=500)
+                self.cloud.ports.clear()
+                self.cloud.attach(victim, f'net {complete}')
+                # Not bound, bound elsewhere, bound to the same host by an
+                # instance of another project, with the victim's address.
+                mac = self.cloud.ports[0]['mac_address']
+                for host in ('', 'h2', 'h1'):
+                    for number in range(20):
+                        self.cloud.attach(victim, 'net', 'direct', host,
+                                          'attacker', listed=False)
+                    self.cloud.attach(victim, 'a', 'direct', host, 'attacker',
+                                      mac, listed=False)
+                self.assertEqual(
+                    {victim: attachments.Attachments((f'net {complete}',))},
+                    self.attached_after(complete))
+
+    def test_ports_that_name_another_device_count_for_their_instance(self):
+        for complete in (True, False):
+            with self.subTest(complete=complete):
+                mine = self.cloud.put(0, at=500)
+                self.cloud.ports.clear()
+                for number in range(20):
+                    self.cloud.attach(mine, f'{complete}{number % 2}',
+                                      'direct')
+                    self.cloud.ports[-1]['device_id'] = (
+                        '', 'nobody', base.instance_uuid(7))[number % 3]
+                self.assertEqual(
+                    {mine: attachments.Attachments(
+                        (f'{complete}0',) * 10 + (f'{complete}1',) * 10,
+                        (), 20)},
+                    self.attached_after(complete))
+
+    def test_an_interface_without_a_port_counts_as_unknown(self):
+        mine = self.cloud.put(0)
+        self.cloud.attach(mine, 'net')
+        self.cloud.ports.clear()
+        self.cloud.servers[mine]['addresses']['no address'] = []
+        self.assertEqual(
+            {mine: attachments.Attachments((None, None), (), 2)},
+            self.attached_after(True))
+        self.cloud.attach(mine, 'other', listed=False)
+        self.assertEqual(
+            {mine: attachments.Attachments((None, 'other'), (), 1)},
+            self.attached_after(True))
+
+    def test_two_addresses_of_one_interface_are_one_interface(self):
+        mine = self.cloud.put(0)
+        self.cloud.attach(mine, 'net')
+        addresses, = self.cloud.servers[mine]['addresses'].values()
+        addresses.append({**addresses[0], 'addr': '2001:db8::1',
+                          'version': 6})
+        self.assertEqual({mine: attachments.Attachments(('net',))},
+                         self.attached_after(True))
+
+    def test_without_the_binding_no_port_can_be_believed(self):
+        self.cloud.put(0)
+        del self.cloud.attach(base.instance_uuid(0), 'n')['binding:host_id']
+        with self.assertRaisesRegex(exceptions.TelemetryError,
+                                    'no binding:host_id.* administrator'):
+            self.attached_after(True)
+
+    def test_secrets_are_not_shown(self):
+        source = instance_sync.make_source(access={
+            'auth': {'auth_type': 'v3password', 'password': 'hush',
+                     'auth_url': self.cloud.url, 'username': 'nova'},
+            'region_name': 'north', 'retries': 0})
+        self.assertEqual('nova of the catalog in north', source.name)
+        logs = fixtures.FakeLogger(level=logging.DEBUG)
+        with logs, self.assertRaises(exceptions.TelemetryError) as caught:
+            self.update(source)
+        self.assertNotIn('hush', f'{caught.exception} {source!r} '
+                                 f'{logs.output}')
+
+
+class FileTestCase(InventoryTestCase):
+
+    def write(self, *lines):
+        path = os.path.join(self.directory, 'inventory.csv')
+        pathlib.Path(path).write_text('\n'.join(lines) + '\n')
+        return instance_sync.make_source(path=path)
+
+    def test_a_file_is_all_there_is(self):
+        source = self.write('instance_uuid,host,flavor,project,networks',
+                            'a,h1,f,p,n2 n1', 'b,,,,')
+        self.assertEqual(instance_sync.Outcome(True, 2, 2, 0),
+                         self.update(source))
+        self.assertEqual(
+            {'a': store.InstanceRecord(
+                'a', 'h1', 'f', 'p', attachments.Attachments(('n1', 'n2'))),
+             'b': store.InstanceRecord('b', None, attachments=NONE)},
+            self.store.placements())
+        # Without the column, who knows.
+        source = self.write('instance_uuid,host', 'a,h2')
+        self.assertEqual(instance_sync.Outcome(True, 1, 1, 1),
+                         self.update(source))
+        self.assertEqual({'a': store.InstanceRecord('a', 'h2')},
+                         self.store.placements())
+
+    def test_a_file_that_cannot_be_read_changes_nothing(self):
+        self.update(self.write('instance_uuid,host', 'a,h1'))
+        for lines in (['uuid', 'a'], ['instance_uuid'], ['\0'],
+                      ['instance_uuid', 'x' * 40], ['']):
+            with self.subTest(lines[0]), self.assertRaises(
+                    exceptions.TelemetryError):
+                source = self.write(*lines)
+                if lines[-1] == '':
+                    os.unlink(os.path.join(self.directory, 'inventory.csv'))
+                self.update(source)
+        self.assertEqual({'a': ('h1', None, None)}, self.places())

@@ -1,0 +1,935 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import dataclasses
+import math
+import sqlite3
+from unittest import mock
+
+import numpy as np
+
+from tests.unit.modeler import base
+from tests.unit.store import base as store_base
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import learning
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.telemetry import base as telemetry_base
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import series
+from vswitch_aware_scheduler.vswitch import profile
+
+PERIOD = base.PERIOD
+BEGIN = base.BEGIN
+END = base.END
+
+
+def grid(count, first=0):
+    return BEGIN + PERIOD * np.arange(first, first + count)
+
+
+def whole_rates(rng, count):
+    """Return rates whose sums are exact in any order."""
+    return np.floor(rng.lognormal(4, 2, count))
+
+
+class ClockTestCase(base.ModelerTestCase):
+    """Of a clock that differs from that of the database or of telemetry."""
+
+    def setUp(self):
+        super().setUp()
+        self.driver.put(0, grid(50), np.ones(50))
+        self.telemetry_ahead = self.store_ahead = 0.0
+        self.enterContext(mock.patch.object(
+            self.driver, 'server_time', lambda: END - self.telemetry_ahead))
+        self.enterContext(mock.patch.object(
+            self.store, 'server_time', lambda: END - self.store_ahead))
+
+    def _assert_learns(self, learns, *words, **settings):
+        before = self.store.generation().number
+        settings.setdefault('clock_seconds', 60.0)
+        if learns:
+            self.run_pass(now=END, **settings)
+        else:
+            with self.assertRaisesRegex(exceptions.ClockError,
+                                        '.*'.join(words)):
+                self.run_pass(now=END, **settings)
+            self.assertEqual(before, self.store.generation().number)
+
+    def test_nothing_is_learned_until_the_clocks_agree(self):
+        self.telemetry_ahead = 7 * 86400.0
+        self._assert_learns(False, '604800 s ahead of', 'telemetry memory',
+                            'at most 60 s', 'modeler_clock_seconds')
+        self.telemetry_ahead = -61.0
+        self._assert_learns(False, '61 s behind', 'telemetry')
+        self.telemetry_ahead, self.store_ahead = 0.0, 61.0
+        self._assert_learns(False, '61 s ahead of', 'the database')
+        self.assertEqual([], self.driver.asked)
+        self.telemetry_ahead, self.store_ahead = -59.0, 59.0
+        self._assert_learns(True)
+        self.assertEqual(1, self.store.generation().number)
+
+    def test_the_tolerance_is_a_setting(self):
+        self.telemetry_ahead = self.store_ahead = 3000.0
+        self._assert_learns(False, clock_seconds=2999.0)
+        self._assert_learns(True, clock_seconds=3001.0)
+        self._assert_learns(True, clock_seconds=None)
+
+    def test_without_another_clock_there_is_none_to_compare(self):
+        self.assertIsNone(self.make_store().server_time())
+        self.assertIsNone(base.MemoryDriver().server_time())
+
+
+class ProjectsTestCase(base.ModelerTestCase):
+    """What one project does to hosts of others' instances.
+
+    60 honest instances, 100 Mbit/s together while they are on: with
+    probability .6 from 9 to 13 h and .05 else. A host carries 1 Gbit/s.
+    """
+
+    BUSY, CALM, HOURS = .6, .05, 4
+    DAY = 86400.0
+    START = 19676 * 86400.0
+
+    def fill(self, attackers, hours=(0, 8), honest=lambda n: f'p{n // 10}'):
+        times = self.START + PERIOD * np.arange(10 * 288)
+        hour = times % self.DAY / 3600
+        rng = np.random.default_rng(5)
+        share = np.where((hour >= 9) & (hour < 9 + self.HOURS),
+                         self.BUSY, self.CALM)
+        for number in range(60):
+            kbps = 5e4 * (rng.random(times.size) < share)
+            self.driver.put(number, times, kbps, kbps)
+        night = 1e6 * ((hour >= hours[0]) & (hour < hours[1]))
+        for number in range(60, 60 + attackers):
+            self.driver.put(number, times, night, night)
+        self.store.write(
+            inventory=model_store.InventoryState('nova', 5.0, 5.0),
+            placements=[
+                model_store.InstanceRecord(
+                    store_base.instance_uuid(number),
+                    'h',
+                    'f',
+                    honest(number) if number < 60 else 'attacker',
+                )
+                for number in range(60 + attackers)
+            ],
+        )
+        for day in range(1, 11):
+            self.run_pass(now=self.START + day * self.DAY)
+
+    def overload(self):
+        """Return the true overload of a host that is filled, over E."""
+        uuids = [store_base.instance_uuid(n) for n in range(60)]
+        laws = self.store.laws(uuids)
+        policy = admission.HostPolicy(
+            profile=profile.SwitchProfile(name='one', saturation_kbps=1e6),
+            policy=admission.PROBABILITY, overload_probability=.01)
+        table = admission.LoadTable()
+        slot = table.describe('h', policy, {uuids[0]: laws[uuids[0]]})
+        count = 1
+        while table.assess([slot], laws[uuids[count]]).admitted[0]:
+            table.change({'h': ({uuids[count]: laws[uuids[count]]}, ())})
+            count += 1
+
+        def above(share):
+            return sum(math.comb(count, on) * share ** on
+                       * (1 - share) ** (count - on)
+                       for on in range(11, count + 1))
+
+        return (self.HOURS * above(self.BUSY)
+                + (24 - self.HOURS) * above(self.CALM)) / 24 / .01
+
+    def test_honest_instances_alone_keep_the_limit(self):
+        self.fill(0)
+        self.assertLessEqual(self.overload(), 1.3)
+
+    def test_a_project_that_is_busy_at_night_changes_little(self):
+        self.fill(20)
+        self.assertLessEqual(self.overload(), 1.3)
+
+    def test_nor_does_one_with_short_bursts(self):
+        self.fill(20, (0, 1))
+        self.assertLessEqual(self.overload(), 1.3)
+
+    def test_nor_one_beside_a_single_project(self):
+        self.fill(20, (0, 2.4), lambda n: 'honest')
+        self.assertLessEqual(self.overload(), 1.3)
+
+    def test_nor_one_with_many_instances(self):
+        self.fill(200, (0, 2.4))
+        self.assertLessEqual(self.overload(), 1.3)
+
+    def test_instances_that_nova_does_not_have_are_not_the_fleet(self):
+        self.fill(20)
+        self.store = self.other_store('invented')
+        self.store.write(
+            inventory=model_store.InventoryState('nova', 5.0, 5.0),
+            placements=[
+                model_store.InstanceRecord(
+                    store_base.instance_uuid(number), 'h'
+                )
+                for number in range(60)
+            ],
+        )
+        self.run_pass(now=self.START + 10 * self.DAY)
+        self.assertLessEqual(self.overload(), 1.3)
+
+
+class IncrementalTestCase(base.ModelerTestCase):
+
+    def _fill(self, instances=12, samples=400, seed=0):
+        rng = np.random.default_rng(seed)
+        for number in range(instances):
+            first = int(rng.integers(0, samples // 2))
+            egress = whole_rates(rng, samples - first)
+            # A few have no value, and a few are broken.
+            egress[rng.random(egress.size) < 0.02] = np.nan
+            egress[rng.random(egress.size) < 0.02] = -1
+            self.driver.put(number, grid(egress.size, first), egress,
+                            whole_rates(rng, egress.size))
+
+    def test_any_pieces_give_exactly_what_one_pass_gives(self):
+        self._fill()
+        scratch = self.other_store('scratch')
+        self.run_pass(scratch)
+        rng = np.random.default_rng(1)
+        for at in np.sort(rng.integers(1, 400, 40)):
+            self.run_pass(now=BEGIN + PERIOD * at)
+        self.run_pass()
+        pieces, whole = self.learned(), self.learned(scratch)
+        self.assertEqual(12, len(whole))
+        self.assertEqual(pieces.keys(), whole.keys())
+        for uuid, (modelled, counts, refused, model) in whole.items():
+            self.assertEqual((modelled, counts, model),
+                             (pieces[uuid][0], pieces[uuid][1],
+                              pieces[uuid][3]))
+            # Trailing ones are counted again, none is left out.
+            self.assertGreaterEqual(pieces[uuid][2].total, refused.total)
+
+    def test_only_what_changed_is_written(self):
+        self._fill(instances=3)
+        self.run_pass(now=BEGIN + 300 * PERIOD)
+        first = self.store.generation()
+        uuid = store_base.instance_uuid(1)
+        quiet = {}
+        for other in (0, 2):
+            key = store_base.instance_uuid(other)
+            quiet[key] = self.driver.samples[key]
+            self.driver.samples[key] = tuple(
+                column[self.driver.samples[key][0] <= BEGIN + 300 * PERIOD]
+                for column in self.driver.samples[key])
+        outcome = self.run_pass()
+        self.assertEqual(1, outcome.fitted)
+        changes = self.store.read_changes(first)
+        self.assertFalse(changes.complete)
+        self.assertEqual([uuid], changes.instance_uuids)
+        self.assertEqual(first.number + 1, outcome.generation.number)
+
+    def test_nothing_new_is_no_generation(self):
+        self._fill(instances=2)
+        first = self.run_pass()
+        self.assertTrue(first.written)
+        again = self.run_pass()
+        self.assertFalse(again.written)
+        self.assertEqual((0, 0), (again.samples, again.fitted))
+        self.assertEqual(first.generation, again.generation)
+        self.assertEqual(first.generation, self.store.generation())
+
+    def test_an_instance_without_an_answer_keeps_its_model(self):
+        self._fill(instances=2)
+        self.run_pass()
+        before = self.learned()
+        uuid = store_base.instance_uuid(0)
+        self.driver.samples[uuid] = (np.zeros(0),) * 3
+        self.driver.put(1, grid(100, 1000), np.full(100, 5.0))
+        self.run_pass()
+        self.assertEqual(before[uuid], self.learned()[uuid])
+
+    def test_counts_of_short_and_silent_histories_are_not_read_again(self):
+        short = self.driver.put(0, grid(10), np.full(10, 7.0))
+        silent = self.driver.put(1, grid(100), np.zeros(100))
+        outcome = self.run_pass()
+        self.assertEqual({'fewer than 24 samples': 1, 'no traffic': 1},
+                         outcome.reasons)
+        self.assertEqual((0, 2), (outcome.fitted, outcome.waiting))
+        self.assertIsNone(self.store.model(short))
+        self.assertFalse(self.run_pass().written)
+        # What comes is added to what was counted.
+        self.driver.put(0, grid(30), np.full(30, 7.0))
+        self.driver.put(1, grid(101), [*np.zeros(100), 3.0])
+        outcome = self.run_pass()
+        self.assertEqual((21, 2, 0), (outcome.samples, outcome.fitted,
+                                      outcome.waiting))
+        self.assertEqual(30, self.store.model(short).samples)
+        self.assertEqual(101, self.store.model(silent).samples)
+
+    def test_no_usable_sample_is_told_with_what_was_refused(self):
+        self.driver.put(0, grid(5), np.full(5, np.nan))
+        outcome = self.run_pass()
+        [refused] = outcome.refused
+        self.assertEqual(('vm0', 'no usable sample'),
+                         (refused.name, refused.reason))
+        self.assertIn('5 refused', refused.detail)
+        self.assertEqual({}, self.store.resume_points())
+        self.assertFalse(outcome.written)
+
+
+class ReadingTestCase(base.ModelerTestCase):
+
+    def test_each_is_read_from_its_last_sample_on(self):
+        for number in range(3):
+            self.driver.put(number, grid(50), np.full(50, 1.0))
+        self.run_pass()
+        self.assertEqual([-math.inf], [ask[0] for ask in self.driver.asked])
+        self.driver.asked.clear()
+        self.driver.put(3, grid(5), np.full(5, 1.0))
+        self.run_pass()
+        last = math.nextafter(grid(50)[-1], math.inf)
+        self.assertEqual(
+            [(-math.inf, {store_base.instance_uuid(3)}),
+             (last, {store_base.instance_uuid(n) for n in range(3)})],
+            [(ask[0], ask[2]) for ask in self.driver.asked])
+
+    def test_stragglers_make_few_readings_and_nothing_counts_twice(self):
+        rng = np.random.default_rng(4)
+        ends = rng.integers(30, 3000, 200)
+        for number, end in enumerate(ends):
+            self.driver.put(number, grid(end), np.full(end, 2.0))
+        self.run_pass()
+        self.driver.asked.clear()
+        self.assertEqual(0, self.run_pass().samples)
+        # Widths double: a thousand periods need eleven readings.
+        self.assertLessEqual(len(self.driver.asked), 13)
+        everyone = [uuid for ask in self.driver.asked for uuid in ask[2]]
+        self.assertEqual(sorted(self.driver.samples), sorted(everyone))
+        for number in range(200):
+            self.driver.put(number, grid(3001), np.full(3001, 2.0))
+        self.run_pass()
+        for number, end in enumerate(ends):
+            found = self.store.model(store_base.instance_uuid(number))
+            self.assertEqual(3001, found.samples)
+
+    def test_what_was_refused_of_stragglers_counts_once(self):
+        def put(number, more):
+            rates = np.full(100 - 7 * number + more, 2.0)
+            rates[98 - 7 * number] = np.nan
+            return self.driver.put(number, grid(rates.size), rates)
+
+        for number in range(10):
+            put(number, 0)
+        self.run_pass()
+        uuids = [put(number, 1) for number in range(10)]
+        self.assertEqual(10, self.run_pass().samples)
+        # Some were read again from further back than they ended.
+        self.assertLess(len(self.driver.asked), 1 + 10)
+        self.assertEqual({1}, {
+            self.store.model(uuid).refused.missing for uuid in uuids})
+
+    def test_who_is_read_without_being_listed_is_not_counted_twice(self):
+        # Telemetry learned of it between two questions.
+        rates = np.full(60, 4.0)
+        rates[10] = np.nan
+        uuid = self.driver.put(0, grid(60), rates)
+        self.run_pass(now=BEGIN + 49 * PERIOD)
+        self.driver.instances = lambda: []
+        self.assertEqual(10, self.run_pass().samples)
+        found = self.store.model(uuid)
+        self.assertEqual((59, 1), (found.samples, found.refused.missing))
+
+    def test_samples_of_the_future_wait_for_their_time(self):
+        uuid = self.driver.put(0, [*grid(40), BEGIN + 1e9], np.ones(41))
+        outcome = self.run_pass(now=BEGIN + 50 * PERIOD)
+        self.assertEqual(40, outcome.samples)
+        self.assertEqual(0, outcome.ahead)
+        self.driver.put(0, [*grid(45), BEGIN + 1e9], np.ones(46))
+        self.assertEqual(5, self.run_pass(now=BEGIN + 50 * PERIOD).samples)
+        self.assertEqual(45, self.store.model(uuid).samples)
+
+    def test_a_clock_that_steps_back_loses_and_repeats_nothing(self):
+        rng = np.random.default_rng(5)
+        for number in range(4):
+            self.driver.put(number, grid(300), whole_rates(rng, 300))
+        scratch = self.other_store('scratch')
+        self.run_pass(scratch)
+        for at in (100, 40, 150, 3, 149, 300):
+            outcome = self.run_pass(now=BEGIN + at * PERIOD)
+            if at in (40, 3, 149):
+                self.assertEqual((False, 4), (outcome.written,
+                                              outcome.ahead))
+        self.assertEqual(self.learned(scratch), self.learned())
+
+    def test_a_counter_that_was_reset_is_no_negative_traffic(self):
+        self.driver = base.MemoryDriver(counters=True)
+        steps = np.full(200, 125.0 * PERIOD * 10)
+        counter = np.cumsum(steps)
+        counter[120:] -= counter[120]            # reset
+        uuid = self.driver.put(0, grid(200), counter, counter)
+        for at in (50, 118, 119, 120, 121, 199):
+            self.run_pass(now=BEGIN + at * PERIOD)
+        found = self.store.model(uuid)
+        self.assertEqual((10.0, 10.0, 0.0), tuple(found.model.peak))
+        self.assertEqual(198, found.samples)
+        self.assertEqual(series.Refused(reset=1), found.refused)
+
+    def test_progress_never_goes_back_and_ends_at_its_total(self):
+        for number in range(7):
+            self.driver.put(number, grid(50 + number), np.ones(50 + number))
+        for _ in range(2):
+            told = []
+            self.run_pass(progress=lambda *step: told.append(step))
+            self.assertEqual(sorted(told), told)
+            self.assertEqual(told[-1][0], told[-1][1])
+
+
+class FailureTestCase(base.ModelerTestCase):
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(6)
+        for number in range(5):
+            self.driver.put(number, grid(200), whole_rates(rng, 200))
+        self.scratch = self.other_store('scratch')
+        self.run_pass(self.scratch)
+        self.run_pass(now=BEGIN + 100 * PERIOD)
+        self.before = self.store.generation(), self.learned()
+
+    def _assert_unharmed(self):
+        self.assertEqual(self.before,
+                         (self.store.generation(), self.learned()))
+        self.run_pass()
+        self.assertEqual(self.learned(self.scratch), self.learned())
+
+    def test_telemetry_that_breaks_down_leaves_the_last_generation(self):
+        self.driver.fail_after = 3
+        with self.assertRaises(exceptions.TelemetryError):
+            self.run_pass()
+        self.driver.fail_after = None
+        self._assert_unharmed()
+
+    def test_an_end_between_reading_and_writing_leaves_it(self):
+        class End(BaseException):
+            pass
+
+        @contextlib.contextmanager
+        def ending():
+            raise End
+            yield
+
+        with self.assertRaises(End):
+            self.run_pass(writing=ending())
+        self._assert_unharmed()
+
+    def test_an_end_at_any_step_of_progress_leaves_it(self):
+        class End(BaseException):
+            pass
+
+        def ending(done, total):
+            if done >= at:
+                raise End
+
+        for at in (0, 300, 900, 1000):
+            with self.assertRaises(End):
+                self.run_pass(progress=ending)
+        self._assert_unharmed()
+
+    def test_a_write_that_fails_in_the_middle_leaves_it(self):
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            connection.execute(
+                "CREATE TRIGGER full BEFORE INSERT ON generation_history "
+                "BEGIN SELECT RAISE(ABORT, 'disk full'); END")
+            with self.assertRaisesRegex(exceptions.StoreError, 'disk full'):
+                self.run_pass()
+            connection.execute('DROP TRIGGER full')
+        self._assert_unharmed()
+
+    def test_what_another_wrote_meanwhile_is_not_overwritten(self):
+        @contextlib.contextmanager
+        def faster():
+            self.run_pass(now=BEGIN + 150 * PERIOD)
+            yield
+
+        with self.assertRaisesRegex(exceptions.StoreChanged,
+                                    'counts of 5 instances.* since '
+                                    'generation 1'):
+            self.run_pass(writing=faster())
+        self.before = self.store.generation(), self.learned()
+        self._assert_unharmed()
+
+    def test_damaged_counts_are_counted_anew_and_end_no_pass(self):
+        uuid = store_base.instance_uuid(2)
+        # Of the last one it can be read where to go on, but nothing else.
+        for damage, samples in (("x''", 200), ("x'07'", 200),
+                                ('substr(counts, 1, 60)', 24)):
+            with contextlib.closing(sqlite3.connect(self.path)) as other:
+                with other:
+                    other.execute(
+                        f'UPDATE traffic_model_detail SET counts = {damage} '
+                        f'WHERE instance_uuid = ?', [uuid])
+            self.assertIsNone(self.store.learned([uuid])[uuid].counts)
+            if samples < 200:
+                self.driver.put(2, grid(samples, 200), np.ones(samples))
+            self.run_pass()
+            self.assertEqual(samples, self.store.model(uuid).samples)
+
+    def test_few_samples_do_not_take_the_place_of_a_model(self):
+        uuid = store_base.instance_uuid(2)
+        self.run_pass()
+        kept = self.store.model(uuid)
+        # Another period: counts of the two cannot be added.
+        self.driver.period = 60.0
+        times = grid(200)[-1] + 60.0 * np.arange(1, 24)
+        self.driver.samples = {uuid: (times, np.full(23, 9.0),
+                                      np.zeros(23))}
+        outcome = self.run_pass()
+        self.assertEqual({'counted anew: another sampling period': 1},
+                         outcome.reasons)
+        self.assertFalse(outcome.written)
+        self.assertEqual(kept.model.to_dict(),
+                         self.store.model(uuid).model.to_dict())
+        times = np.append(times, times[-1] + 60.0)
+        self.driver.samples = {uuid: (times, np.full(24, 9.0),
+                                      np.zeros(24))}
+        self.assertEqual(1, self.run_pass().fitted)
+        found = self.store.model(uuid)
+        self.assertEqual((24, 60.0), (found.samples,
+                                      found.counts.period_seconds))
+
+
+class InstancesTestCase(base.ModelerTestCase):
+
+    def test_a_reborn_instance_has_a_history_of_its_own(self):
+        old = self.driver.put(0, grid(100), np.full(100, 4.0), name='web')
+        self.run_pass()
+        del self.driver.samples[old]
+        new = self.driver.put(1, grid(50, 100), np.full(50, 8.0), name='web')
+        self.run_pass()
+        self.assertEqual(100, self.store.model(old).samples)
+        self.assertEqual((50, 8.0), (self.store.model(new).samples,
+                                     self.store.model(new).model.peak[0]))
+        self.assertEqual(2, len(self.store.models(name='web')))
+
+    def test_who_is_gone_for_long_is_forgotten_and_told_to_readers(self):
+        gone = self.driver.put(0, grid(100), np.full(100, 4.0))
+        waiting = self.driver.put(1, grid(5), np.full(5, 4.0))
+        silent = self.driver.put(2, grid(100), np.full(100, 4.0))
+        stays = self.driver.put(3, grid(100), np.full(100, 4.0))
+        self.run_pass(forget_seconds=10 * PERIOD)
+        first = self.store.generation()
+        del self.driver.samples[gone], self.driver.samples[waiting]
+        self.driver.put(3, grid(110), np.full(110, 4.0))
+        self.run_pass(forget_seconds=10 * PERIOD)
+        self.assertIsNotNone(self.store.model(gone))
+        self.driver.put(3, grid(111), np.full(111, 4.0))
+        outcome = self.run_pass(forget_seconds=10 * PERIOD)
+        # Telemetry still knows the silent one.
+        self.assertEqual({gone}, set(outcome.removed) - {waiting})
+        self.assertEqual({silent, stays}, set(self.store.resume_points()))
+        self.assertEqual([gone], [
+            uuid for uuid in self.store.read_changes(first).removed
+            if uuid != waiting])
+
+    def test_telemetry_that_knows_nobody_makes_nobody_forgotten(self):
+        uuid = self.driver.put(0, grid(100), np.full(100, 4.0))
+        self.run_pass(forget_seconds=PERIOD)
+        self.driver.samples.clear()
+        outcome = self.run_pass(forget_seconds=PERIOD, now=base.END * 2)
+        self.assertEqual((0, ()), (outcome.instances, outcome.removed))
+        self.assertIsNotNone(self.store.model(uuid))
+
+    def test_a_name_too_long_for_the_store_is_cut(self):
+        uuid = self.driver.put(0, grid(30), np.ones(30), name='x' * 300)
+        self.run_pass()
+        self.assertEqual('x' * 255, self.store.model(uuid).name)
+
+
+class AgeingTestCase(base.ModelerTestCase):
+
+    def test_a_sample_counts_half_after_a_half_life(self):
+        uuid = self.driver.put(0, grid(300), np.full(300, 4.0))
+        half_life = 50 * PERIOD
+        cuts = (99, 149, 199, 299)
+        for at in cuts:
+            self.run_pass(now=BEGIN + at * PERIOD,
+                          half_life_seconds=half_life)
+        # Pieces of 50 samples, aged by their ends: those of 100 are two
+        # half-lives long.
+        wanted = sum(50 * 0.5 ** ((299 - at) / 50)
+                     for at in range(49, 300, 50))
+        self.assertAlmostEqual(wanted, self.store.model(uuid).samples, 9)
+
+    def test_the_distant_past_goes_and_its_peak_with_it(self):
+        rates = np.full(2000, 4.0)
+        rates[10] = 900.0
+        uuid = self.driver.put(0, grid(2000), rates)
+        for at in range(100, 2000, 100):
+            self.run_pass(now=BEGIN + at * PERIOD,
+                          half_life_seconds=60 * PERIOD)
+            peak = self.store.model(uuid).model.peak[0]
+            # Full weight at 100, an eighth of it three half-lives later.
+            self.assertAlmostEqual(900.0 if at < 280 else 4.0, peak, 9)
+
+    def test_a_history_of_no_weight_is_begun_anew(self):
+        uuid = self.driver.put(0, grid(50), np.full(50, 4.0))
+        self.run_pass(half_life_seconds=60 * PERIOD)
+        self.driver.put(0, [*grid(50), *grid(60, 10000)], np.full(110, 4.0))
+        self.run_pass(half_life_seconds=60 * PERIOD)
+        found = self.store.model(uuid)
+        self.assertEqual((60, grid(1, 10000)[0]),
+                         (found.samples, found.window_start))
+
+    def admitted(self, uuid):
+        """Return how many of five empty hosts of 10 Gbit/s admit one."""
+        table = admission.LoadTable()
+        policy = admission.HostPolicy(profile.SwitchProfile(
+            name='p', saturation_kbps=1e7))
+        hosts = [table.describe(f'host-{n}', policy, {}) for n in range(5)]
+        return int(table.assess(
+            hosts, self.store.model(uuid).model.law).admitted.sum())
+
+    def test_one_false_sample_refuses_hosts_for_three_half_lives(self):
+        # A steady instance of 100 Mbit/s, followed for a year, day by day.
+        # One sample of it is 200 times too large.
+        day, hour = 86400.0, 3600.0
+        half_life, false_day = 30 * day, 40
+        self.driver.period = hour
+        times = BEGIN + hour * np.arange(365 * 24)
+        rates = np.full(times.size, 1e5)
+        rates[false_day * 24] = 2e7
+        uuid = self.driver.put(0, times, rates)
+        self.now = BEGIN
+        # Half a day before and after that time, and 180 days later.
+        for at, hosts in ((30.0, 5), (40.5, 0), (70.0, 0), (129.5, 0),
+                          (130.5, 5), (220.0, 5), (365.0, 5)):
+            while self.now < BEGIN + at * day:
+                self.now = min(self.now + 5 * day, BEGIN + at * day)
+                self.run_pass(half_life_seconds=half_life)
+            self.assertEqual(hosts, self.admitted(uuid), at)
+        self.assertEqual(1e5, self.store.model(uuid).model.peak[0])
+
+    def test_a_year_read_at_once_has_forgotten_its_beginning(self):
+        half_life = 30 * 24 * PERIOD
+        rates = np.full(365 * 24, 4.0)
+        # In the first days, and in the last half-lives.
+        rates[100], rates[-80 * 24] = 900.0, 50.0
+        uuid = self.driver.put(0, grid(rates.size), rates)
+        self.run_pass(half_life_seconds=half_life)
+        self.assertEqual(50.0, self.store.model(uuid).model.peak[0])
+
+    def test_a_peak_among_similar_rates_is_forgotten_too(self):
+        # 100 and 125 Mbit/s are of one bin.
+        half_life = 50 * PERIOD
+        rates = np.full(400, 1e5)
+        rates[20] = 1.25e5
+        uuid = self.driver.put(0, grid(400), rates)
+        for at in range(25, 400, 5):
+            self.run_pass(now=BEGIN + at * PERIOD,
+                          half_life_seconds=half_life)
+            peak = self.store.model(uuid).model.peak[0]
+            age = (at - 20) / 50
+            if age <= 1.5 or age > 3.2:
+                self.assertAlmostEqual(1.25e5 if age <= 1.5 else 1e5, peak,
+                                       delta=0.01 * 1e5)
+
+    def test_a_false_first_sample_is_forgotten_too(self):
+        half_life = 50 * PERIOD
+        rates = np.full(400, 4.0)
+        rates[0] = 900.0
+        uuid = self.driver.put(0, grid(400), rates)
+        for at in range(25, 400, 25):
+            self.run_pass(now=BEGIN + at * PERIOD,
+                          half_life_seconds=half_life)
+        self.assertEqual(4.0, self.store.model(uuid).model.peak[0])
+
+
+class BoundsTestCase(base.ModelerTestCase):
+
+    def test_a_rate_that_the_host_cannot_carry_is_no_sample(self):
+        rates = np.full(300, 4.0)
+        rates[50] = 900.0
+        bounded, free = (self.driver.put(number, grid(300), rates)
+                         for number in range(2))
+        outcome = self.run_pass(most_kbps={bounded: 100.0})
+        self.assertEqual(1, outcome.refused_samples.absurd)
+        self.assertEqual(4.0, self.store.model(bounded).model.peak[0])
+        self.assertEqual(900.0, self.store.model(free).model.peak[0])
+
+
+class SharesTestCase(base.SharingTestCase):
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(9)
+        for number in range(30):
+            self.driver.put(number, grid(200), whole_rates(rng, 200))
+
+    @staticmethod
+    def share(rest, of=2):
+        return lambda instance_uuid: int(instance_uuid[-2:], 16) % of == rest
+
+    def test_an_instance_is_of_one_share_only(self):
+        self.run_pass(self.scratch)
+        for rest in range(3):
+            outcome = self.run_pass(share=self.share(rest, 3))
+            self.assertEqual((10, 10), (outcome.instances, outcome.fitted))
+            self.assertEqual(10 * (rest + 1), len(self.store.models()))
+            [asked] = self.driver.asked[1 + rest:]
+            self.assertEqual(10, len(asked[2]))
+        self.assert_learned_once()
+
+    def test_shares_that_are_learned_at_the_same_time_add_up(self):
+        for at in (90, 91, 140, 199):
+            now = BEGIN + at * PERIOD
+            self.run_pass(self.scratch, now=now)
+
+            @contextlib.contextmanager
+            def other_is_faster(now=now):
+                self.run_pass(now=now, share=self.share(1))
+                yield
+
+            self.run_pass(now=now, share=self.share(0),
+                          writing=other_is_faster())
+        self.assertEqual(8, self.store.generation().number)
+        self.assert_learned_once()
+
+    def test_overlapping_shares_count_nothing_twice(self):
+        self.run_pass(self.scratch)
+
+        @contextlib.contextmanager
+        def everyone():
+            self.run_pass(now=BEGIN + 90 * PERIOD)
+            yield
+
+        with self.assertRaisesRegex(exceptions.StoreChanged,
+                                    'counts of 15 instances'):
+            self.run_pass(share=self.share(0), writing=everyone())
+        self.run_pass(share=self.share(0))
+        self.run_pass(share=self.share(1))
+        self.assert_learned_once()
+
+    def test_who_was_overtaken_while_it_read_or_fitted_ends_at_once(self):
+        # At first, and when there are counts to go on from.
+        for until, at in ((60, 0), (90, 950), (120, 0), (150, 950)):
+            overtaken = []
+
+            def faster(done, total, until=until, at=at, told=overtaken):
+                if done >= at and not told:
+                    told.append(done)
+                    self.run_pass(now=BEGIN + until * PERIOD)
+
+            with self.assertRaisesRegex(exceptions.StoreChanged,
+                                        'another writer was faster'):
+                self.run_pass(now=BEGIN + (until + 5) * PERIOD,
+                              progress=faster)
+            self.assertEqual(1, len(overtaken))
+        self.run_pass()
+        self.run_pass(self.scratch)
+        self.assert_learned_once()
+
+    def test_nobody_of_another_share_is_forgotten(self):
+        self.run_pass()
+        gone = [uuid for uuid in self.driver.samples
+                if self.share(1)(uuid)][:3]
+        for uuid in gone:
+            del self.driver.samples[uuid]
+        self.driver.put(40, grid(300), np.ones(300))
+        self.assertEqual((), self.run_pass(
+            share=self.share(0), forget_seconds=10 * PERIOD).removed)
+        outcome = self.run_pass(share=self.share(1),
+                                forget_seconds=10 * PERIOD)
+        self.assertEqual(set(gone), set(outcome.removed))
+
+    def test_a_share_of_nobody_reads_nothing(self):
+        for _ in range(2):
+            self.driver.asked.clear()
+            outcome = self.run_pass(share=lambda uuid: False)
+            self.assertEqual((0, False, []), (
+                outcome.instances, outcome.written, self.driver.asked))
+            self.run_pass()
+
+
+class SettingsTestCase(base.ModelerTestCase):
+
+    def test_a_bad_setting_is_named_with_what_was_seen_and_wanted(self):
+        for name, value in (('source', ''), ('min_samples', 1),
+                            ('min_samples', 2.5), ('half_life_seconds', 0),
+                            ('half_life_seconds', math.nan),
+                            ('forget_seconds', -1)):
+            with self.assertRaisesRegex(exceptions.InvalidInput,
+                                        f'{name} .* is .*, wanted'):
+                learning.Settings(**{'source': 'memory', name: value})
+
+    def test_a_model_without_counts_is_learned_from_the_beginning(self):
+        uuid = self.driver.put(0, grid(50), np.full(50, 4.0))
+        self.store.write([store_base.constant(0)])
+        self.assertEqual(
+            model_store.ResumePoint(True, None, None),
+            self.store.resume_points()[uuid])
+        self.run_pass()
+        found = self.store.model(uuid)
+        self.assertEqual(50, found.samples)
+        self.assertIsInstance(found.counts, estimate.TransitionCounts)
+
+
+class DeletedTestCase(base.ModelerTestCase):
+    """What a pass costs depends on what lives, and on what is new."""
+
+    DAY = 86400.0
+
+    def setUp(self):
+        super().setUp()
+        self.ended = {}
+        self.recent = None
+        self.enterContext(mock.patch.object(
+            self.driver, 'instances', self._instances))
+        self.enterContext(mock.patch.object(
+            self.driver, 'recent', self._recent))
+
+    def _instances(self):
+        return [telemetry_base.Instance(uuid, self.driver.names[uuid], {
+            'ended_at': self.ended[uuid]} if uuid in self.ended else {})
+            for uuid in self.driver.samples]
+
+    def _recent(self, since):
+        return self.recent and self.recent(since)
+
+    def put(self, number, days, first=0.0):
+        """Give an instance samples of some days; return its uuid."""
+        count = int(days * 288)
+        return self.driver.put(number, grid(count, int(first * 288)),
+                               np.ones(count))
+
+    def asked(self, day, **settings):
+        """Return the uuids that a pass asks for, and its Outcome."""
+        self.driver.asked.clear()
+        outcome = self.run_pass(now=BEGIN + day * self.DAY, **settings)
+        found = set()
+        for _, _, instances in self.driver.asked:
+            found |= set(self.driver.samples if instances is None
+                         else instances)
+        return found, outcome
+
+    def test_instances_that_have_ended_are_read_to_their_end_and_no_more(self):
+        live, gone, other = (self.put(n, days) for n, days in (
+            (1, 40), (2, 10), (3, 5)))
+        self.ended = {gone: BEGIN + 10 * self.DAY}
+        self.assertEqual({live, gone, other}, self.asked(9)[0])
+        # Its last samples may be late.
+        self.assertEqual({live, gone, other}, self.asked(10.02)[0])
+        self.assertEqual(2880, self.store.learned([gone])[
+            gone].counts.total_samples)
+        self.assertEqual({live, gone, other}, self.asked(10.2)[0])
+        self.assertEqual({live, other}, self.asked(10.3)[0])
+        # Ended while no modeler was running.
+        self.ended[other] = BEGIN + 12 * self.DAY
+        self.assertEqual({live, other}, self.asked(20)[0])
+        self.assertEqual({live}, self.asked(20.1)[0])
+        forget = {'forget_seconds': 15 * self.DAY}
+        self.assertEqual((other,), self.asked(24, **forget)[1].removed)
+        self.assertEqual((gone,), self.asked(26, **forget)[1].removed)
+        # Forgotten is gone.
+        asked, outcome = self.asked(27, **forget)
+        self.assertEqual(({live}, ()), (asked, outcome.removed))
+        self.assertEqual({live}, set(self.store.resume_points()))
+
+    def test_instances_without_recent_samples_are_not_asked_for(self):
+        live, gone, paused = (self.put(n, days) for n, days in (
+            (1, 40), (2, 10), (3, 5)))
+        self.recent = lambda since: {
+            uuid for uuid, (times, *_) in self.driver.samples.items()
+            if times[-1] >= since}
+        self.assertEqual({live, gone, paused}, self.asked(10)[0])
+        self.assertEqual({live, gone}, self.asked(11)[0])
+        self.assertEqual({live}, self.asked(11.1)[0])
+        self.store.write(placements=[model_store.InstanceRecord(paused, 'h')])
+        forget = {'forget_seconds': 2 * self.DAY}
+        self.assertEqual((gone,), self.asked(13, **forget)[1].removed)
+        self.assertEqual({live}, self.asked(14, **forget)[0])
+        # Nova has it: it is read from where it was when it goes on.
+        self.put(3, 15)
+        self.assertEqual({live, paused}, self.asked(15, **forget)[0])
+        self.assertEqual(15 * 288, self.store.learned([paused])[
+            paused].counts.total_samples)
+
+    def test_the_first_pass_asks_for_all(self):
+        uuid = self.put(1, 10)
+        self.recent = lambda since: set()
+        self.assertEqual({uuid}, self.asked(40)[0])
+
+
+class WhoseWordTestCase(base.ModelerTestCase):
+    """What of telemetry counts, and what of it does not."""
+
+    def setUp(self):
+        super().setUp()
+        self.times = base.BEGIN + 300.0 * np.arange(50)
+        self.uuids = [self.driver.put(number, self.times, np.full(50, 100.0))
+                      for number in range(5)]
+
+    def _inventory(self, count):
+        self.store.write(
+            placements=[
+                model_store.InstanceRecord(uuid, 'h1', 'small', 'p')
+                for uuid in self.uuids[:count]
+            ],
+            inventory=model_store.InventoryState(
+                'nova', base.END, base.END, None
+            ),
+        )
+
+    def test_instances_that_nova_does_not_have_are_not_read(self):
+        self._inventory(3)
+        outcome = self.run_pass(only_of_inventory=True)
+        self.assertEqual((3, 3, {'not in Nova': 2}), (
+            outcome.instances, outcome.fitted, outcome.ignored))
+        for _, _, wanted in self.driver.asked:
+            self.assertEqual(frozenset(self.uuids[:3]), wanted)
+
+    def test_without_an_inventory_or_protection_every_instance_counts(self):
+        outcome = self.run_pass(only_of_inventory=True)
+        self.assertEqual((5, {}), (outcome.fitted, outcome.ignored))
+        self._inventory(3)
+        self.driver.put(7, self.times, np.ones(50))
+        outcome = self.run_pass()
+        self.assertEqual((1, {}), (outcome.fitted, outcome.ignored))
+
+    def _learn_bounds(self, rates, **settings):
+        driver = self.driver
+
+        class Bounded(base.MemoryDriver):
+            def _series(self, *arguments):
+                for one in super()._series(*arguments):
+                    yield dataclasses.replace(
+                        one, partial=np.ones(len(one), bool))
+
+        self.driver = Bounded()
+        uuid = self.driver.put(9, self.times, rates)
+        try:
+            return uuid, self.run_pass(**settings)
+        finally:
+            self.driver = driver
+
+    def test_a_lower_bound_above_what_an_instance_counts_with_is_learned(
+            self):
+        uuid, outcome = self._learn_bounds(np.full(50, 2e7),
+                                           default_kbps=600.0)
+        self.assertEqual(1, outcome.fitted)
+        self.assertAlmostEqual(
+            2e7, self.store.model(uuid).model.to_dict()['rates'][0][0], -1)
+
+    def test_a_lower_bound_below_it_is_no_sample(self):
+        uuid, outcome = self._learn_bounds(np.full(50, 100.0),
+                                           default_kbps=600.0)
+        self.assertEqual((0, 50), (outcome.samples,
+                                   outcome.refused_samples.missing))
+        self.assertIsNone(self.store.model(uuid))
+
+    def test_a_model_is_not_lowered_by_lower_bounds(self):
+        uuid = self.driver.put(9, self.times, np.full(50, 5000.0))
+        self.run_pass()
+        self.times = self.times + 300.0 * 50
+        _, outcome = self._learn_bounds(
+            np.where(np.arange(50) % 2, 10.0, 6000.0))
+        self.assertEqual((25, 25), (outcome.samples,
+                                    outcome.refused_samples.missing))
+        self.assertGreater(self.store.model(uuid).model.mean[0], 5000.0)

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from unittest import mock
+
+from tooz import coordination as tooz_coordination
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import membership
+
+EVERYONE = [base.instance_uuid(number * 7919) for number in range(4000)]
+
+_MEMBER = '''
+import sys
+from vswitch_aware_scheduler.modeler import membership as coordination
+group = coordination.Group(sys.argv[1])
+print(group.share('store').members, flush=True)
+sys.stdin.read()
+group.leave()
+'''
+
+
+class ShareTestCase(base.StoreTestCase):
+
+    def test_each_instance_is_of_one_and_shares_are_alike(self):
+        for count in (1, 2, 4):
+            members = {b'modeler-%d' % number for number in range(count)}
+            shares = [{uuid for uuid in EVERYONE if share(uuid)} for share in
+                      (membership.Share(name, members)
+                       for name in members)]
+            self.assertEqual(sorted(EVERYONE), sorted(
+                uuid for share in shares for uuid in share))
+            for share in shares:
+                # Four standard deviations: of 1024 points of each on the
+                # ring, of 4096 parts laid there, and of these instances.
+                self.assertLess(
+                    abs(len(share) * count / len(EVERYONE) - 1),
+                    4 * (1 / 1024 + count / 4096
+                         + count / len(EVERYONE)) ** .5)
+
+    def test_who_leaves_gives_to_the_others_and_nobody_else_moves(self):
+        members = {b'a', b'b', b'c'}
+        before = {name: membership.Share(name, members)
+                  for name in members}
+        after = {name: membership.Share(name, members - {b'c'})
+                 for name in (b'a', b'b')}
+        for uuid in EVERYONE:
+            for name, share in after.items():
+                if before[name](uuid):
+                    self.assertTrue(share(uuid))
+                elif share(uuid):
+                    self.assertTrue(before[b'c'](uuid))
+
+
+class GroupContract:
+    """What a group is with any backend; ``group_url`` names it."""
+
+    def group(self):
+        group = membership.Group(self.group_url)
+        self.addCleanup(group.leave)
+        return group
+
+    def _assert_shared(self, *groups, store_id='store'):
+        shares = [group.share(store_id) for group in groups]
+        for share in shares:
+            self.assertEqual(len(groups), share.members)
+        for uuid in EVERYONE[:500]:
+            self.assertEqual(1, sum(share(uuid) for share in shares))
+
+    def test_who_comes_and_goes_is_noticed(self):
+        one, two = self.group(), self.group()
+        one.share('store')
+        self._assert_shared(one)
+        two.share('store')
+        self._assert_shared(one, two)
+        one.leave()
+        self._assert_shared(two)
+        one.share('store')
+        self._assert_shared(two, one)
+
+    def test_to_count_is_not_to_join(self):
+        one, other = self.group(), self.group()
+        self.assertEqual(0, other.count('store'))
+        one.share('store')
+        self.assertEqual(1, other.count('store'))
+        self.assertEqual(1, other.count('store'))
+        self._assert_shared(one)
+
+    def test_modelers_of_another_store_are_another_group(self):
+        one, two = self.group(), self.group()
+        one.share('store')
+        two.share('other')
+        self._assert_shared(one)
+        # Its store was replaced by another one.
+        one.share('other')
+        self._assert_shared(one, two, store_id='other')
+
+    def test_two_on_machines_of_the_same_name_share(self):
+        with mock.patch('socket.gethostname', return_value='controller'), \
+                mock.patch('os.getpid', return_value=1):
+            one, two = self.group(), self.group()
+        one.share('store'), two.share('store')
+        self._assert_shared(one, two)
+
+    def member(self):
+        """Return the process of one more member, which has joined."""
+        process = subprocess.Popen(
+            [sys.executable, '-W', 'ignore', '-c', _MEMBER, self.group_url],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**os.environ, 'PYTHONPATH': os.getcwd()})
+        self.addCleanup(process.stdin.close)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        self.assertEqual('1', process.stdout.readline().strip())
+        return process
+
+
+class GroupTestCase(GroupContract, base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.group_url = f'file://{self.directory}/group'
+
+    def test_who_was_killed_gives_its_share_and_who_is_stopped_does_not(self):
+        # The backend knows no time-out: whoever lives holds a lock.
+        process = self.member()
+        one, two = self.group(), self.group()
+        one.share('store'), two.share('store')
+        process.send_signal(signal.SIGSTOP)
+        self.assertEqual(3, one.share('store').members)
+        process.kill()
+        process.wait()
+        self._assert_shared(one, two)
+        self.assertEqual(2, len([
+            name for _, _, names in os.walk(f'{self.directory}/group/groups')
+            for name in names if name.endswith('.raw')]))
+
+    def test_a_backend_that_has_lost_all_is_joined_again(self):
+        one, two = self.group(), self.group()
+        one.share('store'), two.share('store')
+        for folder, _, names in os.walk(f'{self.directory}/group/groups'):
+            for name in names:
+                os.unlink(os.path.join(folder, name))
+        one.share('store'), two.share('store')
+        self._assert_shared(one, two)
+
+    def test_a_backend_that_does_not_answer_is_told_without_password(self):
+        for url in ('redis://:open-sesame@127.0.0.1:1',
+                    'nosuch://:open-sesame@h', 'open-sesame'):
+            group = membership.Group(url)
+            for _ in range(2):
+                with mock.patch.object(membership, 'PATIENCE_SECONDS', 1), \
+                        self.assertRaisesRegex(
+                            exceptions.CoordinationError,
+                            'modeler_coordination_url.*wanted') as caught:
+                    group.share('store')
+                self.assertNotIn('open-sesame', str(caught.exception))
+
+    def test_a_backend_that_takes_too_long_is_not_waited_for(self):
+        group = self.group()
+        goes_on = threading.Event()
+        create = tooz_coordination.get_coordinator
+
+        def slow(*arguments):
+            goes_on.wait(60)
+            return create(*arguments)
+
+        with mock.patch.object(membership, 'PATIENCE_SECONDS', .1), \
+                mock.patch.object(tooz_coordination, 'get_coordinator',
+                                  slow):
+            for _ in range(2):
+                with self.assertRaisesRegex(exceptions.CoordinationError,
+                                            'not answered for 0.1 s'):
+                    group.share('store')
+        goes_on.set()
+        self._assert_shared(group)
+
+    def test_a_failure_to_leave_is_no_problem(self):
+        group = self.group()
+        group.share('store')
+        with mock.patch.object(group._coordinator, 'stop',
+                               side_effect=OSError('gone')):
+            group.leave()
+        group.leave()
+
+    def test_one_that_a_signal_ends_before_it_begins_is_left_behind(self):
+        one, two = self.group(), self.group()
+        one.share('store'), two.share('store')
+        with mock.patch.object(threading.Thread, 'start',
+                               side_effect=KeyboardInterrupt), \
+                self.assertRaises(KeyboardInterrupt):
+            one.share('store')
+        one.leave()
+        self._assert_shared(two)
+        one.share('store')
+        self._assert_shared(two, one)
+
+    def test_without_tooz_it_is_told(self):
+        with mock.patch.dict(sys.modules, {'tooz.coordination': None}), \
+                self.assertRaisesRegex(exceptions.CoordinationError,
+                                       'tooz.* wanted it installed'):
+            membership.Group('file:///x')

@@ -1,0 +1,741 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import json
+import time
+from unittest import mock
+import uuid as uuids
+
+from tests.contract import telemetry_stand_ins as stand_ins
+from tests.unit.store import base
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import effective_limit
+from vswitch_aware_scheduler.admission import host_policies
+from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import placement_inventory
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.vswitch import profile
+
+CLASS = effective_limit.RESOURCE_CLASS
+
+
+def constant(kbps):
+    return model.TrafficModel.constant(kbps)
+
+
+@dataclasses.dataclass
+class Provider:
+    name: str
+    parent: str | None
+    generation: int = 0
+    inventories: dict = dataclasses.field(default_factory=dict)
+
+
+class Cloud(stand_ins.OpenStack):
+    """Nova and placement, as far as the inventories need them.
+
+    In the form that Nova 34 and placement 16 were seen to answer in;
+    tests/functional runs the same against the real ones.
+
+    :ivar hosts: {uuid of a compute node: (name, host)}
+    :ivar aggregates: [(name, metadata, hosts)]
+    :ivar providers: {uuid: Provider}
+    :ivar allocations: {consumer: {provider: {class: amount}}}
+    :ivar flavors: {name: extra specs}
+    :ivar before_write: called before each write to a provider
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.hosts = {}
+        self.types = {}          # host -> type of its hypervisor
+        self.aggregates = []
+        self.providers = {}
+        self.allocations = {}
+        self.flavors = {}
+        self.classes = set()
+        self.generations = {}
+        self.before_write = lambda: None
+
+    def host(self, name, **metadata):
+        """Add a host with a compute node and metadata of ours."""
+        uuid = str(uuids.uuid5(uuids.NAMESPACE_DNS, name))
+        self.hosts[uuid] = (f'node-{name}', name)
+        self.providers[uuid] = Provider(f'node-{name}', None)
+        self.aggregates.append((f'of {name}', {
+            'availability_zone': 'nova', **{
+                f'vswitch:{key}': value for key, value in metadata.items()},
+        }, [name]))
+        return uuid
+
+    def allocate(self, consumer, node, kbps=None):
+        """Put a consumer on a node, with so much of ours."""
+        found = {node: {'VCPU': 1}}
+        if kbps is not None:
+            found[placement_inventory.provider_uuid(node)] = {CLASS: kbps}
+        self.allocations[consumer] = found
+        for uuid in found:
+            self.providers[uuid].generation += 1
+
+    def leave(self, consumer):
+        # No generation tells of it.
+        del self.allocations[consumer]
+
+    def inventory(self, node):
+        """Return (total, reserved) that a node has of ours, or None."""
+        found = self.providers.get(placement_inventory.provider_uuid(node))
+        found = found and found.inventories.get(CLASS)
+        return found and (found['total'], found['reserved'])
+
+    def writes(self):
+        return [(method, path) for method, path, *_ in self.requests
+                if method != 'GET' and 'resource_classes' not in path]
+
+    def answer(self, method, path, parameters, body):
+        if path == '/v2.1/os-aggregates':
+            return 200, {'aggregates': [
+                {'name': name, 'metadata': metadata, 'hosts': hosts}
+                for name, metadata, hosts in self.aggregates]}
+        if path == '/v2.1/os-hypervisors/detail':
+            return 200, self._page(parameters, 'hypervisors', [
+                {'id': uuid, 'hypervisor_hostname': name,
+                 'hypervisor_type': self.types.get(host, 'QEMU'),
+                 'service': {'host': host, 'id': '1'}}
+                for uuid, (name, host) in sorted(self.hosts.items())])
+        if path == '/v2.1/flavors/detail':
+            if parameters['is_public'] != ['None']:
+                return 200, {'flavors': []}
+            return 200, self._page(parameters, 'flavors', [
+                {'id': f'id-of-{name}', 'name': name, 'extra_specs': specs}
+                for name, specs in sorted(self.flavors.items())])
+        _, _, kind, *rest = path.split('/')
+        if kind == 'resource_classes':
+            if method == 'PUT':
+                self.classes.add(rest[0])
+                return 201, None
+            if any(CLASS in one.inventories
+                   for one in self.providers.values()):
+                return 409, {}
+            self.classes.discard(rest[0])
+            return 204, None
+        if kind == 'allocations':
+            return self._consumer(method, rest[0], body)
+        return self._provider(method, rest, body)
+
+    def _page(self, parameters, what, all_):
+        limit = int(parameters['limit'][0])
+        first = 0
+        if 'marker' in parameters:
+            first = 1 + [one['id'] for one in all_].index(
+                parameters['marker'][0])
+        found = {what: all_[first:first + limit]}
+        if first + limit < len(all_):
+            found[f'{what}_links'] = [{'rel': 'next', 'href': 'there'}]
+        return found
+
+    def _provider(self, method, rest, body):
+        if not rest:
+            if method == 'GET':
+                return 200, {'resource_providers': [
+                    {'uuid': uuid, 'name': one.name,
+                     'parent_provider_uuid': one.parent,
+                     'generation': one.generation}
+                    for uuid, one in self.providers.items()]}
+            self.before_write()
+            if body['uuid'] in self.providers:
+                return 409, {}
+            self.providers[body['uuid']] = Provider(
+                body['name'], body['parent_provider_uuid'])
+            return 200, {'uuid': body['uuid']}
+        one = self.providers[rest[0]]
+        if method == 'PUT' and not rest[1:]:
+            one.name, one.parent = body['name'], body['parent_provider_uuid']
+            return 200, {'uuid': rest[0]}
+        if method == 'DELETE':
+            if any(rest[0] in found for found in self.allocations.values()):
+                return 409, {}
+            if rest[1:]:
+                return (404, {}) if one.inventories.pop(
+                    rest[2], None) is None else (204, None)
+            del self.providers[rest[0]]
+            return 204, None
+        if rest[1] == 'allocations':
+            return 200, {'resource_provider_generation': one.generation,
+                         'allocations': {
+                             consumer: {'resources': found[rest[0]]}
+                             for consumer, found in self.allocations.items()
+                             if rest[0] in found}}
+        if method == 'PUT':
+            self.before_write()
+            if body['resource_provider_generation'] != one.generation:
+                return 409, {'errors': [{'code': 'concurrent_update'}]}
+            one.inventories = body['inventories']
+            one.generation += 1
+        return 200, {'resource_provider_generation': one.generation,
+                     'inventories': one.inventories}
+
+    def _consumer(self, method, consumer, body):
+        generation = self.generations.setdefault(consumer, 7)
+        found = self.allocations.get(consumer, {})
+        if method == 'GET':
+            return 200, {
+                'allocations': {uuid: {'resources': resources,
+                                       'generation': 3}
+                                for uuid, resources in found.items()},
+                'consumer_generation': generation, 'project_id': 'p',
+                'user_id': 'u'}
+        self.before_write()
+        if body['consumer_generation'] != self.generations[consumer]:
+            return 409, {'errors': [{'code': 'concurrent_update'}]}
+        if (body['project_id'], body['user_id']) != ('p', 'u'):
+            return 400, {}
+        self.generations[consumer] += 1
+        self.allocations[consumer] = {
+            uuid: one['resources']
+            for uuid, one in body['allocations'].items()}
+        return 204, None
+
+
+def access(cloud, path):
+    """Return what reaches one of the services of a Cloud."""
+    return http.Access(
+        url=cloud.url + path, retries=0,
+        auth={'auth_type': 'none', 'endpoint': cloud.url},
+        requests_per_second=1000.0, timeout_seconds=5.0)
+
+
+class PlacementTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        self.cloud = Cloud()
+        self.cloud.setUp()
+        self.addCleanup(self.cloud.cleanUp)
+        self.keeper = self.make_keeper()
+
+    def make_keeper(self, **more):
+        return placement_inventory.PlacementInventories(
+            access(self.cloud, '/v2.1'), access(self.cloud, '/placement'),
+            host_policies.HostPolicies(
+                {'small': profile.SwitchProfile(
+                    'small', saturation_kbps=500.0)}, None,
+                admission.PROBABILITY, 0, True,
+                lambda topic, problem: None), **more)
+
+    def keep(self):
+        return self.keeper.update(self.store)
+
+    def learn(self, kbps):
+        """Store constant rates: {number of an instance: kbit/s}."""
+        self.store.write(models=[
+            store.StoredModel(base.instance_uuid(number), constant(one))
+            for number, one in kbps.items()])
+
+
+class KeeperTestCase(PlacementTestCase):
+
+    def test_each_host_with_a_limit_gets_an_inventory_beside_its_own(self):
+        first = self.cloud.host('h1', saturation_kbps='1000')
+        second = self.cloud.host('h2', saturation_kbps='2000',
+                                 overload_probability='0.01')
+        without = self.cloud.host('h3')
+        self.store.write(host_profiles=[store.HostProfile('h4', 'small')])
+        stored = self.cloud.host('h4')
+        with mock.patch.object(placement_inventory, 'PAGE', 2):
+            outcome = self.keep()
+        self.assertEqual(placement_inventory.Outcome(3, 3, {}, {}), outcome)
+        self.assertEqual((1000, 0), self.cloud.inventory(first))
+        self.assertEqual((1500, 0), self.cloud.inventory(second))
+        self.assertEqual((500, 0), self.cloud.inventory(stored))
+        self.assertIsNone(self.cloud.inventory(without))
+        made = self.cloud.providers[placement_inventory.provider_uuid(first)]
+        self.assertEqual(('node-h1:vswitch', first), (made.name, made.parent))
+        self.assertEqual(
+            {'total': 1000, 'reserved': 0, 'min_unit': 1, 'step_size': 1,
+             'max_unit': 2147483647, 'allocation_ratio': 1.0},
+            made.inventories[CLASS])
+        self.assertEqual({}, self.cloud.providers[first].inventories)
+        self.assertEqual({CLASS}, self.cloud.classes)
+
+    def test_what_is_as_it_should_be_is_not_written_nor_read_again(self):
+        for number in range(5):
+            self.cloud.host(f'h{number}', saturation_kbps='1000')
+        self.keep()
+        self.cloud.requests.clear()
+        self.assertEqual(
+            placement_inventory.Outcome(5, 0, {}, {}), self.keep()
+        )
+        self.assertEqual([], self.cloud.writes())
+        self.assertGreaterEqual(
+            2, sum('/placement/resource_providers' in path
+                   for _, path, *_ in self.cloud.requests))
+        # A modeler that starts reads it all and writes nothing.
+        self.keeper = self.make_keeper()
+        self.assertEqual(
+            placement_inventory.Outcome(5, 0, {}, {}), self.keep()
+        )
+        self.assertEqual([], self.cloud.writes())
+
+    def test_it_follows_aggregates(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.cloud.aggregates[0][1]['vswitch:saturation_kbps'] = '700'
+        self.keep()
+        self.assertEqual((700, 0), self.cloud.inventory(node))
+
+    def test_who_lost_its_limit_refuses_nobody_any_more(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        del self.cloud.aggregates[0][1]['vswitch:saturation_kbps']
+        self.assertEqual(
+            placement_inventory.Outcome(0, 1, {}, {}), self.keep()
+        )
+        self.assertEqual((2147483647, 0), self.cloud.inventory(node))
+
+    def test_what_instances_need_beyond_their_allocation_is_reserved(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.learn({1: 300, 2: 50, 3: 80})
+        self.cloud.allocate(base.instance_uuid(1), node, 100)
+        # It needs less: what it does not need stays with it.
+        self.cloud.allocate(base.instance_uuid(2), node, 90)
+        # It has none: it was there before, or its host was forced.
+        self.cloud.allocate(base.instance_uuid(3), node)
+        self.keep()
+        self.assertEqual((1000, 200 + 80), self.cloud.inventory(node))
+        # It learns of who has left as well, which no generation tells.
+        self.cloud.leave(base.instance_uuid(1))
+        self.keep()
+        self.assertEqual((1000, 80), self.cloud.inventory(node))
+
+    def test_models_that_grow_are_followed(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.learn({1: 100})
+        self.cloud.allocate(base.instance_uuid(1), node, 100)
+        self.keep()
+        self.assertEqual((1000, 0), self.cloud.inventory(node))
+        self.learn({1: 120})
+        self.keep()
+        self.assertEqual((1000, 20), self.cloud.inventory(node))
+
+    def test_more_than_there_is_is_told_and_reserves_all(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.learn({1: 1500})
+        self.cloud.allocate(base.instance_uuid(1), node, 400)
+        self.assertEqual({'h1': (400, 0)}, self.keep().short)
+        self.assertEqual((1000, 1000), self.cloud.inventory(node))
+
+    def test_a_host_that_can_carry_nothing_has_nothing_free(self):
+        node = self.cloud.host('h1', saturation_kbps='0.5')
+        self.keep()
+        self.assertEqual((1, 1), self.cloud.inventory(node))
+
+    def test_instances_without_a_model_count_as_in_the_scheduler(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        numbers = dict(prior=1, unknown=2, booked=3, migration=4)
+        self.store.write(
+            placements=[
+                store.InstanceRecord(base.instance_uuid(1), 'h1', 'f'),
+                store.InstanceRecord(base.instance_uuid(2), 'h1', 'g'),
+                store.InstanceRecord(base.instance_uuid(3), 'h1', 'f'),
+            ],
+            priors=[store.Prior('f', None, constant(5000).law, 3.0)],
+        )
+        for number in numbers.values():
+            self.cloud.providers.setdefault(placement_inventory.provider_uuid(
+                node), Provider('node-h1:vswitch', node))
+            self.cloud.allocate(base.instance_uuid(number), node,
+                                10 if number == 3 else None)
+        self.keeper = self.make_keeper(unknown=constant(30).law)
+        self.keep()
+        # A prior loads the switch at most fully; what was booked by it is
+        # what there is to go by.
+        self.assertEqual((1000, 1000), self.cloud.inventory(node))
+        self.cloud.leave(base.instance_uuid(1))
+        self.keep()
+        self.assertEqual((1000, 30), self.cloud.inventory(node))
+
+    def test_what_a_flavor_states_counts_as_in_the_scheduler(self):
+        node = self.cloud.host('h1', saturation_kbps='10000')
+        self.cloud.providers[placement_inventory.provider_uuid(node)] = (
+            Provider('node-h1:vswitch', node)
+        )
+        self.cloud.flavors.update(
+            stated={'vswitch:egress_kbps': '40', 'hw:x': 'y'},
+            named={'vswitch:model': base.instance_uuid(9)},
+            wrong={'vswitch:egress_kbps': 'fast'}, silent={})
+        self.learn({9: 300})
+        flavors = ['stated', 'stated', 'named', 'wrong', 'silent', 'gone',
+                   None]
+        self.store.write(
+            placements=[
+                store.InstanceRecord(base.instance_uuid(number), 'h1', flavor)
+                for number, flavor in enumerate(flavors)],
+            # Before the flavor comes what an instance has shown by itself,
+            # after it what others have shown.
+            priors=[store.Prior(None, None, constant(7).law, 20.0),
+                    store.Prior(None, None, constant(2000).law, 5.0,
+                                base.instance_uuid(1))])
+        for number in range(len(flavors)):
+            self.cloud.allocate(base.instance_uuid(number), node)
+        with mock.patch.object(placement_inventory, 'PAGE', 2):
+            self.keep()
+        self.assertEqual((10000, 40 + 2000 + 300 + 4 * 7),
+                         self.cloud.inventory(node))
+        # A flavor that changes is followed.
+        self.cloud.flavors['stated']['vswitch:egress_kbps'] = '50'
+        self.keep()
+        self.assertEqual((10000, 50 + 2000 + 300 + 4 * 7),
+                         self.cloud.inventory(node))
+
+    def test_a_write_meanwhile_is_no_obstacle(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.learn({1: 300})
+        self.cloud.allocate(base.instance_uuid(1), node, 100)
+
+        def boot():
+            self.cloud.before_write = lambda: None
+            self.cloud.allocate(base.instance_uuid(1), node, 250)
+
+        self.cloud.before_write = boot
+        self.keep()
+        self.assertEqual((1000, 50), self.cloud.inventory(node))
+
+    def test_a_claim_while_it_reads_is_not_missed(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.learn({1: 300})
+        self.cloud.allocate(base.instance_uuid(1), node, 100)
+        answer = self.cloud.answer
+
+        def claim(method, path, *more):
+            found = answer(method, path, *more)
+            if path.endswith('/inventories') and method == 'GET':
+                found = json.loads(json.dumps(found))
+                self.cloud.allocate(base.instance_uuid(1), node, 250)
+            return found
+
+        with mock.patch.object(self.cloud, 'answer', claim):
+            self.keep()
+        self.assertEqual((1000, 50), self.cloud.inventory(node))
+
+    def test_a_list_that_goes_round_in_circles_ends(self):
+        self.cloud.host('h1', saturation_kbps='1000')
+        answer = self.cloud.answer
+
+        def again(method, path, *more):
+            status, found = answer(method, path, *more)
+            if 'hypervisors' in path:
+                found['hypervisors_links'] = [{'rel': 'next', 'href': 'x'}]
+                found['hypervisors'] = found['hypervisors'] or first
+                first[:] = found['hypervisors']
+            return status, found
+
+        first = []
+        with mock.patch.object(self.cloud, 'answer', again):
+            self.assertEqual(1, self.keep().hosts)
+
+    def test_writes_without_end_are_given_up(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.cloud.providers[placement_inventory.provider_uuid(node)] = (
+            Provider('node-h1:vswitch', node)
+        )
+        self.cloud.before_write = lambda: self.cloud.allocate('x', node, 1)
+        self.assertRegex(self.keep().left_out['h1'], 'HTTP 409')
+        self.assertEqual(5, len(self.cloud.writes()))
+
+    def test_a_provider_that_another_modeler_made_will_do(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+
+        def make():
+            self.cloud.before_write = lambda: None
+            self.cloud.providers[placement_inventory.provider_uuid(node)] = (
+                Provider('node-h1:vswitch', node)
+            )
+
+        self.cloud.before_write = make
+        self.assertEqual(1, self.keep().written)
+        self.assertEqual((1000, 0), self.cloud.inventory(node))
+
+    def test_hosts_that_can_have_none_are_told(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h1')
+        new = self.cloud.host('h2', saturation_kbps='1000')
+        del self.cloud.providers[new]
+        outcome = self.keep()
+        self.assertEqual((0, {'h1', 'h2'}), (
+            outcome.hosts, set(outcome.left_out)))
+        self.assertIn('2 compute nodes', outcome.left_out['h1'])
+        self.assertIn('no provider', outcome.left_out['h2'])
+        self.assertIsNone(self.cloud.inventory(node))
+
+    def test_bare_metal_has_none_unless_an_aggregate_asks_to_judge_it(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.cloud.types['h1'] = 'ironic'
+        self.assertEqual((0, {}), (self.keep().hosts, self.keep().left_out))
+        self.assertIsNone(self.cloud.inventory(node))
+        # Of several nodes nobody is told either.
+        self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h1')
+        self.assertEqual({}, self.keep().left_out)
+        self.cloud.hosts.popitem()
+        self.cloud.aggregates[0][1]['vswitch:judge'] = 'true'
+        self.assertEqual(1, self.keep().hosts)
+        self.assertEqual((1000, 0), self.cloud.inventory(node))
+
+    def test_a_closed_host_has_room_for_nothing(self):
+        node = self.cloud.host('h1', saturation_kbps='0')
+        self.assertEqual(1, self.keep().hosts)
+        # Placement wants a total of at least 1, which is reserved.
+        self.assertEqual((1, 1), self.cloud.inventory(node))
+
+    def test_an_inventory_that_somebody_changed_is_put_right(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        made = self.cloud.providers[placement_inventory.provider_uuid(node)]
+        made.inventories[CLASS]['allocation_ratio'] = 16.0
+        made.generation += 1
+        self.assertEqual(1, self.keep().written)
+        self.assertEqual(1.0, made.inventories[CLASS]['allocation_ratio'])
+
+    def test_progress_is_told(self):
+        for number in range(3):
+            self.cloud.host(f'h{number}', saturation_kbps='1000')
+        told = []
+        self.keeper.update(self.store, lambda *numbers: told.append(numbers))
+        self.assertEqual([(0, 3), (1, 3), (2, 3)], told)
+
+    def test_a_host_that_is_refused_keeps_no_other_from_its_own(self):
+        first, second = (self.cloud.host(f'h{n}', saturation_kbps='1000')
+                         for n in range(2))
+        answer = self.cloud.answer
+
+        def refuse(method, path, parameters, body):
+            of_first = placement_inventory.provider_uuid(first) in (
+                path.split('/') + [(body or {}).get('uuid')])
+            if method == kind and of_first:
+                return 403, {}
+            return answer(method, path, parameters, body)
+
+        for kind in ('POST', 'PUT'):
+            with mock.patch.object(self.cloud, 'answer', refuse):
+                outcome = self.keep()
+            self.assertEqual((1, ['h0']), (
+                outcome.hosts, list(outcome.left_out)))
+            self.assertIn('HTTP 403', outcome.left_out['h0'])
+            self.assertIsNone(self.cloud.inventory(first))
+            self.assertEqual((1000, 0), self.cloud.inventory(second))
+        self.assertEqual({}, self.keep().left_out)
+
+    def test_a_name_that_somebody_has_is_told(self):
+        # A compute node that was made anew has another uuid.
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        answer = self.cloud.answer
+
+        def taken(method, path, *more):
+            if method == 'POST':
+                return 409, {}
+            if placement_inventory.provider_uuid(node) in path:
+                return 404, {}
+            return answer(method, path, *more)
+
+        with mock.patch.object(self.cloud, 'answer', taken):
+            self.assertIn('HTTP 404', self.keep().left_out['h1'])
+
+    def test_a_placement_that_is_not_there_is_told(self):
+        self.cloud.host('h1', saturation_kbps='1000')
+        answer = self.cloud.answer
+
+        def gone(method, path, *more):
+            return (503, {}) if 'placement' in path else answer(
+                method, path, *more)
+
+        with mock.patch.object(self.cloud, 'answer', gone), \
+                self.assertRaisesRegex(exceptions.TelemetryError,
+                                       'HTTP 503'):
+            self.keep()
+
+
+class ReviewTestCase(PlacementTestCase):
+
+    def test_what_is_as_it_should_be(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.cloud.host('h2', saturation_kbps='0.5')
+        self.cloud.host('h3')
+        self.keep()
+        # What is reserved belongs to a moment.
+        self.cloud.providers[
+            placement_inventory.provider_uuid(node)
+        ].inventories[CLASS]['reserved'] = 70
+        self.cloud.requests.clear()
+        self.assertEqual(placement_inventory.Review(2, {}, []),
+                         self.make_keeper().review(self.store))
+        self.assertEqual([], self.cloud.writes())
+
+    def test_what_is_missing_or_outdated_is_told_host_by_host(self):
+        for number in range(1, 4):
+            self.cloud.host(f'h{number}', saturation_kbps='1000')
+        # It is not asked about: nothing limits it.
+        self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h5')
+        self.cloud.host('h5')
+        self.keep()
+        self.cloud.host('h4', saturation_kbps='1000')
+        self.cloud.hosts[str(uuids.uuid4())] = ('other', 'h3')
+        self.cloud.aggregates[1][1]['vswitch:saturation_kbps'] = '700'
+        found = self.make_keeper().review(self.store)
+        self.assertEqual(
+            (4, {'h2': 'it is of 1000 kbit/s, wanted 700',
+                 'h3': found.wrong['h3'], 'h4': 'it has none'}),
+            (found.hosts, found.wrong))
+        self.assertIn('2 compute nodes', found.wrong['h3'])
+
+    def test_a_provider_without_an_inventory_is_none(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.cloud.providers[placement_inventory.provider_uuid(node)] = (
+            Provider('node-h1:vswitch', node)
+        )
+        self.assertEqual({'h1': 'it has none'},
+                         self.keeper.review(self.store).wrong)
+
+    def test_uplinks_are_named(self):
+        for number, name in enumerate(('tor2', 'tor1', 'tor1')):
+            self.cloud.host(f'h{number}', saturation_kbps='1000',
+                            uplink=name)
+        self.assertEqual(['tor1', 'tor2'],
+                         self.keeper.review(self.store).uplinks)
+
+
+class RemovalTestCase(PlacementTestCase):
+
+    def test_all_of_ours_goes_and_nothing_else(self):
+        nodes = [self.cloud.host(f'h{n}', saturation_kbps='1000')
+                 for n in range(2)]
+        self.keep()
+        self.cloud.allocate('a', nodes[0], 100)
+        self.cloud.allocate('b', nodes[0], 200)
+        self.cloud.allocate('c', nodes[1])
+        child = str(uuids.uuid4())
+        self.cloud.providers[child] = Provider('other', nodes[0])
+        self.cloud.allocations['a'][child] = {'NET_BW_EGR_KILOBIT_PER_SEC': 7}
+        self.assertEqual([('node-h0:vswitch', 1000, 0, 300),
+                          ('node-h1:vswitch', 1000, 0, 0)],
+                         self.keeper.inventories())
+        # In two steps: nova-compute has seen them, and asks for them.
+        self.assertEqual((2, 2, 0, 2), self.keeper.remove(providers=True))
+        self.assertEqual((0, 0, 0, 2), self.keeper.remove(providers=True))
+        self.assertEqual(
+            {None},
+            {
+                self.cloud.providers[
+                    placement_inventory.provider_uuid(node)
+                ].parent
+                for node in nodes
+            },
+        )
+        self.assertEqual((0, 0, 0, 0), self.keeper.remove())
+        later = time.time() + placement_inventory.DETACHED_SECONDS + 1
+        with mock.patch.object(
+            placement_inventory.time, 'time', lambda: later
+        ):
+            self.assertEqual((0, 0, 2, 0),
+                             self.keeper.remove(providers=True))
+        self.assertEqual({*nodes, child}, set(self.cloud.providers))
+        self.assertEqual(set(), self.cloud.classes)
+        self.assertEqual(
+            {'a': {nodes[0]: {'VCPU': 1},
+                   child: {'NET_BW_EGR_KILOBIT_PER_SEC': 7}},
+             'b': {nodes[0]: {'VCPU': 1}}, 'c': {nodes[1]: {'VCPU': 1}}},
+            self.cloud.allocations)
+        self.assertEqual([], self.keeper.inventories())
+        # It can be switched on again, at any time.
+        self.assertEqual(2, self.keep().written)
+        self.keeper.remove(providers=True)
+        self.assertEqual(2, self.keep().written)
+        for node in nodes:
+            made = self.cloud.providers[
+                placement_inventory.provider_uuid(node)
+            ]
+            self.assertEqual(node, made.parent)
+            self.assertEqual(f'{self.cloud.hosts[node][0]}:vswitch',
+                             made.name)
+
+    def test_providers_stay_empty_for_those_who_know_them(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.cloud.allocate('a', node, 100)
+        self.assertEqual((1, 1, 0, 0), self.keeper.remove())
+        ours = self.cloud.providers[placement_inventory.provider_uuid(node)]
+        self.assertEqual({}, ours.inventories)
+        self.assertEqual(set(), self.cloud.classes)
+        self.assertEqual([], self.keeper.inventories())
+        self.assertEqual(1, self.keep().written)
+        self.assertEqual((1000, 0), self.cloud.inventory(node))
+
+    def test_an_instance_that_moves_meanwhile_is_asked_again(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.cloud.allocate('a', node, 100)
+
+        def change():
+            self.cloud.before_write = lambda: None
+            self.cloud.generations['a'] += 1
+
+        self.cloud.before_write = change
+        self.assertEqual((1, 1, 0, 0), self.keeper.remove())
+
+    def test_one_that_left_meanwhile_is_left_alone(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.cloud.allocate('a', node, 100)
+        answer = self.cloud.answer
+
+        def gone(method, path, *more):
+            if path.endswith('/allocations/a'):
+                self.cloud.allocations.pop('a', None)
+            return answer(method, path, *more)
+
+        with mock.patch.object(self.cloud, 'answer', gone):
+            self.assertEqual((1, 0, 0, 0), self.keeper.remove())
+
+    def test_changes_without_end_are_given_up(self):
+        node = self.cloud.host('h1', saturation_kbps='1000')
+        self.keep()
+        self.cloud.allocate('a', node, 100)
+
+        def change():
+            self.cloud.generations['a'] += 1
+
+        self.cloud.before_write = change
+        with self.assertRaisesRegex(exceptions.TelemetryError, 'HTTP 409'):
+            self.keeper.remove()
+
+    def test_a_class_that_others_use_or_nobody_has_may_stay(self):
+        other = self.cloud.host('h1')
+        self.cloud.providers[other].inventories[CLASS] = {}
+        self.cloud.classes.add(CLASS)
+        self.assertEqual((0, 0, 0, 0), self.keeper.remove())
+        self.assertEqual({CLASS}, self.cloud.classes)
+        answer = self.cloud.answer
+
+        def refuse(method, path, *more):
+            return (403, {}) if method == 'DELETE' else answer(
+                method, path, *more)
+
+        with mock.patch.object(self.cloud, 'answer', refuse), \
+                self.assertRaisesRegex(exceptions.TelemetryError,
+                                       'HTTP 403'):
+            self.keeper.remove()
+
+    def test_a_provider_without_an_inventory_is_not_shown(self):
+        node = self.cloud.host('h1')
+        self.cloud.providers[placement_inventory.provider_uuid(node)] = (
+            Provider('node-h1:vswitch', node)
+        )
+        self.assertEqual([], self.keeper.inventories())
+        self.assertEqual((0, 0, 0, 0), self.keeper.remove())
+        self.assertEqual((0, 0, 0, 1), self.keeper.remove(providers=True))

@@ -1,0 +1,559 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import tracemalloc
+import unittest
+
+import numpy as np
+
+from tests.contract import telemetry_simulator as simulator
+from vswitch_aware_scheduler.telemetry import counters
+from vswitch_aware_scheduler.traffic import series as rate_series
+
+UUID = '6f6d3a4e-32d8-4c27-9a0e-1d2c3b4a5f60'
+NAN = np.nan
+
+
+def readings(counts, first=0, period=10.0, columns=2):
+    """Return readings of counters in consecutive periods, NaN: none."""
+    counts = np.asarray(counts, float)
+    there = np.flatnonzero(~np.isnan(counts))
+    return counters.Readings(
+        np.tile(((there + first) * period)[:, None], columns),
+        np.tile(counts[there][:, None], columns))
+
+
+def from_counters(hosts, **options):
+    return counters.from_counters(hosts, 10, **options)
+
+
+def told(parts, start=-np.inf, end=np.inf, **options):
+    return counters.instance_series(UUID, 10, start, end, parts, **options)
+
+
+class ReadingsTest(unittest.TestCase):
+
+    def test_what_is_not_finite_is_no_reading(self):
+        times, values = counters.finite(
+            [12, 2, 11, NAN], [1, np.inf, NAN, 5])
+        self.assertEqual(([12], [1]), (times.tolist(), values.tolist()))
+
+    def test_readings_are_put_in_order_and_the_last_of_a_time_counts(self):
+        times, values = counters.finite([25, 1, 9, 21, 9], [4, 1, 2, 3, 5])
+        self.assertEqual([1, 9, 21, 25], times.tolist())
+        self.assertEqual([1, 5, 3, 4], values.tolist())
+
+    def test_of_overlapping_series_the_later_one_counts(self):
+        old = np.array([0., 10, 20, 30, 60]), np.array([1., 2, 3, 3, 3])
+        new = np.array([15., 25, 35]), np.array([7., 8, 9])
+        for series in ([old, new], [new, old]):
+            times, values = counters.joined(series)
+            self.assertEqual([0, 10, 15, 25, 35, 60], times.tolist())
+            self.assertEqual([1, 2, 7, 8, 9, 3], values.tolist())
+
+    def test_no_series_joined_is_no_reading(self):
+        nothing = np.empty(0), np.empty(0)
+        for series in ([], [nothing]):
+            self.assertEqual(0, counters.joined(series)[0].size)
+
+    def test_counters_read_at_the_same_times_keep_all_readings(self):
+        times = np.array([1., 2, 3])
+        one = counters.together([(times, times), (times, times * 2)], 10)
+        self.assertEqual([[1, 1], [2, 2], [3, 3]], one.times.tolist())
+        self.assertEqual([[1, 2], [2, 4], [3, 6]], one.counters.tolist())
+
+    def test_a_period_needs_a_reading_of_every_counter(self):
+        one = counters.together([
+            counters.finite([0, 7, 10, 20], [0, 1, 2, 3]),
+            counters.finite([4, 24], [5, 6])], 10)
+        self.assertEqual([[7, 4], [20, 24]], one.times.tolist())
+        self.assertEqual([[1, 5], [3, 6]], one.counters.tolist())
+
+
+class CountersTest(unittest.TestCase):
+
+    def test_read_once_a_period_a_rate_is_that_between_readings(self):
+        # Counters of one interface are read a moment after each other.
+        hosts = [counters.Readings(
+            np.array([[2., 2, 3, 3], [12, 12, 13, 13], [22, 22, 23, 23]]),
+            np.array([[0., 0, 0, 0], [1000, 2500, 30, 50],
+                      [1000, 2500, 30, 50]]))]
+        one = told([from_counters(hosts)])
+        # 1000 B and 2500 B in 10 s; 30 + 50 packets in 10 s. Then nothing.
+        np.testing.assert_allclose(one.rates, [[.8, 2.0, 0.008], [0, 0, 0]])
+        self.assertEqual([0.0, 10.0], one.times.tolist())
+
+    def test_read_more_often_a_rate_is_that_from_start_to_end(self):
+        # 1 B/s until 13 s, 11 B/s after; read every 3 s from 1 s on.
+        times = np.arange(1., 40, 3)
+        counts = np.where(times <= 13, times, 13 + 11 * (times - 13))
+        one = told([from_counters([counters.Readings(
+            np.stack([times] * 2, axis=1), np.stack([counts] * 2, axis=1))])])
+        self.assertEqual([10.0, 20.0], one.times.tolist())
+        # 3 s of 1 B/s and 7 s of 11 B/s.
+        np.testing.assert_allclose(one.rates[:, 0], [.064, .088])
+
+    def test_periods_without_a_reading_are_a_gap(self):
+        one = told([from_counters([readings(
+            [0, 10, NAN, NAN, 50, 60])])])
+        self.assertEqual([0, 40], one.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=3), one.refused)
+
+    def test_a_counter_that_goes_back_was_reset(self):
+        one = told([from_counters([readings([100, 200, 7, 17])])])
+        self.assertEqual([0, 20], one.times.tolist())
+        self.assertEqual(rate_series.Refused(reset=1), one.refused)
+
+    def test_a_counter_that_wraps_looks_like_a_reset(self):
+        top = 2.0 ** 32
+        one = told([from_counters([readings(
+            [top - 20, top - 10, 0, 10])])])
+        self.assertEqual([0, 20], one.times.tolist())
+        self.assertEqual(1, one.refused.reset)
+        self.assertTrue((one.rates >= 0).all())
+
+    def test_counters_of_two_hosts_are_never_subtracted(self):
+        # The new counter is larger than the old one ever was.
+        old = readings([0, 10, 20])
+        new = readings([1000, 1010, 1020], first=3)
+        one = told([from_counters([old, new])])
+        self.assertEqual([0, 10, 30, 40], one.times.tolist())
+        np.testing.assert_allclose(one.rates[:, 0], .008)
+        self.assertEqual(rate_series.Refused(migration=1), one.refused)
+
+    def test_a_host_that_was_left_and_repeats_itself_says_nothing(self):
+        # The old host tells its last state on and on.
+        old = readings([0, 10, 20, 20, 20, 20, 20])
+        new = readings([0, 30, 60], first=4)
+        for hosts in ([old, new], [new, old]):
+            one = told([from_counters(hosts)])
+            self.assertEqual([0, 10, 20, 40, 50], one.times.tolist())
+            self.assertEqual([.024, .024], one.rates[3:, 0].round(9).tolist())
+            self.assertEqual(rate_series.Refused(migration=1), one.refused)
+
+    def test_a_pause_of_the_host_that_was_left_changes_nothing(self):
+        old = readings([0, 10, 20, 20, NAN, NAN, 20, 20, 20])
+        new = readings([0, 30, 60, 90, 120, 150], first=3)
+        one = told([from_counters([old, new])])
+        self.assertEqual([0, 10, 30, 40, 50, 60, 70], one.times.tolist())
+
+    def test_an_instance_that_returns_is_followed_back(self):
+        first = readings([0, 10, 20, 20, 20, 5, 15, 25])
+        second = readings([0, 30], first=3)
+        one = told([from_counters([first, second])])
+        self.assertEqual([0, 10, 30, 50, 60], one.times.tolist())
+        self.assertEqual(2, one.refused.migration)
+
+    def test_of_two_exporters_the_other_counts_when_one_stops(self):
+        one, other = (readings(np.arange(count) * 10.0, first=first)
+                      for count, first in ((30, 0), (10, 1)))
+        for hosts in ([one, other], [other, one]):
+            found = told([from_counters(hosts)])
+            self.assertEqual(280, found.times[-1])
+            self.assertLessEqual(27, len(found))
+            np.testing.assert_allclose(found.rates[:, 0], .008)
+
+    def test_no_readings_and_one_reading_tell_nothing(self):
+        for counts in ([], [5]):
+            one = told([from_counters([readings(counts)])])
+            self.assertEqual((0, 0), (len(one), one.refused.total))
+
+
+class UpdatesTest(unittest.TestCase):
+    """A day of counters that are updated at intervals, beside the truth."""
+
+    STEADY = simulator.Traffic(1e6)
+
+    #: On for 15 minutes of each three hours.
+    BURSTS = simulator.Traffic(1e6, 900.0, 10800.0,
+                               simulator.T0 + 4137.0 - 864000.0)
+
+    def rates(self, traffic, known=None, seed=1, **source):
+        """Return the rates that are found, and the true volume, relative."""
+        day = 86400.0
+        hosts = simulator.Source(**source).readings(
+            traffic, day, np.random.default_rng(seed))
+        update = known
+        if known is None:
+            update = counters.update_seconds([
+                (times, values) for _, times, values in hosts])
+        part = counters.from_counters(
+            [
+                counters.Readings(
+                    np.stack([times] * 2, axis=1),
+                    np.stack([values, values / 2], axis=1),
+                )
+                for _, times, values in hosts
+            ],
+            300.0,
+            update,
+            simulator.T0 + day,
+        )
+        times = part.periods * 300.0
+        true = np.array([traffic.mean_kbps(begin, begin + 300)
+                         for begin in times])
+        return part.rates[:, 0] / traffic.kbps, true / traffic.kbps
+
+    def check(self, peak, bursts=0.15, **source):
+        for traffic, delta in ((self.STEADY, peak), (self.BURSTS, bursts)):
+            # What a lone instance of bursts says is not enough to find the
+            # interval.
+            known = None if traffic is self.STEADY \
+                else source['update_seconds']
+            with self.subTest(traffic=traffic, **source):
+                found, true = self.rates(traffic, known, **source)
+                self.assertGreater(found.size, 240)
+                self.assertAlmostEqual(1.0, found.sum() / true.sum(),
+                                       delta=0.01)
+                self.assertAlmostEqual(1.0, found.max(), delta=delta)
+
+    def test_updates_as_often_as_readings(self):
+        for seconds in (15, 30, 60, 120):
+            peak = 0.05 if seconds <= 30 else 0.1
+            intervals = {'update_seconds': seconds, 'scrape_seconds': seconds}
+            self.check(peak, jitter_seconds=2, **intervals)
+            self.check(peak, drift_seconds=seconds / 400, **intervals)
+            self.check(peak, drift_seconds=-seconds / 400, **intervals)
+            self.check(peak, phase_seconds=.6 * seconds, outages=(
+                (20000, 20300), (50000, 50420)), **intervals)
+
+    def test_updates_more_often_than_readings(self):
+        for update, scrape in ((20, 30), (45, 60), (30, 120), (60, 120),
+                               (90, 120)):
+            for changes in ({'jitter_seconds': 2},
+                            {'drift_seconds': -update / 400},
+                            {'phase_seconds': .3 * update}):
+                self.check(0.05 if scrape <= 30 else 0.1,
+                           update_seconds=update, scrape_seconds=scrape,
+                           **changes)
+
+    def test_an_outage_of_an_unknown_number_of_updates(self):
+        for update, scrape in ((77, 30), (77, 15), (45, 15)):
+            self.check(0.05, update_seconds=update, scrape_seconds=scrape,
+                       phase_seconds=.6 * update, outages=(
+                           (20000, 20300), (35000, 35310), (50000, 50420)))
+
+    def assert_interval_is_found(self, update, **source):
+        _, times, values = simulator.Source(
+            update_seconds=update, jitter_seconds=2, **source).readings(
+                self.STEADY, 10800.0, np.random.default_rng(1))[0]
+        self.assertAlmostEqual(1.0, counters.update_seconds(
+            [(times, values)]) / update, delta=0.02)
+
+    def steady_peak(self, **source):
+        found, _ = self.rates(self.STEADY, source['update_seconds'],
+                              **source)
+        self.assertGreater(found.size, 240)
+        return found.max()
+
+    def test_updates_that_are_left_out_soon_after_each_other(self):
+        # One update is between them.
+        self.assertAlmostEqual(1.0, self.steady_peak(
+            update_seconds=290, scrape_seconds=30, phase_seconds=79,
+            stalls=((10587, 10935), (11232, 11580))), delta=0.05)
+
+    def test_updates_that_are_left_out_between_rare_readings(self):
+        for update, scrape in ((270, 120), (77, 60), (300, 120)):
+            self.assertAlmostEqual(1.0, self.steady_peak(
+                update_seconds=update, scrape_seconds=scrape,
+                phase_seconds=.2 * update, jitter_seconds=1, stalls=(
+                    (20511, 20511 + 2.5 * update),
+                    (54492, 54492 + 1.2 * update))), delta=0.1)
+
+    def test_a_few_readings_do_not_show_that_counters_are_continuous(self):
+        _, times, values = simulator.Source(
+            update_seconds=100, scrape_seconds=120).readings(
+                self.STEADY, 10800.0, np.random.default_rng(1))[0]
+        for count, known in ((10, False), (60, True)):
+            series = [(times[:count], values[:count])]
+            # Where one reading of each period is all, it is enough.
+            self.assertAlmostEqual(100.0 if known else 0.0,
+                                   counters.update_seconds(series), delta=2)
+            self.assertEqual(known, counters.update_seconds(
+                series, period_seconds=300.0) is not None)
+
+    def test_a_reset_says_nothing_of_the_interval(self):
+        for update in (45, 77):
+            self.assert_interval_is_found(update, scrape_seconds=120,
+                                          resets=(5000, 9000))
+
+    def test_updates_at_each_third_reading_may_be_early_or_late(self):
+        self.assert_interval_is_found(45, scrape_seconds=15)
+
+    def test_updates_a_bit_less_often_than_readings(self):
+        for update, scrape in ((35, 30), (50, 30), (70, 60), (150, 120)):
+            for changes in ({'jitter_seconds': 2},
+                            {'drift_seconds': update / 400},
+                            {'phase_seconds': .3 * update}):
+                self.check(0.05 if scrape <= 30 else 0.1,
+                           update_seconds=update, scrape_seconds=scrape,
+                           **changes)
+
+    def test_updates_that_are_much_too_early_or_late(self):
+        for scrape in (15, 30, 60, 120):
+            self.check(0.05, update_seconds=300, scrape_seconds=scrape,
+                       jitter_seconds=15)
+
+    def test_bursts_after_an_outage_of_seldom_readings(self):
+        self.check(0.1, update_seconds=300, scrape_seconds=120, outages=(
+            (20000, 20300), (35000, 35310), (50000, 50420), (65000, 67000)),
+            phase_seconds=180)
+
+    def test_a_poller_that_stands_still(self):
+        for update, scrape in ((300, 30), (300, 120), (60, 15), (60, 30)):
+            for polls in (1.2, 3.2, 5.2, 12.2):
+                self.check(0.05, update_seconds=update, scrape_seconds=scrape,
+                           phase_seconds=.3 * update, stalls=(
+                               (20000, 20000 + polls * update),
+                               (50000, 50000 + polls * update)))
+
+    def test_long_intervals(self):
+        for update in (900, 1800, 3600):
+            for changes in ({'jitter_seconds': 30},
+                            {'drift_seconds': update / 400}):
+                found, _ = self.rates(self.STEADY, update_seconds=update,
+                                      scrape_seconds=60, **changes)
+                self.assertGreater(found.size, 180)
+                self.assertAlmostEqual(1e6, found.mean() * 1e6, delta=1e4)
+                self.assertAlmostEqual(1.0, found.max(), delta=0.05)
+
+    def test_continuous_counters_are_not_taken_for_updated_ones(self):
+        random = np.random.default_rng(5)
+        times = np.arange(0, 86400, 30.0)
+        for rises in (np.full(times.size, 7.0),
+                      random.lognormal(0, 1, times.size),
+                      1 + .05 * random.standard_normal(times.size),
+                      np.repeat(random.choice([1.0, 2.0], 720), 4)[
+                          :times.size]):
+            self.assertEqual(0.0, counters.update_seconds(
+                [(times, np.cumsum(rises))]))
+
+
+class IncrementsTest(unittest.TestCase):
+
+    def test_an_increment_belongs_to_the_period_before_its_reading(self):
+        one = told([counters.from_increments(
+            np.array([5, 6, 7]), np.array([[1., 1], [1250, 2500], [0, 0]]),
+            10)])
+        self.assertEqual([50, 60], one.times.tolist())
+        np.testing.assert_allclose(one.rates[:, :2], [[1, 2], [0, 0]])
+
+    def test_an_increment_over_a_gap_is_refused_for_all_of_it(self):
+        # Divided by one period it would be four times what it was.
+        one = told([counters.from_increments(
+            np.array([1, 2, 6, 7]), np.full((4, 2), 100.), 10)])
+        self.assertEqual([10, 60], one.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=4), one.refused)
+
+    def test_an_increment_of_one_interval_after_an_empty_period_is_kept(self):
+        # Two readings were in period 2, none in 3: 2 has the mean of both.
+        one = told([counters.from_increments(
+            np.array([0, 1, 2, 4, 5]),
+            np.array([[90.], [90], [50], [10], [10]]) * [1, 1], 10)])
+        self.assertEqual([0, 10, 20, 30, 40], one.times.tolist())
+        np.testing.assert_allclose(one.rates[:, 0] / .0008,
+                                   [90, 50, 50, 10, 10])
+        self.assertEqual(0, one.refused.total)
+
+    def test_an_increment_of_two_intervals_after_an_empty_period_is_a_gap(
+            self):
+        # A reading was left out.
+        one = told([counters.from_increments(
+            np.array([0, 1, 2, 4, 5]),
+            np.array([[50.], [50], [50], [100], [50]]) * [1, 1], 10)])
+        self.assertEqual([0, 10, 40], one.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=2), one.refused)
+
+    def test_a_negative_increment_is_a_reset(self):
+        one = told([counters.from_increments(
+            np.array([1, 2, 3, 4]),
+            np.array([[1., 1], [1, 1], [-9, 1], [1, 1]]), 10)])
+        self.assertEqual([10, 30], one.times.tolist())
+        self.assertEqual(rate_series.Refused(reset=1), one.refused)
+
+    def test_the_time_between_measures_is_what_it_is_divided_by(self):
+        one = told([counters.from_increments(
+            np.array([1, 2]), np.full((2, 2), 250.), 2)])
+        np.testing.assert_allclose(one.rates[:, :2], 1.0)
+
+
+class SumTest(unittest.TestCase):
+
+    def test_interfaces_are_summed(self):
+        parts = [from_counters([readings([0, 1250, 2500])]),
+                 from_counters([readings([0, 2500, 2500])])]
+        np.testing.assert_allclose(told(parts).rates[:, 0], [3.0, 1.0])
+
+    def test_without_an_expected_interface_the_sum_is_not_known(self):
+        # The second one is silent from the third period on, and counts as
+        # detached when it has been for two.
+        parts = [from_counters([readings(np.arange(8) * 10.)]),
+                 from_counters([readings(np.arange(3) * 10.)])]
+        one = told(parts)
+        self.assertEqual([0, 10, 40, 50, 60], one.times.tolist())
+        self.assertEqual(rate_series.Refused(missing=2), one.refused)
+        np.testing.assert_allclose(one.rates[:, 0],
+                                   [.016, .016, .008, .008, .008])
+
+    def test_a_gap_of_one_interface_is_a_gap_of_the_sum(self):
+        parts = [from_counters([readings(np.arange(6) * 10.)]),
+                 from_counters([readings(
+                     [0, 10, NAN, 30, 40, 50])])]
+        one = told(parts)
+        self.assertEqual([0, 30, 40], one.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=2), one.refused)
+
+    def test_an_interface_that_comes_later_does_not_spoil_what_was(self):
+        parts = [from_counters([readings(np.arange(6) * 10.)]),
+                 from_counters([readings([0, 10], first=4)])]
+        self.assertEqual(5, len(told(parts)))
+
+    def test_after_the_end_of_all_nothing_is_refused(self):
+        parts = [from_counters([readings(np.arange(3) * 10.)])] * 2
+        self.assertEqual(0, told(parts).refused.total)
+
+    def test_without_an_answer_for_an_interface_the_sum_is_a_lower_bound(
+            self):
+        parts = [from_counters([readings(np.arange(6) * 10.)])]
+        one = told(parts, complete=False)
+        self.assertEqual((5, True), (len(one), one.partial.all()))
+        self.assertEqual((0, 5), (len(one.at_least()),
+                                  one.at_least().refused.missing))
+        self.assertEqual(0, len(told([], complete=False)))
+
+    def test_what_is_too_old_is_refused_as_such(self):
+        one = told([from_counters([readings(
+            [0, 10, 5, 15, 25, 35])])], oldest=25.0)
+        self.assertEqual([30, 40], one.times.tolist())
+        self.assertEqual(rate_series.Refused(too_old=3), one.refused)
+
+    def test_absurd_rates_are_refused_as_such(self):
+        one = told([from_counters([readings([0, 1e15, 1e15])])])
+        self.assertEqual(rate_series.Refused(absurd=1), one.refused)
+
+    def test_only_the_time_wanted_is_told_and_counted(self):
+        part = from_counters([readings(
+            [0, 10, NAN, 30, 40, 2, 12, 22])])
+        one = told([part], start=20, end=50)
+        self.assertEqual([30], one.times.tolist())
+        self.assertEqual(rate_series.Refused(gap=1, reset=1), one.refused)
+
+    def test_a_negative_rate_of_an_interface_spoils_its_period_only(self):
+        rates = np.ones((5, 3))
+        rates[2, 1] = -1
+        parts = [counters.from_rates(np.arange(5), rates),
+                 counters.from_rates(np.arange(5), np.ones((5, 3)))]
+        one = told(parts)
+        self.assertEqual([0, 10, 30, 40], one.times.tolist())
+        np.testing.assert_array_equal(one.rates, 2)
+        self.assertEqual(rate_series.Refused(negative=1), one.refused)
+
+    def test_rates_with_a_missing_column_are_missing(self):
+        one = told([counters.from_rates(
+            np.array([0, 1]), [[1, 1, 0], [1, NAN, 0]])])
+        self.assertEqual([0], one.times.tolist())
+        self.assertEqual(rate_series.Refused(missing=1), one.refused)
+
+
+class BrokenInterfaceTest(unittest.TestCase):
+    """What an interface that cannot be used does to the others."""
+
+    BUSY = 2e6
+
+    def setUp(self):
+        super().setUp()
+        self.busy = counters.from_rates(
+            np.arange(40), np.full((40, 3), self.BUSY))
+
+    def assert_busy(self, broken, count=40):
+        one = told([self.busy, broken])
+        self.assertGreaterEqual(len(one), count)
+        self.assertTrue((one.rates[:, 0] >= self.BUSY).all())
+        self.assertLessEqual(one.rates[:, 0].max(), 1.1 * self.BUSY)
+        return one
+
+    def test_one_that_counts_down_hides_nothing(self):
+        one = self.assert_busy(from_counters(
+            [readings(1e9 - np.arange(41) * 10.)]))
+        self.assertTrue(one.partial[:39].all())
+
+    def test_one_of_negative_rates_lowers_nothing(self):
+        self.assert_busy(counters.from_rates(
+            np.arange(40), np.full((40, 3), -.9999 * self.BUSY)))
+
+    def test_one_of_absurd_rates_hides_and_raises_nothing(self):
+        for rate in (1e308, np.inf, 9e9):
+            self.assert_busy(counters.from_rates(
+                np.arange(40), np.full((40, 3), rate)))
+
+    def test_one_that_comes_and_goes_hides_nothing(self):
+        for every in (2, 3, 4, 7):
+            self.assert_busy(from_counters([readings(
+                [NAN if at % every else 10. * at for at in range(41)])]))
+
+    def test_one_without_a_direction_counts_with_the_other(self):
+        rates = np.full((40, 3), self.BUSY / 20)
+        rates[:, 1:] = np.nan
+        one = self.assert_busy(counters.from_rates(np.arange(40), rates))
+        np.testing.assert_allclose(one.rates[:, 0], 1.05 * self.BUSY)
+        np.testing.assert_allclose(one.rates[:, 1], self.BUSY)
+        self.assertTrue(one.partial.all())
+
+    def test_a_busy_one_that_is_silent_is_never_taken_as_nothing(self):
+        silent = np.array([4, 5, 11, 20, 30])
+        low = counters.from_rates(np.arange(40), np.ones((40, 3)))
+        broken = counters.from_rates(
+            np.setdiff1d(np.arange(40), silent), np.full((35, 3), self.BUSY)
+        )
+        one = told([low, broken])
+        self.assertFalse(np.isin(one.times, 10. * silent).any())
+        self.assertEqual((35, 5), (len(one), one.refused.missing))
+
+    def test_its_cost_is_that_of_its_samples(self):
+        odd = from_counters([counters.Readings(
+            np.array([0, 1, 5_900_000, 5_900_001.])[:, None] * [10., 10.],
+            np.array([0, 1, 2, 3.])[:, None] * [1., 1.])])
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        for _ in range(3):
+            told([self.busy, odd])
+        _, peak = tracemalloc.get_traced_memory()
+        # An array of all periods in between takes 47 MB.
+        self.assertLess(peak, 5e6)
+
+
+class PiecesTest(unittest.TestCase):
+
+    def test_reading_in_pieces_gives_what_one_reading_gives(self):
+        random = np.random.default_rng(4)
+        for _ in range(50):
+            links = []
+            for _ in range(int(random.integers(1, 4))):
+                counts = np.cumsum(random.integers(0, 100, 40)).astype(float)
+                counts[random.random(40) < .15] = NAN
+                reset = int(random.integers(1, 40))
+                counts[reset:] -= counts[reset] - random.integers(0, 5)
+                links.append(counts)
+            whole = told([from_counters([readings(counts)])
+                          for counts in links])
+            if not len(whole):
+                continue
+            last = whole.times[len(whole) // 2]
+            period = int(last // 10)
+            # What a driver reads: back to the grace, and one to close.
+            begin = max(0, period + 1 - counters.GRACE_PERIODS)
+
+            def between(low, high, **wanted):
+                return told([from_counters([readings(
+                    counts[low:high], first=low)]) for counts in links],
+                    **wanted)
+
+            first = between(0, period + 2, end=last + 1)
+            second = between(begin, 40, start=np.nextafter(last, np.inf))
+            np.testing.assert_array_equal(
+                whole.times, np.concatenate([first.times, second.times]))
+            np.testing.assert_array_equal(
+                whole.rates, np.concatenate([first.rates, second.rates]))
+
+
+if __name__ == '__main__':
+    unittest.main()

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads and checks the ``vswitch:*`` keys of aggregate metadata."""
+
+import dataclasses
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
+
+__all__ = ['Keys', 'Stated', 'UPLINK', 'refusing', 'usable_profile']
+
+PREFIX = 'vswitch:'
+
+#: Keys that begin so are those of uplinks.
+UPLINK = 'vswitch:uplink'
+
+
+def refusing(wanted, fits):
+    """Return a check of the texts that a metadata key may have.
+
+    :param wanted: what fits, in words
+    :param fits: callable, text -> whether it fits; a ValueError: it does not
+    :returns: callable(where, key, text) that raises InvalidOverride
+    """
+    def check(where, key, text):
+        try:
+            good = fits(text)
+        except (TypeError, ValueError, OverflowError):
+            good = False
+        if not good:
+            raise exceptions.InvalidOverride(
+                f'{where}: {key} is {text!r}, wanted {wanted}')
+    return check
+
+
+@dataclasses.dataclass(frozen=True)
+class Stated:
+    """What metadata says, as far as it can be used.
+
+    :ivar values: {key: {value: name of an aggregate that has it}}
+    :ivar profiles: names of profiles
+    :ivar numbers: {name of a number of a profile: list of texts}
+    :ivar policy: the most cautious admission policy
+    :ivar limit: the lowest overload probability
+    """
+
+    values: dict
+    profiles: list
+    numbers: dict
+    policy: str
+    limit: float
+
+
+class Keys:
+    """Reads the metadata keys with one prefix.
+
+    :param prefix: string
+    :param profiles: {name: SwitchProfile}
+    :param policy: admission policy where no aggregate sets one
+    :param overload_probability: limit where no aggregate sets one
+    :param numbers: names of the numbers of a profile that can be overridden
+    :param report: callable(topic, problem or None)
+    :param others: {name: check} of other keys with this prefix
+    """
+
+    def __init__(self, prefix, profiles, policy, overload_probability,
+                 numbers, report, others=None):
+        self._profile = prefix + 'profile'
+        self._numbers = {prefix + name: name for name in numbers}
+        self._policy = prefix + 'admission_policy'
+        self._limit = prefix + 'overload_probability'
+        self._defaults = {self._policy: {policy: None},
+                          self._limit: {overload_probability: None}}
+        self._report = report
+        self._checks = {
+            self._profile: refusing(
+                f'one of {", ".join(sorted(profiles))}',
+                profiles.__contains__),
+            self._policy: refusing(
+                f'{admission.AVERAGE} or {admission.PROBABILITY}',
+                (admission.AVERAGE, admission.PROBABILITY).__contains__),
+            self._limit: refusing('a number 0..1',
+                                  lambda text: 0 <= float(text) <= 1),
+            **{prefix + name: check for name, check in (others or {}).items()},
+            **dict.fromkeys(self._numbers, self._check_number)}
+        self._unknown = refusing(f'no key but {", ".join(self._checks)}',
+                                 lambda text: False)
+
+    def read(self, items):
+        """Return what is Stated; what cannot be used is reported.
+
+        :param items: sorted [(aggregate name, key, value)]
+        """
+        values = {}
+        for name, key, value in items:
+            where = f'aggregate {name}'
+            try:
+                self._checks.get(key, self._unknown)(where, key, value)
+                self._report(f'{where} {key}', None)
+            except exceptions.InvalidInput as error:
+                self._report(f'{where} {key}', f'{error}; it is ignored')
+                continue
+            values.setdefault(key, {})[value] = name
+        found = {**self._defaults, **values}
+        return Stated(
+            values, sorted(values.get(self._profile, ())),
+            {self._numbers[key]: list(texts)
+             for key, texts in values.items() if key in self._numbers},
+            admission.most_cautious(found[self._policy]),
+            min(map(float, found[self._limit])))
+
+    def _check_number(self, where, key, text):
+        vswitch_profile.override_number(self._numbers[key], text, where)
+
+
+def usable_profile(found, numbers, where, report, **others):
+    """Return a profile with those numbers that can be used.
+
+    Numbers that are usable alone may contradict the profile or one another:
+    the first of them, by name, that does is reported and left out.
+
+    :param found: SwitchProfile or None
+    :param numbers: {name of a number: values}, of which the smallest counts
+    :param where: who says so, for messages
+    :param report: callable(topic, problem or None)
+    :param others: other keys that change with the numbers
+    :returns: SwitchProfile, or None when there is nothing to go by
+    """
+    try:
+        usable = vswitch_profile.with_numbers(found, numbers, where, **others)
+        for key in numbers:
+            report(f'{where} {key}', None)
+        return usable
+    except exceptions.InvalidInput:
+        pass
+    usable, kept = found, {}
+    for key in sorted(numbers):
+        try:
+            usable = vswitch_profile.with_numbers(
+                found, {**kept, key: numbers[key]}, where, **others)
+            kept[key] = numbers[key]
+            report(f'{where} {key}', None)
+        except exceptions.InvalidInput as error:
+            report(f'{where} {key}', f'{error}; it is ignored')
+    return usable

@@ -1,0 +1,448 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which instance is on which host, of which flavor and project.
+
+:class:`NovaSource` asks Nova, and Neutron for the networks, through
+openstacksdk; :class:`FileSource` reads a file. :func:`update` brings the
+store up to date: it reads only what has changed since the last time, writes
+only what differs, and now and then reads everything.
+
+No answer is never taken for no instances. An instance goes when Nova says
+that it is deleted, or when a complete reading does not have it and Nova, asked
+for that very one, does not know it. A cell that does not answer thus keeps
+its instances as they were.
+
+Knows no configuration, and no clock but the one handed in.
+"""
+
+import collections
+import csv
+import dataclasses
+import datetime
+import typing
+
+from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.clients import openstack
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.telemetry import service
+from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
+
+__all__ = ['FileSource', 'NovaSource', 'Outcome', 'Reading', 'make_source',
+           'update']
+
+# That of Stein: Nova tells of instances in a cell that does not answer, and
+# names the flavor of an instance.
+_VERSION = {'microversion': '2.69'}
+
+#: Instances or ports of one answer; Nova gives no more by default.
+PAGE = 1000
+
+#: Changes are asked for from so long before the last one known: rows of a
+#: database become visible later than the time that is written in them.
+OVERLAP_SECONDS = 120.0
+
+#: The store learns at least so often how recent its placements are.
+_MARK_SECONDS = 3600.0
+
+#: Everything is read again after so long when some were not answered for.
+_RETRY_SECONDS = 3600.0
+
+#: Instances that Nova is asked for one by one in a pass.
+_MOST_ASKED = 500
+
+#: Instances, or networks, asked for at once: a URL is not endless.
+_DEVICES = 50
+
+_HOST = 'OS-EXT-SRV-ATTR:host'
+_MAC = 'OS-EXT-IPS-MAC:mac_addr'
+_BOUND_TO = 'binding:host_id'
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What a source told.
+
+    :ivar placements: {instance uuid: Placement}
+    :ivar deleted: set of uuids of instances that are deleted
+    :ivar unanswered: set of uuids of which nothing is known at the moment
+    :ivar changed_until: time of the newest change in it, seconds UTC by the
+        clock of the source, or None
+    """
+
+    placements: dict
+    deleted: frozenset = frozenset()
+    unanswered: frozenset = frozenset()
+    changed_until: float | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What an update did.
+
+    :ivar complete: whether everything was read, and not only changes
+    :ivar told: number of instances that were told of
+    :ivar written: number of placements that were written
+    :ivar removed: number of those that went
+    """
+
+    complete: bool
+    told: int
+    written: int
+    removed: int
+
+
+def update(store, source, clock, complete_seconds):
+    """Bring the placements of a store up to date.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param source: :class:`NovaSource` or :class:`FileSource`
+    :param clock: returns the time, seconds UTC
+    :param complete_seconds: everything is read after so long
+    :returns: :class:`Outcome`
+    :raises TelemetryError: when the source cannot be read to its end; nothing
+        is written then
+    :raises StoreError: when the store cannot be read or written
+    """
+    now = float(clock())
+    before = store.inventory()
+    since = _since(before, source, now, complete_seconds)
+    reading = source.read(since)
+    told = reading.placements.keys() | reading.deleted
+    known = store.placements(None if since is None else told)
+    changed = [one for uuid, one in reading.placements.items()
+               if known.get(uuid) != one]
+    gone = known.keys() & reading.deleted
+    complete_at = now if since is None else before.complete_at
+    if since is None:
+        missing = known.keys() - told
+        gone |= source.unknown(sorted(missing - reading.unanswered))
+        if missing - gone:
+            # What changes in a cell that is down is told by nobody.
+            complete_at -= max(complete_seconds - _RETRY_SECONDS, 0)
+    until = reading.changed_until
+    if before is not None and before.source == source.name:
+        if not (changed or gone or since is None and until is not None
+                or abs(now - before.seen_at) >= _MARK_SECONDS):
+            # A new generation for nothing would be work for many.
+            return Outcome(since is None, len(told), 0, 0)
+        until = max(filter(None, (until, before.changed_until)),
+                    default=None)
+    store.write(
+        placements=changed, remove_placements=gone, now=now,
+        inventory=model_store.InventoryState(
+            source.name, now, complete_at, until))
+    return Outcome(since is None, len(told), len(changed), len(gone))
+
+
+def _since(before, source, now, complete_seconds):
+    """Return from when on changes are to be read, None: read everything."""
+    if before is None or before.source != source.name \
+            or before.changed_until is None \
+            or not 0 <= now - before.complete_at < complete_seconds:
+        return None
+    return before.changed_until - OVERLAP_SECONDS
+
+
+def make_source(path=None, access=None, network_url=None,
+                read_networks=False):
+    """Return the source that options ask for.
+
+    :param path: of a file, or None to ask Nova
+    :param access: mapping of the arguments of :class:`.Access`
+    :raises InvalidInput: when an option has no usable value
+    """
+    if path is not None:
+        return FileSource(path)
+    network = None
+    if read_networks:
+        network = http.Access(**{**access, 'url': network_url})
+    return NovaSource(http.Access(**access), network)
+
+
+class FileSource:
+    """Reads a CSV file with a header.
+
+    :param path: of the file
+    """
+
+    def __init__(self, path):
+        self._path = path
+        self.name = f'file {path}'[:255]
+
+    def read(self, since=None):
+        """Return the Reading of the whole file.
+
+        :raises TelemetryError: when it cannot be read
+        """
+        found = {}
+        try:
+            with open(self._path, newline='', encoding='utf-8') as lines:
+                rows = csv.DictReader(lines)
+                for row in rows:
+                    uuid = row['instance_uuid'].strip()
+                    networks = row.get('networks')
+                    found[uuid] = model_store.InstanceRecord(
+                        uuid,
+                        *(
+                            (row.get(name) or '').strip() or None
+                            for name in ('host', 'flavor', 'project')
+                        ),
+                        (
+                            None
+                            if networks is None
+                            else vswitch_attachments.Attachments(
+                                sorted(networks.split())
+                            )
+                        ),
+                    )
+            if not found:
+                raise ValueError('no instance')
+        except (OSError, LookupError, ValueError, TypeError, csv.Error,
+                AttributeError) as error:
+            raise exceptions.TelemetryError(
+                f'inventory {self.name}: seen '
+                f'{type(error).__name__}: {http.shown(str(error))}, '
+                f'wanted CSV with the column instance_uuid') from error
+        return Reading(found)
+
+    def unknown(self, instance_uuids):
+        """Return which of some instances are gone: the file is all."""
+        return set(instance_uuids)
+
+
+class NovaSource:
+    """Asks Nova for all instances of all projects. Opens nothing itself.
+
+    :param access: :class:`.Access`
+    :param network: Access of Neutron, or None: networks are not read
+    :param sleep: waits seconds, None: as :class:`.Client` does
+    """
+
+    def __init__(self, access, network=None, **sleep):
+        self._access = access
+        self._network = network
+        self._sleep = sleep
+        # With networks it is another source: all have to be read once.
+        self.name = f'nova {access.where()}' + (
+            ' with networks' if network else '')
+
+    def read(self, since=None):
+        """Return the :class:`Reading` of all instances, or of changes.
+
+        :param since: seconds UTC by Nova's clock, or None: everything
+        :raises TelemetryError: when it cannot be read to its end
+        """
+        query = {'all_tenants': 'True'}
+        if since is not None:
+            query['changes-since'] = service.iso_time(since) + 'Z'
+        found, deleted, unanswered = {}, set(), set()
+        addresses = {}
+        until = None
+        with openstack.SdkClient(
+            self._access, self.name, 'compute', **self._sleep
+        ) as client:
+            for servers in _pages(client, 'servers', '/servers/detail',
+                                  _server, query, **_VERSION):
+                for status, changed, placement, macs in servers:
+                    uuid = placement.instance_uuid
+                    if status == 'DELETED':
+                        deleted.add(uuid)
+                    elif status == 'UNKNOWN':
+                        unanswered.add(uuid)
+                    else:
+                        found[uuid] = placement
+                        addresses[uuid] = macs
+                    if changed is not None:
+                        until = max(changed, until or changed)
+        if self._network is not None:
+            attachments = self._attachments(found, addresses, since is None)
+            found = {uuid: dataclasses.replace(
+                one, attachments=attachments[uuid])
+                for uuid, one in found.items()}
+        return Reading(found, frozenset(deleted), frozenset(unanswered),
+                       until)
+
+    def unknown(self, instance_uuids):
+        """Return which of some instances Nova does not know.
+
+        Of a few hundred at most: the others are taken for known.
+
+        :raises TelemetryError: when Nova does not answer
+        """
+        gone = set()
+        if not instance_uuids:
+            return gone
+        with openstack.SdkClient(
+            self._access, self.name, 'compute', **self._sleep
+        ) as client:
+            for uuid in instance_uuids[:_MOST_ASKED]:
+                try:
+                    client.json(
+                        'a server', 'GET', f'/servers/{uuid}',
+                        'the server, or HTTP 404', lambda answer:
+                        answer['server']['id'], **_VERSION)
+                except http.Refusal as refusal:
+                    if refusal.status != 404:
+                        raise
+                    gone.add(uuid)
+        return gone
+
+    def _attachments(self, found, addresses, complete):
+        """Return {instance uuid: Attachments} of the instances.
+
+        A tenant can write any uuid, also one of somebody else's instance, to
+        ``device_id`` of its ports, or nothing. So a port counts for an
+        instance only if it is bound to the host of the instance, which Nova
+        alone does, and is of its project or has an address that Nova lists
+        for it. An address that Nova lists counts also without a port.
+
+        :param found: {instance uuid: Placement}
+        :param addresses: {instance uuid: MAC addresses that Nova lists}
+        :param complete: whether these are all instances
+        """
+        ports, types = {}, {}
+        queries = [{}] if complete else [
+            *_some('device_id', found), *_some('mac_address', {
+                mac for macs in addresses.values() for mac in macs if mac})]
+        with openstack.SdkClient(
+            self._network, self.name, 'network', **self._sleep
+        ) as client:
+            for query in queries:
+                query['fields'] = [
+                    'id', 'device_id', 'network_id', 'mac_address',
+                    'project_id', 'binding:host_id', 'binding:vnic_type']
+                for page in _pages(client, 'ports', '/ports', _port, query):
+                    ports.update((port.id, port) for port in page)
+            attached = _ports_of(found, addresses, ports.values())
+            for query in [{}] if complete else _some('id', {
+                    port.network for some in attached.values()
+                    for port in some if port is not None}):
+                query['fields'] = ['id', 'provider:network_type']
+                for page in _pages(client, 'networks', '/networks', _network,
+                                   query):
+                    types.update(page)
+        return {uuid: _attached(some, types)
+                for uuid, some in attached.items()}
+
+
+class _Port(typing.NamedTuple):
+    """A port of Neutron, as its API shows it to an administrator."""
+
+    id: str
+    device: str
+    network: str
+    mac: str
+    project: str | None
+    host: str | None
+    vnic_type: str | None
+
+
+def _ports_of(found, addresses, ports):
+    """Return {instance uuid: list of its _Ports}.
+
+    None in a list stands for an address that no port has.
+
+    :param found: {instance uuid: Placement}
+    :param addresses: {instance uuid: MAC addresses that Nova lists, each as
+        often as an interface has it; None for interfaces without}
+    :param ports: iterable of _Port
+    """
+    by_device, by_address = {}, {}
+    for port in ports:
+        if port.host is not None:
+            by_device.setdefault(port.device, []).append(port)
+            by_address.setdefault((port.mac, port.host), []).append(port)
+    result = {}
+    for uuid, placement in found.items():
+        own = {port.id: port for port in by_device.get(uuid, ())
+               if port.host == placement.host
+               and port.project == placement.project}
+        listed = collections.Counter(addresses[uuid])
+        unlisted = sum(port.mac not in listed for port in own.values())
+        unknown = max(listed.pop(None, 0) - unlisted, 0)
+        for mac, count in listed.items():
+            # Another tenant may have a port of this address, too.
+            candidates = sorted(
+                by_address.get((mac, placement.host), ()), key=lambda port: (
+                    port.id not in own, port.project != placement.project,
+                    port.device != uuid, port.id))[:count]
+            own.update((port.id, port) for port in candidates)
+            unknown += count - len(candidates)
+        result[uuid] = [*own.values(), *[None] * unknown]
+    return result
+
+
+def _attached(ports, types):
+    """Return the Attachments of some ports.
+
+    :param ports: list of _Port, None for one of which nothing is known
+    :param types: {network: its type, None where Neutron does not tell}
+    """
+    networks, others, functions = [], [], 0
+    for port in ports:
+        if port is None:
+            networks.extend(vswitch_attachments.UNKNOWN.networks)
+            functions += vswitch_attachments.UNKNOWN.virtual_functions
+            continue
+        (others if types.get(port.network) in vswitch_attachments.TYPES_WITHOUT
+         else networks).append(port.network)
+        functions += port.vnic_type in vswitch_attachments.VNIC_TYPES
+    return vswitch_attachments.Attachments(
+        sorted(networks, key=str), sorted(others), functions)
+
+
+def _pages(client, kind, path, read, query, **arguments):
+    """Yield what ``read`` makes of the items of a list, page by page."""
+    for page in openstack.pages(
+        client,
+        kind,
+        path,
+        read,
+        {**query, 'limit': PAGE},
+        connect_retries=0,
+        **arguments,
+    ):
+        yield page.values()
+
+
+def _server(item):
+    """Return (status, time of the last change or None, Placement, MACs)."""
+    status = item['status']
+    macs = ()
+    if status in ('UNKNOWN', 'DELETED'):
+        placement = model_store.InstanceRecord(item['id'], None)
+    else:
+        if _HOST not in item:
+            raise ValueError(
+                f'no {_HOST}: who asks is no administrator')
+        placement = model_store.InstanceRecord(
+            item['id'], item[_HOST] or None,
+            item['flavor'].get('original_name'), item['tenant_id'])
+        # Nova lists a network without addresses for an interface that has
+        # none.
+        listed = {(network, one and one[_MAC])
+                  for network, some in (item.get('addresses') or {}).items()
+                  for one in some or [None]}
+        macs = [mac for _, mac in sorted(listed, key=str)]
+    changed = item.get('updated')
+    return status, changed and datetime.datetime.fromisoformat(
+        changed).timestamp(), placement, macs
+
+
+def _port(item):
+    if _BOUND_TO not in item:
+        raise ValueError(f'no {_BOUND_TO}: who asks is no administrator')
+    return _Port(item['id'], item['device_id'], item['network_id'],
+                 item['mac_address'], item['project_id'],
+                 item[_BOUND_TO] or None, item.get('binding:vnic_type'))
+
+
+def _network(item):
+    return item['id'], item.get('provider:network_type')
+
+
+def _some(key, values):
+    """Yield queries for some values, a few at a time."""
+    values = sorted(values)
+    for start in range(0, len(values), _DEVICES):
+        yield {key: values[start:start + _DEVICES]}

@@ -1,0 +1,411 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials of the limits that hosts have, once a day.
+
+:func:`update` follows the trials that are under way through the traffic of
+the last day, adds what came of them to the store, and starts one more for
+each kind of host. It is a reading of its own for the few instances that are
+tried: by then late samples are there, and a pass that learns needs to keep
+nothing for it.
+
+All is one write. How far a trial was followed is kept with it, and a write
+that goes on from anything else is void: no day is counted twice or left out,
+whenever a modeler ends. Modelers that share the instances each try some of
+their own; a trial that is of several modelers now is over. No configuration,
+no clock but the one handed in.
+
+Derivation: reference/feedback.rst.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import hmac
+import math
+import uuid as uuids
+
+import numpy as np
+
+from vswitch_aware_scheduler.admission import limit_feedback
+from vswitch_aware_scheduler.admission import uplink_policies
+from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.modeler import placement_inventory
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.traffic import fourier_sum
+from vswitch_aware_scheduler.traffic import shares
+
+__all__ = ['HostKinds', 'MOST_INSTANCES', 'MOST_KINDS', 'SETTLED_SECONDS',
+           'Update', 'day_of', 'update']
+
+#: Instances of one trial of one modeler at most.
+MOST_INSTANCES = 500
+
+#: Kinds of hosts that are tried, those with most hosts.
+MOST_KINDS = 8
+
+#: Samples may come so late; whole periods of most sources are in it.
+SETTLED_SECONDS = 3600.0
+
+#: A slot of time counts when so many of those who were measured at all that
+#: day were, and of those that telemetry knows.
+_MEASURED, _KNOWN = 0.9, 0.5
+
+_DAY_SECONDS = 86400.0
+
+#: Laws that are read at a time.
+_TOGETHER = 1000
+
+
+def _settled(now):
+    return math.floor(now / SETTLED_SECONDS - 1) * SETTLED_SECONDS
+
+
+def _by_samples(now, newest):
+    """Return the time that trials go by.
+
+    That of the clock, unless the newest counted sample is much older: a clock
+    that is ahead would end all trials and forget what came of them.
+    """
+    return now if newest is None else min(now, newest + SETTLED_SECONDS)
+
+
+def day_of(now, newest=None):
+    """Return the day of the trials that are due, in days since 1970.
+
+    :param now: seconds UTC
+    :param newest: time of the newest counted sample, or None
+    """
+    return int(_settled(_by_samples(now, newest)) // _DAY_SECONDS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Update:
+    """What an update did.
+
+    :ivar made: number of new trials
+    :ivar followed: number of trials that were followed
+    :ivar ended: number of trials that are over
+    """
+
+    made: int = 0
+    followed: int = 0
+    ended: int = 0
+
+
+class HostKinds:
+    """What kinds of hosts there are.
+
+    :param make_policies: returns
+        :class:`.HostPolicies`, asked anew each time
+    :param access: :class:`.Access` of Nova, for the aggregates if
+        they may be read, or None
+    :param sleep: waits seconds, None: as :class:`.Client` does
+    """
+
+    def __init__(self, make_policies, access=None, **sleep):
+        self._make_policies = make_policies
+        self._access = access
+        self._sleep = sleep
+
+    def find(self, store):
+        """Return {kind: HostPolicy} of those with most hosts.
+
+        Hosts of which neither the store nor an aggregate says anything are
+        one host here.
+
+        :raises TelemetryError: when Nova cannot be asked
+        :raises StoreError: when the store cannot be read
+        :raises VSwitchError: what ``make_policies`` raises
+        """
+        found, counts = {}, collections.Counter()
+        for policy in self._policies(store, self._aggregates()):
+            kind = limit_feedback.kind_of(policy)
+            if kind is not None:
+                found.setdefault(kind, policy)
+                counts[kind] += 1
+        most = sorted(counts, key=lambda kind: (-counts[kind], kind))
+        return {kind: found[kind] for kind in most[:MOST_KINDS]}
+
+    def most_kbps(self, store):
+        """Return what the hosts of instances can carry of one of them.
+
+        :returns: {instance uuid: kbit/s in one direction}; without those on
+            hosts whose profile does not state it
+        :raises VSwitchError: as :meth:`find`
+        """
+        placements = store.placements()
+        if not placements:
+            return {}
+        policies = self._make_policies()
+        aggregates = self._aggregates()
+        profiles = {one.host: one for one in store.host_profiles()}
+        by_host = {}
+        for host in {one.host for one in placements.values()} - {None}:
+            profile = policies.find(aggregates.get(host, []),
+                                    profiles.get(host)).profile
+            if profile is not None and profile.most_kbps is not None:
+                by_host[host] = profile.most_kbps
+        return {uuid: by_host[one.host] for uuid, one in placements.items()
+                if one.host in by_host}
+
+    @property
+    def asks_nova(self):
+        """Whether aggregates can be asked for."""
+        return self._access is not None
+
+    def described(self, store):
+        """Return whether any host has a profile or is behind an uplink.
+
+        :raises VSwitchError: as :meth:`find`
+        """
+        if any(policy.profile is not None
+               for policy in self._policies(store, {})):
+            return True
+        aggregates = self._aggregates()
+        return any(
+            uplink_policies.is_in(metadata) for of_host in aggregates.values()
+            for _, metadata in of_host) or any(
+                policy.profile is not None
+                for policy in self._policies(store, aggregates))
+
+    def _policies(self, store, aggregates):
+        """Yield the HostPolicy of each host that anything is said of.
+
+        First that of all others.
+        """
+        policies = self._make_policies()
+        profiles = {one.host: one for one in store.host_profiles()}
+        for host in [None, *sorted(aggregates.keys() | profiles.keys())]:
+            yield policies.find(aggregates.get(host, []), profiles.get(host))
+
+    def _aggregates(self):
+        if self._access is None:
+            return {}
+        try:
+            return placement_inventory.read_aggregates(
+                self._access, **self._sleep
+            )
+        except http.Refusal as refusal:
+            if refusal.status != 403:
+                raise
+            # Who may read instances need not be allowed to read aggregates.
+            return {}
+
+
+def update(store, driver, clock, kinds, share=None, progress=None,
+           writing=None, needs_inventory=False):
+    """Follow the trials and start those of today, unless that was done.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param driver: telemetry :class:`~.base.Driver`
+    :param clock: returns the time, seconds UTC
+    :param kinds: :class:`HostKinds`
+    :param share: None: all instances are of this modeler; or called with a
+        uuid, whether that one is
+    :param progress: None, or called as ``progress(done, total)``: what it
+        raises ends the update
+    :param writing: None, or a context manager around the write
+    :param needs_inventory: whether no instance is tried before the store has
+        an inventory; False: without one all instances may be
+    :returns: :class:`Update`
+    :raises TelemetryError: when telemetry or Nova cannot be read
+    :raises StoreError: when the store cannot be read or written
+    :raises StoreChanged: when another writer has followed the same trials
+        meanwhile
+    """
+    now = float(clock())
+    share = share or (lambda instance_uuid: True)
+    until = _settled(_by_samples(now, _newest(store)))
+    own, over = _sorted(store.trials(), share, until)
+    policies = kinds.find(store)
+    over += [trial for trial in own if trial.kind not in policies]
+    last = {trial.kind: trial.since for trial in own}
+    due = {kind: policy for kind, policy in policies.items()
+           if kind not in last
+           or last[kind] // _DAY_SECONDS < until // _DAY_SECONDS}
+    if not due and not over:
+        return Update()
+    followed, ended = _steps(own, due, until)
+    over += ended
+    known = {one.uuid for one in driver.instances() if share(one.uuid)}
+    outcomes = _outcomes(_Traffic(driver, followed, known, progress), due,
+                         followed, until)
+    made = _made(store, due, known, needs_inventory, until,
+                 progress or (lambda done, total: None))
+    if made or followed or over:
+        with writing or contextlib.nullcontext():
+            store.write(
+                trials=made, followed=[
+                    (trial.trial_id, trial.until, end)
+                    for trial, end in followed],
+                end_trials=[trial.trial_id for trial in over],
+                outcomes=outcomes, now=now, forget_outcomes_before=int(
+                    until // _DAY_SECONDS) - limit_feedback.TRIAL_DAYS + 1)
+    return Update(len(made), len(followed), len(over))
+
+
+def _newest(store):
+    """Return the time of the newest counted sample, or None."""
+    return max((point.last_time for point in store.resume_points().values()
+                if point.last_time is not None), default=None)
+
+
+def _sorted(trials, share, until):
+    """Return (those of this modeler alone, those that are over).
+
+    Both lists of StoredTrial, oldest first. What was followed last too long
+    ago, or after now, is over too.
+    """
+    own, over = [], []
+    oldest = until - limit_feedback.TRIAL_DAYS * _DAY_SECONDS
+    for trial in trials:
+        mine = [share(uuid) for uuid in trial.instances]
+        if not any(mine):
+            continue
+        usable = oldest <= trial.until <= until + _DAY_SECONDS
+        (own if all(mine) and usable else over).append(trial)
+    return own, over
+
+
+def _steps(own, due, until):
+    """Return ([(trial, how far it is to be followed)], [trial that ends])."""
+    followed, over = [], []
+    for trial in own:
+        if trial.kind not in due:
+            continue
+        end = trial.since + limit_feedback.TRIAL_DAYS * _DAY_SECONDS
+        if trial.until < min(until, end):
+            followed.append((trial, min(until, end)))
+        if end <= until:
+            over.append(trial)
+    return followed, over
+
+
+def _outcomes(traffic, due, followed, until):
+    """Return a list of TrialOutcome of the kinds of which there is one."""
+    outcomes = []
+    for kind, policy in due.items():
+        found = functools.reduce(limit_feedback.Outcome.__add__, (
+            traffic.outcome(trial, policy, end) for trial, end in followed
+            if trial.kind == kind), limit_feedback.NOTHING)
+        if found.host_days.any():
+            outcomes.append(model_store.TrialOutcome(kind, until, tuple(zip(
+                limit_feedback.PERCENT, found.overload_days.tolist(),
+                found.host_days.tolist()))))
+    return outcomes
+
+
+def _made(store, due, known, needs_inventory, until, progress):
+    """Return the new trials of some kinds of hosts."""
+    laws = _drawn(store, known, needs_inventory) if due else {}
+    # In another order every day.
+    order = sorted(laws, key=functools.partial(
+        _number, store.secret(), str(until)))
+    made = []
+    for done, (kind, policy) in enumerate(due.items()):
+        progress(done, len(due))
+        fit = {uuid: laws[uuid] for uuid in order if all(
+            law_values.max() <= most * (1 + fourier_sum.TOLERANCE)
+            for law_values, most in (
+                (laws[uuid].values(weights, packet_bytes), most)
+                for weights, packet_bytes, most in policy.limits_on_one))}
+        if len(fit) >= limit_feedback.MIN_INSTANCES:
+            trial = limit_feedback.Trial.of(fit, policy)
+            made.append(model_store.StoredTrial(
+                str(uuids.uuid4()), kind, until, until, trial.instances,
+                tuple(map(tuple, trial.hosts.tolist()))))
+    return made
+
+
+def _drawn(store, known, needs_inventory):
+    """Return {uuid: RateLaw} of some instances, day by day the same.
+
+    Of those that Nova has, where there is an inventory; no project has more
+    than its share.
+    """
+    placements = store.placements()
+    if needs_inventory or store.inventory() is not None:
+        known = known & placements.keys()
+    projects = {uuid: placements[uuid].project if uuid in placements else None
+                for uuid in known}
+    left = _quotas(collections.Counter(projects.values()))
+    order = sorted(known, key=functools.partial(
+        _number, store.secret(), ''))
+    laws = {}
+    for first in range(0, len(order), _TOGETHER):
+        some = order[first:first + _TOGETHER]
+        found = store.laws(some)
+        for uuid in some:
+            if uuid in found and left[projects[uuid]] > 0:
+                left[projects[uuid]] -= 1
+                laws[uuid] = found[uuid]
+                if len(laws) == MOST_INSTANCES:
+                    return laws
+    return laws
+
+
+def _quotas(counts):
+    """Return {project: most instances in a trial}.
+
+    :param counts: {project: number of its instances}
+    """
+    amounts = shares.limited(list(counts.values()))
+    part = min(1.0, MOST_INSTANCES / max(amounts.sum(), 1.0))
+    return {project: math.ceil(amount * part)
+            for project, amount in zip(counts, amounts.tolist())}
+
+
+def _number(secret, salt, uuid):
+    """Return a number by which instances are in an order of chance.
+
+    Without the secret of the store nobody can tell which instances come first.
+    """
+    return hmac.digest(secret, f'{salt} {uuid}'.encode(), 'sha256')
+
+
+class _Traffic:
+    """What the instances of some trials carried.
+
+    :param followed: (StoredTrial, seconds to follow it to)
+    :param known: uuids that telemetry knows
+    """
+
+    def __init__(self, driver, followed, known, progress):
+        self._known = known
+        wanted = {uuid for trial, _ in followed for uuid in trial.instances}
+        self._series = {}
+        if followed:
+            found = (one.at_least() for one in driver.series(
+                min(trial.until for trial, _ in followed),
+                max(end for _, end in followed), wanted, progress))
+            self._series = {one.instance_uuid: one for one in found
+                            if len(one)}
+        # One slot for all, so long that each has a sample in it.
+        self._seconds = max((one.period_seconds
+                             for one in self._series.values()), default=1.0)
+
+    def outcome(self, trial, policy, end):
+        """Return the Outcome of a StoredTrial since it was followed."""
+        first, last = (math.ceil(time / self._seconds)
+                       for time in (trial.until, end))
+        rates, times = {}, np.zeros((len(trial.instances), last - first), bool)
+        for row, uuid in enumerate(trial.instances):
+            one = self._series.get(uuid)
+            if one is None:
+                continue
+            slots = np.floor(one.times / self._seconds).astype(int) - first
+            inside = (slots >= 0) & (slots < last - first)
+            slots = slots[inside]
+            counts = np.bincount(slots, minlength=last - first)
+            times[row] = counts > 0
+            rates[uuid] = np.array([
+                np.bincount(slots, column, last - first)
+                for column in one.rates[inside].T]).T / np.maximum(
+                    counts, 1)[:, None]
+        known = np.array([uuid in self._known for uuid in trial.instances])
+        enough = times.sum(axis=0) >= max(
+            _MEASURED * times.any(axis=1).sum(), _KNOWN * known.sum(), 1)
+        return limit_feedback.Trial(
+            trial.instances, np.array(trial.hosts, dtype=np.int64)).followed(
+                policy, {uuid: one[enough] for uuid, one in rates.items()},
+                self._seconds / _DAY_SECONDS)

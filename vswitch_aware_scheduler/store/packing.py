@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Laws, priors and attachments as bytes and texts of the store, checked."""
+
+import json
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.traffic import prior
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.traffic import slots as sampled_slots
+from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
+
+__all__ = ['pack_attachments', 'pack_law', 'pack_prior', 'storable',
+           'unpack_attachments', 'unpack_laws', 'unpack_prior',
+           'usable_attachments', 'usable_laws']
+
+#: First byte of a packed law. Behind it a row for each state: its probability
+#: twice, and three rates. The version before had a probability for each of two
+#: regimes there, and reads the same rows.
+_LAW_FORMAT = 2
+_LAW_COLUMNS = 5
+_LAW_ROW_BYTES = 8 * _LAW_COLUMNS
+
+#: How much of the time each of the regimes was of the version before.
+_REGIME_SHARES = (0.9, 0.1)
+
+#: Bytes of what stands behind the states of a RateLaw.
+_TAIL_BYTES = 8 * rate_law.LAW_COLUMNS * rate_law.TAIL_ROWS
+
+
+def check_text(value, limit, kind, owner, what, wrong=exceptions.InvalidModel):
+    if not isinstance(value, str) or not 0 < len(value) <= limit:
+        raise wrong(f'{kind} {owner!r}: {what} is {value!r}, wanted a string '
+                    f'of 1 to {limit} characters')
+
+
+def usable_laws(names, laws, tails, kind, damaged):
+    """Return packed laws in one piece, without those that are damaged.
+
+    :param names: n instance uuids or keys
+    :param laws: n values of the column law
+    :param tails: n values of the column slots
+    :param kind: of the names, such as 'model'
+    :param damaged: {(kind, name): reason in words}, to which damaged laws are
+        added
+    :returns: (names, counts, data) of the others, as :func:`unpack_laws`
+    """
+    try:
+        return (names, *unpack_laws(names, laws, tails))
+    except (exceptions.StoreError, TypeError, ValueError):
+        pass
+    usable = []
+    for name, law, tail in zip(names, laws, tails):
+        try:
+            unpack_laws([name], [law], [tail])
+            usable.append((name, law, tail))
+        except (exceptions.StoreError, TypeError, ValueError) as error:
+            damaged[kind, name] = str(error)
+    names, laws, tails = zip(*usable) if usable else ((), (), ())
+    return (names, *unpack_laws(names, laws, tails))
+
+
+def usable_attachments(instance_uuid, text, kind, damaged):
+    """Return the Attachments that a column has, None where it is damaged.
+
+    Arguments are those of :func:`usable_laws`.
+    """
+    try:
+        return unpack_attachments(instance_uuid, text)
+    except (exceptions.StoreError, TypeError, ValueError) as error:
+        damaged[kind, instance_uuid] = str(error)
+        return None
+
+
+def storable(text):
+    """Return a text for people without what databases refuse.
+
+    That is the character NUL, and halves of surrogate pairs.
+    """
+    if text is None:
+        return None
+    return text.replace('\0', '').encode('utf-8', 'replace').decode()
+
+
+def pack_attachments(attachments):
+    """Return Attachments, or None, as JSON."""
+    # One without any interface is false, and not unknown.
+    return json.dumps(None if attachments is None else attachments.to_data())
+
+
+def unpack_attachments(instance_uuid, text):
+    """Return the Attachments that a column has, or None.
+
+    :param text: of :func:`pack_attachments`, or None where nobody wrote any
+    :raises StoreError: on damaged text, naming the instance
+    """
+    try:
+        data = text if text is None else json.loads(text)
+        return (
+            data
+            if data is None
+            else vswitch_attachments.Attachments.from_data(data)
+        )
+    except ValueError as error:
+        raise exceptions.StoreError(
+            f'instance {instance_uuid}: its stored networks are damaged: '
+            f'{error}') from error
+
+
+def pack_law(owner):
+    """Return the columns of the law of a model, a claim or a prior.
+
+    :returns: {'law': bytes, 'slots': bytes}
+    """
+    law = owner.law
+    rows = np.frombuffer(law[:-_TAIL_BYTES], '<f8').reshape(
+        -1, rate_law.LAW_COLUMNS)
+    return {'law': bytes([_LAW_FORMAT]) + np.hstack(
+        [rows[:, :1], rows]).tobytes(), 'slots': bytes(law[-_TAIL_BYTES:])}
+
+
+def pack_prior(prior_of):
+    """Return the columns of the law of a :class:`Prior`."""
+    columns = pack_law(prior_of)
+    if prior_of.instance_uuid is None:
+        columns['slots'] = prior_of.high_shares + columns['slots'][-1:]
+    return columns
+
+
+def unpack_prior(law, tail):
+    """Return the Expected that a group has.
+
+    :param law: RateLaw that :func:`unpack_laws` gave
+    :param tail: value of the column slots, or None
+    """
+    return prior.Expected(law, bytes(sampled_slots.SLOTS) if tail is None
+                          else tail[:sampled_slots.SLOTS])
+
+
+def _unpack_tails(names, tails, states):
+    """Return (n, _TAIL_BYTES) uint8 of what stands behind the states.
+
+    Of a group, whose bits are drawn, there are no bits here.
+    """
+    packed = []
+    for name, tail, count in zip(names, tails, states.tolist()):
+        if tail is None:
+            tail = bytes(_TAIL_BYTES - 1) + bytes([min(count, 255)])
+        elif len(tail) == sampled_slots.SLOTS + 1:
+            tail = bytes(_TAIL_BYTES - 1) + tail[-1:]
+        if len(tail) != _TAIL_BYTES or not 1 <= tail[-1] <= max(count, 1):
+            raise exceptions.StoreError(
+                f'instance {name}: the sampled slots of its law are damaged: '
+                f'{len(tail)} bytes, the last one '
+                f'{tail[-1] if tail else None}; expected {_TAIL_BYTES} or '
+                f'{sampled_slots.SLOTS + 1} bytes, and a number of low '
+                f'states of 1 to {count}')
+        packed.append(tail)
+    return np.frombuffer(b''.join(packed), np.uint8).reshape(-1, _TAIL_BYTES)
+
+
+def unpack_laws(names, laws, tails):
+    """Return many packed laws as RateLaws in one piece.
+
+    :param names: n instance uuids or keys, for the message of an error
+    :param laws: n values of the column law, see :func:`pack_law`
+    :param tails: n values of the column slots, None where a version before
+        wrote the law
+    :returns: (counts, data): (n,) int64 number of states of each, and the
+        RateLaws one after the other, as bytes
+    :raises StoreVersionError: on a law of another format
+    :raises StoreError: on a damaged one
+    """
+    head = bytes([_LAW_FORMAT])
+    for name, law in zip(names, laws):
+        if law[:1] != head:
+            raise exceptions.StoreVersionError(
+                f'instance {name}: format of its law is '
+                f'{law[0] if law else None}, wanted {_LAW_FORMAT}')
+    sizes = np.fromiter(map(len, laws), np.int64, len(laws)) - 1
+    bad = (sizes % _LAW_ROW_BYTES != 0) | (sizes == 0)
+    if not bad.any():
+        counts = sizes // _LAW_ROW_BYTES
+        rows = np.frombuffer(b''.join([law[1:] for law in laws]),
+                             '<f8').reshape(-1, _LAW_COLUMNS)
+        wrong = ~(np.isfinite(rows).all(axis=1) & (rows >= 0).all(axis=1)
+                  & (rows[:, :2] <= 1).all(axis=1))
+        if not wrong.any():
+            return counts, _in_one_piece(
+                rows, counts, _unpack_tails(names, tails, counts))
+        bad = np.add.reduceat(wrong, np.cumsum(counts) - counts) > 0
+    raise exceptions.StoreError(
+        f'instance {names[int(np.argmax(bad))]}: its law is damaged, wanted '
+        f'rows of finite numbers >= 0')
+
+
+def _in_one_piece(rows, counts, tails):
+    """Return RateLaws one after the other.
+
+    :param rows: (states of all, _LAW_COLUMNS)
+    :param counts: (n,) states of each
+    :param tails: (n, _TAIL_BYTES) uint8
+    """
+    tail_rows = rate_law.TAIL_ROWS
+    packed = np.empty((len(rows) + tail_rows * counts.size,
+                       rate_law.LAW_COLUMNS), dtype='<f8')
+    at = np.arange(len(rows)) + np.repeat(
+        tail_rows * np.arange(counts.size), counts)
+    # Exactly the number where both regimes have the same.
+    packed[at, 0] = np.where(
+        rows[:, 0] == rows[:, 1], rows[:, 0], rows[:, :2] @ _REGIME_SHARES)
+    packed[at, 1:] = rows[:, 2:]
+    ends = np.cumsum(counts + tail_rows)
+    packed[ends[:, None] + np.arange(-tail_rows, 0)] = tails.view(
+        '<f8').reshape(-1, tail_rows, rate_law.LAW_COLUMNS)
+    return packed.tobytes()

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of the switch profiles of hosts."""
+
+import dataclasses
+import json
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import packing
+
+__all__ = ['HostProfile']
+
+
+@dataclasses.dataclass(frozen=True)
+class HostProfile:
+    """Which switch profile a host has, as discovered or calibrated.
+
+    :ivar host: the host's name in nova
+    :ivar profile: name of a switch profile, or None: only overrides
+    :ivar overrides: numbers of the profile that differ on this host, a
+        dictionary that JSON can hold
+    :ivar source: who says so, such as 'operator' or 'discovered'
+    :ivar updated_at: when it was written, seconds UTC; set by the store
+    :raises InvalidProfile: naming the host, the value and what was wanted
+    """
+
+    host: str
+    profile: str | None
+    overrides: dict = dataclasses.field(default_factory=dict)
+    source: str = 'unknown'
+    updated_at: float | None = None
+
+    def __post_init__(self):
+        wrong = exceptions.InvalidProfile
+        packing.check_text(
+            self.host, 255, 'host', self.host, 'its name', wrong
+        )
+        packing.check_text(
+            self.source, 255, 'host', self.host, 'source', wrong
+        )
+        if self.profile is not None:
+            packing.check_text(
+                self.profile, 255, 'host', self.host, 'profile', wrong
+            )
+        try:
+            if not isinstance(self.overrides, dict):
+                raise TypeError
+            json.dumps(self.overrides, allow_nan=False)
+        except (TypeError, ValueError):
+            raise wrong(
+                f'host {self.host}: overrides are {self.overrides!r}, wanted '
+                f'a dictionary that JSON can hold') from None

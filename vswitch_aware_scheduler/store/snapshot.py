@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One generation of the store, in memory.
+
+Immutable; answers without any I/O.
+"""
+
+from vswitch_aware_scheduler.traffic import prior
+
+__all__ = ['Snapshot']
+
+#: What a prior is of, by whether its key has a flavor and a project.
+_LEVELS = {(True, True): 'flavor and project', (True, False): 'flavor',
+           (False, True): 'project', (False, False): 'fleet'}
+
+
+class Snapshot:
+    """The long-run law of every modelled instance, and hosts' profiles.
+
+    Also what Nova told of instances, and priors of those without a model.
+
+    :ivar generation: store Generation it is of, None for the empty one
+    :ivar seen_at: what time the placements are of, seconds UTC, or None
+    :ivar outcomes: {kind of host: TrialOutcome}, see :mod:`.limit_feedback`
+    """
+
+    def __init__(self, generation=None, laws=None, host_profiles=None,
+                 placements=None, seen_at=None, priors=None, outcomes=None):
+        self.generation = generation
+        self.seen_at = seen_at
+        self.outcomes = {} if outcomes is None else outcomes
+        # Laws are bytes, which the garbage collector need not look at: there
+        # may be a million.
+        self._laws = {} if laws is None else laws
+        self._host_profiles = {} if host_profiles is None else host_profiles
+        self._placements = {} if placements is None else placements
+        self._priors = {} if priors is None else priors
+
+    def __len__(self):
+        return len(self._laws)
+
+    def law(self, instance_uuid):
+        """Return the RateLaw of an instance, or None without a model."""
+        return self._laws.get(instance_uuid)
+
+    def laws(self, instance_uuids):
+        """Return a list of :meth:`law` of some instances."""
+        return list(map(self._laws.get, instance_uuids))
+
+    def placement(self, instance_uuid):
+        """Return (host, flavor, project) of an instance, or None.
+
+        Each of them is None where it is not known. They are of the time
+        ``seen_at``.
+        """
+        found = self._placements.get(instance_uuid)
+        return found and found[:3]
+
+    def placements(self):
+        """Return {instance uuid: (host, flavor, project, Attachments)}.
+
+        Not to be changed; see :meth:`placement` and :meth:`attachments`.
+        """
+        return self._placements
+
+    def attachments(self, instance_uuid):
+        """Return the :class:`.Attachments` of an instance, or None."""
+        found = self._placements.get(instance_uuid)
+        return found and found[3]
+
+    def prior(self, instance_uuid, flavor=None, project=None):
+        """Return what to expect of an instance without a model.
+
+        :param flavor: name of its flavor; None: as the placement has it
+        :param project: id of its project, likewise
+        :returns: (RateLaw, what it is a prior of: 'instance', 'flavor and
+            project', 'flavor', 'project' or 'fleet'), or None
+        """
+        law = self._priors.get(instance_uuid)
+        if law is not None:
+            return law, 'instance'
+        return self.group_prior(instance_uuid, flavor, project)
+
+    def group_prior(self, instance_uuid, flavor=None, project=None):
+        """Return what to expect of an instance by its group alone.
+
+        Arguments and result as of :meth:`prior`. In which of the sampled
+        slots the instance is high is drawn, the same in every process.
+        """
+        if not self._priors:
+            return None
+        if flavor is None:
+            _, flavor, project, _ = self._placements.get(
+                instance_uuid, (None, None, project, None))
+        for key in prior.levels_of(flavor, project):
+            expected = self._priors.get(key)
+            if expected is not None:
+                return expected.of(instance_uuid), _LEVELS[
+                    key[0] is not None, key[1] is not None]
+        return None
+
+    def host_profile(self, host):
+        """Return the store's HostProfile of a host, or None."""
+        return self._host_profiles.get(host)
+
+    def updated(self, changes):
+        """Return the snapshot that a store's Changes lead to."""
+        if changes.complete:
+            laws, hosts, placements, priors = {}, {}, {}, {}
+        else:
+            laws, hosts = dict(self._laws), dict(self._host_profiles)
+            placements, priors = self._placements, self._priors
+        for uuid in changes.removed:
+            laws.pop(uuid, None)
+        for host in changes.removed_hosts:
+            hosts.pop(host, None)
+        laws.update(changes.laws())
+        hosts.update((entry.host, entry) for entry in changes.host_profiles)
+        return Snapshot(
+            changes.generation, laws, hosts, _with(
+                placements, *changes.placements,
+                changes.removed_placements), changes.seen_at, _with(
+                priors, changes.priors, changes.priors.values(),
+                [key for key, law in changes.priors.items() if law is None]),
+            self.outcomes if changes.outcomes is None else changes.outcomes)
+
+
+def _with(known, keys, values, gone):
+    """Return a copy of a dictionary with changes, or itself without any."""
+    if not keys and not gone:
+        return known
+    changed = dict(known)
+    changed.update(zip(keys, values))
+    for key in gone:
+        changed.pop(key, None)
+    return changed

@@ -1,0 +1,439 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fits the cost of a packet to measured rates of a switch.
+
+:func:`fit_capacity` returns costs with confidence limits;
+:func:`leave_one_out` predicts rates that were left out of the fit.
+
+Pure: numpy only. Derivation: reference/capacity.rst.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import cost_model
+
+__all__ = ['Prediction', 'contradictions', 'fit_capacity', 'fit_cpu',
+           'leave_one_out', 'median_error', 'student_quantile']
+
+_ITERATIONS = 50
+
+# The square of a relative error that is as good as none: keeps the criterion
+# of an exact fit finite.
+_EXACT = 1e-18
+
+
+def fit_capacity(
+    measurements,
+    line_kbps=None,
+    framing_bytes=cost_model.ETHERNET_FRAMING_BYTES,
+    unit_bytes=0.0,
+):
+    """Return the CapacityModel of a table, by least squares.
+
+    Minimises the sum of squared relative errors. Which level limited which
+    row is found along the way; costs are never negative.
+
+    :param measurements: one Measurement or more. Where all have the same
+        number of pairs the sender cannot be told from the switch, and counts
+        as the switch; likewise the flow
+    :param line_kbps: rate of the line, or None when it did not matter
+    :param framing_bytes: what the line adds to a packet
+    :param unit_bytes: see :class:`CapacityModel`
+    :raises InvalidModel: when there is no row, or an option is out of range
+    Derivation: reference/capacity.rst, "Least squares".
+    """
+    rows = list(measurements)
+    if not rows:
+        raise exceptions.InvalidModel(
+            'the table of measurements has 0 rows, wanted 1 or more')
+    if line_kbps is not None:
+        cost_model.check(
+            'line_kbps',
+            line_kbps,
+            'a number > 0 or None',
+            lambda value: value > 0,
+        )
+    cost_model.check(
+        'framing_bytes',
+        framing_bytes,
+        'a number >= 0',
+        lambda value: value >= 0,
+    )
+    cost_model.check(
+        'unit_bytes', unit_bytes, 'a number >= 0', lambda value: value >= 0
+    )
+    table = _Table(rows, line_kbps, framing_bytes, unit_bytes)
+    best = None
+    for start in table.starts():
+        found = table.descend(start)
+        if best is None or found.criterion < best.criterion - 1e-9:
+            best = found
+    return table.model(best)
+
+
+@dataclasses.dataclass
+class _Solution:
+    costs: dict    # level -> (a by encapsulation and b, which are known)
+    criterion: float
+
+
+class _Table:
+    """The rows of a fit as arrays."""
+
+    def __init__(self, rows, line_kbps, framing_bytes, unit_bytes):
+        size = np.array([float(row.packet_bytes) for row in rows])
+        self.names = sorted({row.encapsulation for row in rows},
+                            key=list(cost_model.HEADER_BYTES).index)
+        self.time = np.array([row.packet_us for row in rows])
+        self.line_kbps, self.framing_bytes = line_kbps, framing_bytes
+        self.unit_bytes = float(unit_bytes)
+        pairs = np.array([row.pairs for row in rows], dtype=float)
+        flows = pairs * [row.flows for row in rows]
+        self.counts = {'flow': flows, 'sender': pairs,
+                       'switch': np.ones(len(rows))}
+        design = np.zeros((len(rows), len(self.names) + 1))
+        for i, row in enumerate(rows):
+            design[i, self.names.index(row.encapsulation)] = \
+                size[i] / max(size[i], unit_bytes)
+        design[:, -1] = size / 1e3
+        self.design, self.size = design, size
+        # A level whose count is the same in all rows, or always that of the
+        # next one, cannot be told from it.
+        self.levels = ['switch']
+        if np.ptp(pairs) > 0:
+            self.levels.insert(0, 'sender')
+        if (flows != pairs).any():
+            self.levels.insert(0, 'flow')
+        self.line = np.zeros(len(rows))
+        if line_kbps is not None:
+            self.line = np.array([
+                8e3 * row.packet_bytes / cost_model.line_rate_kbps(
+                    line_kbps, row.packet_bytes, row.encapsulation,
+                    framing_bytes) for row in rows])
+
+    def starts(self):
+        """Yield assignments of rows to levels: few senders, many senders."""
+        choices = []
+        for level in self.levels[:-1]:
+            values = np.unique(self.counts[level])
+            if values.size > 8:
+                values = np.unique(np.quantile(
+                    values, np.linspace(0, 1, 8), method='nearest'))
+            choices.append([0.0, *values])
+        for thresholds in itertools.product(*choices):
+            start = np.full(self.time.size, len(self.levels) - 1)
+            for number in reversed(range(len(thresholds))):
+                level = self.levels[number]
+                start[self.counts[level] <= thresholds[number]] = number
+            yield start
+
+    def descend(self, assignment):
+        """Solve for the costs and assign anew until nothing changes."""
+        best, seen = None, set()
+        for _ in range(_ITERATIONS):
+            key = assignment.tobytes()
+            if key in seen:
+                break
+            seen.add(key)
+            costs = self._solve(assignment)
+            times = self._times(costs)
+            assignment = times.argmax(axis=1)
+            slowest = times[np.arange(self.time.size), assignment]
+            squares = float((np.log(slowest / self.time) ** 2).sum())
+            count = self.time.size
+            free = sum(np.count_nonzero(parameters)
+                       for parameters, _ in costs.values())
+            # Bayes' criterion: another level has to be worth its parameters.
+            criterion = count * math.log(squares / count + _EXACT) \
+                + free * math.log(max(count, 2))
+            if best is None or criterion < best.criterion:
+                best = _Solution(costs, criterion)
+        return best
+
+    def _solve(self, assignment):
+        costs = {}
+        for number, level in enumerate(self.levels):
+            chosen = assignment == number
+            if not chosen.any():
+                continue
+            design = self.design[chosen] / \
+                self.counts[level][chosen, None]
+            target = self.time[chosen]
+            # One size says nothing of the cost of a byte.
+            known = design.any(axis=0)
+            usable = known.copy()
+            if np.ptp(self.size[chosen]) == 0 or (
+                    np.count_nonzero(chosen) < np.count_nonzero(usable)):
+                usable[-1] = False
+            weight = 1 / target
+            for _ in range(5):
+                parameters = _non_negative(
+                    design * weight[:, None], target * weight, usable)
+                # Measured times err, and so would weights made of them.
+                weight = 1 / np.maximum(design @ parameters, 1e-3 * target)
+            costs[level] = parameters, known
+        return costs
+
+    def _times(self, costs):
+        # (rows, levels and the line); what a level does not know is 0.
+        columns = []
+        for level in self.levels:
+            if level in costs:
+                # A level says nothing of encapsulations it never limited.
+                parameters, known = costs[level]
+                columns.append(np.where(
+                    self.design[:, :-1] @ known[:-1] > 0,
+                    self.design @ parameters, 0.0) / self.counts[level])
+            else:
+                columns.append(np.zeros(self.time.size))
+        return np.column_stack([*columns, self.line])
+
+    def model(self, found):
+        times = self._times(found.costs)
+        rows = np.arange(self.time.size)
+        assignment = times.argmax(axis=1)
+        slowest = times[rows, assignment]
+        squares = float(((slowest / self.time - 1) ** 2).sum())
+        # Levels that limit no row have nothing to be judged by: no limit.
+        blocks = {}
+        for number, level in enumerate(self.levels):
+            chosen = assignment == number
+            if level in found.costs and chosen.any():
+                design = self.design[chosen] / (
+                    self.counts[level] * slowest)[chosen, None]
+                known = design.any(axis=0)
+                if np.ptp(self.size[chosen]) == 0:
+                    known[-1] = False
+                blocks[level] = design, known
+        freedom = int(self.time.size - sum(
+            min(np.count_nonzero(known), len(design))
+            for design, known in blocks.values()))
+        deviation = math.sqrt(squares / freedom) if freedom > 0 else 0.0
+        costs = {}
+        for level, (design, known) in blocks.items():
+            covariance = np.full((known.size, known.size), np.inf)
+            if freedom > 0:
+                covariance[np.ix_(known, known)] = _covariance(
+                    design[:, known], deviation)
+            kept = [*np.flatnonzero(known[:-1]), known.size - 1]
+            parameters = found.costs[level][0]
+            costs[level] = cost_model.PacketCost(
+                {self.names[i]: float(parameters[i]) for i in kept[:-1]},
+                float(parameters[-1]), covariance[np.ix_(kept, kept)],
+                len(design), freedom)
+        return cost_model.CapacityModel(
+            *(costs.get(level) for level in cost_model.LEVELS), self.line_kbps,
+            self.framing_bytes, self.unit_bytes, deviation, freedom)
+
+
+def _covariance(design, deviation):
+    # The parameters span magnitudes: scale before the inverse is taken.
+    scale = np.linalg.norm(design, axis=0)
+    scaled = design / scale
+    if np.linalg.matrix_rank(scaled) < scaled.shape[1]:
+        return np.full((scale.size, scale.size), np.inf)
+    inverse = np.linalg.inv(scaled.T @ scaled)
+    return deviation ** 2 * inverse / np.outer(scale, scale)
+
+
+def _non_negative(design, target, usable):
+    """Return the least squares solution with all parameters >= 0.
+
+    Exact for the few parameters there are: the best of all choices of which
+    of them are 0, trying fewer zeros first.
+    """
+    best, least = np.zeros(design.shape[1]), math.inf
+    columns = np.flatnonzero(usable)
+    for zeros in range(columns.size):
+        for kept in itertools.combinations(columns, columns.size - zeros):
+            part = design[:, kept]
+            solution = np.linalg.lstsq(part, target, rcond=None)[0]
+            if (solution < 0).any():
+                continue
+            squares = float(((part @ solution - target) ** 2).sum())
+            if squares < least:
+                least = squares
+                best = np.zeros(design.shape[1])
+                best[list(kept)] = solution
+        if zeros == 0 and least < math.inf:
+            break
+    return best
+
+
+@functools.lru_cache(maxsize=256)
+def student_quantile(probability, freedom):
+    """Return the quantile of Student's distribution.
+
+    :param probability: 0.5 <= p < 1
+    :param freedom: whole degrees of freedom; with 0 nothing is known: inf
+    Closed form of the distribution: Abramowitz and Stegun, Handbook of
+    Mathematical Functions, 26.7.3 and 26.7.4; inverted by bisection.
+    """
+    cost_model.check(
+        'probability',
+        probability,
+        'a number from 0.5 to below 1',
+        lambda value: 0.5 <= value < 1,
+    )
+    if freedom < 1:
+        return math.inf
+    low, high = 0.0, 1.0
+    while _student(high, freedom) < probability:
+        high *= 2
+    for _ in range(200):
+        middle = (low + high) / 2
+        if _student(middle, freedom) < probability:
+            low = middle
+        else:
+            high = middle
+        if high - low <= 1e-12 * high:
+            break
+    return high
+
+
+def _student(value, freedom):
+    angle = math.atan(value / math.sqrt(freedom))
+    cosine = math.cos(angle)
+    odd = freedom % 2
+    term = total = 1.0
+    if odd:
+        term = total = cosine
+    for k in range(2 + odd, freedom - 1, 2):
+        term *= cosine ** 2 * (k - 1) / k
+        total += term
+    if odd:
+        inner = angle
+        if freedom > 1:
+            inner += math.sin(angle) * total
+        return .5 + inner / math.pi
+    return .5 + math.sin(angle) * total / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Prediction:
+    """A measurement and what the rest of its table says it should be.
+
+    :ivar measured: of ``unit``
+    :ivar predicted: None when the rest cannot tell
+    """
+
+    measurement: cost_model.Measurement
+    measured: float
+    predicted: float | None
+    unit: str = 'kbit/s'
+
+    @property
+    def error(self):
+        """Relative error, signed; None when there is no prediction."""
+        if self.predicted is None:
+            return None
+        return self.predicted / self.measured - 1
+
+
+def leave_one_out(measurements, key='packet_bytes', **options):
+    """Return a Prediction for each row from the rows that differ in ``key``.
+
+    :param key: attribute of a Measurement; all rows that share its value are
+        left out together
+    :param options: see :func:`fit_capacity`
+    """
+    rows = list(measurements)
+    found = {}
+    for value in dict.fromkeys(getattr(row, key) for row in rows):
+        rest = [row for row in rows if getattr(row, key) != value]
+        model = fit_capacity(rest, **options) if rest else None
+        for i, row in enumerate(rows):
+            if getattr(row, key) != value:
+                continue
+            predicted = None
+            if model is not None:
+                try:
+                    predicted = model.rate_kbps(
+                        row.packet_bytes, row.pairs, row.flows,
+                        row.encapsulation)
+                except exceptions.InvalidModel:
+                    # An encapsulation that only the left out rows have.
+                    pass
+            found[i] = Prediction(row, row.rate_kbps, predicted)
+    return [found[i] for i in range(len(rows))]
+
+
+def median_error(predictions):
+    """Return the median of the absolute relative errors, None without any."""
+    errors = [abs(one.error) for one in predictions if one.error is not None]
+    return float(np.median(errors)) if errors else None
+
+
+def contradictions(measurements, tolerance=.05):
+    """Return sentences: where a table says what no switch can do.
+
+    Neither may a larger packet take less time than a smaller one, nor may
+    more pairs or more flows carry less, each by more than ``tolerance``.
+    The second happens where a switch is overloaded; no cost explains it.
+    """
+    rows = list(measurements)
+    found = []
+
+    def place(row):
+        return (f'{row.packet_bytes:g} bytes, {row.pairs} pairs, '
+                f'{row.flows} flows each, encapsulation {row.encapsulation}')
+
+    for one, other in itertools.permutations(rows, 2):
+        if one.setting == other.setting \
+                and one.packet_bytes < other.packet_bytes \
+                and one.packet_us > other.packet_us * (1 + tolerance):
+            found.append(
+                f'{place(one)}: {one.packet_us:.3g} us a packet, but '
+                f'{other.packet_us:.3g} us at {other.packet_bytes:g} bytes')
+        elif one.packet_bytes == other.packet_bytes \
+                and one.encapsulation == other.encapsulation \
+                and one.pairs <= other.pairs and one.flows <= other.flows \
+                and one.setting != other.setting \
+                and one.rate_kbps > other.rate_kbps * (1 + tolerance):
+            found.append(
+                f'{place(one)}: {one.rate_kbps:.15g} kbit/s, but '
+                f'{other.rate_kbps:.15g} kbit/s with {other.pairs} pairs, '
+                f'{other.flows} flows each')
+    return found
+
+
+def fit_cpu(measurements, idle_mhz=0.0, senders=False):
+    """Return the CpuCost of the rows that state ``cpu_mhz``.
+
+    :param idle_mhz: what was measured without traffic
+    :param senders: whether the figures contain the CPU of the senders
+    :raises InvalidModel: when no row states more than that
+    Derivation: reference/capacity.rst, "CPU".
+    """
+    cost_model.check(
+        'idle_mhz', idle_mhz, 'a number >= 0', lambda value: value >= 0
+    )
+    rows = [row for row in measurements if row.cpu_mhz is not None]
+    if not rows:
+        raise exceptions.InvalidModel(
+            'the table of measurements has 0 rows with cpu_mhz, wanted 1 or '
+            'more')
+    total = np.array([float(row.cpu_mhz) for row in rows])
+    if (total <= idle_mhz).all():
+        raise exceptions.InvalidModel(
+            f'cpu_mhz is at most {total.max():g}, wanted more than the '
+            f'{idle_mhz:g} of the idle host')
+    design = np.array([[row.pairs, row.kpps, row.rate_kbps / 1e3]
+                       for row in rows])
+    usable = np.array([senders, not senders or len(rows) > 2,
+                       len(rows) > 1
+                       and len({row.packet_bytes for row in rows}) > 1])
+    costs = _non_negative(design / total[:, None],
+                          (total - idle_mhz) / total, usable)
+    errors = (design @ costs + idle_mhz) / total - 1
+    freedom = len(rows) - np.count_nonzero(costs)
+    return cost_model.CpuCost(
+        float(idle_mhz),
+        *map(float, costs),
+        math.sqrt(float((errors**2).sum()) / freedom) if freedom else 0.0,
+    )

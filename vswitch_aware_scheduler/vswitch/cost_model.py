@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a packet costs a switch, and what the switch carries by that.
+
+A packet of x bytes takes a + b*x of the time of the flow that sends it, of the
+sender, of the switch that all senders share, or of the line. The slowest of
+the four decides.
+
+Pure: numpy only; no clock, no configuration, no input or output.
+Derivation: reference/capacity.rst.
+"""
+
+import dataclasses
+import math
+import numbers
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import cost_fit
+
+__all__ = ['CapacityModel', 'CpuCost', 'ETHERNET_FRAMING_BYTES',
+           'HEADER_BYTES', 'Measurement', 'PacketCost', 'line_rate_kbps']
+
+#: Bytes that an encapsulation over IPv4 adds to a tenant's IP packet: the
+#: inner Ethernet header (14), its own header and the outer IPv4 header (20).
+#: VXLAN: 8 + UDP 8 (RFC 7348, section 5). GRE as NVGRE and gretap with a key:
+#: 8 (RFC 7637, section 3.2). Geneve without options: 8 + UDP 8 (RFC 8926,
+#: section 3.1).
+HEADER_BYTES = {'none': 0, 'vxlan': 50, 'gre': 42, 'geneve': 50}
+
+#: What Ethernet adds to an IP packet on the wire: header 14, frame check 4,
+#: preamble and start of frame 8, gap 12 (IEEE 802.3).
+ETHERNET_FRAMING_BYTES = 38
+
+LEVELS = ('flow', 'sender', 'switch')
+
+
+def check(name, value, wanted, good):
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not real or not math.isfinite(value) or not good(value):
+        raise exceptions.InvalidModel(
+            f'{name} is {value!r}, wanted {wanted}')
+    return value
+
+
+def _check_count(name, value):
+    if not isinstance(value, numbers.Integral):
+        check(
+            name,
+            math.nan if isinstance(value, bool) else value,
+            'a whole number >= 1',
+            lambda _: False,
+        )
+    return int(
+        check(name, value, 'a whole number >= 1', lambda found: found >= 1)
+    )
+
+
+def _check_encapsulation(value):
+    if value not in HEADER_BYTES:
+        raise exceptions.InvalidModel(
+            f'encapsulation is {value!r}, wanted one of '
+            f'{", ".join(HEADER_BYTES)}')
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement:
+    """One row of a table: what went through the switch.
+
+    :param packet_bytes: size of all packets, > 0
+    :param rate_kbps: rate of all pairs together, counted in packets of that
+        size, > 0
+    :param pairs: how many senders there were, each with its receiver
+    :param flows: how many flows each sender had: streams, virtual NICs
+    :param encapsulation: a key of :data:`HEADER_BYTES`
+    :param cpu_mhz: CPU that the host used meanwhile, or None
+    """
+
+    packet_bytes: float
+    rate_kbps: float
+    pairs: int = 1
+    flows: int = 1
+    encapsulation: str = 'none'
+    cpu_mhz: float | None = None
+
+    def __post_init__(self):
+        for key in ('packet_bytes', 'rate_kbps'):
+            check(
+                key,
+                getattr(self, key),
+                'a number > 0 (1e-6 to 1e15)',
+                lambda value: 1e-6 <= value <= 1e15,
+            )
+        for key in ('pairs', 'flows'):
+            _check_count(key, getattr(self, key))
+        _check_encapsulation(self.encapsulation)
+        if self.cpu_mhz is not None:
+            check(
+                'cpu_mhz',
+                self.cpu_mhz,
+                'a number > 0',
+                lambda value: value > 0,
+            )
+
+    @property
+    def packet_us(self):
+        """Time between two packets, in microseconds."""
+        return 8e3 * self.packet_bytes / self.rate_kbps
+
+    @property
+    def kpps(self):
+        return self.rate_kbps / (8.0 * self.packet_bytes)
+
+    @property
+    def setting(self):
+        """All that was chosen but the packet size."""
+        return self.encapsulation, self.pairs, self.flows
+
+
+def line_rate_kbps(line_kbps, packet_bytes, encapsulation='none',
+                   framing_bytes=ETHERNET_FRAMING_BYTES):
+    """Return what a line carries in packets of one size, in kbit/s.
+
+    Headers of the encapsulation and of the frame use the line as well.
+
+    :param framing_bytes: what the line adds to a packet; less than
+        :data:`ETHERNET_FRAMING_BYTES` where sizes count some of it already
+    """
+    _check_encapsulation(encapsulation)
+    return line_kbps * packet_bytes / (
+        packet_bytes + HEADER_BYTES[encapsulation] + framing_bytes)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PacketCost:
+    """Time that one flow, one sender or the switch spends on a packet.
+
+    :ivar packet_us: {encapsulation: a}, microseconds
+    :ivar byte_ns: b, nanoseconds
+    :ivar covariance: of the a in their order and of b, microseconds and
+        nanoseconds; infinite where the table cannot tell
+    :ivar measurements: how many rows say so
+    :ivar freedom: degrees of freedom of the whole fit
+    """
+
+    packet_us: dict
+    byte_ns: float
+    covariance: np.ndarray
+    measurements: int
+    freedom: int
+
+    def _row(self, packet_bytes, encapsulation, unit_bytes):
+        if encapsulation not in self.packet_us:
+            raise exceptions.InvalidModel(
+                f'encapsulation is {encapsulation!r}, wanted one that was '
+                f'measured: {", ".join(self.packet_us)}')
+        row = np.zeros(len(self.packet_us) + 1)
+        row[list(self.packet_us).index(encapsulation)] = \
+            packet_bytes / max(packet_bytes, unit_bytes)
+        row[-1] = packet_bytes / 1e3
+        return row
+
+    def _us(self, packet_bytes, encapsulation='none', unit_bytes=0):
+        """Return a + b*x and its standard error, microseconds."""
+        row = self._row(packet_bytes, encapsulation, unit_bytes)
+        mean = float(row @ [*self.packet_us.values(), self.byte_ns])
+        return mean, _deviation(row, self.covariance)
+
+    def limits(self, confidence=.95):
+        """Return {'packet_us': {encapsulation: (low, high)}, 'byte_ns': ...}.
+
+        :param confidence: share of tables whose limits hold the true cost
+        """
+        factor = cost_fit.student_quantile((1 + confidence) / 2, self.freedom)
+        errors = np.sqrt(np.diag(self.covariance))
+
+        def interval(value, error):
+            if not np.isfinite(factor * error):
+                return (0.0, math.inf)
+            return (float(max(value - factor * error, 0.0)),
+                    float(value + factor * error))
+
+        return {'packet_us': {
+            name: interval(value, error) for (name, value), error
+            in zip(self.packet_us.items(), errors)},
+            'byte_ns': interval(self.byte_ns, errors[-1])}
+
+    def encapsulation_us(self, encapsulation):
+        """Return what an encapsulation adds to the cost of a packet."""
+        for name in ('none', encapsulation):
+            self._row(1.0, name, 0)
+        return self.packet_us[encapsulation] - self.packet_us['none']
+
+    def to_dict(self):
+        limits = self.limits()
+        return {
+            'packet_us': dict(self.packet_us), 'byte_ns': self.byte_ns,
+            'packet_us_limits': {name: _finite(interval) for name, interval
+                                 in limits['packet_us'].items()},
+            'byte_ns_limits': _finite(limits['byte_ns']),
+            'measurements': self.measurements}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class CapacityModel:
+    """The costs at each level; one without any is None and limits nothing.
+
+    :ivar flow: PacketCost of a flow, times the number of all flows
+    :ivar sender: PacketCost of a sender, times the number of pairs
+    :ivar switch: PacketCost of what all share
+    :ivar line_kbps: of the line, or None
+    :ivar framing_bytes: what the line adds to a packet
+    :ivar unit_bytes: the least that is handled at once: with segmentation
+        offload many packets are handled as one; 0 without
+    :ivar deviation: relative standard deviation of a measured rate
+    :ivar freedom: degrees of freedom of it
+    """
+
+    flow: PacketCost | None
+    sender: PacketCost | None
+    switch: PacketCost | None
+    line_kbps: float | None = None
+    framing_bytes: float = ETHERNET_FRAMING_BYTES
+    unit_bytes: float = 0.0
+    deviation: float = 0.0
+    freedom: int = 0
+
+    def _times(self, packet_bytes, pairs, flows, encapsulation):
+        # (time between packets, its standard error, level), all levels.
+        counts = {'flow': pairs * flows, 'sender': pairs, 'switch': 1}
+        found = []
+        for level in LEVELS:
+            cost = getattr(self, level)
+            if cost is not None and encapsulation in cost.packet_us:
+                mean, error = cost._us(packet_bytes, encapsulation,
+                                       self.unit_bytes)
+                found.append((mean / counts[level], error / counts[level],
+                              level))
+        if self.line_kbps is not None:
+            rate = line_rate_kbps(self.line_kbps, packet_bytes, encapsulation,
+                                  self.framing_bytes)
+            found.append((8e3 * packet_bytes / rate, 0.0, 'line'))
+        return found
+
+    def _slowest(self, packet_bytes, pairs, flows, encapsulation):
+        check(
+            'packet_bytes',
+            packet_bytes,
+            'a number > 0',
+            lambda value: value > 0,
+        )
+        _check_count('pairs', pairs)
+        _check_count('flows', flows)
+        _check_encapsulation(encapsulation)
+        times = self._times(packet_bytes, pairs, flows, encapsulation)
+        known = sorted({name for level in LEVELS if getattr(self, level)
+                        for name in getattr(self, level).packet_us})
+        if not times or known and encapsulation not in known:
+            raise exceptions.InvalidModel(
+                f'encapsulation is {encapsulation!r}, wanted one that was '
+                f'measured: {", ".join(known) or "none of them was"}')
+        return max(times, key=lambda entry: entry[0])
+
+    def rate_kbps(self, packet_bytes, pairs=1, flows=1, encapsulation='none'):
+        """Return the rate of all pairs together.
+
+        :raises InvalidModel: also for an encapsulation without measurements
+        Derivation: reference/capacity.rst, "Levels".
+        """
+        return 8e3 * packet_bytes / self._slowest(
+            packet_bytes, pairs, flows, encapsulation)[0]
+
+    def limiting(self, packet_bytes, pairs=1, flows=1, encapsulation='none'):
+        """Return what limits that rate: flow, sender, switch or line."""
+        return self._slowest(packet_bytes, pairs, flows, encapsulation)[2]
+
+    def interval_kbps(self, packet_bytes, pairs=1, flows=1,
+                      encapsulation='none', confidence=.95, future=True):
+        """Return (low, high) around :meth:`rate_kbps`.
+
+        :param future: where one more measurement would lie; False: where the
+            true rate lies
+        Derivation: reference/capacity.rst, "Confidence".
+        """
+        time_us, error, level = self._slowest(packet_bytes, pairs, flows,
+                                              encapsulation)
+        rate = 8e3 * packet_bytes / time_us
+        spread = math.hypot(error / time_us, self.deviation if future else 0)
+        if level == 'line' and not future or spread == 0:
+            return rate, rate
+        reach = (
+            cost_fit.student_quantile((1 + confidence) / 2, self.freedom)
+            * spread
+        )
+        # A rate is the inverse of a time: symmetric in its logarithm.
+        with np.errstate(over='ignore'):
+            factor = float(np.exp(reach))
+        return rate / factor, rate * factor
+
+    def saturation_pairs(self, packet_bytes, encapsulation='none', flows=1):
+        """Return how many pairs it takes to reach the most, or None.
+
+        None where nothing grows with pairs, or nothing ends the growth.
+        """
+        times = {level: time for time, _, level in self._times(
+            packet_bytes, 1, flows, encapsulation)}
+        growing = [times[level] for level in ('flow', 'sender')
+                   if level in times]
+        fixed = [times[level] for level in ('switch', 'line')
+                 if level in times]
+        if not growing or not fixed:
+            return None
+        return max(1, math.ceil(max(growing) / max(fixed) - 1e-9))
+
+    def to_dict(self):
+        """Return the model as plain values, for JSON."""
+        return {**{level: cost and cost.to_dict() for level in LEVELS
+                   for cost in [getattr(self, level)]},
+                'line_kbps': self.line_kbps,
+                'framing_bytes': self.framing_bytes,
+                'unit_bytes': self.unit_bytes, 'deviation': self.deviation,
+                'freedom': self.freedom}
+
+
+def _finite(interval):
+    return [value if math.isfinite(value) else None for value in interval]
+
+
+def _deviation(row, covariance):
+    used = row != 0
+    variance = row[used] @ covariance[np.ix_(used, used)] @ row[used]
+    return math.sqrt(max(variance, 0.0)) if np.isfinite(variance) \
+        else math.inf
+
+
+@dataclasses.dataclass(frozen=True)
+class CpuCost:
+    """CPU that traffic takes, linear in packets and in bytes.
+
+    :ivar idle_mhz: without any traffic
+    :ivar sender_mhz: for each sender, whatever its rate; 0 where the figures
+        do not contain the senders
+    :ivar mhz_per_kpps: for a kilo-packet/s
+    :ivar mhz_per_mbps: for a Mbit/s
+    :ivar deviation: relative standard deviation of a measured figure
+    """
+
+    idle_mhz: float
+    sender_mhz: float
+    mhz_per_kpps: float
+    mhz_per_mbps: float
+    deviation: float = 0.0
+
+    def mhz(self, rate_kbps, packet_bytes, senders=1):
+        """Return the CPU used at a rate in packets of one size."""
+        return (self.idle_mhz + self.sender_mhz * senders
+                + self.mhz_per_kpps * rate_kbps / (8.0 * packet_bytes)
+                + self.mhz_per_mbps * rate_kbps / 1e3)
