@@ -1,19 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The alert rules, checked and run by Prometheus' own promtool."""
+"""Alert rules checked by promtool, the dashboard by the SDK of Grafana."""
 
+import json
 import pathlib
 import re
 import subprocess
 import tempfile
 import unittest
 
+from grafana_foundation_sdk.cog import encoder
+from grafana_foundation_sdk.models import dashboard
 import yaml
 
 from vswitch_aware_scheduler.modeler import metrics as modeler_metrics
 from vswitch_aware_scheduler.scheduler import metrics
 
-RULES = (pathlib.Path(__file__).resolve().parents[2] / 'etc'
-         / 'vswitch_aware_scheduler' / 'prometheus-alerts.yaml.sample')
+FILES = (pathlib.Path(__file__).resolve().parents[2] / 'etc'
+         / 'vswitch_aware_scheduler')
+RULES = FILES / 'prometheus-alerts.yaml.sample'
+DASHBOARD = FILES / 'grafana-dashboard.json'
 
 #: {alert: (series, values, whether it fires after half an hour)}
 CASES = (
@@ -45,13 +50,27 @@ CASES = (
 )
 
 
-class AlertsTestCase(unittest.TestCase):
+class PromtoolTestCase(unittest.TestCase):
 
     def promtool(self, *words):
         done = subprocess.run(['promtool', *map(str, words)],
                               capture_output=True, text=True,
                               stdin=subprocess.DEVNULL)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+
+    def check_names(self, text):
+        """Check that each metric named in a text is exported."""
+        names = {family.name for one in (
+            metrics._Counts(lambda: dict.fromkeys(metrics._GAUGES)).registry,
+            modeler_metrics.Metrics()._registry) for family in one.collect()}
+        found = re.findall(r'vswitch_(?:scheduler|modeler)_\w+', text)
+        self.assertTrue(found)
+        for name in found:
+            self.assertIn(
+                re.sub('_(total|bucket|sum|count)$', '', name), names)
+
+
+class AlertsTestCase(PromtoolTestCase):
 
     def test_the_rules_are_rules(self):
         self.promtool('check', 'rules', RULES)
@@ -79,10 +98,38 @@ class AlertsTestCase(unittest.TestCase):
                 'tests': tests}))
             self.promtool('test', 'rules', path)
 
-    def test_each_name_is_one_that_is_told(self):
-        names = {family.name for one in (
-            metrics._Counts(lambda: dict.fromkeys(metrics._GAUGES)).registry,
-            modeler_metrics.Metrics()._registry) for family in one.collect()}
-        for name in re.findall(r'vswitch_(?:scheduler|modeler)_\w+',
-                               RULES.read_text()):
-            self.assertIn(re.sub('_(total|bucket)$', '', name), names)
+    def test_each_metric_of_a_rule_is_exported(self):
+        self.check_names(RULES.read_text())
+
+
+class DashboardTestCase(PromtoolTestCase):
+
+    def setUp(self):
+        self.text = DASHBOARD.read_text()
+        self.panels = [panel for panel in json.loads(self.text)['panels']
+                       if panel['type'] != 'row']
+
+    def test_grafana_has_each_key_of_it(self):
+        # What the schema does not have is lost on the way.
+        again = encoder.JSONEncoder(sort_keys=True, indent=2).encode(
+            dashboard.Dashboard.from_json(json.loads(self.text)))
+        self.assertEqual(self.text, again + '\n')
+
+    def test_each_query_is_promql(self):
+        queries = [target['expr'] for panel in self.panels
+                   for target in panel['targets']]
+        with tempfile.TemporaryDirectory() as directory:
+            path = pathlib.Path(directory) / 'rules.yaml'
+            path.write_text(yaml.safe_dump({'groups': [{
+                'name': 'dashboard', 'rules': [
+                    {'record': f'query:{number}', 'expr': query}
+                    for number, query in enumerate(queries)]}]}))
+            self.promtool('check', 'rules', path)
+
+    def test_each_metric_of_a_panel_is_exported(self):
+        self.check_names(json.dumps(self.panels))
+
+    def test_each_panel_has_a_text_and_a_unit(self):
+        for panel in self.panels:
+            self.assertTrue(panel['description'], panel['title'])
+            self.assertTrue(panel['fieldConfig']['defaults']['unit'])
