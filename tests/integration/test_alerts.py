@@ -61,7 +61,8 @@ class PromtoolTestCase(unittest.TestCase):
     def check_names(self, text):
         """Check that each metric named in a text is exported."""
         names = {family.name for one in (
-            metrics._Counts(lambda: dict.fromkeys(metrics._GAUGES)).registry,
+            metrics._Counts(lambda: {
+                **dict.fromkeys(metrics._GAUGES), 'risks': {}}).registry,
             modeler_metrics.Metrics()._registry) for family in one.collect()}
         found = re.findall(r'vswitch_(?:scheduler|modeler)_\w+', text)
         self.assertTrue(found)

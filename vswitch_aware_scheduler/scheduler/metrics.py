@@ -2,8 +2,9 @@
 """What a worker of nova-scheduler tells Prometheus of itself.
 
 Each worker answers at a port of its own, or writes a file for the textfile
-collector of node_exporter. Labels have few fixed values: no host, uuid or name
-is ever one. Nothing is counted, listens or is written unless an option says
+collector of node_exporter. Labels have few values: checks, and the names of at
+most :data:`MOST_PROFILES` switch profiles; never a host, a uuid or what a
+tenant names. Nothing is counted, listens or is written unless an option says
 so, and nothing that goes wrong fails a request.
 """
 
@@ -12,6 +13,7 @@ import math
 import os
 import pathlib
 import time
+import typing
 
 from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler import logs
@@ -24,7 +26,7 @@ try:
 except ImportError:
     prometheus_client = None
 
-__all__ = ['Metrics']
+__all__ = ['Metrics', 'Risk']
 
 LOG = logs.get_logger(__name__)
 
@@ -54,6 +56,39 @@ _GAUGES = {
                           'of the cell that was read longest ago.'}
 
 
+#: Profiles whose risk is exported, those with the highest: each name is a
+#: series of Prometheus.
+MOST_PROFILES = 50
+
+
+class Risk(typing.NamedTuple):
+    """What the traffic models predict for the hosts of a profile.
+
+    :ivar hosts: how many
+    :ivar mean: their mean overload probability
+    :ivar highest: the highest of these
+    :ivar above_limit: how many are above their limit
+    """
+
+    hosts: int
+    mean: float
+    highest: float
+    above_limit: int
+
+
+_RISKS = {
+    'profile_hosts': ('Hosts with a profile.', 'hosts'),
+    'profile_hosts_above_limit': (
+        'Hosts whose predicted overload probability is above their limit.',
+        'above_limit'),
+    'profile_overload_probability_mean': (
+        'Mean predicted overload probability of the hosts with a profile.',
+        'mean'),
+    'profile_overload_probability_highest': (
+        'Highest predicted overload probability of the hosts with a profile.',
+        'highest')}
+
+
 class Metrics:
     """The numbers of one process. Making one opens nothing."""
 
@@ -68,7 +103,8 @@ class Metrics:
 
         :param conf: the group [vswitch_scheduler]
         :param report: callable(topic, problem or None)
-        :param gauges: callable(), returns {name of a gauge: value or None}
+        :param gauges: callable(), returns {name of a gauge: value or None,
+            'risks': {name of a profile: Risk}}
         """
         port, directory = (conf.scheduler_metrics_port,
                            conf.scheduler_metrics_directory)
@@ -216,6 +252,14 @@ class _Gauges:
             yield core.GaugeMetricFamily(
                 f'{_PREFIX}_{name}', text,
                 value=math.nan if value is None else float(value))
+        risks = sorted(values['risks'].items(),
+                       key=lambda item: (-item[1].highest, item[0]))
+        for name, (text, field) in _RISKS.items():
+            family = core.GaugeMetricFamily(
+                f'{_PREFIX}_{name}', text, labels=['profile'])
+            for profile, risk in risks[:MOST_PROFILES]:
+                family.add_metric([profile], float(getattr(risk, field)))
+            yield family
 
     def describe(self):
         """Return nothing: values are not asked for when it is registered."""

@@ -20,12 +20,12 @@ from vswitch_aware_scheduler.admission import effective_limit
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler import logs
-from vswitch_aware_scheduler.scheduler import problem_log
 from vswitch_aware_scheduler.scheduler import allocation_candidates
 from vswitch_aware_scheduler.scheduler import claims_broadcast
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import metrics
 from vswitch_aware_scheduler.scheduler import nova_record
+from vswitch_aware_scheduler.scheduler import problem_log
 from vswitch_aware_scheduler.scheduler import request_demand
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import resident_laws
@@ -35,6 +35,7 @@ from vswitch_aware_scheduler.scheduler import worker_report
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 
 LOG = logs.get_logger(__name__)
 
@@ -493,7 +494,26 @@ class SchedulerState:
             'claims': len(claims) - sum(claims),
             'claims_of_others': sum(claims),
             'record_age_seconds': None if None in ages or not ages
-            else max(ages)}
+            else max(ages), 'risks': self._risks()}
+
+    def _risks(self):
+        """Return {name of a profile: :class:`.metrics.Risk` of its hosts}."""
+        with self._lock:
+            policies = {
+                host: policy for host, policy in self._policies.items()
+                if policy is not None and policy.profile is not None}
+            overloads = self._table.assess(
+                self._table.slots_of(policies),
+                rate_law.SILENT).overload_probability.tolist()
+        of_profile = {}
+        for policy, overload in zip(policies.values(), overloads):
+            of_profile.setdefault(policy.profile.name, []).append(
+                (overload, overload > policy.overload_probability))
+        return {name: metrics.Risk(
+            len(hosts), sum(overload for overload, _ in hosts) / len(hosts),
+            max(overload for overload, _ in hosts),
+            sum(above for _, above in hosts))
+            for name, hosts in of_profile.items()}
 
     def refresh(self):
         """Look at the store and at Nova's record now."""

@@ -97,6 +97,49 @@ class TestNumbers(MetricsTestCase):
             if key[0] == 'hosts_refused_total') + 2)
         self.assertEqual(7.5, found['record_age_seconds',])
 
+    def test_the_predicted_risk_is_there_by_profile(self):
+        self.make_filter(scheduler_metrics_port=self.port)
+        # 10 of 100 kbit/s never overload a switch, 80 of 50 always do.
+        slow = base.aggregate(profile='ovs-vxlan', saturation_kbps='50',
+                              overload_probability='0.5')
+        fast = base.aggregate(profile='ovs-flat', saturation_kbps='100')
+        self.judge([
+            base.host_state('over', [2], [slow]),
+            base.host_state('empty', [], [slow]),
+            base.host_state('within', [1], [fast]),
+            base.host_state('unknown', [3])])
+        found = scraped(self.port)
+        for profile, hosts, above, mean, highest in (
+                ('ovs-vxlan', 2, 1, .5, 1), ('ovs-flat', 1, 0, 0, 0)):
+            for name, value in (
+                    ('hosts', hosts), ('hosts_above_limit', above),
+                    ('overload_probability_mean', mean),
+                    ('overload_probability_highest', highest)):
+                self.assertAlmostEqual(
+                    value, found[f'profile_{name}', profile], 9)
+        self.assertEqual(8, sum(
+            key[0].startswith('profile_') for key in found))
+
+    def test_without_a_host_there_is_no_risk(self):
+        self.make_filter(scheduler_metrics_port=self.port)
+        self.state._ensure_ready()
+        self.assertEqual([], [key for key in scraped(self.port)
+                              if key[0].startswith('profile_')])
+
+    def test_the_number_of_profiles_is_bounded(self):
+        values = dict.fromkeys(metrics._GAUGES, 1.0)
+        risks = {f'p{number}': metrics.Risk(1, .1, number / 1000, 0)
+                 for number in range(200)}
+        gauges = metrics._Gauges(lambda: {**values, 'risks': risks})
+        for family in gauges.collect():
+            if family.name.endswith('profile_hosts'):
+                self.assertEqual(
+                    {f'p{number}' for number in range(150, 200)},
+                    {one.labels['profile'] for one in family.samples})
+                break
+        else:
+            self.fail('no family')
+
     def test_hosts_that_are_only_observed_are_counted_as_such(self):
         self.make_filter(scheduler_metrics_port=self.port,
                          enforcement='observe')
