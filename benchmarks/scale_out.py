@@ -38,7 +38,7 @@ from tests.integration import store_suite  # noqa: E402
 from vswitch_aware_scheduler.modeler import learning  # noqa: E402
 from vswitch_aware_scheduler.modeler import membership  # noqa: E402
 from vswitch_aware_scheduler import store as model_store  # noqa: E402
-from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import migration  # noqa: E402
 from vswitch_aware_scheduler.telemetry import base  # noqa: E402
 from vswitch_aware_scheduler.traffic import series  # noqa: E402
 

@@ -104,7 +104,8 @@ telemetry_path = traffic.csv
         elif words[:1] == ['fleet']:
             policy = admission.HostPolicy(
                 profile.SwitchProfile('rack-7', saturation_kbps=60000.0))
-            target.write(now=NOW, inventory=store.InventoryState('nova', NOW, NOW))
+            target.write(now=NOW, inventory=store.InventoryState(
+                'nova', NOW, NOW))
             target.write_fleet({
                 'aggregate': {}, 'flavor': {'2c4g': {}, '4c16g': {}},
                 'uplink': {}, 'host': {f'compute{number}': {
