@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a worker of a real nova-scheduler reports of itself."""
 
-import time
-
 from tests.functional import base
 
 
@@ -12,10 +10,7 @@ class WorkerReportTestCase(base.VSwitchTestCase):
         self.describe_hosts(1000, 1000, 1000)
         self.assertEqual([], self.store.workers())
         self.boot(self.flavor('any', egress_kbps=10))
-        until = time.monotonic() + 60.0
-        while not self.store.workers() and time.monotonic() < until:
-            time.sleep(.02)
-        [worker] = self.store.workers()
+        [worker] = self.wait_for(self.store.workers, 'a report')
         self.assertEqual(['filter', 'weigher'], worker.state['plugins'])
         self.assertEqual(0, worker.state['models'])
         self.assertLessEqual({'cell1'}, worker.state['cells'].keys())

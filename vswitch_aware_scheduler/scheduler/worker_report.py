@@ -25,6 +25,9 @@ LOG = logs.get_logger(__name__)
 REPORT_SECONDS = 60.0
 FIRST_SECONDS = 0.5
 
+#: After a report that failed, another one is tried so much later.
+AGAIN_SECONDS = 5.0
+
 #: What a worker sees of the others is checked so long after its start: a
 #: modeler may be started at the same time.
 CHECK_SECONDS = 300.0
@@ -81,6 +84,7 @@ class WorkerReport:
             # what is wrong with it.
             LOG.debug('vswitch: reporting of this worker failed',
                       exc_info=True)
+            return AGAIN_SECONDS
         return REPORT_SECONDS
 
     def _step(self, plugins, models, cells, options):

@@ -4,8 +4,10 @@ import contextlib
 import os
 import socket
 import sqlite3
+from unittest import mock
 
 from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import problem_log
 from vswitch_aware_scheduler.scheduler import snapshot_source
 from vswitch_aware_scheduler.scheduler import worker_report
@@ -74,7 +76,15 @@ class WorkerReportTestCase(base.StoreTestCase):
     def test_a_store_that_fails_raises_nothing(self):
         report = self.make(store.Store(f'sqlite:///{self.directory}/none'))
         with self.assertNoLogs(level='WARNING'):
-            self.assertEqual(60.0, report.step())
+            self.assertEqual(5.0, report.step())
+
+    def test_a_report_that_failed_is_tried_again_within_seconds(self):
+        self.modeler()
+        with mock.patch.object(self.store, 'report_worker',
+                               side_effect=exceptions.StoreError('locked')):
+            self.assertEqual(5.0, self.report.step())
+        self.assertEqual(60.0, self.report.step())
+        self.assertEqual(1, len(self.store.workers()))
 
     def test_the_first_report_waits_until_cells_are_known(self):
         self.modeler()
