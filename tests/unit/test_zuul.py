@@ -180,8 +180,8 @@ class PostPlaybookTest(unittest.TestCase):
 
     ASKED = ('DEBUG nova.filters [req-1 demo demo] Filter VSwitchFilter '
              'returned 1 host(s)\n')
-    FAILED = ('WARNING vswitch_aware_scheduler.scheduler.problem_log [-] vswitch: '
-              'VSwitchFilter: KeyError: 1; every host passes\n')
+    FAILED = ('WARNING vswitch_aware_scheduler.scheduler.problem_log [-] '
+              'vswitch: VSwitchFilter: KeyError: 1; every host passes\n')
 
     def _failures(self, log):
         """Return which tasks fail when the journal has this."""
