@@ -311,8 +311,20 @@ class _Judged:
             yield {'check': 'overload probability',
                    'before': float(before.overload_probability[i]),
                    'after': float(after.overload_probability[i]),
-                   'limit': after.limit(i), 'passes':
-                   bool(after.reason[i] != admission.OVERLOAD)}
+                   'limit': after.limit(i), 'passes': self._keeps_limit(i)}
+
+    def _keeps_limit(self, i):
+        """Return whether the overload probability of a host passes, or None.
+
+        The first check that refuses a host is its reason, so a host that an
+        earlier check refuses says nothing of this one.
+        """
+        reason, limit = self._after.reason[i], self._after.limit(i)
+        if reason not in (admission.TOO_MANY, admission.PEAK):
+            return bool(reason != admission.OVERLOAD)
+        # With a limit of 0 peaks are added up, not probabilities.
+        return bool(self._after.overload_probability[i]
+                    <= limit * (1 + 1e-9)) if limit else None
 
     def _uplink(self, i, uplink):
         """Return how an uplink of a host is judged."""

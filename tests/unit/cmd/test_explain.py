@@ -98,6 +98,19 @@ class HostsTestCase(ExplainTestCase):
         self.assertIsNone(checks['average']['passes'])
         self.assertIs(False, checks['overload probability']['passes'])
 
+    def test_a_check_behind_the_one_that_refuses_is_not_said_to_pass(self):
+        for most, limit, passes in ((500.0, .01, False), (500.0, .1, True),
+                                    (500.0, 0.0, None), (None, .1, True),
+                                    (None, .01, False)):
+            self.facts(full=packed(switch(vm_peak_kbps=most),
+                                   overload_probability=limit))
+            _, rows = self.explain('--flavor', 'busy', '--host', 'full')
+            checks = {one['check']: one for one in rows['full']['checks']}
+            self.assertEqual(most is None, checks['peak']['passes'])
+            self.assertAlmostEqual(
+                .028, checks['overload probability']['after'], 9)
+            self.assertIs(passes, checks['overload probability']['passes'])
+
     def test_what_would_make_it_fit_does(self):
         _, rows = self.explain('--flavor', 'busy')
         texts = rows['full']['fits_if']
