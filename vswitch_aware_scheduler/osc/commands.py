@@ -27,15 +27,15 @@ class _Cell(cliff_columns.FormattableColumn):
     """A value that people and machines get in different forms.
 
     :param value: as JSON has it
-    :param text: for people
+    :param lines: for people
     """
 
-    def __init__(self, value, text):
+    def __init__(self, value, *lines):
         super().__init__(value)
-        self._text = text
+        self._lines = lines
 
     def human_readable(self):
-        return plain_text.printable(self._text)
+        return '\n'.join(map(plain_text.printable, self._lines))
 
     def machine_readable(self):
         return self._value
@@ -55,9 +55,9 @@ class _Cell(cliff_columns.FormattableColumn):
         return 1, 0.0, value if isinstance(value, str) else json.dumps(value)
 
 
-def _cell(value, text):
+def _cell(value, *lines):
     """Return what cliff shows; None is its own, and is sorted last."""
-    return None if value is None else _Cell(value, text)
+    return None if value is None else _Cell(value, *lines)
 
 
 def _heading(header):
@@ -134,13 +134,23 @@ class _Show(_Command, show.ShowOne):
 
     def fields(self, answer):
         """Return (names, values) of a dictionary."""
-        return list(answer), [_cell(value, _text(value))
+        return list(answer), [_cell(value, *_lines(value))
                               for value in answer.values()]
 
 
-def _text(value):
-    if isinstance(value, (dict, list)):
-        return json.dumps(value)
+def _lines(value):
+    """Return a value as lines for people, one for each item of a list."""
+    return [_text(one) for one in value] if isinstance(value, list) \
+        else [_text(value)]
+
+
+def _text(value, brackets=''):
+    if isinstance(value, dict):
+        return brackets[:1] + ', '.join(
+            f'{key}={_text(one, "()")}' for key, one in value.items()
+            if one is not None) + brackets[1:]
+    if isinstance(value, list):
+        return '[' + ', '.join(map(_text, value)) + ']'
     if isinstance(value, float):
         return f'{value:.6g}'
     return str(value)

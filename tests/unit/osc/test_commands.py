@@ -128,6 +128,17 @@ class ListsTestCase(CommandTestCase):
         self.assertEqual(base.instance_uuid(2), self.json(
             commands.DecisionShow, base.instance_uuid(2))['instance_uuid'])
 
+    def test_a_list_of_things_has_a_line_for_each(self):
+        lines = self.osc(commands.HostShow, 'h1').split('\n')
+        uuids = {uuid for one in self.json(commands.HostShow, 'h1')[
+            'instances_on_host'] for uuid in [one['instance_uuid']]}
+        self.assertEqual(10, len(uuids))
+        for uuid in uuids:
+            line, = [line for line in lines if uuid in line]
+            self.assertIn(f'instance_uuid={uuid}, ', line)
+            self.assertIn('mean=(egress_kbps=', line)
+            self.assertNotIn('None', line)
+
     def test_what_is_not_there_is_said(self):
         for kind, words, text in (
                 (commands.HostShow, ['nowhere'], 'nowhere'),
