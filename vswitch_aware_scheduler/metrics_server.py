@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """An HTTP server for Prometheus, of the modeler and of schedulers.
 
-Whoever connects gets one answer within a time; of many connections the oldest
-is closed, so that the process always has file descriptors for its own work.
+Each connection has a time limit and gets one answer. When there are too many
+connections, the oldest one is closed, so that the process always has file
+descriptors for its own work.
 """
 
 import contextlib

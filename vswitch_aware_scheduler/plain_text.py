@@ -6,9 +6,10 @@ and hosts or the error of a server, passes through :func:`printable` before a
 person sees it.
 """
 
+import datetime
 import re
 
-__all__ = ['distinct', 'one_line', 'printable']
+__all__ = ['distinct', 'iso_time', 'one_line', 'printable']
 
 #: Most significant digits that a float has.
 _MOST_DIGITS = 17
@@ -38,6 +39,17 @@ def printable(value):
 def one_line(value):
     """Return :func:`printable` text in which a line end is a blank."""
     return printable(_LINE_END.sub(' ', str(value).strip()))
+
+
+def iso_time(seconds):
+    """Return seconds UTC as ISO 8601, None for None and times past 9999."""
+    if seconds is None:
+        return None
+    try:
+        return datetime.datetime.fromtimestamp(
+            seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
+    except (OverflowError, ValueError, OSError):
+        return None
 
 
 def distinct(value, limit, digits=6):

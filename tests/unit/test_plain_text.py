@@ -59,6 +59,16 @@ class DistinctTestCase(unittest.TestCase):
                              float(texts[0]) < float(texts[1]))
 
 
+class IsoTimeTestCase(unittest.TestCase):
+
+    def test_seconds_are_a_date_in_utc(self):
+        self.assertEqual('1970-01-02T00:00:01Z', plain_text.iso_time(86401.9))
+
+    def test_what_is_no_time_is_none(self):
+        for seconds in (None, 1e18, float('nan')):
+            self.assertIsNone(plain_text.iso_time(seconds), seconds)
+
+
 class ErrorTestCase(unittest.TestCase):
 
     def test_errors_are_printable(self):

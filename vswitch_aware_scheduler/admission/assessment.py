@@ -23,6 +23,11 @@ CHECKS = ('admitted', 'no profile', 'tunnels', 'peak', 'average',
 #: The check TOO_MANY where virtual functions are too few.
 FUNCTIONS = 'virtual functions'
 
+#: Units of sums by the weights of egress, ingress and packets.
+UNITS = {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
+         (0.0, 1.0, 0.0): 'kbit/s of ingress',
+         (0.0, 0.0, 1.0): 'kilo-packets/s'}
+
 _FULL_OF_FUNCTIONS = 1 + tunnel_table.COUNTED.index(tunnel_table.FUNCTIONS)
 
 # What is counted, in words, by place in tunnels.COUNTED.
@@ -293,6 +298,4 @@ def _over(values, limits):
 
 
 def _unit_text(weights):
-    return {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
-            (0.0, 1.0, 0.0): 'kbit/s of ingress',
-            (0.0, 0.0, 1.0): 'kilo-packets/s'}.get(tuple(weights), 'units')
+    return UNITS.get(tuple(weights), 'units')

@@ -17,7 +17,7 @@ _JUDGE = 'judge'
 _ENFORCEMENT = 'enforcement'
 ENFORCE, OBSERVE = 'enforce', 'observe'
 
-#: Different policies that are remembered; beyond, all are found anew.
+#: Different policies that are kept; when there are more, all are dropped.
 _MOST_KNOWN = 10_000
 
 

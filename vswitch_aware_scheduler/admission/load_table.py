@@ -24,10 +24,7 @@ from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 __all__ = ['LoadTable']
 
-#: Probabilities are compared with this relative tolerance: equality happens.
-_TOLERANCE = 1e-9
-
-#: Probabilities are known up to this, and to that relative tolerance.
+#: Probabilities are known up to this, and to the tolerance of policies.
 _NOISE = 1e-12
 
 _NO_SLOT = -1
@@ -225,7 +222,7 @@ class LoadTable:
         self._rules[entry.slot] = (
             known, known or policy.pass_unknown,
             policy.policy == admission_policy.AVERAGE,
-            risk * (1 + _TOLERANCE) + _NOISE if risk else 0.0,
+            risk * (1 + admission_policy.TOLERANCE) + _NOISE if risk else 0.0,
             policy.enforced, len(entry.residents))
         self._sums.set_limits(entry)
 

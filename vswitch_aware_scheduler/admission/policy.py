@@ -10,13 +10,17 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 
-__all__ = ['AVERAGE', 'PROBABILITY', 'HostPolicy', 'Uplink', 'most_cautious']
+__all__ = ['AVERAGE', 'PROBABILITY', 'TOLERANCE', 'HostPolicy', 'Uplink',
+           'most_cautious']
 
 #: Admission policies: the sum of averages against saturation (Figure 9 of
 #: "Towards a Method Integrating Virtual Switch Performance Into Data Centre
 #: Design"), or the probability of overload against the operator's limit.
 AVERAGE = 'average'
 PROBABILITY = 'probability'
+
+#: Probabilities are compared with this relative tolerance: equality happens.
+TOLERANCE = 1e-9
 
 
 def most_cautious(policies):
@@ -101,6 +105,11 @@ class HostPolicy:
         return [(weights, one.profile.typical_packet_bytes, capacity)
                 for one in (self, *(uplink.policy for uplink in self.uplinks))
                 for weights, capacity, _ in one.limits]
+
+    def is_exceeded(self, overload_probability):
+        """Return whether a probability of overload is above the limit."""
+        return bool(overload_probability
+                    > self.overload_probability * (1 + TOLERANCE))
 
     @functools.cached_property
     def counts(self):

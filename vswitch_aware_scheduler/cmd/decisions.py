@@ -6,6 +6,7 @@ from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 
 __all__ = ['COLUMNS', 'find', 'print_one', 'row']
 
@@ -61,7 +62,7 @@ def print_one(decision):
     """Print a Decision for a person."""
     one = row(decision)
     terminal.print_fields([
-        ('Decided', output.iso_time(decision.decided_at)),
+        ('Decided', plain_text.iso_time(decision.decided_at)),
         ('By', decision.decided_by),
         ('Request', decision.request_id or 'unknown'),
         ('Instance', decision.instance_uuid or 'unknown'),

@@ -19,6 +19,7 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
@@ -323,8 +324,8 @@ class _Judged:
         if reason not in (admission.TOO_MANY, admission.PEAK):
             return bool(reason != admission.OVERLOAD)
         # With a limit of 0 peaks are added up, not probabilities.
-        return bool(self._after.overload_probability[i]
-                    <= limit * (1 + 1e-9)) if limit else None
+        return not self._policies[i].is_exceeded(
+            self._after.overload_probability[i]) if limit else None
 
     def _uplink(self, i, uplink):
         """Return how an uplink of a host is judged."""
@@ -466,11 +467,11 @@ def print_head(answer):
         ('Mean, peak ingress', f'{mean["ingress_kbps"]:.6g}, '
                                f'{peak["ingress_kbps"]:.6g} kbit/s'),
         ('Inventory', 'none' if age is None else
-         f'{output.iso_time(answer["inventory_seen_at"])}, '
+         f'{plain_text.iso_time(answer["inventory_seen_at"])}, '
          f'{age:.0f} s old'),
         ('Aggregates read',
-         output.iso_time(answer['aggregates_read_at']) or 'never'),
-        ('Models of', output.iso_time(answer['published_at']) or 'never'),
+         plain_text.iso_time(answer['aggregates_read_at']) or 'never'),
+        ('Models of', plain_text.iso_time(answer['published_at']) or 'never'),
         ('Admitted', answer['admitted']), ('Hosts', answer['summary'])])
     terminal.print_line()
 

@@ -18,6 +18,7 @@ from oslo_config import cfg
 from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import telemetry
 from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
@@ -310,10 +311,7 @@ def _options(arguments):
 # Output
 
 def _time(seconds):
-    if seconds is None:
-        return '-'
-    return datetime.datetime.fromtimestamp(
-        seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
+    return plain_text.iso_time(seconds) or '-'
 
 
 def _number(value):
@@ -378,7 +376,7 @@ def _db_version(arguments, conf):
             'version': version, 'newest': newest,
             'generation': generation and generation.number,
             'published_at': generation and generation.published_at,
-            'published_at_iso': output.iso_time(
+            'published_at_iso': plain_text.iso_time(
                 generation and generation.number
                 and generation.published_at or None)}):
         return 0

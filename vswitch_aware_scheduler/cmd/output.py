@@ -10,7 +10,6 @@ what a terminal would obey.
 
 import argparse
 import dataclasses
-import datetime
 import io
 import json
 import re
@@ -25,7 +24,6 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
 
 __all__ = ['Answer', 'Column', 'add_list_arguments', 'is_sorted_by',
-           'iso_time',
            'natural', 'print_answer', 'print_list', 'print_plain',
            'print_selected', 'select']
 
@@ -328,16 +326,8 @@ def _with_texts(row):
         if (key.endswith('_at') or key in _TIMES) and (
                 value is None or isinstance(value, int | float)):
             full.setdefault(f'{key}_iso', row.get(
-                f'{key}_iso', iso_time(value)))
+                f'{key}_iso', plain_text.iso_time(value)))
     return full
-
-
-def iso_time(seconds):
-    """Return seconds UTC as ISO 8601, None for None."""
-    if seconds is None:
-        return None
-    return datetime.datetime.fromtimestamp(
-        seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
 
 
 def natural(value):

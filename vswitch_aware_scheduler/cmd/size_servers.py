@@ -177,7 +177,7 @@ def _fleet(arguments, conf, store, flavors):
     if not placements:
         raise exceptions.InvalidInput(
             f'store {store.url} has the flavor of none of {left_out} '
-            f'instances; expected an inventory of Nova, which tells them')
+            f'instances; expected an inventory of Nova, which has them')
     unknown = collections.Counter(
         one.flavor for one in placements.values()
         if one.flavor not in flavors)

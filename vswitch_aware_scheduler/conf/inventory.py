@@ -88,8 +88,8 @@ Related options: none.
     cfg.BoolOpt(
         'discover_hosts', default=False,
         help="""
-Whether vswitch-modeler writes the switch profiles of hosts that Neutron's
-agents tell.
+Whether vswitch-modeler writes the switch profiles of hosts that follow from
+the reports of Neutron's agents.
 
 It does in each pass what "vswitch-manage host discover --apply" does. A new
 host gets its profile that way without an aggregate. Profiles that were set by

@@ -461,7 +461,7 @@ First port at which workers of nova-scheduler answer Prometheus.
 
 Each worker takes the first free one of ``scheduler_metrics_ports`` ports from
 this one on, with its first request. With 0 nothing listens. It is plain HTTP
-without authentication, and tells numbers only.
+without authentication, and exports numbers only.
 
 Format: port number, 0 to 65535.
 

@@ -7,13 +7,13 @@ read the store. No configuration, no clock but those handed in.
 """
 
 import dataclasses
-import datetime
 import os
 import secrets
 import socket
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store as model_store
 
@@ -21,6 +21,8 @@ __all__ = ['BEAT_SECONDS', 'SILENT_SECONDS', 'Heartbeat', 'describe',
            'is_replaced', 'is_silent']
 
 LOG = logs.get_logger(__name__)
+
+_time = plain_text.iso_time
 
 #: Time between two heartbeats. The end of the first pass is reported at once,
 #: and so is that the modeler begins or ends to wait.
@@ -109,11 +111,6 @@ class Heartbeat:
             # The next pass needs the store as well, and logs it.
             self._failed = True
             LOG.debug('vswitch-modeler: no heartbeat: %s', error)
-
-
-def _time(seconds):
-    return datetime.datetime.fromtimestamp(
-        seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
 
 
 def describe(modeler, now):

@@ -518,7 +518,7 @@ def update_fleet(set_up, clock):
 
 
 def update_hosts(set_up):
-    """Write the profiles of hosts that Neutron's agents tell.
+    """Write the profiles of hosts that follow from Neutron's agents.
 
     What somebody else wrote stays.
 

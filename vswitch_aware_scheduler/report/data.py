@@ -8,31 +8,31 @@ has them: whoever shows them escapes them.
 
 import collections
 import dataclasses
-import datetime
 import math
 
 import numpy as np
 
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import assessment
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['Fleet', 'Limits', 'iso_time', 'refusals']
+__all__ = ['Fleet', 'Limits', 'refusals']
 
 #: Points of the distribution of a sum.
 _POINTS = 48
 
 _DAY_SECONDS = 86400.0
 
-_UNITS = {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
-          (0.0, 1.0, 0.0): 'kbit/s of ingress',
-          (0.0, 0.0, 1.0): 'kilo-packets/s'}
+_time = plain_text.iso_time
+
 _SHARE = 'of the time of the switch'
 
 
@@ -52,17 +52,6 @@ class Limits:
     listed: int = 1000
     stale_seconds: float = _DAY_SECONDS
     refusal_buckets: int = 48
-
-
-def iso_time(seconds):
-    """Return a time as text, or None."""
-    if seconds is None:
-        return None
-    try:
-        return datetime.datetime.fromtimestamp(
-            seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
-    except (OverflowError, ValueError, OSError):
-        return None
 
 
 class Fleet:
@@ -135,7 +124,7 @@ class Fleet:
                 'instances': len(self._residents[host]),
                 'modelled': self._slots[host][1],
                 'risk': risk, 'limit': limit,
-                'above': bool(profile) and risk > limit * (1 + 1e-9),
+                'above': bool(profile) and policy.is_exceeded(risk),
                 'utilisation': float(found.utilisation[number])
                 if profile else None,
                 'loss': float(found.loss_fraction[number])
@@ -174,10 +163,10 @@ class Fleet:
         inventory = store.inventory()
         generation = self._view.generation
         return {
-            'generated_at': iso_time(now), 'store': store.url,
+            'generated_at': _time(now), 'store': store.url,
             'generation': generation.number,
-            'published_at': iso_time(generation.published_at or None),
-            'inventory_at': inventory and iso_time(inventory.seen_at),
+            'published_at': _time(generation.published_at or None),
+            'inventory_at': inventory and _time(inventory.seen_at),
             'host': host,
             'summary': self._summary(),
             'hosts': self._rows if host is None else [
@@ -190,7 +179,7 @@ class Fleet:
             'models': self._models(now, limits) if host is None else None,
             'modelers': [] if host is not None else [{
                 'name': one.name, 'host': one.host,
-                'seen_at': iso_time(one.seen_at), 'ended': one.ended,
+                'seen_at': _time(one.seen_at), 'ended': one.ended,
                 'passes': one.passes, 'outcome': one.outcome,
                 'waiting_for': one.waiting_for}
                 for one in store.modelers()],
@@ -229,8 +218,8 @@ class Fleet:
             rows.append({
                 'instance': uuid, 'name': name,
                 'host': placement and placement[0],
-                'last_sample': iso_time(window_end),
-                'updated': iso_time(updated_at)})
+                'last_sample': _time(window_end),
+                'updated': _time(updated_at)})
         return {'total': total, 'stale': len(stale), 'listed': rows,
                 'stale_hours': limits.stale_seconds / 3600,
                 'ages': list(zip(('1 hour', '6 hours', '1 day', '3 days',
@@ -253,7 +242,7 @@ class Fleet:
             found.append({
                 'uplink': name, 'hosts': len(hosts), 'instances': len(laws),
                 'risk': risk, 'limit': limit,
-                'above': risk > limit * (1 + 1e-9),
+                'above': uplink.policy.is_exceeded(risk),
                 'utilisation': float(one.utilisation[0]),
                 'loss': float(one.loss_fraction[0])})
         return found
@@ -271,7 +260,7 @@ class Fleet:
                        'measured': overload / days, 'host_days': days}
                       for percent, overload, days in outcome.days if days]
             found.append({'kind': kind, 'limit': limit,
-                          'until': iso_time(outcome.until),
+                          'until': _time(outcome.until),
                           'multiple': multiple, 'points': points})
         return found
 
@@ -311,7 +300,7 @@ class Fleet:
         if not math.isfinite(capacity):
             return None
         weights = tuple(map(float, weights))
-        unit = _UNITS.get(weights)
+        unit = assessment.UNITS.get(weights)
         mean = sum(float(law.probabilities @ law.values(
             weights, policy.profile.typical_packet_bytes))
             for law in laws.values())
@@ -349,7 +338,7 @@ class Fleet:
                 'peak_kbps': float(law.rates[:, :2].sum(axis=1).max()),
                 'share': float(law.probabilities @ values)
                 / tightest['capacity'] if tightest else None,
-                'last_sample': record and iso_time(record.window_end),
+                'last_sample': record and _time(record.window_end),
                 'model': record and record.model})
         found.sort(key=lambda one: (-(one['share'] or 0.0),
                                     one['instance']))
@@ -428,7 +417,7 @@ def _worker(worker):
     models = worker.state.get('models')
     return {
         'name': worker.name, 'host': worker.host,
-        'seen_at': iso_time(worker.seen_at),
+        'seen_at': _time(worker.seen_at),
         'models': models if isinstance(models, int) else None,
         'record_age_seconds': max(ages, default=None),
         'problems': [str(one) for one in problems.values()]
@@ -463,11 +452,11 @@ def refusals(decisions, buckets):
         bucket['refused'].update(one.refused)
         reasons.update(one.refused)
     return {
-        'requests': len(decisions), 'since': iso_time(first),
+        'requests': len(decisions), 'since': _time(first),
         'no_host': sum(one['no_host'] for one in found.values()),
         'seconds': length, 'reasons': dict(reasons.most_common()),
         'buckets': [{
-            'start': iso_time(first + number * length),
+            'start': _time(first + number * length),
             'after_seconds': number * length,
             **{**one, 'refused': dict(one['refused'])}}
             for number, one in sorted(found.items())]}

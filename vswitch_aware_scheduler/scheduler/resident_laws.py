@@ -10,7 +10,7 @@ several flavors, of which the larger one counts. Opens nothing.
 import functools
 
 from vswitch_aware_scheduler.admission import flavor_specs
-from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['ResidentLaws']
@@ -86,7 +86,7 @@ class ResidentLaws:
             stated = [one for one in (
                 self._statements.law(uuid),
                 self._residency.claimed_law(uuid, host),
-                *(self._of_flavor(specs, snapshot) for _, specs in of_flavor))
+                *(_of_flavor(specs, snapshot) for _, specs in of_flavor))
                 if one is not None]
             if stated:
                 return max(stated, key=_size)
@@ -105,13 +105,11 @@ class ResidentLaws:
         found = snapshot.group_prior(uuid) if of == 'instance' else None
         return found and found[0]
 
-    def _of_flavor(self, extra_specs, snapshot):
-        """Return the law that a flavor's extra specs state, or None."""
-        try:
-            found = flavor_specs.law_of(extra_specs, snapshot.law)
-        except exceptions.InvalidInput:
-            return None
-        return found and found[0]
+
+def _of_flavor(extra_specs, snapshot):
+    """Return the law that a flavor's extra specs state, or None."""
+    found = resident_demand.stated_law(extra_specs, snapshot)
+    return found and found[0]
 
 
 @functools.lru_cache(maxsize=flavor_specs.MOST_LAWS)

@@ -8,8 +8,6 @@ forks its workers.
 import functools
 import itertools
 import operator
-import os
-import socket
 import threading
 import time
 
@@ -116,14 +114,12 @@ class SchedulerState:
             lambda: self._monotonic(), self._await_claims)
         self._broadcast = claims_broadcast.ClaimsBroadcast(
             wiring.make_store(conf, _BROADCAST_TIMEOUT_SECONDS),
-            conf.claims_broadcast_seconds, self._hear,
-            f'{socket.gethostname()}:{os.getpid()}'[:255],
+            conf.claims_broadcast_seconds, self._hear, worker_report.name(),
             self.report) if conf.claims_broadcast_seconds > 0 else None
         if conf.decisions_kept:
             self.decisions.open(
                 wiring.make_store(conf), conf.decisions_kept,
-                conf.decisions_age_seconds,
-                f'{socket.gethostname()}:{os.getpid()}'[:255])
+                conf.decisions_age_seconds, worker_report.name())
         self._snapshot = snapshots.Snapshot()
         self._table = self._new_table(self._snapshot)
         self._policies = {}      # host -> HostPolicy, None: to be found
@@ -152,8 +148,7 @@ class SchedulerState:
             conf.snapshot_first_wait_seconds,
             conf.max_generation_age_seconds, self._clock,
             prepare=self._adopt, tidy=self._tidy)
-        self.metrics.open(
-            conf, self.report, self._gauges)
+        self.metrics.open(conf, self.report, self._gauges)
         self._worker = worker_report.WorkerReport(
             wiring.make_store(conf), self.report, self._facts, self._clock)
         self._ready = True
@@ -508,7 +503,7 @@ class SchedulerState:
         of_profile = {}
         for policy, overload in zip(policies.values(), overloads):
             of_profile.setdefault(policy.profile.name, []).append(
-                (overload, overload > policy.overload_probability))
+                (overload, policy.is_exceeded(overload)))
         return {name: metrics.Risk(
             len(hosts), sum(overload for overload, _ in hosts) / len(hosts),
             max(overload for overload, _ in hosts),

@@ -16,7 +16,7 @@ from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store
 
 __all__ = ['CHECK_SECONDS', 'FIRST_SECONDS', 'REPORT_SECONDS',
-           'WorkerReport']
+           'WorkerReport', 'name']
 
 LOG = logs.get_logger(__name__)
 
@@ -34,6 +34,11 @@ CHECK_SECONDS = 300.0
 
 #: Problems of a worker that it reports, and their longest text.
 _MOST_PROBLEMS, _MOST_CHARACTERS = 20, 500
+
+
+def name():
+    """Return the name of this process, as others see it in the store."""
+    return f'{socket.gethostname()}:{os.getpid()}'[:255]
 
 
 class WorkerReport:
@@ -91,9 +96,8 @@ class WorkerReport:
         now = self._clock()
         if self._monotonic() >= self._began + CHECK_SECONDS:
             self._check(plugins, models, options, now)
-        host = socket.gethostname()
         self._store.report_worker(store.Worker(
-            f'{host}:{os.getpid()}'[:255], host[:255], self._started_at, now, {
+            name(), socket.gethostname()[:255], self._started_at, now, {
                 'plugins': sorted(plugins), 'models': models, 'cells': cells,
                 'options': options, 'problems': {
                     topic: problem[:_MOST_CHARACTERS] for topic, problem in

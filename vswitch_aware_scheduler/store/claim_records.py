@@ -92,7 +92,7 @@ def may_replace(claim, known):
 class ClaimsSeen:
     """Which claims a reader has seen.
 
-    :ivar store_id: tells the store from another one at the same URL
+    :ivar store_id: distinguishes stores that were at the same URL
     :ivar number: of the last write of claims
     :ivar token: tells that write from another one of the same number
     """

@@ -17,7 +17,7 @@ _CHUNK = 10_000
 class Generation:
     """Which state of the store a reader has seen.
 
-    :ivar store_id: tells the store from another one at the same URL
+    :ivar store_id: distinguishes stores that were at the same URL
     :ivar number: grows by one with every write; 0 before the first
     :ivar published_at: time of that write, seconds UTC; 0 before the first
     :ivar token: tells this write from another one of the same number, which a

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which profile the switch of a host has, by what Neutron's agents tell.
+"""Find the switch profile of a host from the reports of Neutron's agents.
 
 Pure: agents as Neutron's API gives them in, proposals out. What agents do not
 tell is not guessed: then no profile is proposed, and the reason says what is
