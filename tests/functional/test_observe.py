@@ -10,8 +10,8 @@ from oslo_config import cfg
 from tests.functional import base
 from tests.unit.scheduler import test_metrics
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler.cmd import decisions as decision_rows
-from vswitch_aware_scheduler.cmd import explain
+from vswitch_aware_scheduler.cmd.subcommands import decision as decision_rows
+from vswitch_aware_scheduler.cmd.subcommands import explain
 from vswitch_aware_scheduler.conf import opts as conf_opts
 from vswitch_aware_scheduler import store
 

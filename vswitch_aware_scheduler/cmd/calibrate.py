@@ -28,6 +28,7 @@ from vswitch_aware_scheduler.calibrate import namespaces
 from vswitch_aware_scheduler.calibrate import plan as plans
 from vswitch_aware_scheduler.calibrate import remote_testbed
 from vswitch_aware_scheduler.calibrate import topology as topologies
+from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import cost_fit
@@ -70,8 +71,8 @@ def _parser():
     common.add_argument('--state-dir', metavar='DIR',
                         help=f'where runs write down what they make '
                              f'(default: {namespaces.DEFAULT_STATE_DIR})')
-    top = argparse.ArgumentParser(
-        prog=PROG, parents=[common],
+    top = deferred.Parser(
+        prog=PROG, common=common,
         description='Measure what the virtual switch of this machine carries '
                     'and write a switch profile.')
     top.add_argument('--version', action='version',
@@ -79,16 +80,8 @@ def _parser():
     top.add_argument('--print-completion', action=terminal.PrintCompletion,
                      help='print the script that completes this command in '
                           'a shell')
-    commands = top.add_subparsers(metavar='COMMAND', required=True)
-
-    def add(name, function, summary):
-        parser = commands.add_parser(name, parents=[common], help=summary,
-                                     description=terminal.sentence(summary))
-        parser.set_defaults(function=function)
-        return parser
-
-    one = add('local', _local,
-              'measure in network namespaces of this machine')
+    one = top.add_command(
+        'local', 'measure in network namespaces of this machine', _local)
     one.add_argument('--switch', choices=topologies.SWITCHES,
                      default='linuxbridge',
                      help='which switch (default: linuxbridge)')
@@ -101,7 +94,8 @@ def _parser():
     _add_plan(one)
     _add_output(one)
 
-    one = add('remote', _remote, 'measure between machines, over SSH')
+    one = top.add_command(
+        'remote', 'measure between machines, over SSH', _remote)
     one.add_argument('--sender', action='append', required=True,
                      metavar='USER@HOST',
                      help='machine that sends; may be given several times')
@@ -123,12 +117,14 @@ def _parser():
     _add_plan(one)
     _add_output(one)
 
-    add('check', _check, 'say which switches and tunnels this machine can '
-        'make')
-    add('clean', _clean, 'remove what interrupted runs left behind')
+    top.add_command(
+        'check', 'print which switches and tunnels this machine can make',
+        _check)
+    top.add_command(
+        'clean', 'remove what interrupted runs left behind', _clean)
 
-    other = add('import', _import, 'make a profile of results measured '
-                'elsewhere')
+    other = top.add_command(
+        'import', 'make a profile of results measured elsewhere', _import)
     other.add_argument('--format', choices=sorted(importers.FORMATS),
                        required=True, help='of the files')
     other.add_argument('--switch', default='unspecified', metavar='WORD',

@@ -30,9 +30,38 @@ def module(name):
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose arguments may be added when a sub-command is parsed."""
+    """A parser of a command, or of a sub-command at any depth.
 
-    _add = None
+    Its arguments may be added when it parses.
+
+    :param common: parser of the options that this one and the sub-commands
+        below it have, or None
+    """
+
+    _add = _subparsers_action = None
+
+    def __init__(self, *arguments, common=None, **others):
+        super().__init__(
+            *arguments, parents=[] if common is None else [common], **others)
+        self._common = common
+
+    def add_command(self, name, summary, function=None):
+        """Add a sub-command and return its parser.
+
+        :param name: word of the command line
+        :param summary: what it does, without a capital and a full stop
+        :param function: default of the argument ``function``; None for a
+            sub-command that has others below it
+        """
+        if self._subparsers_action is None:
+            self._subparsers_action = self.add_subparsers(
+                metavar='COMMAND', required=True)
+        parser = self._subparsers_action.add_parser(
+            name, common=self._common, help=summary,
+            description=f'{summary[:1].upper()}{summary[1:]}.')
+        if function is not None:
+            parser.set_defaults(function=function)
+        return parser
 
     def add_later(self, add_arguments):
         """Call ``add_arguments(self)`` before anything is parsed."""

@@ -24,8 +24,8 @@ from vswitch_aware_scheduler import plain_text
 
 __all__ = ['FILE', 'PrintCompletion', 'cell', 'counted', 'log_all',
            'print_below', 'print_fields', 'print_json', 'print_line',
-           'print_table', 'print_text', 'progress', 'run', 'say', 'sentence',
-           'version']
+           'print_remarks', 'print_table', 'print_tables', 'print_text',
+           'progress', 'run', 'say', 'time', 'version']
 
 _PACKAGE = 'vswitch_aware_scheduler'
 
@@ -69,6 +69,26 @@ def print_fields(pairs):
         print_line(f'{name + ":":{width}}{value}')
 
 
+def print_tables(tables):
+    """Print several tables, each below its title.
+
+    :param tables: iterable of (title, header, rows)
+    """
+    for number, (title, header, rows) in enumerate(tables):
+        if number:
+            print_line()
+        print_line(title)
+        print_table(header, rows)
+
+
+def print_remarks(title, sentences):
+    """Print sentences as a list below a title, nothing without any."""
+    if sentences:
+        print_below(f'{title}:')
+        for text in sentences:
+            print_line(f'- {text}')
+
+
 def print_json(data):
     """Print an answer for a machine; NaN and infinity are refused."""
     # All beyond ASCII is escaped, and so are control characters but DEL.
@@ -86,9 +106,9 @@ def cell(value, form='.4g'):
     return '-' if value is None else format(value, form)
 
 
-def sentence(words):
-    """Return words as a sentence; names in them keep their letters."""
-    return words[:1].upper() + words[1:] + '.'
+def time(seconds):
+    """Return seconds UTC as ISO 8601, a hyphen for None."""
+    return plain_text.iso_time(seconds) or '-'
 
 
 def version(prog):

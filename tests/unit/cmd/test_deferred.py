@@ -5,6 +5,7 @@ import subprocess
 import sys
 import unittest
 
+from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler import exceptions
@@ -38,14 +39,15 @@ class StartTestCase(unittest.TestCase):
         self.assertIn('sqlalchemy', modules)
         self.assertEqual(set(), modules & {
             'matplotlib', 'openstack',
-            'vswitch_aware_scheduler.cmd.evaluate',
+            'vswitch_aware_scheduler.cmd.subcommands.evaluate',
             'vswitch_aware_scheduler.modeler.service'})
 
 
 class ModuleTestCase(unittest.TestCase):
 
-    def test_every_deferred_module_of_vswitch_manage_is_there(self):
-        modules = {name: value for name, value in vars(manage).items()
+    def test_every_deferred_module_of_the_commands_is_there(self):
+        modules = {name: value for part in (context, manage)
+                   for name, value in vars(part).items()
                    if isinstance(value, deferred._Module)}
         self.assertIn('store', modules)
         for name, module in modules.items():
@@ -63,9 +65,8 @@ class ParserTestCase(unittest.TestCase):
         super().setUp()
         self.added = []
         self.top = deferred.Parser()
-        commands = self.top.add_subparsers()
         for name in ('a', 'b'):
-            commands.add_parser(name).add_later(self._add)
+            self.top.add_command(name, 'do it').add_later(self._add)
 
     def _add(self, parser):
         self.added.append(parser.prog.split()[-1])

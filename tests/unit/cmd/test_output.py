@@ -7,8 +7,8 @@ import unittest
 
 import yaml
 
+from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
-from tests.unit.cmd import test_manage
 from tests.unit.store import base
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler import store
@@ -17,7 +17,7 @@ from vswitch_aware_scheduler.traffic import model as traffic_model
 HOSTILE = 'a\x1b[2J\n=1+1\u202e'
 
 
-class ListTestCase(test_manage.ManageTestCase):
+class ListTestCase(command_case.ManageTestCase):
     """The arguments that all lists share, on the list of models."""
 
     def setUp(self):
@@ -149,7 +149,7 @@ class ListTestCase(test_manage.ManageTestCase):
                           status=2)
 
 
-class AnswerTestCase(test_manage.ManageTestCase):
+class AnswerTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()

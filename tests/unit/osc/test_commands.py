@@ -13,7 +13,7 @@ from unittest import mock
 from cliff import lister
 from cliff import show
 
-from tests.unit.cmd import test_manage
+from tests.unit.cmd import command_case
 from tests.unit.report import fleets
 from tests.unit.store import base
 from vswitch_aware_scheduler.cmd import manage
@@ -39,7 +39,7 @@ def entry_points(group):
     return found
 
 
-class CommandTestCase(test_manage.ManageTestCase):
+class CommandTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
@@ -169,7 +169,7 @@ class ConfigurationTestCase(CommandTestCase):
             self.osc(commands.FleetList)
 
 
-class PluginTestCase(test_manage.ManageTestCase):
+class PluginTestCase(command_case.ManageTestCase):
 
     def test_every_command_is_an_entry_point_that_needs_no_login(self):
         entries = entry_points('openstack.vswitch.v1')

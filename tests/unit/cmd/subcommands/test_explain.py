@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 from tests.unit.cmd import commands
-from tests.unit.cmd import test_fleet
+from tests.unit.cmd.subcommands import test_fleet
 from tests.unit.store import base
 from tests.unit.store import test_decisions
 from vswitch_aware_scheduler import admission

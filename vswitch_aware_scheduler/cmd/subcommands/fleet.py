@@ -16,8 +16,10 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler.admission import sizing
+from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import fleet
@@ -51,6 +53,7 @@ _DAY_SECONDS = 86400.0
 
 def add_arguments(parser):
     """Add the arguments of "fleet"."""
+    parser.set_defaults(function=_print)
     parser.add_argument('--sort', choices=SORTS, default='host',
                         help='sort hosts by name, risk, utilisation, number '
                              'of instances or room; most at risk, and least '
@@ -579,3 +582,64 @@ def instance_columns():
                    '{:.3g}'.format),
             column('ADDS LOSS', 'adds_loss_fraction', '{:.2g}'.format),
             column('ADDS USED', 'adds_utilisation', _percent)]
+
+
+def _print(arguments, conf):
+    found = Fleet(context.open_store(conf), arguments.all_options)
+    facts = {'generation': found.generation.number,
+             'published_at': (found.generation.published_at
+                              if found.generation.number else None),
+             'policies_read_at': found.policies_read_at,
+             'aggregates_read_at': found.aggregates_read_at,
+             'inventory_seen_at': (found.inventory
+                                   and found.inventory.seen_at),
+             'remarks': found.remarks}
+    if arguments.uplinks:
+        output.print_list(arguments, found.uplink_rows(),
+                          uplink_columns(), 'uplinks', 'uplinks',
+                          others=facts)
+    else:
+        _print_hosts(arguments, found, facts)
+    if arguments.output_format in (None, 'table'):
+        terminal.print_remarks('Remarks', found.remarks)
+    return 0
+
+
+def _print_hosts(arguments, found, facts):
+    with terminal.progress('summing') as progress:
+        rows = found.host_rows(arguments.host, progress)
+    columns = host_columns(arguments.flavor is not None,
+                           any(row['uplinks'] for row in rows))
+    # What takes long is computed of the rows that are printed, where it does
+    # not decide which ones these are.
+    rest = {'room': lambda rows: _add_room(arguments, found, rows, facts),
+            'episodes_per_day': found.add_episodes}
+    for key in list(rest):
+        if key == arguments.sort or output.is_sorted_by(arguments, key):
+            rest.pop(key)(rows)
+    sort(rows, arguments.sort)
+    rows, total = output.select(arguments, rows, columns)
+    for add in rest.values():
+        add(rows)
+    one = None
+    if arguments.host is not None:
+        one = facts['instances'] = found.instance_rows(arguments.host)
+    demand = facts.get('demand_by')
+    output.print_selected(
+        arguments, rows, total, columns, 'hosts', 'hosts' + (
+            f'; room for instances whose demand is by {demand}'
+            if demand else ''), others=facts)
+    if one is not None and arguments.output_format in (None, 'table'):
+        terminal.print_below('Instances, by what they add to the host')
+        terminal.print_line()
+        output.print_plain(one, instance_columns())
+
+
+def _add_room(arguments, found, rows, facts):
+    if arguments.flavor is None:
+        for row in rows:
+            row['room'] = None
+        return
+    with terminal.progress('searching') as progress:
+        facts['demand_by'] = found.add_room(rows, arguments.flavor,
+                                            arguments.project, progress)

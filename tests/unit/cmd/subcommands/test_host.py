@@ -6,14 +6,14 @@ import unittest
 import yaml
 
 from tests.contract import telemetry_stand_ins as stand_ins
+from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
-from tests.unit.cmd import test_manage
 from tests.unit.modeler import test_host_discovery
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler import store
 
 
-class HostTestCase(test_manage.ManageTestCase):
+class HostTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()

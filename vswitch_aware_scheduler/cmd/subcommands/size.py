@@ -7,8 +7,10 @@ import numpy as np
 
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import sizing
+from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
-from vswitch_aware_scheduler.cmd import size_servers
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd.subcommands import size_servers
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -25,6 +27,7 @@ _STATED = ('egress_kbps', 'ingress_kbps', 'kpps', 'on_seconds',
 
 def add_arguments(parser):
     """Add the arguments of ``size``."""
+    parser.set_defaults(function=_print)
     parser.add_argument('--profile', metavar='NAME', action='append',
                         help='switch profile of the hosts; may be given '
                              'several times (default: all)')
@@ -279,3 +282,14 @@ def remarks(answer):
 
 def _count(number):
     return f'>={number}' if number == sizing.MOST else number
+
+
+def _print(arguments, conf):
+    with terminal.progress('sizing') as progress:
+        answer = run(arguments, conf, lambda: context.open_store(conf),
+                     progress)
+    if output.print_answer(arguments, answer):
+        return 0
+    terminal.print_tables(tables(answer))
+    terminal.print_remarks(*remarks(answer))
+    return 0

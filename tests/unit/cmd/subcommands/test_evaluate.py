@@ -8,7 +8,7 @@ from unittest import mock
 
 import numpy as np
 
-from tests.unit.cmd import test_manage
+from tests.unit.cmd import command_case
 from vswitch_aware_scheduler.evaluate import methods
 from vswitch_aware_scheduler.evaluate import protocols
 
@@ -17,7 +17,7 @@ KEYS = {'method', 'hosts', 'refused', 'overload_mean',
         'predicted_mean'}
 
 
-class EvaluateTestCase(test_manage.ManageTestCase):
+class EvaluateTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()

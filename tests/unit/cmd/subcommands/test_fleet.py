@@ -5,12 +5,12 @@ import io
 import time
 from unittest import mock
 
+from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
-from tests.unit.cmd import test_manage
 from tests.unit.store import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
-from vswitch_aware_scheduler.cmd import fleet
+from vswitch_aware_scheduler.cmd.subcommands import fleet
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.vswitch import profile
@@ -26,7 +26,7 @@ def packed(profile_, origin='aggregate rack', **more):
             'origins': {'profile': origin}}
 
 
-class FleetTestCase(test_manage.ManageTestCase):
+class FleetTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()

@@ -3,7 +3,7 @@
 import os
 import re
 
-from tests.unit.cmd import test_manage
+from tests.unit.cmd import command_case
 from tests.unit.store import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import store
@@ -12,7 +12,7 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import profile
 
 
-class TestSize(test_manage.ManageTestCase):
+class TestSize(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
@@ -171,7 +171,7 @@ class TestSize(test_manage.ManageTestCase):
         self.assert_fails('has no prior', 'size', '--flavor', 'small')
 
 
-class TestServerTypes(test_manage.ManageTestCase):
+class TestServerTypes(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()

@@ -3,7 +3,7 @@
 import csv
 import os
 
-from tests.unit.cmd import test_manage
+from tests.unit.cmd import command_case
 from tests.unit.store import base
 from tests.unit.store import test_decisions
 from vswitch_aware_scheduler import store
@@ -12,7 +12,7 @@ SLOTS = 120
 PERIOD = 300
 
 
-class CompareTestCase(test_manage.ManageTestCase):
+class CompareTestCase(command_case.ManageTestCase):
     """Hosts of 100 kbit/s: refused ones are overloaded, admitted are not."""
 
     def setUp(self):

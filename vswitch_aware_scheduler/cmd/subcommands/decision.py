@@ -2,13 +2,16 @@
 """vswitch-manage decision: how schedulers judged the last requests."""
 
 from vswitch_aware_scheduler.admission import explanation
+from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd.subcommands import decision_compare
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import plain_text
 
-__all__ = ['COLUMNS', 'find', 'print_one', 'row']
+__all__ = ['COLUMNS', 'add_arguments', 'find', 'print_one', 'row']
 
 _column = output.Column
 
@@ -23,6 +26,32 @@ COLUMNS = [
 
 #: Columns of the hosts that were nearest to fitting.
 _NEAREST = ['HOST', 'CHECK', 'VALUE', 'LIMIT', 'REFUSED', 'WHY']
+
+
+def add_arguments(parser):
+    """Add the sub-commands of ``decision``."""
+    output.add_list_arguments(parser.add_command(
+        'list', 'print the last decisions of all schedulers', _list),
+        'host', 'project')
+    show = parser.add_command(
+        'show', 'print how the hosts were judged for an instance', _show)
+    show.add_argument('what', metavar='UUID|REQUEST',
+                      help='uuid of an instance, or id of a request of Nova')
+    parser.add_command(
+        'compare', 'compare decisions with the traffic that was measured '
+                   'since', _compare).add_later(_add_compare_arguments)
+
+
+def _add_compare_arguments(parser):
+    parser.add_argument('--telemetry', metavar='DRIVER',
+                        help='name of a telemetry driver (default: the '
+                             'options of vswitch-modeler)')
+    context.add_file_arguments(parser)
+    parser.add_argument('--start', type=context.seconds, metavar='TIME',
+                        help='first decision to use: seconds UTC or ISO '
+                             '8601')
+    parser.add_argument('--end', type=context.seconds, metavar='TIME',
+                        help='first time not to use any more (default: now)')
 
 
 def row(decision):
@@ -97,3 +126,35 @@ def _chosen(chosen):
 
 def _refusal(item):
     return explanation.Refusal(**item)
+
+
+def _list(arguments, conf):
+    output.print_list(
+        arguments, [row(one) for one in context.open_store(conf).decisions()],
+        COLUMNS, 'decisions', 'decisions, the newest first')
+    return 0
+
+
+def _show(arguments, conf):
+    found = find(context.open_store(conf), arguments.what)
+    if output.print_answer(arguments, {
+            'decisions': [row(one) for one in found]}):
+        return 0
+    for number, one in enumerate(found):
+        if number:
+            terminal.print_line()
+        print_one(one)
+    return 0
+
+
+def _compare(arguments, conf):
+    driver = (service.configured_driver(arguments.all_options)
+              if arguments.telemetry is None
+              else context.telemetry_driver(arguments))
+    with terminal.progress('reading traffic') as progress:
+        answer = decision_compare.run(
+            arguments, arguments.all_options, context.open_store(conf),
+            driver, progress)
+    if not output.print_answer(arguments, answer):
+        decision_compare.print_answer(answer)
+    return 0

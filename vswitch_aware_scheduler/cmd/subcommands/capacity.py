@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sub-commands ``vswitch-manage capacity``: arguments and answers."""
 
+from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import cost_fit
@@ -8,11 +9,19 @@ from vswitch_aware_scheduler.vswitch import cost_model
 from vswitch_aware_scheduler.vswitch import measurements
 from vswitch_aware_scheduler.vswitch import published
 
-__all__ = ['add_fit_arguments', 'add_reproduce_arguments', 'fit',
-           'fit_tables', 'reproduce', 'reproduce_tables']
+__all__ = ['add_arguments']
 
 
-def add_fit_arguments(parser):
+def add_arguments(parser):
+    """Add the sub-commands of ``capacity``."""
+    parser.add_command('fit', 'fit a table of measured rates', _fit
+                       ).add_later(_add_fit_arguments)
+    parser.add_command(
+        'reproduce', 'predict published figures from the rest of their '
+                     'tables', _reproduce).add_later(_add_reproduce_arguments)
+
+
+def _add_fit_arguments(parser):
     """Add the arguments of ``capacity fit`` to its parser."""
     parser.add_argument('file', metavar='FILE',
                         help='CSV with the columns packet_bytes and '
@@ -31,13 +40,13 @@ def add_fit_arguments(parser):
                         help='of the limits that are printed (default: 0.95)')
 
 
-def add_reproduce_arguments(parser):
+def _add_reproduce_arguments(parser):
     """Add the arguments of ``capacity reproduce`` to its parser."""
     parser.add_argument('table', metavar='TABLE', nargs='*',
                         help='only these tables (default: all)')
 
 
-def fit(arguments):
+def _fit_answer(arguments):
     """Fit a table, and return the answer as plain data."""
     if not 0 < arguments.confidence < 1:
         raise exceptions.InvalidInput(
@@ -72,7 +81,7 @@ def fit(arguments):
     return answer
 
 
-def fit_tables(answer):
+def _fit_tables(answer):
     """Yield (title, header, rows) of a fit for a person."""
     rows = []
     for level in ('flow', 'sender', 'switch'):
@@ -99,7 +108,7 @@ def fit_tables(answer):
             for row in answer['rows']])
 
 
-def reproduce(arguments):
+def _reproduce_answer(arguments):
     """Predict published figures, and return the answer as plain data."""
     known = published.tables()
     for name in arguments.table:
@@ -111,7 +120,7 @@ def reproduce(arguments):
         if name in arguments.table or not arguments.table]}
 
 
-def reproduce_tables(answer):
+def _reproduce_tables(answer):
     """Yield (title, header, rows) of the answer for a person."""
     for table in answer['tables']:
         title = f'{table["table"]}: {table["source"]}'
@@ -132,3 +141,32 @@ def reproduce_tables(answer):
            [[table['table'], key, terminal.cell(value, '.1%')]
             for table in answer['tables']
             for key, value in table['median_errors'].items()])
+
+
+def _fit(arguments, _conf):
+    answer = _fit_answer(arguments)
+    if output.print_answer(arguments, answer):
+        return 0
+    terminal.print_tables(_fit_tables(answer))
+    terminal.print_below(
+        f'Relative deviation of a row: '
+        f'{answer["model"]["deviation"]:.1%}')
+    if answer['median_error'] is not None:
+        terminal.print_line(
+            f'Median error of what was left out: '
+            f'{answer["median_error"]:.1%}')
+    terminal.print_remarks('The table contradicts itself',
+                           answer['contradictions'])
+    return 0
+
+
+def _reproduce(arguments, _conf):
+    answer = _reproduce_answer(arguments)
+    if output.print_answer(arguments, answer):
+        return 0
+    terminal.print_tables(_reproduce_tables(answer))
+    for table in answer['tables']:
+        terminal.print_remarks(
+            f'{table["table"]} contradicts itself, or the model',
+            table['contradictions'] + table['remarks'])
+    return 0

@@ -5,18 +5,18 @@ import dataclasses
 import re
 
 from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import host_discovery
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.vswitch import discovery
-from vswitch_aware_scheduler.vswitch import export
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['OPERATOR', 'add_discover_arguments', 'add_export_arguments',
-           'add_set_arguments', 'discover', 'discover_columns', 'export_',
-           'list_columns', 'remarks', 'set_']
+__all__ = ['OPERATOR', 'add_arguments']
 
 #: Source of the records that somebody wrote by hand.
 OPERATOR = 'operator'
@@ -24,8 +24,24 @@ OPERATOR = 'operator'
 _HOST_NAME = re.compile(r'[A-Za-z0-9._:@-]{1,255}')
 
 
-def add_discover_arguments(parser):
+def add_arguments(parser):
+    """Add the sub-commands of ``host``."""
+    discover = parser.add_command(
+        'discover', 'propose profiles by what the agents of Neutron tell',
+        _discover)
+    discover.add_later(_add_discover_arguments)
+    output.add_list_arguments(parser.add_command(
+        'list', 'print the profiles of hosts in the store', _list), 'host')
+    parser.add_command('set', 'set the profile of a host by hand', _set
+                       ).add_later(_add_set_arguments)
+    remove = parser.add_command(
+        'remove', 'remove the profile of a host from the store', _remove)
+    remove.add_argument('host', metavar='HOST')
+
+
+def _add_discover_arguments(parser):
     """Add the arguments of "host discover"."""
+    output.add_list_arguments(parser, 'host')
     parser.add_argument(
         '--map', metavar='SWITCH[:ENCAPSULATION]=PROFILE', action='append',
         default=[], help='the profile of a kind of switch, before that of '
@@ -37,7 +53,7 @@ def add_discover_arguments(parser):
                              'instance')
 
 
-def add_set_arguments(parser):
+def _add_set_arguments(parser):
     """Add the arguments of "host set"."""
     parser.add_argument('host', metavar='HOST')
     parser.add_argument('profile', metavar='PROFILE', nargs='?',
@@ -46,28 +62,6 @@ def add_set_arguments(parser):
     parser.add_argument('--override', metavar='KEY=NUMBER', action='append',
                         default=[], help='a number of the profile that '
                         'differs on this host; may be given several times')
-
-
-def add_export_arguments(parser):
-    """Add the arguments of "profile export"."""
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument('name', metavar='NAME', nargs='?',
-                      help='name of a profile')
-    what.add_argument('--host', metavar='HOST',
-                      help='the profile of this host in the store, with its '
-                           'overrides')
-    parser.add_argument('--format', choices=export.FORMATS, required=True,
-                        help='provider.yaml of nova-compute, or the options '
-                             'of an agent of Neutron')
-    parser.add_argument('--device', metavar='NAME', action='append',
-                        default=[], help='bridge or network device that has '
-                        'the bandwidth; several share it evenly')
-    parser.add_argument('--hypervisor', metavar='NAME', default='',
-                        help='name of the hypervisor, where it is not that '
-                             'of the host')
-    parser.add_argument('--directions', action='store_true',
-                        help='count packets in each direction, as for a '
-                             'switch that is offloaded to hardware')
 
 
 def _access(conf):
@@ -80,7 +74,7 @@ def _access(conf):
     return http.Access(**{**given['access'], 'url': given['network_url']})
 
 
-def discover(arguments, conf, opened):
+def _proposals(arguments, conf, opened):
     """Return the answer of "host discover" as a dictionary.
 
     :param opened: returns the Store, or None where there is none yet and
@@ -107,8 +101,8 @@ def discover(arguments, conf, opened):
         for one, step in zip(proposals, steps)]}
 
 
-def discover_columns():
-    """Return the columns of an answer of :func:`discover`."""
+def _discover_columns():
+    """Return the columns of an answer of :func:`_proposals`."""
     return [output.Column('HOST', 'host'), output.Column('PROFILE', 'profile'),
             output.Column('OVERRIDES', 'overrides', _numbers),
             output.Column('ACTION', 'action'),
@@ -117,7 +111,7 @@ def discover_columns():
             output.Column('REASON', 'reason')]
 
 
-def remarks(answer):
+def _remarks(answer):
     """Return a sentence for each remark of an answer, and for what stays."""
     found = [f'{one["host"]}: {remark}' for one in answer['hosts']
              for remark in one['remarks']]
@@ -131,7 +125,7 @@ def _numbers(overrides):
                      in sorted(overrides.items())) or '-'
 
 
-def list_columns():
+def _list_columns():
     """Return the columns of the HostProfiles of a store."""
     return [output.Column('HOST', 'host'), output.Column('PROFILE', 'profile'),
             output.Column('OVERRIDES', 'overrides', _numbers),
@@ -139,7 +133,7 @@ def list_columns():
             output.Column('UPDATED', 'updated_at_iso')]
 
 
-def set_(arguments, conf):
+def _profile_of(arguments, conf):
     """Return the HostProfile that "host set" is to write."""
     if not _HOST_NAME.fullmatch(arguments.host):
         raise exceptions.InvalidInput(
@@ -164,28 +158,51 @@ def set_(arguments, conf):
                              OPERATOR)
 
 
-def export_(arguments, conf, opened):
-    """Return the answer of "profile export" as a dictionary.
+def _discover(arguments, conf):
+    def opened():
+        if arguments.apply:
+            return context.open_or_make_store(conf)
+        return (None if migration.is_new_file(conf.store_url)
+                else context.open_store(conf))
 
-    :param opened: returns the Store
-    """
-    known = switch_profile.profiles(conf.switch_profiles_file)
-    name, overrides = arguments.name, {}
-    if arguments.host is not None:
-        record = {one.host: one for one in opened().host_profiles()}.get(
-            arguments.host)
-        if record is None:
-            raise exceptions.InvalidInput(
-                f'host {arguments.host} has no profile in the store, wanted '
-                f'one: see "vswitch-manage host list"')
-        name = record.profile or conf.default_switch_profile
-        overrides = record.overrides
-    found = switch_profile.named(name, known)
-    if overrides:
-        found = found.overridden(overrides, f'host {arguments.host}')
-    return {'profile': name, 'overrides': overrides,
-            'format': arguments.format,
-            'inventory': dataclasses.asdict(export.inventory(found)),
-            'text': export.render(found, arguments.format, arguments.device,
-                                  arguments.hypervisor,
-                                  arguments.directions)}
+    answer = _proposals(arguments, arguments.all_options, opened)
+    output.print_list(arguments, answer['hosts'], _discover_columns(),
+                      'hosts', others={'applied': answer['applied']})
+    if arguments.output_format not in (None, 'table'):
+        return 0
+    terminal.print_remarks('Remarks', _remarks(answer))
+    if not arguments.apply:
+        terminal.print_below(
+            'Nothing was written: --apply writes what is new or changed')
+    return 0
+
+
+def _list(arguments, conf):
+    found = context.open_store(conf).host_profiles()
+    output.print_list(arguments, [dataclasses.asdict(one) for one in found],
+                      _list_columns(), 'hosts')
+    return 0
+
+
+def _set(arguments, conf):
+    record = _profile_of(arguments, conf)
+    generation = context.open_or_make_store(conf).write(host_profiles=[record])
+    return _written(arguments, record.host, generation)
+
+
+def _remove(arguments, conf):
+    target = context.open_store(conf)
+    if arguments.host not in [one.host for one in target.host_profiles()]:
+        raise exceptions.InvalidInput(
+            f'store {target.url} has no profile of host {arguments.host}; '
+            f'"vswitch-manage host list" prints those it has')
+    return _written(arguments, arguments.host,
+                    target.write(remove_hosts=[arguments.host]))
+
+
+def _written(arguments, host, generation):
+    if not output.print_answer(arguments, {
+            'host': host, 'generation': generation.number}):
+        terminal.print_line(
+            f'Host {host}: written as generation {generation.number}.')
+    return 0

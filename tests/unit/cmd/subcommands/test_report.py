@@ -8,15 +8,16 @@ import threading
 from unittest import mock
 import urllib.request
 
+from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
-from tests.unit.cmd import test_manage
 from tests.unit.report import fleets
-from vswitch_aware_scheduler.cmd import manage
-from vswitch_aware_scheduler.cmd import report
+from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import report as serve
+from vswitch_aware_scheduler.cmd.subcommands import report
 from vswitch_aware_scheduler.report import server
 
 
-class ReportCommandTestCase(test_manage.ManageTestCase):
+class ReportCommandTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
@@ -56,10 +57,10 @@ class ReportCommandTestCase(test_manage.ManageTestCase):
 
     def test_hosts_are_those_of_the_command_fleet(self):
         opened = self.make_store()
-        group = manage._options(argparse.Namespace(
+        group = context.configuration(argparse.Namespace(
             config_file=[self.config], store=None))
         found = {row['host']: row for row
-                 in report._fleet(group, opened).hosts}
+                 in report.read_fleet(group, opened).hosts}
         rows = self.ask('fleet')['hosts']
         self.assertEqual(found.keys(), {row['host'] for row in rows})
         for row in rows:
@@ -96,8 +97,8 @@ class ReportCommandTestCase(test_manage.ManageTestCase):
                 for text in (output, written)))
 
     def _serve(self, *words):
-        return commands.run(report.main, ['--config-file', self.config,
-                                          *words])
+        return commands.run(serve.main, ['--config-file', self.config,
+                                         *words])
 
     def test_it_is_served_until_the_process_is_ended(self):
         found, seen = [], []

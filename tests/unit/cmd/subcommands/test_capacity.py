@@ -3,10 +3,10 @@
 import os
 import unittest
 
-from tests.unit.cmd import test_manage
+from tests.unit.cmd import command_case
 
 
-class TestCapacity(test_manage.ManageTestCase):
+class TestCapacity(command_case.ManageTestCase):
 
     def _csv(self, *lines):
         path = os.path.join(self.directory, f'rates-{len(lines)}.csv')

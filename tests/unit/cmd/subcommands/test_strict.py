@@ -3,13 +3,13 @@
 import time
 from unittest import mock
 
+from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
-from tests.unit.cmd import test_manage
 from tests.unit.modeler import test_placement_inventory
 from vswitch_aware_scheduler.modeler import placement_inventory
 
 
-class StrictTestCase(test_manage.ManageTestCase):
+class StrictTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()

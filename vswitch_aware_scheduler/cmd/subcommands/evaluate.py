@@ -5,6 +5,8 @@ import argparse
 import dataclasses
 import math
 
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.evaluate import closed_loop
 from vswitch_aware_scheduler.evaluate import methods
@@ -46,6 +48,7 @@ _CONDITIONS = (
 
 def add_arguments(parser):
     """Add the sub-command's arguments to its parser."""
+    parser.set_defaults(function=_print)
     parser.add_argument('--trace', metavar='PATH', required=True,
                         help='recorded traffic to judge on, as the telemetry '
                              'driver "file" reads it')
@@ -229,3 +232,11 @@ def table(answer):
     return (['METHOD', *(name.upper() for name in columns)],
             [[line['method'], *(cell(line[name]) for name in columns)]
              for line in answer['methods']])
+
+
+def _print(arguments, conf):
+    with terminal.progress('evaluating') as progress:
+        answer = run(arguments, conf, progress)
+    if not output.print_answer(arguments, answer):
+        terminal.print_table(*table(answer))
+    return 0

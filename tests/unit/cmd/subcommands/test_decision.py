@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
-from tests.unit.cmd import test_manage
 from tests.unit.store import base
 from tests.unit.store import test_decisions
 from vswitch_aware_scheduler import store
@@ -9,7 +9,7 @@ from vswitch_aware_scheduler import store
 decision = test_decisions.decision
 
 
-class DecisionCommandTestCase(test_manage.ManageTestCase):
+class DecisionCommandTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()

@@ -13,9 +13,11 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler.admission import flavor_specs
-from vswitch_aware_scheduler.cmd import fleet as stored_fleet
+from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import rates
+from vswitch_aware_scheduler.cmd.subcommands import fleet as stored_fleet
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -29,14 +31,13 @@ __all__ = ['add_arguments', 'columns', 'print_below', 'print_head', 'run']
 #: the demand the instance would fit, and without how many other instances.
 DETAILED = 3
 
-_RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
-
 #: Halvings of the share of the demand: one part in a thousand.
 _HALVINGS = 10
 
 
 def add_arguments(parser):
     """Add the arguments of "explain"."""
+    parser.set_defaults(function=_print)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument('--server', metavar='UUID',
                        help='judge hosts for this instance, given by its '
@@ -112,7 +113,8 @@ def run(arguments, conf, store, progress=None):
     return {
         'instance_uuid': subject.uuid, 'flavor': subject.flavor,
         'project': subject.project, 'rule': subject.rule,
-        'mean': _rates(law.mean, law), 'peak': _rates(law.peak, law),
+        'mean': rates.by_name(law.mean.tolist(), law.packets_known),
+        'peak': rates.by_name(law.peak.tolist(), law.packets_known),
         'summary': explanation.line(len(hosts), counts,
                                     nearest[0] if nearest else None),
         'admitted': int(assessment.admitted.sum()), 'refused': counts,
@@ -126,11 +128,6 @@ def run(arguments, conf, store, progress=None):
         'published_at': fleet.generation.published_at
         if fleet.generation.number else None,
         'remarks': fleet.remarks, 'hosts': rows}
-
-
-def _rates(values, law):
-    rates = dict(zip(_RATES, values.tolist()))
-    return rates if law.packets_known else {**rates, 'kpps': None}
 
 
 # What is to be placed
@@ -540,3 +537,20 @@ def _limit(row):
                  f'is asked for (times '
                  f'{row["overload_limit"] / row["asked_limit"]:.3g})')
     return text
+
+
+def _print(arguments, conf):
+    with terminal.progress('judging') as progress:
+        answer = run(arguments, arguments.all_options,
+                     context.open_store(conf), progress)
+    is_table = arguments.output_format in (None, 'table')
+    if is_table:
+        print_head(answer)
+    shown = columns()
+    rows, total = output.select(arguments, answer.pop('hosts'), shown)
+    output.print_selected(
+        arguments, rows, total, shown, 'hosts',
+        'hosts: the admitted ones, then those nearest to fitting', answer)
+    if is_table:
+        print_below(answer, rows)
+    return 0

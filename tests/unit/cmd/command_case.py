@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The case of the tests that run vswitch-manage."""
+
+import json
+import os
+import pathlib
+
+from tests.unit.cmd import commands
+from tests.unit.store import base
+from vswitch_aware_scheduler.cmd import manage
+
+
+class ManageTestCase(base.StoreTestCase):
+
+    def setUp(self):
+        super().setUp()
+        # What is in /etc of this machine is of no concern here.
+        self.config = os.path.join(self.directory, 'vswitch.conf')
+        self._configure()
+
+    def _configure(self, *lines):
+        pathlib.Path(self.config).write_text('\n'.join([
+            '[vswitch_scheduler]', f'store_url = {self.url}', *lines]))
+
+    def run_command(self, *words, config=True, terminal=False):
+        """Return (status, stdout, stderr) of the command."""
+        return commands.run(
+            manage.main, [*(['--config-file', self.config] if config else []),
+                          *words], terminal)
+
+    def ask(self, *words):
+        """Return what a command that must succeed prints as JSON."""
+        status, output, errors = self.run_command(*words, '--json')
+        self.assertEqual((0, ''), (status, errors))
+        return json.loads(output)
+
+    def assert_fails(self, words, *command, status=1, **how):
+        found, output, errors = self.run_command(*command, **how)
+        self.assertEqual((status, ''), (found, output), errors)
+        self.assertRegex(errors, words)
+        if status == 1:
+            self.assertEqual(1, errors.count('\n'), errors)
+            self.assertTrue(errors.startswith('vswitch-manage: '), errors)
+        self.assertNotIn('Traceback', errors)
+        return errors

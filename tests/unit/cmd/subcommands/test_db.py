@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import getpass
+import json
+import os
+import pathlib
+
+from tests.unit.cmd import command_case
+from tests.unit.store import base
+from vswitch_aware_scheduler.store import migration
+
+
+class DatabaseCommandTestCase(command_case.ManageTestCase):
+
+    def test_sync_makes_the_store_and_version_tells_it(self):
+        newest = migration.revisions()[-1]
+        status, output, _ = self.run_command('db', 'sync')
+        self.assertEqual(0, status)
+        self.assertIn(f'version {newest} now', output)
+        self.assertIn('nothing to do', self.run_command('db', 'sync')[1])
+        self.assertEqual({'before': newest, 'after': newest},
+                         self.ask('db', 'sync'))
+        self.assertEqual({'version': newest, 'newest': newest,
+                          'generation': 0, 'published_at': 0,
+                          'published_at_iso': None},
+                         self.ask('db', 'version'))
+        self.assertIn('nothing yet', self.run_command('db', 'version')[1])
+
+    def test_sync_makes_the_directory_and_says_whose_it_is(self):
+        self.url = f'sqlite:///{self.directory}/new/vswitch.sqlite'
+        status, output, errors = self.run_command(
+            '--store', self.url, '--json', 'db', 'sync')
+        self.assertEqual((0, None), (status, json.loads(output)['before']))
+        self.assertEqual(
+            f'vswitch-manage: made the directory {self.directory}/new, mode '
+            f'0750, owner {getpass.getuser()}: nova-scheduler and '
+            f'vswitch-modeler have to run as that user\n', errors)
+
+    def test_sync_stops_at_the_version_that_is_asked_for(self):
+        first = migration.revisions()[0]
+        self.assertEqual({'before': None, 'after': first},
+                         self.ask('db', 'sync', '--version', first))
+        self.assert_fails('version nine is not known', 'db', 'sync',
+                          '--version', 'nine')
+
+    def test_version_of_an_empty_file_is_none(self):
+        pathlib.Path(self.path).touch()
+        self.assertIsNone(self.ask('db', 'version')['version'])
+        self.assertIn('none: run "vswitch-manage db sync"',
+                      self.run_command('db', 'version')[1])
+
+    def test_version_of_a_missing_store_is_an_error(self):
+        self.assert_fails('no such file', 'db', 'version')
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_version_prints_the_generation(self):
+        self.make_store().write([base.constant(1)], now=base.NOW)
+        status, output, _ = self.run_command('db', 'version')
+        self.assertRegex(output, r'Generation: +1\n')
+        self.assertIn('2023-11-14T22:13:20Z', output)

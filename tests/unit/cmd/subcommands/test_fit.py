@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import contextlib
+import csv
+import os
+import sqlite3
+import time
+
+import numpy as np
+
+from tests.contract import telemetry_counters
+from tests.contract import telemetry_driver
+from tests.contract import telemetry_stand_ins
+from tests.unit.cmd import command_case
+from tests.unit.store import base
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.telemetry import file as telemetry_file
+from vswitch_aware_scheduler.traffic import model as traffic_model
+
+
+class FitTestCase(command_case.ManageTestCase):
+
+    COUNT = 30
+
+    def setUp(self):
+        super().setUp()
+        rng = np.random.default_rng(5)
+        self.trace = os.path.join(self.directory, 'trace.csv')
+        self.rates = rng.lognormal(3, 2, (self.COUNT, 2))
+        with open(self.trace, 'w', newline='') as file:
+            writer = csv.writer(file)
+            writer.writerow(['instance', 'time', 'egress_kbps',
+                             'ingress_kbps'])
+            for i in range(self.COUNT):
+                time = int(base.NOW) + 300 * i
+                for name, rates in (('10', self.rates[i]),
+                                    ('9', self.rates[i] * 2),
+                                    ('quiet', (0, 0)),
+                                    ('broken', ('', ''))):
+                    writer.writerow([name, time, *rates])
+                if i < 5:
+                    writer.writerow(['young', time, 1, 1])
+
+    def test_a_trace_becomes_models_in_a_new_store(self):
+        status, output, errors = self.run_command(
+            'fit', '--telemetry', 'file', '--path', self.trace)
+        self.assertEqual(0, status)
+        self.assertEqual(
+            f'vswitch-manage: made a new store: {self.url}\n', errors)
+        self.assertRegex(output, 'Fitted: +2 instances')
+        self.assertRegex(output, r'Refused: +3 instances \(')
+        self.assertIn('1 no traffic', output)
+        self.assertIn('1 no usable sample', output)
+        self.assertIn('1 fewer than 24 samples', output)
+        self.assertRegex(output, r'Samples refused: +30 \(30 missing\)')
+        record = store.Store(self.url).model(
+            telemetry_file.instance_uuid('10'))
+        self.assertEqual(('10', 'file', self.COUNT),
+                         (record.name, record.source, record.samples))
+        self.assertEqual(self.COUNT, record.counts.total_samples)
+        self.assertAlmostEqual(self.rates.sum(axis=1).max(),
+                               record.model.rates[:, :2].sum(axis=1).max())
+
+    def test_services_are_asked_as_their_group_of_options_says(self):
+        traffic = telemetry_driver.sample_traffic()
+        # Two days that end this hour.
+        traffic.t0 = int(time.time()) // 3600 * 3600 - 48 * 3600
+        links = telemetry_counters.interfaces(traffic, before=1)
+        self.run_command('db', 'sync')
+        for name, server in (
+                ('gnocchi', telemetry_stand_ins.Gnocchi(links)),
+                ('prometheus', telemetry_stand_ins.Prometheus(
+                    telemetry_stand_ins.ceilometer_series(links))),
+                ('ceilometer', telemetry_stand_ins.Ceilometer(links))):
+            with self.subTest(name), server:
+                self._configure(
+                    f'[vswitch_{name}]', f'url = {server.url}',
+                    'period_seconds = 300', 'requests_per_second = 1000')
+                found = self.ask('fit', '--telemetry', name)
+                self.assertEqual(
+                    (f'{name} {server.url}', 3),
+                    (found['source'], found['fitted']))
+                self.assertLess(0, found['refused_samples']['absurd'])
+                server.faults[:] = [telemetry_stand_ins.status(403)]
+                self.assert_fails('HTTP 403', 'fit', '--telemetry', name)
+
+    def test_a_path_is_for_files_and_a_url_for_services(self):
+        self.assert_fails('no file|path', 'fit', '--telemetry', 'file')
+        self.assert_fails('wanted none', 'fit', '--telemetry', 'gnocchi',
+                          '--path', self.trace)
+        self.assert_fails('url .*vswitch_prometheus', 'fit',
+                          '--telemetry', 'prometheus')
+        self._configure('[vswitch_gnocchi]', 'retries = many')
+        self.assert_fails('retries', 'fit', '--telemetry', 'gnocchi')
+
+    def test_the_answer_for_a_machine_tells_every_refusal(self):
+        self.make_store()
+        found = self.ask('fit', '--path', self.trace)
+        self.assertEqual((5, 2, 3, 1), (
+            found['instances'], found['fitted'], found['refused'],
+            found['generation']))
+        self.assertEqual({'no traffic': 1, 'no usable sample': 1,
+                          'fewer than 24 samples': 1}, found['reasons'])
+        self.assertEqual(
+            {('quiet', 'no traffic'), ('broken', 'no usable sample'),
+             ('young', 'fewer than 24 samples')},
+            {(item['name'], item['reason'])
+             for item in found['refused_instances']})
+        self.assertEqual(30, found['refused_samples']['missing'])
+
+    def test_only_the_wanted_time_is_used(self):
+        first = '2023-11-14T22:43:20'     # after six samples
+        found = self.ask('fit', '--store', self._made(), '--path', self.trace,
+                         '--start', first, '--end',
+                         str(base.NOW + 300 * 30 - 1))
+        self.assertEqual(2, found['fitted'])
+        record = store.Store(self.url).model(
+            telemetry_file.instance_uuid('9'))
+        self.assertEqual(24, record.samples)
+        self.assertEqual(base.NOW + 1800, record.window_start)
+
+    def _made(self):
+        self.make_store()
+        return self.url
+
+    def test_the_least_number_of_samples_is_an_option(self):
+        self.make_store()
+        self._configure('min_samples = 5')
+        self.assertEqual(3, self.ask('fit', '--path', self.trace)['fitted'])
+
+    def test_fitting_again_replaces_and_keeps_the_others(self):
+        self.make_store().write([base.constant(1)])
+        for generation in (2, 3):
+            self.assertEqual(generation, self.ask(
+                'fit', '--path', self.trace)['generation'])
+        self.assertEqual(3, len(store.Store(self.url).models()))
+
+    def test_nothing_to_fit_writes_nothing_and_says_so(self):
+        self.make_store()
+        status, _, errors = self.run_command(
+            'fit', '--path', self.trace, '--end', '0')
+        self.assertEqual(1, status)
+        self.assertIn('nothing was written', errors)
+        self.assertEqual(0, store.Store(self.url).generation().number)
+
+    def test_telemetry_that_cannot_be_read_makes_no_store(self):
+        self.assert_fails('no-such-driver', 'fit', '--telemetry',
+                          'no-such-driver', '--path', self.trace)
+        self.assertFalse(os.path.exists(self.path))
+
+    def test_a_missing_trace_is_named(self):
+        self.make_store()
+        self.assert_fails('/nowhere.npz', 'fit', '--path', '/nowhere.npz')
+
+    def test_an_old_or_foreign_database_is_not_made_into_a_store(self):
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            connection.execute('CREATE TABLE mine (id INTEGER)')
+        self.assert_fails('db sync', 'fit', '--path', self.trace)
+        os.unlink(self.path)
+        self.make_store()
+        with contextlib.closing(sqlite3.connect(self.path)) as connection:
+            with connection:
+                connection.execute(
+                    "UPDATE alembic_version SET version_num = '0000'")
+        self.assert_fails('db sync', 'fit', '--path', self.trace)
+
+    def test_priors_come_with_twenty_instances(self):
+        # 18 with traffic and 2 that are silent all the time; one is too
+        # young to say anything.
+        trace = os.path.join(self.directory, 'fleet.csv')
+        with open(trace, 'w', newline='') as file:
+            writer = csv.writer(file)
+            writer.writerow(['instance', 'time', 'egress_kbps',
+                             'ingress_kbps'])
+            for number in range(20):
+                for i in range(300):
+                    writer.writerow([number, 300 * i,
+                                     100 if number < 18 else 0, 0])
+            writer.writerow(['young', 0, 7000, 0])
+        answer = self.ask('fit', '--path', trace, '--store', self._made())
+        self.assertEqual((18, 1), (answer['fitted'], answer['priors']))
+        [one] = self.ask('prior', 'list')['priors']
+        self.assertEqual((None, None, 20.0), (
+            one['flavor'], one['project'], one['members']))
+        self.assertAlmostEqual(90.0, one['mean']['egress_kbps'], delta=1.0)
+        self.assertEqual('fleet', self.ask('prior', 'show')['prior_of'])
+        # The models and the priors are one generation.
+        self.assertEqual(answer['generation'],
+                         self.ask('db', 'version')['generation'])
+        self.assertIn('Priors:', self.run_command(
+            'fit', '--path', trace)[1])
+
+    def test_fewer_make_no_prior(self):
+        self.assertEqual(0, self.ask('fit', '--store', self._made(),
+                                     '--path', self.trace)['priors'])
+
+    def test_a_fit_again_replaces_what_was_counted(self):
+        for _ in range(2):
+            self.assertEqual(2, self.ask('fit', '--path', self.trace,
+                                         '--store', self._made())['fitted'])
+
+    def test_a_model_stays_whose_instance_is_refused(self):
+        target = self.make_store()
+        uuid = telemetry_file.instance_uuid('quiet')
+        target.write([store.StoredModel(
+            uuid, traffic_model.TrafficModel.constant(5.0))])
+        self.ask('fit', '--path', self.trace)
+        self.assertEqual(5.0, target.model(uuid).model.mean[0])
+
+    def test_a_start_after_the_end_is_told(self):
+        for start, end in (('20', '10'), ('10', '10'),
+                           ('2013-08-12', '2013-08-01')):
+            self.assert_fails('start: .*; expected a time before the end',
+                              'fit', '--path', self.trace, '--start', start,
+                              '--end', end)
+
+    def test_the_period_of_a_file_may_be_stated(self):
+        self.ask('fit', '--path', self.trace, '--store', self._made(),
+                 '--period-seconds', '400')
+        uuid = telemetry_file.instance_uuid('10')
+        found = store.Store(self.url).learned([uuid])[uuid]
+        self.assertEqual(400.0, found.counts.period_seconds)
+        self.assert_fails('period_seconds is 0', 'fit', '--path', self.trace,
+                          '--period-seconds', '0')
+        self.assert_fails('--period-seconds is 60', 'fit', '--telemetry',
+                          'gnocchi', '--period-seconds', '60')
+
+    def test_what_telemetry_lacks_is_told_by_name(self):
+        self.assert_fails('path: not given; expected a file .* --path',
+                          'fit')
+        for driver in ('gnocchi', 'prometheus', 'ceilometer'):
+            self.assert_fails(rf'{driver}.*url.*\[vswitch_{driver}\]',
+                              'fit', '--telemetry', driver)
+
+    def test_a_terminal_gets_a_progress_bar_and_a_file_does_not(self):
+        self.make_store()
+        self.assertIn('fitting', self.run_command(
+            'fit', '--path', self.trace, terminal=True)[2])
+        self.assertEqual('', self.run_command(
+            'fit', '--path', self.trace)[2])

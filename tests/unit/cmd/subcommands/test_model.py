@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+import pathlib
+
+import numpy as np
+
+from tests.unit.cmd import command_case
+from tests.unit.store import base
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import series
+
+
+class ModelCommandTestCase(command_case.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.record = base.fitted(7, name='10', source='file')
+        self.make_store().write(
+            [self.record, base.constant(8, name='9'),
+             base.constant(9), base.constant(10, name='twin'),
+             base.constant(11, name='twin')], now=base.NOW)
+
+    def test_show_prints_the_whole_model_as_json(self):
+        found = self.ask('model', 'show', base.instance_uuid(7))
+        model = self.record.model
+        for name in ('rates', 'jump', 'sojourn_seconds'):
+            self.assertEqual(getattr(model, name).tolist(), found[name])
+        np.testing.assert_allclose(model.stationary, found['stationary'],
+                                   rtol=1e-12)
+        np.testing.assert_allclose(
+            model.mean[:2], list(found['mean'].values())[:2], rtol=1e-12)
+        self.assertIsNone(found['mean']['kpps'])
+        self.assertIsInstance(found['samples'], int)
+        self.assertEqual({'egress_kbps', 'ingress_kbps', 'kpps'},
+                         set(found['peak']))
+        self.assertEqual(
+            ('10', 'file', 500, base.NOW, base.NOW + 150000, base.NOW, 1),
+            tuple(found[name] for name in (
+                'name', 'source', 'samples', 'window_start', 'window_end',
+                'updated_at', 'format_version')))
+
+    def test_show_prints_which_states_are_high(self):
+        uuid = base.instance_uuid(12)
+        one = traffic_model.TrafficModel(
+            [[0, 0, 0], [9, 0, 0]], [[0, 1], [1, 0]], [3, 1],
+            np.arange(504) < 126, 1)
+        self.make_store().write([store.StoredModel(uuid, one)])
+        found = self.ask('model', 'show', uuid)
+        self.assertEqual((1, 126), (found['low_states'],
+                                    found['high_slots']))
+        self.assertAlmostEqual(.25, found['high_share'])
+        # There are no regimes any more.
+        self.assertIsNone(found['regime_law'])
+        output = self.run_command('model', 'show', uuid)[1]
+        self.assertRegex(output, 'STATIONARY +CLASS')
+        self.assertRegex(output, '0.750000 +low\n')
+        self.assertRegex(output, '0.250000 +high\n')
+        self.assertRegex(output, r'High: +25 % of the time, 126 of 504 '
+                                 r'sampled slots')
+        # Packets that are not known are not 0.
+        self.assertRegex(output, r'\n +1 +9 +0 +- +1 ')
+
+    def test_show_prints_a_table_of_states_and_the_jump_matrix(self):
+        status, output, _ = self.run_command('model', 'show',
+                                             base.instance_uuid(7))
+        self.assertEqual(0, status)
+        for words in ('Instance: ', 'Window: ', 'Samples: ', 'Mean: ',
+                      'Peak: ', 'SOJOURN_SECONDS', 'STATIONARY',
+                      'Jump matrix', 'packets unknown'):
+            self.assertIn(words, output)
+        states = len(self.record.model.rates)
+        rows = [line.split() for line in output.splitlines()
+                if line.split() and line.split()[0].isdecimal()]
+        self.assertEqual(2 * states, len(rows))
+        np.testing.assert_allclose(
+            [float(row[-2]) for row in rows[:states]],
+            self.record.model.stationary, atol=5e-7)
+        np.testing.assert_allclose(
+            [[float(cell) for cell in row[1:]] for row in rows[states:]],
+            self.record.model.jump, atol=5e-5)
+
+    def test_show_remarks_on_rates_that_change_within_a_period(self):
+        # Samples that follow by chance, and runs of 20 samples.
+        for number, samples, remarks in (
+                (20, np.random.default_rng(5).permutation([5.0, 500.0] * 250),
+                 True),
+                (21, np.tile(np.repeat([5.0, 500.0], 20), 12), False)):
+            counts = estimate.count_transitions(
+                series.RateSeries.from_samples(
+                    base.instance_uuid(number), 300.0,
+                    base.NOW + 300.0 * np.arange(samples.size), samples,
+                    0 * samples))
+            self.make_store().write([store.StoredModel.from_counts(
+                base.instance_uuid(number), estimate.fit_model(counts),
+                counts)])
+            found = self.ask('model', 'show', base.instance_uuid(number))
+            self.assertEqual(300, found['period_seconds'])
+            pairs = np.corrcoef(samples[:-1], samples[1:])[0, 1]
+            self.assertAlmostEqual(pairs, found['sample_correlation'])
+            output = self.run_command('model', 'show',
+                                      base.instance_uuid(number))[1]
+            self.assertIn(f'means over 300 s, correlation of successive '
+                          f'samples {pairs:.2f}', output)
+            self.assertEqual(remarks, 'rates change within 300 s' in output)
+
+    def test_show_says_nothing_of_samples_that_it_does_not_have(self):
+        found = self.ask('model', 'show', base.instance_uuid(8))
+        self.assertEqual((None, None), (found['period_seconds'],
+                                        found['sample_correlation']))
+        output = self.run_command('model', 'show', base.instance_uuid(8))[1]
+        self.assertRegex(output, r'(?m)^Sampling: +-$')
+
+    def test_show_takes_a_name_and_an_uppercase_uuid(self):
+        self.assertEqual(base.instance_uuid(7),
+                         self.ask('model', 'show', '10')['instance_uuid'])
+        self.assertEqual('10', self.ask(
+            'model', 'show', base.instance_uuid(7).upper())['name'])
+
+    def test_show_refuses_a_name_that_several_have(self):
+        self.assert_fails('2 instances have the name twin', 'model', 'show',
+                          'twin')
+
+    def test_show_of_an_unknown_instance_points_to_the_list(self):
+        self.assert_fails('no traffic model of instance none; .*model list',
+                          'model', 'show', 'none')
+
+    def test_list_is_sorted_by_name_as_people_count(self):
+        found = self.ask('model', 'list')['models']
+        self.assertEqual(['9', '10', 'twin', 'twin', None],
+                         [item['name'] for item in found])
+        np.testing.assert_allclose(
+            list(found[1]['mean'].values())[:2], self.record.model.mean[:2])
+        self.assertIsNone(found[1]['peak']['kpps'])
+        self.assertIsInstance(found[1]['samples'], int)
+        output = self.run_command('model', 'list')[1]
+        self.assertIn('5 models; rates in kbit/s', output)
+        self.assertLess(output.index(base.instance_uuid(8)),
+                        output.index(base.instance_uuid(7)))
+
+    def test_list_of_an_empty_store_is_empty(self):
+        os.unlink(self.path)
+        self.make_store()
+        self.assertEqual({'models': []}, self.ask('model', 'list'))
+        self.assertIn('0 models', self.run_command('model', 'list')[1])
+
+    def test_a_damaged_store_is_one_line(self):
+        pathlib.Path(self.path).write_bytes(b'x' * 5000)
+        self.assert_fails('not a database', 'model', 'list')

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from tests.unit.cmd import command_case
+from tests.unit.cmd import commands
+from tests.unit.store import base
+from vswitch_aware_scheduler.cmd.subcommands import prior
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import rate_law
+
+
+class PriorCommandTestCase(command_case.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.law = rate_law.RateLaw.from_arrays(
+            [.275, .725], [[4., 2., 0.], [40., 20., 1.]])
+        other = traffic_model.TrafficModel.constant(7.0).law
+        self.make_store().write(
+            [base.constant(1, name='web')],
+            now=base.NOW,
+            priors=[
+                store.Prior('small', 'p', self.law, 3),
+                store.Prior('small', None, other, 8),
+                store.Prior(None, None, other, 20),
+                store.Prior(None, None, other, 9, base.instance_uuid(2)),
+            ],
+            placements=[
+                store.InstanceRecord(
+                    base.instance_uuid(number), 'h1', 'small', 'p'
+                )
+                for number in (1, 3)
+            ],
+        )
+
+    def test_list_prints_the_groups(self):
+        status, output, _ = self.run_command('prior', 'list')
+        self.assertEqual(0, status)
+        _, *rows = commands.table(output)
+        self.assertEqual(['small', 'p', '3', '30.1', '15.05', '60',
+                          '2023-11-14T22:13:20Z'], rows[0])
+        self.assertEqual(['small', 'any', '8'], rows[1][:3])
+        self.assertEqual(['any', 'any', '20'], rows[2][:3])
+        self.assertIn('3 priors; rates in kbit/s', output.splitlines()[-1])
+        first = self.ask('prior', 'list')['priors'][0]
+        self.assertEqual(('small', 'p', 3.0, base.NOW), (
+            first['flavor'], first['project'], first['members'],
+            first['updated_at']))
+        self.assertAlmostEqual(30.1, first['mean']['egress_kbps'])
+        self.assertEqual(60.0, first['p99_kbps'])
+
+    def test_the_99th_percentile_is_the_least_rate_that_holds_so_long(self):
+        for shares, expected in (([.989, .011], 2.0), ([.99, .01], 1.0),
+                                 ([.01, .99], 2.0), ([1.0, 0.0], 1.0)):
+            law = rate_law.RateLaw.from_arrays(
+                shares, [[.5, .5, 0], [1.5, .5, 0]])
+            self.assertEqual(expected, prior._p99_kbps(law))
+
+    def test_show_prints_what_the_scheduler_would_take(self):
+        for words, expected in (
+                (['--flavor', 'small', '--project', 'p'],
+                 'flavor and project'),
+                (['--flavor', 'small'], 'flavor'),
+                (['--flavor', 'other'], 'fleet'), ([], 'fleet'),
+                ([base.instance_uuid(2)], 'instance'),
+                ([base.instance_uuid(3)], 'flavor and project')):
+            with self.subTest(words):
+                self.assertEqual(expected, self.ask(
+                    'prior', 'show', *words)['prior_of'])
+        answer = self.ask('prior', 'show', base.instance_uuid(3))
+        self.assertEqual(
+            [{'egress_kbps': 4, 'ingress_kbps': 2, 'kpps': 0,
+              'probability': .275, 'calm': .275, 'busy': .275},
+             {'egress_kbps': 40, 'ingress_kbps': 20, 'kpps': 1,
+              'probability': .725, 'calm': .725, 'busy': .725}],
+            answer['states'])
+        _, output, _ = self.run_command('prior', 'show',
+                                        base.instance_uuid(3))
+        self.assertRegex(output, r'Prior of: +flavor and project\n')
+        self.assertEqual({}, answer['above_capacity'])
+        target = store.Store(self.url)
+        for kbps, share in ((100, 0.0), (30, .725), (.5, 1.0)):
+            target.write(host_profiles=[store.HostProfile(
+                'h1', None, {'saturation_kbps': kbps})])
+            kinds = self.ask('prior', 'show',
+                             base.instance_uuid(3))['above_capacity']
+            self.assertAlmostEqual(share, *kinds.values())
+        self.assertRegex(output, r'\n +40 +20 +1 +0.725000\n')
+
+    def test_show_takes_the_name_of_an_instance_and_refuses_other_words(self):
+        self.assertEqual('flavor and project', self.ask(
+            'prior', 'show', 'web')['prior_of'])
+        for text in ('not-a-uuid', '', base.instance_uuid(3) + '0'):
+            self.assert_fails('instance: .*; expected a uuid, or the name',
+                              'prior', 'show', text)
+
+    def test_show_says_what_no_instance_has(self):
+        output = self.run_command('prior', 'show', '--flavor', 'smal')[1]
+        self.assertIn("No instance has flavor 'smal': that is how a new one "
+                      "counts.", output.splitlines())
+        self.assertEqual(1, len(self.ask(
+            'prior', 'show', '--flavor', 'smal')['remarks']))
+        self.assertEqual([], self.ask(
+            'prior', 'show', '--flavor', 'small', '--project', 'p')[
+                'remarks'])
+
+    def test_unknown_packets_are_no_zero(self):
+        rates = self.ask('prior', 'list')['priors']
+        self.assertEqual([False, True, True],
+                         [one['mean']['kpps'] is None for one in rates])
+        self.assertEqual([1.0, None, None],
+                         [one['peak']['kpps'] for one in rates])
+
+    def test_a_store_without_priors_says_what_it_takes(self):
+        url = f'sqlite:///{self.directory}/other.sqlite'
+        migration.sync(url)
+        self.assert_fails('models of 20 instances', 'prior', 'show',
+                          '--store', url)
+
+    def test_models_are_listed_with_the_host_and_the_project(self):
+        [model] = self.ask('model', 'list')['models']
+        self.assertEqual(('h1', 'small', 'p'), tuple(
+            model[name] for name in ('host', 'flavor', 'project')))
+        header, row = commands.table(self.run_command('model', 'list')[1])
+        self.assertEqual(['HOST', 'PROJECT'], header[-2:])
+        self.assertEqual(['h1', 'p'], row[-2:])

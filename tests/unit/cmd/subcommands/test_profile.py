@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+import pathlib
+
+from tests.unit.cmd import command_case
+from vswitch_aware_scheduler.vswitch import profile
+
+
+class ProfileCommandTestCase(command_case.ManageTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.file = os.path.join(self.directory, 'own.yaml')
+        pathlib.Path(self.file).write_text(
+            'rack:\n  saturation_kbps: 123456\n  max_tunnels: 5\n')
+
+    def test_list_has_every_built_in_profile(self):
+        names = list(profile.catalogue())
+        found = self.ask('profile', 'list')['profiles']
+        self.assertEqual(names, [item['name'] for item in found])
+        self.assertEqual({'built-in'}, {item['origin'] for item in found})
+        output = self.run_command('profile', 'list')[1]
+        for name in names:
+            self.assertIn(name, output)
+
+    def test_list_adds_the_profiles_of_the_configured_file(self):
+        self._configure(f'switch_profiles_file = {self.file}')
+        found = {item['name']: item
+                 for item in self.ask('profile', 'list')['profiles']}
+        self.assertEqual(self.file, found['rack']['origin'])
+        self.assertIn('123456', self.run_command('profile', 'list')[1])
+
+    def test_show_prints_numbers_sources_and_limits(self):
+        name, built_in = next(iter(profile.catalogue().items()))
+        found = self.ask('profile', 'show', name)
+        self.assertEqual(built_in.saturation_kbps, found['saturation_kbps'])
+        self.assertEqual([limit.capacity for limit in built_in.limits()],
+                         [limit['capacity'] for limit in found['limits']])
+        output = self.run_command('profile', 'show', name)[1]
+        self.assertIn(f'name: {name}', output)
+        self.assertIn('source: ', output)
+
+    def test_show_prints_every_built_in_profile(self):
+        for name in profile.catalogue():
+            self.assertEqual(0, self.run_command('profile', 'show', name)[0])
+
+    def test_show_of_an_unknown_profile_tells_the_known_ones(self):
+        self.assert_fails("'rack', wanted one of .*ovs-flat", 'profile',
+                          'show', 'rack')
+
+    def test_validate_tells_good_from_bad(self):
+        self.assertEqual({'file': self.file, 'profiles': ['rack']},
+                         self.ask('profile', 'validate', self.file))
+        self.assertIn('is valid: 1 profiles: rack', self.run_command(
+            'profile', 'validate', self.file)[1])
+        pathlib.Path(self.file).write_text('rack: {saturation_kbps: -1}')
+        self.assert_fails(f'{self.file}.*rack.*saturation_kbps.*-1.*wanted',
+                          'profile', 'validate', self.file)
+        self.assert_fails('/nowhere', 'profile', 'validate', '/nowhere')
+
+    def test_no_store_is_needed_for_profiles(self):
+        self.run_command('profile', 'list')
+        self.assertFalse(os.path.exists(self.path))

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the sub-commands of vswitch-manage have in common.
+
+Options of the command line and of configuration files, the store, and the
+telemetry driver.
+"""
+
+import argparse
+import datetime
+import math
+
+from oslo_config import cfg
+
+from vswitch_aware_scheduler.cmd import deferred
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import exceptions
+
+# These take long to import, and "--help" uses none of them.
+migration = deferred.module('store.migration')
+options = deferred.module('conf')
+service = deferred.module('modeler.service')
+store = deferred.module('store')
+telemetry = deferred.module('telemetry')
+
+__all__ = ['PROG', 'add_file_arguments', 'common_parser', 'configuration',
+           'open_or_make_store', 'open_store', 'say', 'seconds',
+           'telemetry_driver']
+
+PROG = 'vswitch-manage'
+
+
+# The command line
+
+class _Collect(argparse.Action):
+    """Append to one list wherever the option is given.
+
+    argparse's own 'append' would forget what stood before a sub-command.
+    """
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        self.const.append(values)
+        setattr(namespace, self.dest, self.const)
+
+
+def common_parser():
+    """Return the parser of the options that every sub-command has."""
+    common = argparse.ArgumentParser(
+        add_help=False, argument_default=argparse.SUPPRESS)
+    common.add_argument(
+        '--config-file', metavar='PATH', action=_Collect, const=[],
+        help='read options from this file; may be given several times'
+    ).complete = terminal.FILE
+    common.add_argument(
+        '--store', metavar='URL',
+        help='SQLAlchemy URL of the store, in place of store_url')
+    common.add_argument(
+        '-f', choices=('table', 'json', 'yaml', 'csv'), dest='output_format',
+        help='print a table (the default), JSON, YAML or, of a list, CSV')
+    common.add_argument(
+        '--json', action='store_const', const='json', dest='output_format',
+        help='the same as -f json')
+    common.add_argument(
+        '--debug', action='store_true',
+        help='log all there is and show the traceback of an error')
+    return common
+
+
+def seconds(text):
+    """Return seconds UTC of a number or of an ISO 8601 date."""
+    try:
+        value = float(text)
+        if math.isfinite(value):
+            return value
+    except ValueError:
+        pass
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f'{text!r} is no time, wanted seconds since 1970 or a date such '
+            f'as 2013-08-12T00:00:00 (UTC)') from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.timezone.utc)
+    return moment.timestamp()
+
+
+def add_file_arguments(parser):
+    """Add the options of the telemetry driver "file"."""
+    parser.add_argument('--path',
+                        help='file or folder to read, for the driver "file" '
+                             'and no other').complete = terminal.FILE
+    parser.add_argument('--period-seconds', type=float, metavar='S',
+                        help='sampling period of what the driver "file" reads '
+                             '(default: inferred for each instance)')
+
+
+# Configuration, store and telemetry
+
+def configuration(arguments):
+    """Return the options of the group [vswitch_scheduler].
+
+    All options are in ``arguments.all_options`` afterwards.
+
+    :param arguments: Namespace with ``config_file`` (list of paths) and
+        ``store`` (URL or None)
+    :raises Exception: of oslo.config, for a file or a value that is wrong
+    """
+    conf = cfg.ConfigOpts()
+    options.register_opts(conf)
+    # Without --config-file oslo.config looks for vswitch.conf in its usual
+    # places, /etc/vswitch_aware_scheduler among them.
+    conf([word for path in arguments.config_file
+          for word in ('--config-file', path)],
+         project='vswitch_aware_scheduler', prog='vswitch')
+    group = conf[options.GROUP]
+    # Ask for all, so that a bad value is told before any work is done.
+    for name in group:
+        group[name]
+    if arguments.store is not None:
+        conf.set_override('store_url', arguments.store, options.GROUP)
+    # What the sub-commands read, one of them, of other groups.
+    arguments.all_options = conf
+    return group
+
+
+def say(text):
+    """Print a line to standard error."""
+    terminal.say(PROG, text)
+
+
+def open_store(conf):
+    """Return the :class:`.Store` of the configuration.
+
+    :param conf: options of the group [vswitch_scheduler]
+    """
+    return store.Store(conf.store_url, conf.store_timeout_seconds)
+
+
+def open_or_make_store(conf):
+    """Return the :class:`.Store`; make a new SQLite file where there is none.
+
+    :param conf: options of the group [vswitch_scheduler]
+    :raises StoreMissing: for a server's database without our schema
+    """
+    target = open_store(conf)
+    try:
+        target.generation()
+    except exceptions.StoreMissing:
+        if not migration.is_new_file(conf.store_url):
+            raise
+        migration.sync(conf.store_url,
+                       timeout_seconds=conf.store_timeout_seconds)
+        say(f'made a new store: {target.url}')
+    return target
+
+
+def telemetry_driver(arguments):
+    """Return the telemetry driver that the command line names.
+
+    :param arguments: Namespace with ``telemetry``, ``path`` and
+        ``period_seconds``
+    :raises InvalidInput: when an option is missing or does not apply
+    """
+    name = arguments.telemetry
+    if name not in options.TELEMETRY_GROUPS:
+        if name == 'file' and arguments.path is None:
+            raise exceptions.InvalidInput(
+                'path: not given; expected a file or a folder for the '
+                'telemetry driver file: --path PATH')
+        given = {'path': arguments.path,
+                 'period_seconds': arguments.period_seconds}
+        return telemetry.load_driver(name, **{
+            key: value for key, value in given.items() if value is not None})
+    group = options.TELEMETRY_GROUPS[name][0]
+    for flag, value in (('path', arguments.path),
+                        ('period-seconds', arguments.period_seconds)):
+        if value is not None:
+            raise exceptions.InvalidInput(
+                f'--{flag} is {value}, wanted none: telemetry driver '
+                f'{name} goes by the options in the group [{group}], such as '
+                f'url')
+    return service.make_driver(arguments.all_options, name)

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the commands print the three rates of a traffic model.
+
+They are egress kbit/s, ingress kbit/s and packets per millisecond (kpps), in
+this order.
+"""
+
+__all__ = ['NAMES', 'by_name', 'cells', 'number', 'packets_known']
+
+#: Keys of the three rates in JSON.
+NAMES = ('egress_kbps', 'ingress_kbps', 'kpps')
+
+
+def number(value):
+    """Return a number as text: four digits, or one decimal above 1000."""
+    return f'{value:.1f}' if value >= 1000 else f'{value:.4g}'
+
+
+def cells(values, with_packets):
+    """Return the three rates as cells of a table.
+
+    :param values: the three rates
+    :param with_packets: False prints a hyphen for the packets
+    """
+    return [*map(number, values[:2]),
+            number(values[2]) if with_packets else '-']
+
+
+def by_name(values, with_packets=True):
+    """Return {name: rate}, as JSON has them.
+
+    :param values: the three rates
+    :param with_packets: False gives None for the packets
+    """
+    rates = dict(zip(NAMES, values))
+    return rates if with_packets else {**rates, 'kpps': None}
+
+
+def packets_known(summary):
+    """Return whether the packets of a model were measured.
+
+    :param summary: :class:`~vswitch_aware_scheduler.store.ModelSummary`
+    """
+    return summary.peak[2] > 0 or not any(summary.peak[:2])

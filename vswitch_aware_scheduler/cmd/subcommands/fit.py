@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage fit: fit traffic models to telemetry."""
+
+import time
+
+from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import priors
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import prior as traffic_prior
+from vswitch_aware_scheduler.traffic import series as rate_series
+
+__all__ = ['add_arguments']
+
+
+def add_arguments(parser):
+    """Add the arguments of ``fit``."""
+    parser.set_defaults(function=_fit)
+    parser.add_argument('--telemetry', metavar='DRIVER', default='file',
+                        help='name of a telemetry driver (default: file)')
+    context.add_file_arguments(parser)
+    parser.add_argument('--start', type=context.seconds, metavar='TIME',
+                        help='first time to use: seconds UTC or ISO 8601')
+    parser.add_argument('--end', type=context.seconds, metavar='TIME',
+                        help='first time not to use any more')
+
+
+def _fit(arguments, conf):
+    began = time.monotonic()
+    if None not in (arguments.start, arguments.end) \
+            and arguments.start >= arguments.end:
+        raise exceptions.InvalidInput(
+            f'start: {arguments.start:.15g}; expected a time before the end, '
+            f'which is {arguments.end:.15g}, in seconds since 1970')
+    driver = context.telemetry_driver(arguments)
+    target = context.open_or_make_store(conf)
+    names = {item.uuid: item.name for item in driver.instances()}
+    counted, fitted, unmodelled, refused = [], [], [], []
+    refused_samples = rate_series.Refused()
+
+    def refuse(instance_uuid, reason, error):
+        refused.append({'instance_uuid': instance_uuid,
+                        'name': names.get(instance_uuid), 'reason': reason,
+                        'detail': str(error)})
+
+    with terminal.progress('fitting') as progress:
+        for series in driver.series(arguments.start, arguments.end,
+                                    progress=progress):
+            # What it counts with otherwise is not known here.
+            series = series.at_least()
+            refused_samples += series.refused
+            reason = _refusal(series, conf.min_samples)
+            try:
+                counts = estimate.count_transitions(series)
+            except exceptions.NotEnoughSamples as error:
+                refuse(series.instance_uuid, reason, error)
+                continue
+            counted.append((series.instance_uuid, series.refused, reason,
+                            counts))
+    for (instance_uuid, refused_of_it, reason, one), model in zip(
+            counted, estimate.fit_models(
+                [counts for *_, counts in counted],
+                min_samples=conf.min_samples,
+                keys=[uuid for uuid, *_ in counted])):
+        provenance = {'refused': refused_of_it,
+                      'source': arguments.telemetry,
+                      'name': names.get(instance_uuid)}
+        if isinstance(model, exceptions.NotEnoughSamples):
+            refuse(instance_uuid, reason, model)
+            unmodelled.append(store.Unmodelled(instance_uuid, one,
+                                               **provenance))
+            continue
+        fitted.append(store.StoredModel.from_counts(
+            instance_uuid, model, one, **provenance))
+    generation = _write_models(target, conf, fitted, unmodelled)
+    groups = sum(one.instance_uuid is None for one in target.priors().values())
+    seconds = time.monotonic() - began
+    reasons = {}
+    for item in refused:
+        reasons[item['reason']] = reasons.get(item['reason'], 0) + 1
+    if not output.print_answer(arguments, {
+            'source': driver.source, 'store': target.url,
+            'generation': generation.number, 'instances': len(names),
+            'fitted': len(fitted), 'refused': len(refused),
+            'reasons': reasons, 'refused_instances': refused,
+            'refused_samples': refused_samples.to_dict(),
+            'priors': groups, 'seconds': round(seconds, 3)}):
+        terminal.print_fields([
+            ('Telemetry', driver.source), ('Store', target.url),
+            ('Generation', generation.number),
+            ('Fitted', f'{len(fitted)} instances in {seconds:.1f} s'),
+            ('Refused', f'{len(refused)} instances'
+             + terminal.counted(reasons)),
+            ('Priors', f'{groups} groups' + (
+                '' if groups else f', as it takes models of '
+                f'{traffic_prior.MIN_PEERS} instances')),
+            ('Samples refused', str(refused_samples.total) + terminal.counted(
+                {name: count for name, count
+                 in refused_samples.to_dict().items() if count}))])
+    if not fitted:
+        context.say('no instance has a history to fit a model to: nothing '
+                    'was written')
+        return 1
+    return 0
+
+
+def _write_models(target, conf, fitted, unmodelled):
+    """Write what was fitted, and the priors that follow, at once.
+
+    :param unmodelled: what was counted of others; where they have a model in
+        the store, that stays
+    :returns: Generation
+    """
+    if not fitted:
+        return target.generation()
+    points = target.resume_points()
+    unmodelled = [one for one in unmodelled
+                  if one.instance_uuid not in points
+                  or not points[one.instance_uuid].modelled]
+    _, changed, gone = priors.plan(
+        target, time.time(), conf.min_samples, models=fitted,
+        unmodelled=unmodelled)
+    return target.write(fitted, unmodelled=unmodelled, priors=changed,
+                        remove_priors=gone)
+
+
+def _refusal(series, min_samples):
+    if not len(series):
+        return 'no usable sample'
+    if len(series) < min_samples:
+        return f'fewer than {min_samples} samples'
+    return 'no traffic'

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage gateway: plan the mappings of VXLAN gateways."""
+
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.vswitch import gateway as switch_gateway
+
+__all__ = ['add_arguments']
+
+
+def add_arguments(parser):
+    """Add the sub-command of ``gateway``."""
+    plan = parser.add_command(
+        'plan', 'number the networks of silos and tell what each gateway '
+                'maps', _plan)
+    plan.add_argument(
+        'file', metavar='FILE',
+        help='YAML file of gateways, silos and the networks of tenants')
+
+
+def _plan(arguments, _conf):
+    found = switch_gateway.plan(switch_gateway.load(arguments.file))
+    answer = found.to_dict()
+    if output.print_answer(arguments, answer):
+        return 0
+    terminal.print_table(
+        ['TENANT', 'NETWORK', 'VNI', 'INTERFACE_GROUP', 'VLAN'],
+        [[one['tenant'], one['network'], one['vni'], group, vlan]
+         for one in answer['networks']
+         for group, vlan in one['vlans'].items()])
+    terminal.print_line()
+    terminal.print_table(
+        ['GATEWAY', 'SWITCH_BACK', 'MAPPINGS', 'ENTRIES', 'MAPPING_ENTRIES'],
+        [[name, 'yes' if one['switch_back'] else 'no', len(one['mappings']),
+          one['entries'], one['mapping_entries']]
+         for name, one in answer['gateways'].items()])
+    return 0

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage model: print stored traffic models."""
+
+from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import instances
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import rates
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler.traffic import estimate
+
+__all__ = ['add_arguments']
+
+
+def add_arguments(parser):
+    """Add the sub-commands of ``model``."""
+    show = parser.add_command('show', 'print the model of one instance',
+                              _show)
+    show.add_argument('instance', metavar='UUID',
+                      help='uuid of an instance, or its name in the list')
+    output.add_list_arguments(parser.add_command(
+        'list', 'print what models there are', _list), 'host', 'project')
+
+
+def _show(arguments, conf):
+    record = instances.find_model(context.open_store(conf), arguments.instance)
+    model, counts = record.model, record.counts
+    correlation = counts and counts.correlation
+    if output.print_answer(arguments, {
+            'instance_uuid': record.instance_uuid, 'name': record.name,
+            'states': len(model.rates), 'rates': model.rates.tolist(),
+            'jump': model.jump.tolist(),
+            'sojourn_seconds': model.sojourn_seconds.tolist(),
+            'stationary': model.stationary.tolist(),
+            # For readers of the version before.
+            'regime_law': None,
+            'low_states': model.low_states,
+            'high_share': (None if model.high is None else float(
+                model.stationary[model.low_states:].sum())),
+            'high_slots': (None if model.high is None else
+                           int(model.high.sum())),
+            'mean': rates.by_name(model.mean.tolist(), model.packets_known),
+            'peak': rates.by_name(model.peak.tolist(), model.packets_known),
+            'packets_known': model.packets_known,
+            'period_seconds': counts and counts.period_seconds,
+            'sample_correlation': correlation,
+            'window_start': record.window_start,
+            'window_end': record.window_end,
+            'samples': round(record.samples),
+            'refused': record.refused.to_dict(), 'source': record.source,
+            'updated_at': record.updated_at,
+            'format_version': record.format_version}):
+        return 0
+    refused = {name: count for name, count
+               in record.refused.to_dict().items() if count}
+
+    def rates_text(values):
+        packets = (f'{rates.number(values[2])} kpps' if model.packets_known
+                   else 'packets unknown')
+        return (f'egress {rates.number(values[0])} kbit/s, '
+                f'ingress {rates.number(values[1])} kbit/s, {packets}')
+
+    terminal.print_fields([
+        ('Instance', record.instance_uuid), ('Name', record.name or '-'),
+        ('Source', record.source), ('Sampling', _sampling(counts)),
+        ('Window', f'{terminal.time(record.window_start)} to '
+                   f'{terminal.time(record.window_end)}'),
+        ('Samples', f'{record.samples:.0f}, refused {record.refused.total}'
+         + terminal.counted(refused)),
+        ('Updated', terminal.time(record.updated_at)),
+        ('Format version', record.format_version),
+        ('Mean', rates_text(model.mean)),
+        ('Peak', rates_text(model.peak)),
+        ('High', '-' if model.high is None else
+         f'{100 * model.stationary[model.low_states:].sum():.3g} % of the '
+         f'time, {model.high.sum()} of {model.high.size} sampled slots')])
+    states = range(len(model.rates))
+    terminal.print_below(
+        'States: rates, mean sojourn time, long-run share of time '
+        '(stationary law), class')
+    low_states = len(states) if model.low_states is None \
+        else model.low_states
+    terminal.print_table(
+        ['STATE', 'EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS', 'SOJOURN_SECONDS',
+         'STATIONARY', 'CLASS'],
+        [[i, *rates.cells(model.rates[i], model.packets_known),
+          rates.number(model.sojourn_seconds[i]), f'{model.stationary[i]:.6f}',
+          'low' if i < low_states else 'high'] for i in states])
+    terminal.print_below(
+        'Jump matrix: probability that a state (row) is followed by '
+        'another (column)')
+    terminal.print_table(
+        ['STATE', *map(str, states)],
+        [[i, *(f'{p:.4f}' for p in model.jump[i])] for i in states])
+    return 0
+
+
+def _sampling(counts):
+    """Say how often was measured, and what that may hide."""
+    if counts is None:
+        return '-'
+    period = f'means over {rates.number(counts.period_seconds)} s'
+    correlation = counts.correlation
+    if correlation is None:
+        return period
+    text = f'{period}, correlation of successive samples {correlation:.2f}'
+    if correlation >= estimate.LEAST_CORRELATION:
+        return text
+    return (f'{text}: rates change within '
+            f'{rates.number(counts.period_seconds)} s, and may be above the '
+            f'peak for shorter times')
+
+
+def _list(arguments, conf):
+    target = context.open_store(conf)
+    found = sorted(target.models(), key=lambda item: (
+        item.name is None, output.natural(item.name or ''),
+        item.instance_uuid))
+    placements = target.placements()
+
+    def placed(item, what):
+        return getattr(placements.get(item.instance_uuid), what, None)
+
+    # Peak of egress and ingress each: they need not be of one state.
+    rows = [{
+        'instance_uuid': item.instance_uuid, 'name': item.name,
+        'samples': round(item.samples),
+        'mean': rates.by_name(item.mean, rates.packets_known(item)),
+        'peak': rates.by_name(item.peak, rates.packets_known(item)),
+        'window_start': item.window_start,
+        'window_end': item.window_end, 'source': item.source,
+        'refused': item.refused.to_dict(),
+        'updated_at': item.updated_at, **{
+            what: placed(item, what)
+            for what in ('host', 'flavor', 'project')}} for item in found]
+    column = output.Column
+    output.print_list(arguments, rows, [
+        column('INSTANCE', 'instance_uuid'), column('NAME', 'name'),
+        column('SAMPLES', 'samples'),
+        column('MEAN EGRESS', 'mean.egress_kbps'),
+        column('MEAN INGRESS', 'mean.ingress_kbps'),
+        column('PEAK EGRESS', 'peak.egress_kbps'),
+        column('PEAK INGRESS', 'peak.ingress_kbps'),
+        column('FROM', 'window_start_iso'), column('TO', 'window_end_iso'),
+        *(column(what.upper(), what)
+          for what in (('host', 'project') if placements else ()))],
+        'models', 'models; rates in kbit/s')
+    return 0

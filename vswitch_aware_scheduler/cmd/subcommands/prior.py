@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage prior: print what unknown instances count with."""
+
+from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import instances
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import rates
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.store import snapshot
+from vswitch_aware_scheduler.traffic import prior as traffic_prior
+
+__all__ = ['add_arguments']
+
+
+def add_arguments(parser):
+    """Add the sub-commands of ``prior``."""
+    output.add_list_arguments(parser.add_command(
+        'list', 'print what groups have a prior', _list), 'project')
+    show = parser.add_command(
+        'show', 'print the prior that an instance without a model counts by',
+        _show)
+    show.add_argument('instance', metavar='UUID', nargs='?',
+                      help='uuid of an instance, or the name of one that '
+                           'has a model')
+    show.add_argument('--flavor', metavar='NAME',
+                      help='name of a flavor; without it that of the '
+                           'instance, where the inventory has it')
+    show.add_argument('--project', metavar='ID',
+                      help='id of a project, together with --flavor or '
+                           'alone')
+
+
+def _list(arguments, conf):
+    found = [one for one in context.open_store(conf).priors().values()
+             if one.instance_uuid is None]
+    found.sort(key=lambda one: [
+        (name is None, output.natural(name or ''))
+        for name in (one.flavor, one.project)])
+    # No peaks: shrunk towards the fleet, all have that of the fleet.
+    column = output.Column
+    output.print_list(arguments, [{
+        'flavor': one.flavor, 'project': one.project,
+        'members': (int(one.members) if one.members.is_integer()
+                    else one.members), 'mean': rates.by_name(
+            one.law.mean.tolist(), one.law.packets_known),
+        'p99_kbps': _p99_kbps(one.law),
+        'peak': rates.by_name(one.law.peak.tolist(), one.law.packets_known),
+        'updated_at': one.updated_at} for one in found], [
+            column('FLAVOR', 'flavor', absent='any'),
+            column('PROJECT', 'project', absent='any'),
+            column('MEMBERS', 'members', '{:.0f}'.format),
+            column('MEAN EGRESS', 'mean.egress_kbps'),
+            column('MEAN INGRESS', 'mean.ingress_kbps'),
+            column('P99', 'p99_kbps'), column('UPDATED', 'updated_at_iso')],
+        'priors', 'priors; rates in kbit/s, P99 of both directions together')
+    return 0
+
+
+def _p99_kbps(law):
+    """Return the rate that is not exceeded for 99 % of the time."""
+    bandwidth = law.rates[:, :2].sum(axis=1)
+    order = bandwidth.argsort()
+    below = law.probabilities[order].cumsum()
+    return float(bandwidth[order][(below < 0.99 - 1e-9).sum()])
+
+
+def _show(arguments, conf):
+    target = context.open_store(conf)
+    uuid = None if arguments.instance is None else instances.find_uuid(
+        target, arguments.instance)
+    known = snapshot.Snapshot().updated(target.read_changes())
+    found = known.prior(uuid, arguments.flavor, arguments.project)
+    if found is None:
+        raise exceptions.InvalidInput(
+            f'store {target.url} has no prior for that, wanted one: it takes '
+            f'models of {traffic_prior.MIN_PEERS} instances')
+    law, of = found
+    left_out = {
+        kind: traffic_prior.share_above(law, policy.capacities)
+        for kind, policy in service.make_kinds(conf).find(target).items()}
+    remarks = [
+        f'No instance has {what} {value!r}: that is how a new one counts.'
+        for what, value, seen in instances.unseen_groups(
+            target, arguments.flavor, arguments.project)]
+    states = sorted(zip(law.rates.tolist(), law.probabilities.tolist()),
+                    key=lambda state: sum(state[0][:2]))
+    if output.print_answer(arguments, {
+            'prior_of': of, 'remarks': remarks,
+            'mean': rates.by_name(law.mean.tolist(), law.packets_known),
+            'above_capacity': left_out,
+            # Calm and busy are for readers of the version before.
+            'states': [{**rates.by_name(of_state, law.packets_known),
+                        'probability': share, 'calm': share, 'busy': share}
+                       for of_state, share in states]}):
+        return 0
+    terminal.print_fields([
+        ('Prior of', of), ('Mean egress', rates.number(law.mean[0])),
+        ('Mean ingress', rates.number(law.mean[1])),
+        *((f'Above hosts {kind}', f'{100 * share:.3g} % of the time'
+           + (', left out there' if of != 'instance' and 0 < share
+              <= traffic_prior.MOST_LEFT_OUT else ''))
+          for kind, share in left_out.items())])
+    for text in remarks:
+        terminal.print_line(text)
+    terminal.print_line()
+    terminal.print_table(
+        ['EGRESS_KBPS', 'INGRESS_KBPS', 'KPPS', 'PROBABILITY'],
+        [[*rates.cells(of_state, law.packets_known), f'{share:.6f}']
+         for of_state, share in states])
+    return 0

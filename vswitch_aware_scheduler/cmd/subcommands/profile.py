@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage profile: print and check switch profiles."""
+
+import dataclasses
+
+from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.vswitch import export
+from vswitch_aware_scheduler.vswitch import profile as switch_profile
+
+__all__ = ['add_arguments']
+
+
+def add_arguments(parser):
+    """Add the sub-commands of ``profile``."""
+    output.add_list_arguments(parser.add_command(
+        'list', 'print what switch profiles there are', _list))
+    show = parser.add_command('show', 'print one switch profile', _show)
+    show.add_argument('name', metavar='NAME')
+    validate = parser.add_command(
+        'validate', 'check a file of switch profiles', _validate)
+    validate.add_argument('file', metavar='FILE').complete = terminal.FILE
+    parser.add_command(
+        'export', 'print a profile as options of Nova or Neutron', _export
+        ).add_later(_add_export_arguments)
+
+
+def _list(arguments, conf):
+    built_in = switch_profile.catalogue()
+    found = switch_profile.profiles(conf.switch_profiles_file)
+
+    def origin(name):
+        if built_in.get(name) is found[name] or built_in.get(
+                name) == found[name]:
+            return 'built-in'
+        return conf.switch_profiles_file
+
+    def row(name, item):
+        saturation = item.saturation_kbps_at()
+        return {**item.to_dict(), 'origin': origin(name),
+                'saturation_kbps_at_typical_packet':
+                    saturation and round(saturation),
+                'max_instances':
+                    item.max_instances and item.max_instances.count}
+
+    column = output.Column
+    number = '{:.15g}'.format
+    output.print_list(
+        arguments, [row(name, item) for name, item in found.items()], [
+            column('NAME', 'name'), column('SWITCH', 'switch'),
+            column('ENCAPSULATION', 'encapsulation'),
+            column('SATURATION_KBPS', 'saturation_kbps_at_typical_packet'),
+            column('COUNTS', 'saturation_dimension'),
+            column('PACKET_RATE_KPPS', 'packet_rate_kpps', number),
+            column('LINE_RATE_KBPS', 'line_rate_kbps', number),
+            column('MAX_INSTANCES', 'max_instances'),
+            column('ORIGIN', 'origin')], 'profiles')
+    return 0
+
+
+def _show(arguments, conf):
+    found = switch_profile.profiles(conf.switch_profiles_file)
+    item = switch_profile.named(arguments.name, found)
+    stated = item.to_dict()
+    limits = [{'name': limit.name, 'weights': list(limit.weights),
+               'capacity': limit.capacity} for limit in item.limits()]
+    saturation = item.saturation_kbps_at()
+    cpu_mhz = saturation and item.cpu_mhz(saturation)
+    if output.print_answer(arguments, {
+            **stated, 'limits': limits, 'cpu_mhz_at_saturation': cpu_mhz}):
+        return 0
+    sources = stated.pop('sources', {})
+    for key, value in stated.items():
+        if isinstance(value, dict):
+            value = ', '.join(
+                f'{_plain(name)}: {_plain(one)}'
+                for name, one in value.items())
+        elif isinstance(value, float):
+            value = f'{value:.15g}'
+        terminal.print_line(f'{key}: {value}')
+        if key in sources:
+            terminal.print_line(f'    source: {sources[key]}')
+    if cpu_mhz is not None:
+        terminal.print_below(
+            f'CPU that switching takes at the saturation of '
+            f'{saturation:.0f} kbit/s: {cpu_mhz:.0f} MHz')
+    terminal.print_below(
+        'Limits on the sum of all instances: weights of egress kbit/s, '
+        'ingress kbit/s and kpps')
+    terminal.print_table(['LIMIT', 'EGRESS', 'INGRESS', 'PACKETS',
+                          'CAPACITY'], [
+        [limit['name'], *(f'{weight:g}' for weight in limit['weights']),
+         f'{limit["capacity"]:.15g}'] for limit in limits])
+    return 0
+
+
+def _plain(value):
+    return f'{value:.15g}' if isinstance(value, float) else str(value)
+
+
+def _validate(arguments, _conf):
+    found = switch_profile.load_profiles(arguments.file)
+    if not output.print_answer(arguments, {'file': arguments.file,
+                                           'profiles': list(found)}):
+        terminal.print_line(
+            f'{arguments.file} is valid: {len(found)} profiles: '
+            f'{", ".join(found)}')
+    return 0
+
+
+def _add_export_arguments(parser):
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument('name', metavar='NAME', nargs='?',
+                      help='name of a profile')
+    what.add_argument('--host', metavar='HOST',
+                      help='the profile of this host in the store, with its '
+                           'overrides')
+    parser.add_argument('--format', choices=export.FORMATS, required=True,
+                        help='provider.yaml of nova-compute, or the options '
+                             'of an agent of Neutron')
+    parser.add_argument('--device', metavar='NAME', action='append',
+                        default=[], help='bridge or network device that has '
+                        'the bandwidth; several share it evenly')
+    parser.add_argument('--hypervisor', metavar='NAME', default='',
+                        help='name of the hypervisor, where it is not that '
+                             'of the host')
+    parser.add_argument('--directions', action='store_true',
+                        help='count packets in each direction, as for a '
+                             'switch that is offloaded to hardware')
+
+
+def _export(arguments, conf):
+    answer = _exported(arguments, conf)
+    if not output.print_answer(arguments, answer):
+        terminal.print_text(answer['text'])
+    return 0
+
+
+def _exported(arguments, conf):
+
+    known = switch_profile.profiles(conf.switch_profiles_file)
+    name, overrides = arguments.name, {}
+    if arguments.host is not None:
+        record = {one.host: one for one in context.open_store(
+            conf).host_profiles()}.get(
+            arguments.host)
+        if record is None:
+            raise exceptions.InvalidInput(
+                f'host {arguments.host} has no profile in the store, wanted '
+                f'one: see "vswitch-manage host list"')
+        name = record.profile or conf.default_switch_profile
+        overrides = record.overrides
+    found = switch_profile.named(name, known)
+    if overrides:
+        found = found.overridden(overrides, f'host {arguments.host}')
+    return {'profile': name, 'overrides': overrides,
+            'format': arguments.format,
+            'inventory': dataclasses.asdict(export.inventory(found)),
+            'text': export.render(found, arguments.format, arguments.device,
+                                  arguments.hypervisor,
+                                  arguments.directions)}

@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage report: write the fleet as an HTML page.
+
+``vswitch-report`` serves the same page: cmd/report.py.
+"""
+
+import dataclasses
+import os
+import tempfile
+import time
+
+from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.report import data
+from vswitch_aware_scheduler.report import page
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
+
+__all__ = ['DETAILS', 'STALE_HOURS', 'add_arguments', 'limits', 'make_report',
+           'read_fleet']
+
+#: Decisions of schedulers that are older are not shown, nor more than so
+#: many.
+_DECISION_SECONDS = 7 * 86400.0
+_MOST_DECISIONS = 50_000
+
+#: Hosts in detail, and hours without a sample that make a model stale.
+DETAILS, STALE_HOURS = 10, 24.0
+
+#: Instances whose model the page of one host draws.
+_HOST_DIAGRAMS = 100
+
+
+def add_arguments(parser):
+    """Add the arguments of ``report``."""
+    parser.set_defaults(function=_print)
+    parser.add_argument('--html', metavar='FILE', required=True,
+                        help='write the page to this file, readable for its '
+                             'owner alone; - for standard output'
+                        ).complete = terminal.FILE
+    parser.add_argument('--details', metavar='N', type=int, default=DETAILS,
+                        help='hosts that are shown in detail, those of the '
+                             f'largest risk (default: {DETAILS})')
+    parser.add_argument('--stale-hours', metavar='H', type=float,
+                        default=STALE_HOURS,
+                        help='age of the last sample from which a model is '
+                             f'stale (default: {STALE_HOURS:g})')
+
+
+def _print(arguments, conf):
+    with terminal.progress('reading hosts') as progress:
+        answer = _write(arguments, conf, progress)
+    if arguments.html == '-':
+        return 0
+    if output.print_answer(arguments, answer):
+        return 0
+    summary = answer['summary']
+    terminal.print_line(
+        f'Wrote {answer["file"]}: {summary["hosts"]} hosts, '
+        f'{summary["above"]} of them above their limit, '
+        f'{summary["instances"]} instances.')
+    return 0
+
+
+def _write(arguments, group, progress=None):
+    """Write the page; return what to say about it as plain data.
+
+    :param group: our group of options
+    :param progress: None, or called as progress(done, total)
+    """
+    if not 0 <= arguments.details <= 1000:
+        raise exceptions.InvalidInput(
+            f'--details: {arguments.details}; expected a whole number 0 to '
+            f'1000')
+    if not 0 <= arguments.stale_hours < float('inf'):
+        raise exceptions.InvalidInput(
+            f'--stale-hours: {arguments.stale_hours}; expected a number '
+            f'from 0')
+    page.require()
+    target = context.open_store(group)
+    report = make_report(
+        read_fleet(group, target, progress), target,
+        limits(arguments.details, arguments.stale_hours))
+    text = page.Page().render(report)
+    if arguments.html == '-':
+        terminal.print_text(text)
+    else:
+        _write_file(arguments.html, text)
+    return {'file': arguments.html, 'bytes': len(text.encode()),
+            'summary': report['summary']}
+
+
+def _write_file(path, text):
+    """Write a file at once: a reader sees the old page or the new one."""
+    directory = os.path.dirname(path) or '.'
+    # Of mode 0600, as names of tenants are in it.
+    handle, temporary = tempfile.mkstemp(dir=directory, prefix='.report-')
+    try:
+        with open(handle, 'w', encoding='utf-8',
+                  errors='replace') as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def limits(details, stale_hours):
+    """Return the :class:`.report.data.Limits` of two options."""
+    return data.Limits(details=details, stale_seconds=3600.0 * stale_hours)
+
+
+def read_fleet(group, target, progress=None):
+    """Return the :class:`.report.data.Fleet` of a store.
+
+    :param group: our group of options
+    """
+    def find_policies(hosts):
+        found, _, _ = policy_in_force.unpack(
+            target.fleet('host').facts, target.fleet('uplink').facts)
+        unknown = [host for host in hosts if host not in found]
+        if unknown:
+            # No modeler has stored their policies yet.
+            made = fleet.stored_policies(
+                target, *service.make_policies(group),
+                service.make_corrections(group), placed_on=hosts).hosts
+            found = {**found, **{host: made[host] for host in unknown}}
+        return found
+
+    # As "vswitch-manage fleet": what is not known may not count at all.
+    unknown_law = rate_law.SILENT
+    if group.unknown_instance_policy == 'default':
+        unknown_law = model.TrafficModel.on_off(
+            **options.default_demand(group)).law
+    return data.Fleet(target, find_policies, unknown_law, progress)
+
+
+def make_report(found, target, limits, host=None):
+    """Return the report of a fleet, or of one of its hosts, as plain data.
+
+    :param found: :class:`.report.data.Fleet`
+    :param target: Store, of the last decisions
+    :param limits: :class:`.report.data.Limits`
+    :param host: name of a host, or None
+    """
+    now = time.time()
+    if host is not None:
+        # Its page has the room for all of its models.
+        limits = dataclasses.replace(limits, diagrams=_HOST_DIAGRAMS)
+    return found.report(now, limits, () if host is not None else
+                        target.decisions(since=now - _DECISION_SECONDS,
+                                         limit=_MOST_DECISIONS), host)

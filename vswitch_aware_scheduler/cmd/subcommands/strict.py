@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage strict: look after the strict mode's inventories."""
+
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import placement_inventory as placement
+from vswitch_aware_scheduler.modeler import service
+
+__all__ = ['add_arguments']
+
+
+def add_arguments(parser):
+    """Add the sub-commands of ``strict``."""
+    output.add_list_arguments(parser.add_command(
+        'show', 'print what placement keeps of the hosts', _show), 'host')
+    disable = parser.add_command(
+        'disable', 'take the inventories out of placement, and all that is '
+                   'allocated of them', _disable)
+    disable.add_argument(
+        '--providers', action='store_true',
+        help='take out the empty providers too, in two steps: the first '
+             'call detaches them, one that is repeated after 15 minutes '
+             'removes them')
+
+
+def _show(arguments, conf):
+    found = [dict(zip(('provider', 'total', 'reserved', 'used'), one))
+             for one in service.make_keeper(
+                 arguments.all_options).inventories()]
+    for one in found:
+        one['free'] = one['total'] - one['reserved'] - one['used']
+    names = ['provider', 'total', 'reserved', 'used', 'free']
+    output.print_list(arguments, found, [
+        output.Column(name.upper(), name) for name in names], None,
+        belongs={'host': lambda row, host: row['provider'] in (
+            host, f'{host}:vswitch')})
+    return 0
+
+
+def _disable(arguments, conf):
+    if conf.strict:
+        raise exceptions.InvalidInput(
+            'strict of the group [vswitch_scheduler] is set, wanted it unset '
+            'for vswitch-modeler and nova-scheduler first: they would go on')
+    removed = dict(zip(
+        ('inventories', 'allocations', 'providers', 'detached'),
+        service.make_keeper(arguments.all_options).remove(
+            arguments.providers)))
+    if output.print_answer(arguments, removed):
+        return 0
+    terminal.print_line(
+        f'Removed {removed["inventories"]} inventories, '
+        f'{removed["allocations"]} allocations and '
+        f'{removed["providers"]} providers.')
+    if removed['detached']:
+        terminal.print_line(
+            f'Detached {removed["detached"]} providers: each nova-compute '
+            f'still asks for them for a while. Repeat the command after '
+            f'{placement.DETACHED_SECONDS / 60:.0f} minutes to remove them.')
+    return 0
