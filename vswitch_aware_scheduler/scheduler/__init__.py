@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Nova edge: the only package that imports nova."""
+"""The plugins that nova-scheduler loads. Only this package imports nova."""

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which aggregates hosts are, and what follows for how they are judged.
+"""Tracks the aggregates of hosts, and the policies that follow from them.
 
-Nova hands the aggregates of a host over with each request, most often as they
-were. :class:`Aggregates` finds out fast what has changed, and tells which
-hosts that concerns: those behind an uplink are judged by what all of them
-send. It knows nothing of instances, and neither clock nor database.
+Nova passes the aggregates of a host with each request, usually unchanged.
+:class:`Aggregates` finds the changes quickly and reports the affected hosts. A
+change of one host also affects the hosts behind the same uplink, because an
+uplink carries the sum of their traffic. This module uses no instances, no
+clock and no database.
 """
 
 import collections
@@ -18,31 +19,31 @@ from vswitch_aware_scheduler.scheduler import request_demand
 
 __all__ = ['Aggregates']
 
-#: A host behind an uplink that no request had for so long is absent, how
-#: often absent hosts are told, and how often it is noted who is not.
+#: A host behind an uplink is absent if no request had it for _ABSENT_SECONDS.
+#: _ABSENT_AGAIN_SECONDS is the time between two lists of absent hosts, and
+#: _NOTE_SECONDS the time between two notes of which hosts are present.
 _ABSENT_SECONDS = 120.0
 _ABSENT_AGAIN_SECONDS = 60.0
 _NOTE_SECONDS = 1.0
 
-#: Policy of a host of which none can be found.
+#: Policy of a host whose policy cannot be determined.
 _UNJUDGED = admission.HostPolicy(None, judged=False)
 
-#: Policies with uplinks that are kept.
+#: Maximum number of cached policies with uplinks.
 _MOST_SHARED = 4096
 
 
 class Aggregates:
-    """What is known of the aggregates of all hosts.
+    """The aggregates of all hosts.
 
-    Whoever has one calls it under its own lock; :meth:`absent` and
-    :meth:`sharing` need none.
+    Callers serialise access, except to :meth:`absent` and :meth:`sharing`.
 
     :param policies: HostPolicies
     :param uplink_policies: UplinkPolicies
-    :param strict: whether placement keeps the hosts' limits
-    :param report: callable(topic, problem or None)
-    :ivar behind: {host: names of the uplinks it is behind} of the hosts that
-        have any; it is replaced and never changed
+    :param strict: whether Placement also enforces the limits of hosts
+    :param report: callable(topic, problem or None), receives problems
+    :ivar behind: {host: names of its uplinks} of the hosts behind an uplink;
+        the dict is replaced and never changed
     """
 
     def __init__(self, policies, uplink_policies, strict, report):
@@ -52,13 +53,13 @@ class Aggregates:
         self._strict = strict
         self._report = report
         self._of = {}            # host -> its aggregates
-        self._asked = None       # hosts that were asked about last, and
-        self._groups = None      # their aggregates, unless these are others
+        self._asked = None       # hosts of the last request
+        self._groups = None      # their aggregates
         self._found = {}         # host -> (HostProfile, HostPolicy)
-        self._changed = set()    # hosts of which it is to be told
+        self._changed = set()    # hosts that observe() returns next
         self._metadata = {}      # id of an aggregate -> (it, its metadata)
         self._metadata_kept = 0
-        self._regrouped = False  # whether uplinks are others now
+        self._regrouped = False  # whether uplinks have changed
         self._uplinks = {}       # name -> Uplink
         self._members = {}       # host behind an uplink -> aggregates
         self._shared = {}        # (HostPolicy, uplinks) -> HostPolicy
@@ -66,16 +67,16 @@ class Aggregates:
         self._next_note = self._next_absent = 0.0
 
     def observe(self, hosts, groups, now):
-        """Take in the aggregates of the hosts of a request.
+        """Store the aggregates of the hosts of a request.
 
-        Most requests change nothing: that has to be found out fast.
+        Most requests change nothing. The method detects that quickly.
 
-        :param hosts: list of names, which nobody changes afterwards; of the
-            same one as last time less has to be looked up
-        :param groups: list of the aggregates of each
+        :param hosts: list of names, which the caller must not change; passing
+            the same list object again is faster
+        :param groups: list of the aggregates of each host
         :param now: seconds UTC
-        :returns: set of the hosts, others among them, whose :meth:`policy`
-            may be another one than before
+        :returns: set of the hosts whose :meth:`policy` may have changed,
+            possibly including hosts that are not in ``hosts``
         """
         for aggregate, metadata in list(self._metadata.values()):
             if aggregate.metadata != metadata:
@@ -95,12 +96,12 @@ class Aggregates:
         return changed
 
     def policy(self, host, stored, bare_metal=False):
-        """Return the HostPolicy of a host, with the uplinks it is behind.
+        """Return the HostPolicy of a host, with the uplinks of the host.
 
-        :param host: name of one that was observed or admitted
+        :param host: name of a host that was observed or admitted
         :param stored: the store's HostProfile of the host, or None
-        :param bare_metal: as of :meth:`.HostPolicies.find`, the
-            same for a host each time
+        :param bare_metal: as in :meth:`.HostPolicies.find`; the same for a
+            host in each call
         """
         found = self._found.get(host)
         if found is None or found[0] != stored:
@@ -110,30 +111,37 @@ class Aggregates:
 
     def _find_policy(self, host, stored, bare_metal):
         try:
-            found = self._behind_uplinks(host, self._policies.find(
-                [(one.name, one.metadata) for one in self._of[host]],
+            policy = self._behind_uplinks(host, self._policies.find(
+                [(aggregate.name, aggregate.metadata)
+                 for aggregate in self._of[host]],
                 stored, bare_metal))
             self._report(f'policy of host {host}', None)
-            return found
+            return policy
         except Exception as error:
-            # Of one host: the others are judged.
+            # An error in one host does not affect the other hosts.
             self._report(f'policy of host {host}', (
                 f'host {host}: {type(error).__name__}: {error}; it passes '
                 f'unjudged'))
             return _UNJUDGED
 
     def sharing(self, hosts):
-        """Return a set of some hosts and of all behind the same uplinks."""
+        """Return the set of some hosts and all hosts behind the same uplinks.
+
+        :param hosts: iterable of names
+        """
         behind = self.behind
         names = {name for host in hosts for name in behind.get(host, ())}
         return {*hosts, *(host for host, of in behind.items()
                           if not names.isdisjoint(of))}
 
     def absent(self, now):
-        """Return the hosts behind uplinks that no request has had lately.
+        """Return the hosts behind uplinks that no request had recently.
 
-        What they send takes the uplink as well. They are told now and then:
-        most of the time the list is empty.
+        Their traffic uses the uplink as well. The hosts are returned at
+        intervals: most calls return an empty list.
+
+        :param now: current time in seconds
+        :returns: sorted list of names
         """
         if not self._uplinks or now < self._next_absent:
             return []
@@ -143,11 +151,17 @@ class Aggregates:
             if self._seen.get(host, -np.inf) < now - _ABSENT_SECONDS)
 
     def admit(self, host):
-        """Take a host, absent ever since, to be where aggregates list it."""
+        """Store an absent host as a member of the aggregates that list it.
+
+        :param host: name of the host
+        """
         self._belongs_to(host, self._members.get(host, []))
 
     def forget(self, host):
-        """Drop what is known of a host that is gone."""
+        """Drop what is stored about a host that no longer exists.
+
+        :param host: name of the host
+        """
         for kept in (self._of, self._found, self._seen):
             kept.pop(host, None)
         self._asked = None
@@ -180,8 +194,8 @@ class Aggregates:
         return {id(one) for of in self._of.values() for one in of}
 
     def _changed_in_place(self, aggregate):
-        # A new object is found by the hosts that list it; of one that was
-        # changed they have to be told.
+        # observe() finds a new object by comparison. An object that was
+        # changed in place has to be found here.
         self._regrouped |= any(
             uplinks.is_in(one) for one in (
                 aggregate.metadata, self._metadata[id(aggregate)][1]))
@@ -191,10 +205,10 @@ class Aggregates:
                 self._outdate(host)
 
     def _find_uplinks(self):
-        """Take in what aggregates say of uplinks, and who is behind them."""
+        """Read the uplinks from the aggregates, and the hosts behind them."""
         self._regrouped = False
         in_use = self._in_use()
-        # Nova replaces an aggregate that is changed; the last one holds.
+        # Nova replaces an aggregate that is changed; the last object is valid.
         latest = {_identity(one): one
                   for key, (one, _) in self._metadata.items()
                   if key in in_use}
@@ -230,7 +244,7 @@ class Aggregates:
                 self._outdate(host)
 
     def _behind_uplinks(self, host, policy):
-        """Return a policy with the uplinks of a host; alike, the same."""
+        """Return a policy with the uplinks of a host, equal ones once."""
         shared = tuple(map(self._uplinks.get, self.behind.get(host, ())))
         if not shared or not policy.judged:
             return policy
@@ -243,6 +257,6 @@ class Aggregates:
 
 
 def _identity(aggregate):
-    """Return what two objects of one aggregate have in common."""
-    found = request_demand.read(aggregate, 'id')
-    return id(aggregate) if found is None else found
+    """Return a key that is the same for two objects of one aggregate."""
+    identity = request_demand.read(aggregate, 'id')
+    return id(aggregate) if identity is None else identity

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an instance takes of a host's switch, in what Nova claims of it.
+"""Adds the traffic of an instance to the resources that Nova claims.
 
-Placement tells with the candidates of a request what all the providers of
-their hosts have and have given away; Nova claims one of the candidates when
-the filters have passed. In between :class:`Candidates` leaves out the hosts
-where there is no room and adds to the candidates of the others what the
-instance takes, so that placement refuses whoever comes too late.
+Placement returns, together with the allocation candidates of a request, the
+capacity and the usage of all resource providers of their hosts. Nova claims
+one candidate after the filters have run. :class:`Candidates` removes the hosts
+without enough free capacity, and adds the traffic of the instance to the
+candidates of the other hosts. If two requests compete, Placement refuses the
+later claim.
 """
 
 import threading
@@ -20,53 +21,55 @@ LOG = logs.get_logger(__name__)
 
 
 class Candidates:
-    """The candidates of the request of each thread.
+    """The allocation candidates of the request that each thread handles.
 
-    :param report: callable(topic, problem or None)
+    :param report: callable(topic, problem or None), receives problems
     """
 
     def __init__(self, report):
         self._report = report
         self._of_thread = threading.local()
-        self._without = set()    # hosts that should have an inventory
+        self._without = set()    # hosts without an inventory
 
     def began(self):
-        """Forget the request before."""
+        """Forget the previous request of this thread."""
         self._of_thread.rooms = {}
 
     def offered(self, summaries):
-        """Take in what placement says of the providers of a request.
+        """Store the free capacity of the providers of a request.
 
         :param summaries: {provider uuid: summary}, as in the answer to GET
             /allocation_candidates
         """
         rooms = self._rooms()
         for uuid, summary in summaries.items():
-            there = summary['resources'].get(effective_limit.RESOURCE_CLASS)
-            if there is not None:
+            inventory = summary['resources'].get(
+                effective_limit.RESOURCE_CLASS)
+            if inventory is not None:
                 rooms[summary['root_provider_uuid']] = _Room(
-                    uuid, there['capacity'] - there['used'])
+                    uuid, inventory['capacity'] - inventory['used'])
 
     def book(self, host_states, amounts, enforced):
-        """Return the hosts with room, the amounts among their candidates.
+        """Return the hosts with room, with the amounts in their candidates.
 
-        Hosts of which placement keeps no inventory pass as they are: a claim
-        of what they do not have would be refused. So do hosts that are only
-        observed: what an instance claims there, placement could refuse.
+        A host without an inventory in Placement passes unchanged, because
+        Placement would refuse the claim. A host that is only observed also
+        passes unchanged, because Placement could refuse the claim of the
+        instance there.
 
         :param host_states: list of nova HostState
-        :param amounts: what the instance would take of each; None where the
-            host has no limit
+        :param amounts: list of the amounts in kbit/s that the instance would
+            take on each host; None for a host without a limit
         :param enforced: list of bool, whether each host may be refused
-        :returns: (list of the hosts that pass, {host: (amount, kbit/s that
-            are free)} of those without room)
+        :returns: (list of the hosts that pass, {host: (amount, free kbit/s)}
+            of the hosts without room)
         """
         rooms = self._rooms()
         passing, no_room = [], {}
         for host_state, amount, may_refuse in zip(host_states, amounts,
                                                   enforced):
             candidates = host_state.allocation_candidates
-            # Without any nothing is claimed.
+            # Nova claims nothing if there are no candidates.
             if not candidates or amount is None:
                 passing.append(host_state)
                 continue
@@ -84,11 +87,12 @@ class Candidates:
                 passing.append(host_state)
             elif amount <= room.free:
                 room.asked = amount
-                # Others hold on to the old ones.
+                # Other objects refer to the old candidates.
                 host_state.allocation_candidates = [
-                    _with(one, room.provider, amount) for one in candidates]
+                    _with(candidate, room.provider, amount)
+                    for candidate in candidates]
                 passing.append(host_state)
-        # A copy: other threads change it.
+        # Copy the set: other threads change it.
         without = sorted(self._without)
         self._report('strict mode', (
             f'placement has no inventory of '
@@ -99,7 +103,10 @@ class Candidates:
         return passing, no_room
 
     def placed(self, host_state):
-        """Take note that Nova has claimed a host for this request."""
+        """Subtract from the free capacity what Nova has claimed on a host.
+
+        :param host_state: nova HostState that Nova selected for this request
+        """
         room = self._rooms().get(host_state.uuid)
         if room is not None:
             room.free -= room.asked
@@ -114,11 +121,11 @@ class Candidates:
 
 
 class _Room:
-    """What a host has left.
+    """The free capacity of a host.
 
-    :ivar provider: uuid of the provider that keeps it
+    :ivar provider: uuid of the resource provider with the inventory
     :ivar free: kbit/s
-    :ivar asked: kbit/s that the request takes, if it comes there
+    :ivar asked: kbit/s that the request takes if Nova selects this host
     """
 
     __slots__ = ('provider', 'free', 'asked')
@@ -130,7 +137,7 @@ class _Room:
 
 
 def _with(candidate, provider, amount):
-    """Return a candidate that takes so much of a provider."""
+    """Return a candidate that also takes an amount of a provider."""
     return {**candidate, 'allocations': {
         **candidate['allocations'],
         provider: {'resources': {effective_limit.RESOURCE_CLASS: amount}}}}

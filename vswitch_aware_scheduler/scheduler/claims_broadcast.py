@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells the workers of all schedulers what was placed and what withdrawn.
+"""Exchanges claims between the workers of all schedulers.
 
-A plain broadcast through the store: a worker writes its own words and reads
-those of the others, in a thread of its own, and never waits for an answer.
-Knows no Nova object and not what a claim means (reference/claims.rst).
+A worker writes its claims and withdrawals to the store and reads those of
+other workers. A background thread does this and never waits for an answer.
+This module uses no Nova object and does not interpret claims
+(reference/claims.rst).
 """
 
 import collections
@@ -18,27 +19,29 @@ from vswitch_aware_scheduler import store
 
 __all__ = ['ClaimsBroadcast']
 
-#: How long a word can be read by a worker that begins.
+#: How long, in seconds, a new worker can still read a claim.
 HELD_SECONDS = 600.0
 
-#: After a failure it is tried again so much later.
+#: Seconds until the next attempt after a failure.
 _AGAIN_SECONDS = 1.0
 _PURGE_SECONDS = 30.0
 
-#: Words that are kept while the store cannot be written, the latest.
+#: Maximum number of claims that wait while the store cannot be written. The
+#: oldest are dropped.
 _MOST_KEPT = 10_000
 
 
 class ClaimsBroadcast:
-    """One worker's part in the broadcast.
+    """Publishes the claims of one worker and receives those of others.
 
-    Making one opens nothing.
+    The constructor opens nothing.
 
-    :param store: Store, or anything with its methods on claims
-    :param seconds: how often others' words are read, > 0
-    :param hear: callable(list of (StoredClaim, its age in seconds) of others)
-    :param claimed_by: name of this process for people
-    :param report: callable(topic, problem or None)
+    :param store: Store, or an object with its methods for claims
+    :param seconds: seconds between two readings of the claims of others, > 0
+    :param hear: callable(list of (StoredClaim, its age in seconds)), receives
+        the claims of other workers
+    :param claimed_by: name of this process for operators
+    :param report: callable(topic, problem or None), receives problems
     """
 
     def __init__(self, store, seconds, hear, claimed_by, report):
@@ -55,29 +58,46 @@ class ClaimsBroadcast:
         self._tried = threading.Event()
         self._author = secrets.token_hex(8)
         self._tokens = itertools.count(1)
-        # (StoredClaim, until when it holds), the oldest first.
+        # (StoredClaim, monotonic time of its expiry), the oldest first.
         self._words = collections.deque(maxlen=_MOST_KEPT)
         self._seen = None
         self._purge_at = float('-inf')
 
     def start(self):
-        """Be at work from now on, in this process."""
+        """Start the thread in this process, unless it runs."""
         self._thread.start()
 
     def wake(self, older_than_seconds=0.0):
-        """Exchange words now, unless that was done so lately."""
+        """Exchange claims now, unless a recent exchange is new enough.
+
+        :param older_than_seconds: do nothing if an exchange began less than
+            this number of seconds ago
+        """
         self._thread.wake(older_than_seconds)
 
     def wait_until_read(self, seconds):
-        """Wait until others' words were read once, or that has failed."""
+        """Wait until the claims of others were read, or until reading failed.
+
+        :param seconds: longest time to wait, in seconds
+        """
         self._tried.wait(seconds)
 
     def stop(self):
-        """End the thread."""
+        """End the thread, if it runs."""
         self._thread.stop()
 
     def placed(self, instance_uuid, host, source, law, stated, attachments):
-        """Publish a placement; return its StoredClaim."""
+        """Publish the claim of an instance on a host.
+
+        :param instance_uuid: uuid of the instance
+        :param host: name of the host
+        :param source: name of the host that had the instance before, or None
+        :param law: RateLaw that the instance was admitted with
+        :param stated: whether a model, prior or flavor gave the law, not the
+            default
+        :param attachments: Attachments of the instance
+        :returns: StoredClaim, the argument of :meth:`withdrawn`
+        """
         word = store.StoredClaim(
             instance_uuid, f'{self._author}-{next(self._tokens)}',
             store.ASSUMED, host, source, law, stated, HELD_SECONDS,
@@ -87,9 +107,9 @@ class ClaimsBroadcast:
         return word
 
     def withdrawn(self, word):
-        """Publish that a placement has come to nothing.
+        """Publish that a claim is void.
 
-        :param word: what :meth:`placed` returned
+        :param word: StoredClaim that :meth:`placed` returned
         """
         self._tell(dataclasses.replace(word, state=store.FORGOTTEN))
 
@@ -98,13 +118,16 @@ class ClaimsBroadcast:
         self._thread.wake()
 
     def step(self):
-        """Write and read once; return the seconds until the next time."""
+        """Write and read once.
+
+        :returns: seconds until the next step
+        """
         problems = []
-        for do in (self._write, self._read):
+        for action in (self._write, self._read):
             try:
-                do()
+                action()
             except Exception as error:
-                # A thread that ends would leave this process alone.
+                # If the thread ended, this process would exchange no claims.
                 problems.append(f'{type(error).__name__}: {error}')
         self._report('claims of other workers', problems and (
             f"{problems[0]}; what they place counts once Nova's record shows "
@@ -114,23 +137,24 @@ class ClaimsBroadcast:
 
     def _write(self):
         now = time.monotonic()
-        words = list(self._words)
-        holding = [dataclasses.replace(word, seconds=until - now)
-                   for word, until in words if until > now]
-        if holding:
-            self._store.write_claims(holding)
-        for written in words:
-            # Others are added meanwhile, and push out the oldest.
-            if self._words and self._words[0] is written:
+        claims = list(self._words)
+        unexpired = [dataclasses.replace(claim, seconds=expires_at - now)
+                     for claim, expires_at in claims if expires_at > now]
+        if unexpired:
+            self._store.write_claims(unexpired)
+        for claim_and_expiry in claims:
+            # Other threads append meanwhile, which can push out the oldest
+            # claim.
+            if self._words and self._words[0] is claim_and_expiry:
                 self._words.popleft()
 
     def _read(self):
         changes = self._store.read_claims(self._seen)
         first = self._seen is None or changes.complete
         self._hear([
-            (word, max(0.0, HELD_SECONDS - word.seconds) if first else 0.0)
-            for word in changes.claims
-            if not word.token.startswith(f'{self._author}-')])
+            (claim, max(0.0, HELD_SECONDS - claim.seconds) if first else 0.0)
+            for claim in changes.claims
+            if not claim.token.startswith(f'{self._author}-')])
         self._seen = changes.seen
         if time.monotonic() >= self._purge_at:
             self._store.purge_claims()

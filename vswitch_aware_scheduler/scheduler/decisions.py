@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decisions of VSwitchFilter on the requests of a scheduler process.
+"""Records the decisions of VSwitchFilter in a scheduler process.
 
-A request that leaves no host is one line in the log. Each decision goes to
-the store, written by a thread: the thread of a request puts what it knows
-into a bounded queue and never waits. What the queue or the store cannot take
-is dropped, and the log says so.
+A request that leaves no host is logged in one line. Each decision is also
+written to the store by a background thread: the thread of a request only puts
+it into a bounded queue and never waits. A decision that does not fit into the
+queue, or that the store cannot accept for too long, is dropped, and the log
+says so.
 """
 
 import collections
@@ -23,34 +24,36 @@ __all__ = ['Decisions']
 
 LOG = logs.get_logger(__name__)
 
-#: How often decisions are written, and removed where there are too many.
+#: Seconds between two writings of decisions, and between two removals of
+#: decisions that are too many or too old.
 WRITE_SECONDS = 1.0
 PURGE_SECONDS = 60.0
 
-#: After a failure the thread writes again so much later.
+#: Seconds until the next attempt after a failure.
 AGAIN_SECONDS = 10.0
 
-#: How long it is reported that decisions were dropped.
+#: How long, in seconds, the worker reports that decisions were dropped.
 DROPPED_SECONDS = 60.0
 
-#: Decisions that wait for the thread, and those that wait for the store. The
-#: former hold arrays of all hosts, so that the thread is woken by some.
+#: Maximum numbers of decisions that wait for the thread and for the store. The
+#: former refer to arrays of all hosts, so that _WAKE_AT of them wake the
+#: thread.
 MOST_JUDGED = 128
 _WAKE_AT = 16
 MOST_UNWRITTEN = 2000
 
-#: Refused hosts that a decision names.
+#: Maximum number of refused hosts in a decision.
 MOST_NEAREST = 20
 
 
 class Decisions:
-    """The decisions of one process. Making one opens nothing.
+    """The decisions of one process. The constructor opens nothing.
 
     The methods that a request calls do not wait.
 
     :param lock: lock of the tables that hosts are judged by
-    :param clock: callable, seconds UTC
-    :param report: callable(topic, problem or None)
+    :param clock: callable, returns seconds UTC
+    :param report: callable(topic, problem or None), receives problems
     """
 
     def __init__(self, lock, clock, report):
@@ -67,11 +70,11 @@ class Decisions:
         self._dropped_at = self._purge_at = -math.inf
 
     def open(self, writes_to, kept, age_seconds, decided_by):
-        """Record decisions from now on.
+        """Start to record decisions.
 
-        :param writes_to: Store, or anything with its methods on decisions
-        :param kept: how many decisions the store keeps, > 0
-        :param age_seconds: how old they get there
+        :param writes_to: Store, or an object with its methods for decisions
+        :param kept: maximum number of decisions in the store, > 0
+        :param age_seconds: maximum age in seconds of a decision in the store
         :param decided_by: name of this process
         """
         self._store = writes_to
@@ -81,30 +84,30 @@ class Decisions:
             'vswitch-decisions', self.step, self._forget)
 
     def stop(self):
-        """End the thread, if there is one."""
+        """End the thread, if it runs."""
         if self._thread is not None:
             self._thread.stop()
 
     # What a request does, in its own thread.
 
     def request_started(self):
-        """Forget the request before."""
+        """Forget the previous request of this thread."""
         self._request.begin(True)
 
     def judged(self, assessment, demand, spec_obj, without_room, any_passes):
-        """Take in how the hosts of a request are judged.
+        """Store how the hosts of a request were judged.
 
-        :param assessment: Assessment of them
+        :param assessment: Assessment of the hosts
         :param demand: Demand of the request
         :param spec_obj: nova RequestSpec
-        :param without_room: {host: (amount, free)} of those admitted that
-            Placement has no room on
+        :param without_room: {host: (amount, free)} in kbit/s, of the admitted
+            hosts where Placement has no free capacity
         :param any_passes: whether the filter passes any host
         """
         uuid = demand.instance_uuid
-        known = self._request.judged.get(uuid)
-        if known is not None and known.host is not None:
-            # Nova asks again, for alternates.
+        before = self._request.judged.get(uuid)
+        if before is not None and before.host is not None:
+            # Nova filters again to find alternates.
             return
         if not any_passes:
             self._log_refused(assessment, demand, without_room)
@@ -116,7 +119,11 @@ class Decisions:
             self._add([judged])
 
     def placed(self, instance_uuid, host):
-        """Take note that Nova has taken a host for an instance."""
+        """Store which host Nova has selected for an instance.
+
+        :param instance_uuid: uuid of the instance
+        :param host: name of the host
+        """
         judged = self._request.judged.get(instance_uuid)
         if judged is not None:
             judged.host = host
@@ -124,24 +131,24 @@ class Decisions:
     def request_finished(self, failed):
         """End the request of this thread.
 
-        :param failed: whether what it has placed does not stay
+        :param failed: whether Nova withdraws the placements of the request
         """
         judged = list(self._request.judged.values())
         self._request.begin(False)
         if failed:
-            for one in judged:
-                one.host = None
+            for decision in judged:
+                decision.host = None
         self._add(judged)
 
     def _add(self, judged):
         if self._thread is None or not judged:
             return
         self._thread.start()
-        for one in judged:
+        for decision in judged:
             if len(self._judged) >= MOST_JUDGED:
                 self._dropped_at = time.monotonic()
             else:
-                self._judged.append(one)
+                self._judged.append(decision)
         if len(self._judged) >= _WAKE_AT:
             self._thread.wake()
 
@@ -157,7 +164,10 @@ class Decisions:
     # What the thread does.
 
     def step(self):
-        """Write what waits; return the seconds until the next time."""
+        """Write the waiting decisions.
+
+        :returns: seconds until the next step
+        """
         problem = None
         try:
             self._describe_all()
@@ -166,7 +176,7 @@ class Decisions:
                 self._purge_at = time.monotonic() + PURGE_SECONDS
                 self._store.purge_decisions(self._kept, self._age_seconds)
         except Exception as error:
-            # A thread that ends would leave this process alone.
+            # If the thread ended, this process would record no decisions.
             LOG.debug('vswitch: writing decisions failed', exc_info=True)
             problem = f'{type(error).__name__}: {error}'
         failed = problem is not None
@@ -184,7 +194,7 @@ class Decisions:
             try:
                 described = self._describe(self._judged.popleft())
             except Exception as error:
-                # One decision is no reason to drop others.
+                # An error in one decision does not drop the others.
                 problem = error
                 continue
             self._unwritten.append(described)
@@ -209,10 +219,11 @@ class Decisions:
             len(assessment.slots), admitted,
             explanation.counts(assessment, without_room),
             explanation.observed(assessment, without_room), chosen, [
-                {'host': one.host, 'check': one.check,
-                 'value': _number(one.value), 'limit': _number(one.limit),
-                 'enforced': one.enforced, 'text': one.text}
-                for one in nearest])
+                {'host': refused.host, 'check': refused.check,
+                 'value': _number(refused.value),
+                 'limit': _number(refused.limit),
+                 'enforced': refused.enforced, 'text': refused.text}
+                for refused in nearest])
 
     def _write(self):
         decisions = list(self._unwritten)
@@ -223,7 +234,7 @@ class Decisions:
 
 
 class _Judged:
-    """How hosts were judged for an instance, and the host it came to.
+    """How the hosts were judged for an instance, and the selected host.
 
     Reads no field of the RequestSpec that would have to be loaded.
     """
@@ -255,9 +266,9 @@ class _Judged:
 
 
 class _Request(threading.local):
-    """The request of a thread.
+    """The request that a thread handles.
 
-    :ivar requesting: whether there is one
+    :ivar requesting: whether the thread handles a request
     :ivar judged: {instance uuid: _Judged}
     """
 
@@ -265,17 +276,17 @@ class _Request(threading.local):
         self.begin(False)
 
     def begin(self, requesting):
-        """Forget the request before."""
+        """Forget the previous request."""
         self.requesting = requesting
         self.judged = {}
 
 
 def _chosen(judged):
-    """Return what a Decision has of the host that Nova took, or None."""
+    """Return the entry of a Decision for the selected host, or None."""
     assessment = judged.assessment
     i = assessment.position(judged.host)
     if i is None:
-        # Forced by an administrator: no filter was asked.
+        # An administrator forced the host: no filter judged it.
         return None
     check = None
     if judged.host in judged.without_room:
@@ -288,6 +299,6 @@ def _chosen(judged):
 
 
 def _number(value):
-    """Return a number as JSON has it, None for one that is not finite."""
+    """Return a number as JSON has it, or None if it is not finite."""
     return float(value) if value is not None and math.isfinite(value) \
         else None

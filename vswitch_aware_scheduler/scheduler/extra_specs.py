@@ -9,7 +9,10 @@ __all__ = ['register']
 
 
 def register():
-    """Return the validators of every ``vswitch:`` key."""
+    """Return the validators of every ``vswitch:`` key.
+
+    :returns: list of nova ExtraSpecValidator
+    """
     validators = [
         base.ExtraSpecValidator(
             name=key, description=f'Traffic of one instance: {meaning}.',

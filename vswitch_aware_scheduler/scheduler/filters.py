@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VSwitchFilter: only hosts whose virtual switch can carry the instance."""
+"""The filter VSwitchFilter, which Nova loads."""
 
 import itertools
 import time
@@ -18,14 +18,14 @@ LOG = logs.get_logger(__name__)
 class VSwitchFilter(filters.BaseHostFilter):
     """Passes the hosts whose virtual switch can carry one more instance.
 
-    The instance's peak has to be one that the switch can carry, tunnels have
-    to be left, and then, by [vswitch_scheduler]/admission_policy, either the
-    sum of averages stays within saturation or the probability of overload
-    within [vswitch_scheduler]/overload_probability. Nothing that goes wrong
-    here fails a request: without an answer every host passes.
+    A host passes if its switch can carry the peak rate of the instance, if it
+    has enough free tunnels, and if the policy in
+    [vswitch_scheduler]/admission_policy accepts the traffic. That policy
+    limits either the sum of the mean rates or the probability of overload. An
+    error in the filter never fails a request: every host passes then.
     """
 
-    # A rebuild stays where it is: what it sends is counted there already.
+    # A rebuilt instance stays on its host, which already counts its traffic.
     RUN_ON_REBUILD = False
 
     def __init__(self):
@@ -33,7 +33,12 @@ class VSwitchFilter(filters.BaseHostFilter):
         self._state = nova_hooks.join('filter')
 
     def filter_all(self, filter_obj_list, spec_obj):
-        """Return the hosts that pass, all judged at once."""
+        """Return the hosts that pass. All hosts are judged together.
+
+        :param filter_obj_list: iterable of nova HostState
+        :param spec_obj: nova RequestSpec
+        :returns: list of the HostState objects that pass, in the given order
+        """
         host_states = list(filter_obj_list)
         if not host_states or self._are_rebuilt_on(host_states, spec_obj):
             return host_states
@@ -53,8 +58,8 @@ class VSwitchFilter(filters.BaseHostFilter):
     def _are_rebuilt_on(self, host_states, spec_obj):
         """Return whether the request rebuilds an instance on all the hosts.
 
-        For a rebuild Nova asks about the one host that the instance is on,
-        and forces it. Who is no administrator can force no host.
+        For a rebuild, Nova asks only about the host of the instance and forces
+        that host. A user who is not an administrator cannot force a host.
         """
         if not scheduler_utils.request_is_rebuild(spec_obj):
             return False
@@ -70,11 +75,11 @@ class VSwitchFilter(filters.BaseHostFilter):
             return True
 
     def _passing(self, host_states, spec_obj):
-        found = self._state.assess(host_states, spec_obj)
-        if found is None:
+        judged = self._state.assess(host_states, spec_obj)
+        if judged is None:
             self._state.metrics.unjudged('store')
             return host_states
-        assessment, demand = found
+        assessment, demand = judged
         if LOG.isEnabledFor(logging.DEBUG):
             self._explain(host_states, assessment, demand)
         passing = list(itertools.compress(
@@ -100,7 +105,11 @@ class VSwitchFilter(filters.BaseHostFilter):
         return passing
 
     def host_passes(self, host_state, spec_obj):
-        """Return whether one host passes."""
+        """Return whether one host passes.
+
+        :param host_state: nova HostState
+        :param spec_obj: nova RequestSpec
+        """
         return bool(self.filter_all([host_state], spec_obj))
 
     def _explain(self, host_states, assessment, demand):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler worker counts where, in nova's Guru Meditation Report.
+"""Adds a section to nova's Guru Meditation Report.
 
-Nova's services print such a report to their log when they get SIGUSR2, or as
-their [oslo_reports] options say. Ours is one section of it: a line of JSON
-for the worker and one for each host that it knows.
+Nova's services print this report to their log on SIGUSR2 or as [oslo_reports]
+says. The section has one line of JSON for the worker and one line for each
+host with the instances that the worker counts there.
 """
 
 import functools
@@ -21,7 +21,8 @@ TITLE = 'vSwitch loads'
 def register(current):
     """Add the section, in this process and in those that it forks.
 
-    Once for each ``current``: the report has no way to take it out.
+    The section is added once for each ``current``, because the report has no
+    way to remove a section.
 
     :param current: callable, returns the SchedulerState or None
     """
@@ -29,13 +30,16 @@ def register(current):
 
 
 def text(state):
-    """Return the section as text; it may not raise."""
+    """Return the section as text. This function never raises.
+
+    :param state: SchedulerState, or None
+    """
     try:
         counted = {} if state is None else state.counted()
         generation = None if state is None else state.generation
     except Exception as error:
         return f'{type(error).__name__}: {error}'
     lines = [{'pid': os.getpid(), 'generation': generation}]
-    lines.extend({'host': host, **found}
-                 for host, found in sorted(counted.items()))
+    lines.extend({'host': host, **counted_there}
+                 for host, counted_there in sorted(counted.items()))
     return '\n'.join(map(json.dumps, lines))

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker of nova-scheduler tells Prometheus of itself.
+"""Exports the metrics of a nova-scheduler worker to Prometheus.
 
-Each worker answers at a port of its own, or writes a file for the textfile
-collector of node_exporter. Labels have few values: checks, and the names of at
-most :data:`MOST_PROFILES` switch profiles; never a host, a uuid or what a
-tenant names. Nothing is counted, listens or is written unless an option says
-so, and nothing that goes wrong fails a request.
+Each worker serves its metrics at its own port, or writes a file for the
+textfile collector of node_exporter. Labels have few values: checks, and the
+names of at most :data:`MOST_PROFILES` switch profiles. A host, a uuid or a
+name that a tenant chooses is never a label. Unless an option enables the
+metrics, nothing is counted, served or written. An error never fails a request.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ LOG = logs.get_logger(__name__)
 
 _PREFIX = 'vswitch_scheduler'
 
-#: How often a file is written; and the age above which one of a worker that
-#: has died is removed.
+#: Seconds between two writings of the file, and the age in seconds after which
+#: the file of a worker that has died is removed.
 WRITE_SECONDS = 15.0
 STALE_SECONDS = 600.0
 
-#: Why hosts pass unjudged: an error of ours, the state of the store with
-#: degraded_policy "pass".
+#: Why hosts pass unjudged: an error in the plugin, or the state of the store
+#: with degraded_policy "pass".
 _UNJUDGED = ('error', 'store')
 
 #: Upper bounds of the buckets of the time of a decision, in seconds.
@@ -56,18 +56,18 @@ _GAUGES = {
                           'of the cell that was read longest ago.'}
 
 
-#: Profiles whose risk is exported, those with the highest: each name is a
-#: series of Prometheus.
+#: Maximum number of profiles whose risk is exported, those with the highest
+#: risk first. Each name is a time series in Prometheus.
 MOST_PROFILES = 50
 
 
 class Risk(typing.NamedTuple):
-    """What the traffic models predict for the hosts of a profile.
+    """The predicted overload of the hosts of a switch profile.
 
-    :ivar hosts: how many
-    :ivar mean: their mean overload probability
-    :ivar highest: the highest of these
-    :ivar above_limit: how many are above their limit
+    :ivar hosts: number of the hosts
+    :ivar mean: mean of their overload probabilities
+    :ivar highest: highest of their overload probabilities
+    :ivar above_limit: number of the hosts above their limit
     """
 
     hosts: int
@@ -90,7 +90,7 @@ _RISKS = {
 
 
 class Metrics:
-    """The numbers of one process. Making one opens nothing."""
+    """The metrics of one process. The constructor opens nothing."""
 
     def __init__(self):
         self._counts = None
@@ -99,7 +99,7 @@ class Metrics:
         self.served_at = None
 
     def open(self, conf, report, gauges):
-        """Count from now on, where the options say so.
+        """Start to count, if an option enables the metrics.
 
         :param conf: the group [vswitch_scheduler]
         :param report: callable(topic, problem or None)
@@ -148,7 +148,7 @@ class Metrics:
             f'{problem}; scheduling goes on'))
 
     def close(self):
-        """Answer no more, and remove the file."""
+        """Close the port and remove the file."""
         listener, self._listener = self._listener, None
         if listener is not None:
             self.served_at = None
@@ -159,7 +159,10 @@ class Metrics:
                 os.unlink(self._path)
 
     def step(self):
-        """Write the file; return the seconds until the next time."""
+        """Write the file.
+
+        :returns: seconds until the next step
+        """
         try:
             prometheus_client.write_to_textfile(self._path, self._registry)
             _remove_stale(pathlib.Path(self._path).parent)
@@ -172,12 +175,21 @@ class Metrics:
     # What the filter does.
 
     def judged(self, assessment, without_room, any_passes):
-        """Count how the hosts of a request were judged."""
+        """Count how the hosts of a request were judged.
+
+        :param assessment: Assessment of the hosts
+        :param without_room: {host: (amount, free)} in kbit/s, of the admitted
+            hosts where Placement has no free capacity
+        :param any_passes: whether the filter passes any host
+        """
         if self._counts is not None:
             self._counts.judged(assessment, without_room, any_passes)
 
     def filtered(self, seconds):
-        """Count the time of a decision."""
+        """Record the time of a decision.
+
+        :param seconds: duration of the decision in seconds
+        """
         if self._counts is not None:
             self._counts.seconds.observe(seconds)
 
@@ -191,7 +203,7 @@ class Metrics:
 
 
 class _Counts:
-    """The numbers, in a registry of their own."""
+    """The counters, in a registry of their own."""
 
     def __init__(self, gauges):
         self.registry = prometheus_client.CollectorRegistry()
@@ -220,7 +232,7 @@ class _Counts:
             f'{_PREFIX}_decision_seconds',
             'Time that VSwitchFilter took for a request.', buckets=_BUCKETS,
             registry=self.registry)
-        # Numbers that never were counted are 0, and not absent.
+        # Export a counter that never counted as 0 instead of omitting it.
         for check in explanation.CHECKS:
             self._refused.labels(check)
         for why in _UNJUDGED:
@@ -239,7 +251,7 @@ class _Counts:
 
 
 class _Gauges:
-    """Asks for the values of gauges when somebody looks."""
+    """Computes the values of the gauges when Prometheus reads them."""
 
     def __init__(self, values):
         self._values = values
@@ -262,14 +274,14 @@ class _Gauges:
             yield family
 
     def describe(self):
-        """Return nothing: values are not asked for when it is registered."""
+        """Return nothing: the registration does not need the values."""
         return []
 
 
 def _remove_stale(directory):
-    """Remove the files of workers that do not write any more."""
+    """Remove the files of workers that no longer write them."""
     oldest = time.time() - STALE_SECONDS
-    # With those that a worker was killed while writing.
+    # Include the temporary files of workers that were killed during a write.
     for path in directory.glob(f'{_PREFIX}_*.prom*'):
         with contextlib.suppress(OSError):
             if path.stat().st_mtime < oldest:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where Nova and the state of a scheduler process meet.
+"""Connects Nova to the SchedulerState of a scheduler process.
 
-Nova makes its plugins without arguments, so what they share has to be found:
-the filter and the weigher of one HostManager :func:`join` one
-:class:`.state.SchedulerState`. The first plugin has Nova tell that state what
-it does with a request. Nothing is opened; Nova makes plugins before it forks
-its workers.
+Nova creates plugins without arguments. The filter and the weigher of one
+HostManager therefore call :func:`join` to share one
+:class:`.state.SchedulerState`. The first plugin wraps methods of Nova, so that
+the state is notified of what Nova does with a request. This module opens no
+file, socket or thread, because Nova creates plugins before it forks its
+workers.
 """
 
 import functools
@@ -28,8 +29,8 @@ LOG = logs.get_logger(__name__)
 
 opts.register_opts(CONF)
 
-# The state that the plugins of this process made last, and which of them
-# have joined it. Module-level, for Nova gives its plugins no place to share.
+# The newest state of this process, and the roles of the plugins that share it.
+# Both are module variables because Nova passes nothing to its plugins.
 _current = None
 _roles = set()
 _lock = threading.Lock()
@@ -38,11 +39,12 @@ _lock = threading.Lock()
 def join(role):
     """Return the SchedulerState for one more plugin.
 
-    A HostManager makes its filters before its weighers, and each HostManager
-    gets a state of its own: with every filter one begins, and with a second
-    weigher, which is of a HostManager that has no filter of ours.
+    A HostManager creates its filters before its weighers, and each HostManager
+    gets a state of its own. A filter therefore starts a new state. A second
+    weigher also does, because it belongs to a HostManager without our filter.
 
     :param role: 'filter' or 'weigher'
+    :returns: SchedulerState
     """
     global _current
     with _lock:
@@ -64,14 +66,18 @@ def current():
 def _wrap_nova():
     """Wrap the methods of Nova for which there is no public hook.
 
-    ``SchedulerManager.select_destinations``: when a request begins and ends.
-    ``SchedulerManager._get_sorted_hosts``: the first host of its answer is
-    the one that Nova will take. It is judged again and claimed here, before
-    Nova asks Placement, which takes longer than all the rest.
-    ``HostState.consume_from_request``: the host that Nova has taken, a forced
-    one too, which no filter sees.
-    ``SchedulerReportClient.get_allocation_candidates``: what Placement says
-    of providers, which Nova does not hand on to filters.
+    ``SchedulerManager.select_destinations``: a request starts and ends.
+
+    ``SchedulerManager._get_sorted_hosts``: Nova selects the first host that
+    this method returns. The wrapper judges this host again and claims it,
+    before Nova sends the claim to Placement, which takes longer than all other
+    steps.
+
+    ``HostState.consume_from_request``: Nova has selected a host. This includes
+    a forced host, which no filter judges.
+
+    ``SchedulerReportClient.get_allocation_candidates``: Placement reports the
+    resource providers, which Nova does not pass to filters.
     """
     def select_destinations(original, self, *args, **kwargs):
         _call('request_started')
@@ -125,7 +131,7 @@ def _wrap(owner, wrapper):
 
 
 def _call(event, *args):
-    """Tell the current state of an event; its problems stay here."""
+    """Notify the current state of an event. Errors are logged, not raised."""
     state = _current
     if state is None:
         return None

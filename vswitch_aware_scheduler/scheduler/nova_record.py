@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads who is where from the databases of Nova's cells, in the background.
+"""Reads which instance is on which host from the databases of Nova's cells.
 
-One thread finds the cells, and one for each enabled cell reads it: a cell
-that hangs delays no other cell. Statements are plain SQL, and nothing is
-written. What is read goes to a :class:`.residency.Residency`
+One thread finds the cells. A separate thread reads each enabled cell, so that
+a cell that hangs delays no other cell. The threads use plain SQL statements
+and write nothing. They pass the result to a :class:`.residency.Residency`
 (reference/claims.rst, "The record").
 """
 
@@ -26,40 +26,40 @@ from vswitch_aware_scheduler.scheduler import worker_thread
 
 __all__ = ['ENDED', 'CellReader', 'NovaRecord']
 
-#: Statuses of migrations that have ended, as Nova has them in
+#: Statuses of migrations that have ended, as in Nova's function
 #: migration_get_in_progress_by_host_and_node.
 ENDED = ('confirmed', 'reverted', 'error', 'failed', 'completed', 'cancelled',
          'done')
 
-#: Changes are read from so long before the last reading: clocks of those who
-#: write differ, and a transaction becomes visible when it ends. Likewise so
-#: many of the newest rows.
+#: A reading starts this long before the previous one, because the clocks of
+#: the writers differ and a transaction is visible only after its end. For the
+#: same reason it includes this number of the newest rows.
 _OVERLAP = datetime.timedelta(seconds=15)
 _OVERLAP_ROWS = 50
 
-#: A migration that nobody has changed for so long is left over from a service
-#: that died, if nothing is under way with its instance.
+#: A migration that was not changed for this time is left over from a service
+#: that died, unless an operation on its instance is under way.
 _LEFT_OVER = datetime.timedelta(days=1)
 
-#: Rows that are read at a time, and how long the thread then rests, as a
-#: multiple of the time that it has worked.
+#: Number of rows in a batch, and the pause after a batch as a multiple of the
+#: time that the batch took.
 _PIECE = 100
 _REST = 3.0
 
-#: How often the hosts' numbers of instances are compared, and which share of
-#: the time that takes at most.
+#: Shortest time between two comparisons of the numbers of instances per host,
+#: and the largest share of time that the comparisons take.
 _COMPARE_SECONDS = 5.0
 _COMPARE_SHARE = 0.01
 
-#: Longest time between two attempts to read a cell that fails; a reading that
-#: hangs for so long is given up.
+#: Longest time between two attempts to read a cell that fails. A reading that
+#: hangs for _GIVE_UP_SECONDS is abandoned.
 _MOST_BACK_OFF_SECONDS = 60.0
 _GIVE_UP_SECONDS = 600.0
 
-#: How often the list of cells is read.
+#: Seconds between two readings of the list of cells.
 _CELLS_SECONDS = 30.0
 
-#: A worker reads when a request begins, unless it has done so lately.
+#: A worker reads when a request starts, unless it has read within this time.
 _FRESH_SECONDS = 0.25
 
 _INSTANCE = models.Instance.__table__
@@ -79,7 +79,7 @@ _MOVE_COLUMNS = (_MIGRATION.c.id, _MIGRATION.c.instance_uuid,
 _IN_PROGRESS = sa.and_(_MIGRATION.c.deleted == 0,
                        _MIGRATION.c.status.not_in(ENDED))
 
-#: The time in UTC, which is what Nova writes.
+#: SQL for the time in UTC, which Nova writes.
 _NOW = {'sqlite': "datetime('now')",
         'postgresql': "clock_timestamp() at time zone 'utc'",
         'mysql': 'utc_timestamp()', 'mariadb': 'utc_timestamp()'}
@@ -88,19 +88,21 @@ _NOW = {'sqlite': "datetime('now')",
 class NovaRecord:
     """Keeps a Residency up to date with Nova's record.
 
-    Making one opens nothing.
+    The constructor opens nothing.
 
-    :param take: callable(Reading), takes a reading in
-    :param take_build_requests: callable(began, uuids that have one)
-    :param known: the Residency; only what its "reader of the record has to
-        know" is called
-    :param lock: what callers of the Residency hold
-    :param seconds: time between two readings of a cell
-    :param full_seconds: time between two readings of all of a cell
-    :param limit_seconds: a reading that takes longer is reported
-    :param first_wait_seconds: longest wait for the first readings
-    :param report: callable(topic, problem or None)
-    :param clock: callable, monotonic seconds
+    :param take: callable(Reading), receives each reading
+    :param take_build_requests: callable(began, uuids that have a build
+        request)
+    :param known: the Residency; only its methods for the reader of the record
+        are called
+    :param lock: lock that protects the Residency
+    :param seconds: time between two readings of the changes of a cell
+    :param full_seconds: time between two readings of a whole cell
+    :param limit_seconds: a longer reading is reported as a problem
+    :param first_wait_seconds: longest time that requests wait for the first
+        readings
+    :param report: callable(topic, problem or None), receives problems
+    :param clock: callable, returns monotonic seconds
     :param before: callable(), run in the background before the first reading
     """
 
@@ -120,7 +122,7 @@ class NovaRecord:
         self._before = before
         self._thread = worker_thread.WorkerThread(
             'vswitch-record', self.step, self._forget)
-        # A caller of refresh() makes steps in a thread of its own.
+        # refresh() runs steps in the thread of its caller.
         self._stepping = threading.Lock()
         self._forget()
 
@@ -136,31 +138,31 @@ class NovaRecord:
         return not self._first.is_set()
 
     def start(self):
-        """Be at work from now on, in this process."""
+        """Start the threads in this process, unless they run."""
         self._thread.start()
 
     def wait(self):
-        """Wait until each cell was tried once, or the first wait is over."""
+        """Wait for the first attempt to read each cell, for a limited time."""
         if not self._first.is_set():
             self._first.wait(max(0.0, self._wait_until - time.monotonic()))
             self._first.set()
 
     def tried(self):
-        """Take note that a cell was tried."""
-        if all(one.tried for one in list(self._readers.values())):
+        """End the first wait if every cell was tried."""
+        if all(reader.tried for reader in list(self._readers.values())):
             self._first.set()
 
     def wake(self, again=False):
-        """Read what has changed now.
+        """Read now what has changed, unless that was done recently.
 
-        :param again: also if that was done just now
+        :param again: whether to read even if that was done recently
         """
         for reader in list(self._readers.values()):
             if reader.problem is None:
                 reader.thread.wake(0.0 if again else _FRESH_SECONDS)
 
     def refresh(self):
-        """Read all that has changed, in the calling thread."""
+        """Read everything that has changed, in the calling thread."""
         self.start()
         self.step()
         for reader in list(self._readers.values()):
@@ -174,9 +176,10 @@ class NovaRecord:
             reader.thread.stop(30.0)
 
     def ages(self):
-        """Return {name of a cell: seconds since its last reading, or None}.
+        """Return the age of the last reading of each cell.
 
-        None stands for a cell that could not be read yet.
+        :returns: {name of a cell: seconds, or None for a cell that was never
+            read}
         """
         now = self.clock()
         return {reader.name: None if reader.read_at is None
@@ -184,11 +187,14 @@ class NovaRecord:
                 for reader in list(self._readers.values())}
 
     def is_current(self, reader):
-        """Return whether a reader was not given up."""
+        """Return whether a reader is in use, that is, was not replaced.
+
+        :param reader: CellReader
+        """
         return self._readers.get(reader.uuid) is reader
 
     def step(self):
-        """Look after the readers, and after claims that nothing shows.
+        """Check the readers, and the claims that the record does not show.
 
         :returns: seconds until the next time
         """
@@ -224,13 +230,13 @@ class NovaRecord:
                 reader.thread.stop(0.0)
                 self._report(reader.topic, None)
         for uuid in self.known.cells() - mapped.keys():
-            # Nova has the cell no more; a disabled one keeps its record.
+            # Nova has deleted the cell. A disabled cell keeps its record.
             self.take(residency.Reading(
                 uuid, float('-inf'), dict.fromkeys(self.known.rows(uuid)),
                 moves=dict.fromkeys(self.known.moves(uuid))))
         new = {uuid: CellReader(self, cell) for uuid, cell in cells.items()
                if uuid not in self._readers}
-        # All of them are known before one of them can say that it was tried.
+        # Add all cells before any of them can report an attempt.
         self._readers.update(new)
         for reader in new.values():
             reader.thread.start()
@@ -250,7 +256,7 @@ class NovaRecord:
 class CellReader:
     """Reads one cell, in a thread of its own.
 
-    :param record: NovaRecord
+    :param record: NovaRecord that owns the reader
     :param cell: nova CellMapping
     """
 
@@ -259,23 +265,23 @@ class CellReader:
         self.uuid = cell.uuid
         self.name = name = cell.name or cell.uuid
         self.topic = f'record of cell {name}'
-        self.read_at = None      # when the last reading that ended began
+        self.read_at = None      # start of the last finished reading
         self.problem = None
         self.tried = False
         self.thread = worker_thread.WorkerThread(
             f'vswitch-record-{name}', self._step)
         self._record = record
-        # One reading at a time; tests read in a thread of their own.
+        # One reading at a time: refresh() may run in another thread.
         self._reading = threading.Lock()
-        self._began = None       # since when a statement is under way
+        self._began = None       # start of the running statement
         self._worked_at = 0.0
         self._back_off = 0.0
         self._complete = False
         self._full_at = self._compare_at = float('-inf')
-        self._since = None       # what _newest() returned before
+        self._since = None       # previous result of _newest()
 
     def hangs_for(self):
-        """Return for how many seconds the reading has been under way."""
+        """Return for how many seconds a statement has been running."""
         began = self._began
         return 0.0 if began is None else time.monotonic() - began
 
@@ -293,7 +299,7 @@ class CellReader:
         return max(self._record.seconds, self._back_off)
 
     def refresh(self):
-        """Read what has changed; now and then everything.
+        """Read the changes, and from time to time the whole cell.
 
         :raises: any oslo.db, sqlalchemy or nova exception
         """
@@ -313,7 +319,7 @@ class CellReader:
                 self._began = None
 
     def _read_changes(self):
-        """Read what was written lately or is under way."""
+        """Read recent changes and instances with an operation under way."""
         began = self._record.clock()
         with self._record.lock:
             unsettled = self._record.known.unsettled(self.uuid)
@@ -321,25 +327,23 @@ class CellReader:
         with self._connection() as connection:
             newest = self._newest(connection)
             since, row, move = self._since
-            # Migrations first: where one ends in between, both of its hosts
-            # count the instance until the next reading.
+            # Read migrations first: if a migration ends between the two
+            # statements, both of its hosts count the instance until the next
+            # reading.
             moves = _select(connection, _MOVE_COLUMNS, _MIGRATION.c.id,
                             moving, _MIGRATION.c.id > move - _OVERLAP_ROWS)
             rows = _select(connection, _COLUMNS, _INSTANCE.c.uuid, unsettled,
                            _INSTANCE.c.updated_at >= since - _OVERLAP,
                            _INSTANCE.c.id > row - _OVERLAP_ROWS)
-            # At the end of a move to another cell Nova removes the migration
-            # from one of the two cells.
+            # When a move to another cell ends, Nova removes the migration from
+            # one of the two cells.
             reading = self._reading_of(connection, rows, unsettled, moves,
                                        moving, began)
         self._take(reading)
         self._since = newest
 
     def _newest(self, connection):
-        """Return (time, number of the last instance, of the last migration).
-
-        The time is the database's: no clock of this machine decides.
-        """
+        """Return (time, id of newest instance, id of newest migration)."""
         now, *newest = connection.execute(sa.select(
             sa.literal_column(_NOW[connection.dialect.name]),
             *(sa.select(sa.func.max(table.c.id)).scalar_subquery()
@@ -349,7 +353,7 @@ class CellReader:
         return now, *(number or 0 for number in newest)
 
     def _read_all(self):
-        """Read all instances and all migrations in progress, in pieces."""
+        """Read all instances and all migrations in progress, in batches."""
         known = self._record.known
         missing = set(known.rows(self.uuid))
         moving = set(known.moves(self.uuid))
@@ -375,21 +379,22 @@ class CellReader:
         with self._connection() as connection:
             moves = _select(connection, _MOVE_COLUMNS, _MIGRATION.c.id,
                             moving, _IN_PROGRESS)
-            # What changed meanwhile is read next.
+            # The next reading includes what changed meanwhile.
             self._complete = True
             reading = self._reading_of(connection, moves=moves, gone=moving)
         self._take(reading)
 
     def _compare(self):
-        """Read the hosts that have other instances than are known.
+        """Read the hosts whose instances differ from the known instances.
 
-        The database adds them up: this finds what no time stamp shows.
+        The database counts the instances of each host. This finds changes that
+        no time stamp shows.
         """
         began = time.monotonic()
         known, host = self._record.known.rows(self.uuid), _INSTANCE.c.host
         with self._connection() as connection:
-            there = {(row[0], row[1], int(row[2])) for row in
-                     connection.execute(sa.select(
+            recorded = {(row[0], row[1], int(row[2])) for row in
+                        connection.execute(sa.select(
                          host, sa.func.count(),
                          sa.func.sum(_INSTANCE.c.id)).where(
                              _INSTANCE.c.deleted == 0,
@@ -399,18 +404,19 @@ class CellReader:
             count, total = sums.get(row.host, (0, 0))
             sums[row.host] = count + 1, total + row.number
         sums.pop(None, None)
-        hosts = {one[0] for one in there ^ {
+        hosts = {entry[0] for entry in recorded ^ {
             (name, *numbers) for name, numbers in sums.items()}}
         on_hosts = [uuid for uuid, row in known.items() if row.host in hosts]
         self._compare_at = self._record.clock() + max(
             _COMPARE_SECONDS, (time.monotonic() - began) / _COMPARE_SHARE)
-        for some in _pieces(hosts):
-            self._read_where(sa.and_(host.in_(some), _INSTANCE.c.deleted == 0))
+        for host_batch in _pieces(hosts):
+            self._read_where(
+                sa.and_(host.in_(host_batch), _INSTANCE.c.deleted == 0))
         self._read_instances(on_hosts)
 
     def _read_instances(self, uuids):
-        for some in _pieces(uuids):
-            self._read_where(_INSTANCE.c.uuid.in_(some), some)
+        for batch in _pieces(uuids):
+            self._read_where(_INSTANCE.c.uuid.in_(batch), batch)
 
     def _read_where(self, condition, asked=()):
         with self._connection() as connection:
@@ -422,32 +428,33 @@ class CellReader:
 
     def _reading_of(self, connection, rows=(), asked=(), moves=(), gone=(),
                     began=float('-inf')):
-        """Return the Reading that some rows of the database make.
+        """Return the Reading of some rows of the database.
 
-        :param asked: uuids of instances that were asked for
-        :param gone: ids of migrations that were asked for
-        :param began: as of Reading
+        :param asked: uuids of the instances that the statement asked for
+        :param gone: ids of the migrations that the statement asked for
+        :param began: as in Reading
         """
         known = self._record.known.rows(self.uuid)
-        found = dict.fromkeys(asked)
+        rows_by_uuid = dict.fromkeys(asked)
         deleted, changed = set(), []
         for row in rows:
             if row.deleted:
-                found[row.uuid] = None
+                rows_by_uuid[row.uuid] = None
                 deleted.add(row.uuid)
                 continue
-            before = known.get(row.uuid)
-            found[row.uuid] = new = residency.Row(
+            known_row = known.get(row.uuid)
+            rows_by_uuid[row.uuid] = new = residency.Row(
                 row.host, row.vm_state, row.task_state,
-                before.flavors if before else (None, None, None),
+                known_row.flavors if known_row else (None, None, None),
                 row.project_id, row.id, row.instance_type_id)
-            if new != before or not new.at_rest:
+            if new != known_row or not new.at_rest:
                 changed.append(row.uuid)
         for extra in _select(connection, (_EXTRA.c.id, _EXTRA.c.instance_uuid,
                                           _EXTRA.c.flavor),
                              _EXTRA.c.instance_uuid, changed):
             uuid = extra.instance_uuid
-            found[uuid] = found[uuid]._replace(flavors=_flavors(extra.flavor))
+            rows_by_uuid[uuid] = rows_by_uuid[uuid]._replace(
+                flavors=_flavors(extra.flavor))
         ends = dict.fromkeys(gone)
         for row in moves:
             ends[row.id] = None if row.deleted or row.status in (
@@ -455,25 +462,26 @@ class CellReader:
                     row.instance_uuid, row.source_compute, row.dest_compute,
                     row.changed is not None
                     and row.changed < self._since[0] - _LEFT_OVER)
-        return residency.Reading(self.uuid, began, found, frozenset(deleted),
+        return residency.Reading(self.uuid, began, rows_by_uuid,
+                                 frozenset(deleted),
                                  ends, self._complete)
 
     def _take(self, reading):
-        # One that was given up may come back.
+        # A reader that was abandoned may return later.
         if self._record.is_current(self):
             self._record.take(reading)
 
     def _rest(self):
-        """Let others work, who share the interpreter."""
+        """Sleep, so that other threads can use the interpreter."""
         worked = time.thread_time() - self._worked_at
         if not self._record.is_first:
             time.sleep(min(1.0, _REST * worked))
         self._worked_at = time.thread_time()
-        # The next piece: only one that does not end is a hang.
+        # Measure each batch separately: a batch that does not end is a hang.
         self._began = time.monotonic()
 
     def _connection(self):
-        # Not target_cell, which also copies the context.
+        # target_cell would also copy the context.
         context = _admin_context()
         nova_context.set_target_cell(context, self.cell)
         return database.get_context_manager(
@@ -481,19 +489,19 @@ class CellReader:
 
 
 def _admin_context():
-    """Return a context that nobody else holds.
+    """Return a context that no other code uses.
 
-    The context is given a cell, and whoever else held it would read that cell
-    from then on. nova.context.get_admin_context() may be replaced by a
-    function that returns one and the same context, as nova's fixture of
-    services does while a service starts.
+    A cell is set on the context, and other code with the same context would
+    then read that cell. nova.context.get_admin_context() may be replaced by a
+    function that always returns the same context: nova's fixture of services
+    does this while a service starts.
     """
     return nova_context.RequestContext(
         user_id=None, project_id=None, is_admin=True, overwrite=False)
 
 
 def _build_requests(uuids):
-    """Return the set of those instances that have a build request."""
+    """Return the set of the instances that have a build request."""
     context = _admin_context()
     with api_database.context_manager.reader.connection.using(
             context) as connection:
@@ -506,14 +514,14 @@ def _select(connection, columns, key, keys, *conditions):
     """Return the rows that have one of some keys or meet a condition."""
     rows = {}
     for condition in (*conditions, *map(key.in_, _pieces(keys))):
-        # One that a later statement returns, too, is as it is there.
+        # A later statement has the newer version of a row.
         rows.update((row.id, row) for row in connection.execute(
             sa.select(*columns).where(condition)))
     return list(rows.values())
 
 
 def _words(error):
-    # Errors of a database go on for many lines.
+    # Error messages of a database have many lines.
     return f'{type(error).__name__}: {str(error).partition(chr(10))[0]}'
 
 
@@ -522,10 +530,10 @@ def _flavors(text):
     """Return the (current, old, new) flavor of an instance, as in a Row."""
     try:
         data = json.loads(text or '{}')
-        return tuple(_flavor(data.get(which))
-                     for which in ('cur', 'old', 'new'))
+        return tuple(_flavor(data.get(key))
+                     for key in ('cur', 'old', 'new'))
     except Exception:
-        # Of one instance, which counts without it.
+        # This concerns one instance, which then counts without flavor.
         return None, None, None
 
 
@@ -536,6 +544,6 @@ def _flavor(data):
 
 
 def _pieces(items):
-    """Return lists of a few of some items each."""
+    """Return lists of a few items each."""
     items = list(items)
     return [items[at:at + _PIECE] for at in range(0, len(items), _PIECE)]

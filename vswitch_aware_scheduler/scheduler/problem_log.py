@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong and what is well again, told once."""
+"""Logs the problems of a process, once each."""
 
 
 from vswitch_aware_scheduler import logs
@@ -10,32 +10,33 @@ LOG = logs.get_logger(__name__)
 
 
 class ProblemLog:
-    """Logs a problem when it appears, changes or goes, and not in between."""
+    """Logs when a problem appears, changes or disappears."""
 
     def __init__(self):
         self._problems = {}
 
     def problems(self):
-        """Return {topic: what is wrong in words}."""
+        """Return {topic: current problem in words}."""
         return dict(self._problems)
 
     def __call__(self, topic, problem):
-        """Tell of one thing that can be well or not.
+        """Set or clear the problem of one topic.
 
-        :param topic: what it is, a short string
-        :param problem: what is wrong in words, or None
+        :param topic: short string that names what can have a problem
+        :param problem: the problem in words, or None if there is none
         """
-        known = self._problems.get(topic)
-        if known == problem:
+        before = self._problems.get(topic)
+        if before == problem:
             return
         if problem is None:
-            # Another thread may have told it already.
+            # Another thread may already have removed the problem.
             self._problems.pop(topic, None)
             LOG.info('vswitch: %s is well again', topic)
             return
         self._problems[topic] = problem
-        # The same problem in other figures (an age) is no news.
-        if known is None or _words(known) != _words(problem):
+        # A problem that differs only in its numbers (an age) is not logged
+        # again.
+        if before is None or _words(before) != _words(problem):
             LOG.warning('vswitch: %s: %s', topic, problem)
 
 

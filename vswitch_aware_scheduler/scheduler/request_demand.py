@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an instance will demand of a switch, from its RequestSpec.
+"""Determines the demand of an instance from its RequestSpec.
 
-The first of these that exists: the learned model of that very instance; what
-the operator set on the flavor (``vswitch:*`` extra specs); the learned prior
-of such instances; the configured default. What the ports of the instance
-guarantee (QoS minimum bandwidth and packet rate) raises each of these and
-lowers none: a tenant chooses the guarantee.
+The first law that exists applies: the learned model of this instance; the
+``vswitch:*`` extra specs of the flavor; the learned prior of such instances;
+the configured default. If the ports of the instance have a QoS guarantee
+(minimum bandwidth or packet rate), each rate of the law is raised to the
+guarantee. A guarantee never lowers a rate, because a tenant chooses it.
 """
 
 import collections
@@ -24,37 +24,37 @@ from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 __all__ = ['Demand', 'Statements', 'attachments_of', 'attachments_of_instance',
            'demand_of', 'instance_uuid_of', 'is_rebuild_on', 'raised', 'read']
 
-# Amounts that ports with a QoS policy guarantee, as columns of a rate.
+# Resource classes of ports with a QoS policy: columns of a rate.
 _QOS_COLUMNS = {
     'NET_BW_EGR_KILOBIT_PER_SEC': 0,
     'NET_BW_IGR_KILOBIT_PER_SEC': 1,
     'NET_PACKET_RATE_KILOPACKET_PER_SEC': 2,
 }
 
-# What Nova has for networks that have no id.
+# Values of network_id in Nova that are not the id of a network.
 _AUTO, _NO_NETWORK = 'auto', 'none'
 
 _PRIOR = 'prior of '
 
-#: What is added to the rule of a demand that a guarantee raises.
+#: Suffix of the rule of a demand that a guarantee raises.
 _RAISED = ', raised to the QoS guarantee of its ports'
 
 _NO_GUARANTEE = (0.0, 0.0, 0.0)
 
-#: Instances whose requests are remembered.
+#: Maximum number of instances whose statements are stored.
 _MOST_STATEMENTS = 100_000
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Demand:
-    """What one instance is taken to ask for.
+    """The traffic that one instance is expected to send and receive.
 
-    :ivar instance_uuid: string, or None in a request that has none
-    :ivar law: RateLaw without the guarantee of the ports; :meth:`law_on` is
-        the one to judge by
-    :ivar rule: which rule gave it: 'model', 'flavor model', 'flavor',
-        'prior of ' and the group, 'default', or 'unknown' when there is
-        nothing to go by; a guarantee is added in words
+    :ivar instance_uuid: string, or None if the request has no uuid
+    :ivar law: RateLaw without the guarantee of the ports; :meth:`law_on` adds
+        the guarantee
+    :ivar rule: the rule that gave the law: 'model', 'flavor model', 'flavor',
+        'prior of ' and the group, 'default', or 'unknown' if no rule applies;
+        a guarantee that raises the law is added in words
     :ivar guaranteed: (egress_kbps, ingress_kbps, kpps) that the ports of the
         instance guarantee
     """
@@ -70,80 +70,93 @@ class Demand:
         return not self.is_prior and not any(self.guaranteed)
 
     def law_on(self, law, policy):
-        """Return the RateLaw to judge a host by.
+        """Return the RateLaw that a host is judged by.
 
-        :param law: RateLaw of the demand, a prior cut to what the host
-            carries
+        :param law: RateLaw of the demand; a prior has to be cut to what the
+            switch of the host carries
         :param policy: HostPolicy of the host, or None
+        :returns: RateLaw, raised to the guarantee of the ports
         """
         if not any(self.guaranteed):
             return law
         sizes = [] if policy is None else [
-            one.profile.typical_packet_bytes for one in (
+            switch.profile.typical_packet_bytes for switch in (
                 policy, *(uplink.policy for uplink in policy.uplinks))
-            if one.profile is not None]
+            if switch.profile is not None]
         return raised(law, self.guaranteed, min(
             sizes, default=vswitch_profile.DEFAULT_PACKET_BYTES))
 
     @property
     def is_prior(self):
-        """Whether it is a law of others, which tells of no peak of this."""
+        """Whether the law is a prior, which does not state a peak rate."""
         return self.rule.startswith(_PRIOR)
 
     @property
     def prior_of(self):
-        """What the prior is of, as :meth:`.Snapshot.prior` has it."""
+        """What the prior was learned from, as in :meth:`.Snapshot.prior`."""
         return self.rule.removeprefix(_PRIOR).removesuffix(_RAISED)
 
 
 class Statements:
-    """What requests said of instances that Nova's record does not have.
+    """What requests state about instances and Nova's record does not show.
 
-    That is the law by a prior or a guarantee of ports, and the attachments.
+    These are the law by a prior or by a guarantee of ports, and the
+    attachments.
     """
 
     def __init__(self):
         self._of = collections.OrderedDict()  # uuid -> (law, attachments)
 
     def add(self, instance_uuid, law, attachments):
-        """Remember what a request says; what is None stays as it was.
+        """Store what a request states. A value of None keeps the stored value.
 
+        :param instance_uuid: uuid of the instance
         :param law: RateLaw, or None
         :param attachments: Attachments, or None
-        :returns: whether that is something new
+        :returns: bool, whether the stored statement changed
         """
-        before = self._of.pop(instance_uuid, (None, None))
-        said = (before[0] if law is None else law,
-                before[1] if attachments is None else attachments)
-        self._of[instance_uuid] = said
+        stored = self._of.pop(instance_uuid, (None, None))
+        statement = (stored[0] if law is None else law,
+                     stored[1] if attachments is None else attachments)
+        self._of[instance_uuid] = statement
         if len(self._of) > _MOST_STATEMENTS:
             self._of.popitem(last=False)
-        return said != before
+        return statement != stored
 
     def law(self, instance_uuid):
-        """Return the RateLaw of an instance by its requests, or None."""
+        """Return the RateLaw that the requests of an instance state, or None.
+
+        :param instance_uuid: uuid of the instance
+        """
         return self._of.get(instance_uuid, (None, None))[0]
 
     def attachments(self, instance_uuid):
-        """Return the Attachments by its requests, or None."""
+        """Return the Attachments that the requests state, or None.
+
+        :param instance_uuid: uuid of the instance
+        """
         return self._of.get(instance_uuid, (None, None))[1]
 
 
 def instance_uuid_of(spec_obj):
-    """Return the uuid of the instance that a request is for, or None."""
+    """Return the uuid of the instance that a request is for, or None.
+
+    :param spec_obj: nova RequestSpec
+    """
     return read(spec_obj, 'instance_uuid')
 
 
 def is_rebuild_on(spec_obj, host_state, counted_on):
     """Return whether a request is for the rebuild of an instance on a host.
 
-    The mark of a rebuild is a scheduler hint, which a member can set on Nova
-    before 31.3.1, 32.2.1 and 33.0.2. So it counts only for an instance that
-    is on the host.
+    A scheduler hint marks a rebuild. Before Nova 31.3.1, 32.2.1 and 33.0.2 a
+    user with the role member can set this hint. Therefore the hint is only
+    used for an instance that is on the host.
 
     :param spec_obj: nova RequestSpec
     :param host_state: nova HostState
-    :param counted_on: set of the hosts that the instance counts on
+    :param counted_on: set of the names of the hosts on which the instance
+        counts
     """
     if not scheduler_utils.request_is_rebuild(spec_obj):
         return False
@@ -158,11 +171,12 @@ def demand_of(spec_obj, laws, priors, default_law, report):
     :param spec_obj: nova RequestSpec
     :param laws: callable, instance uuid -> learned RateLaw or None
     :param priors: callable, (instance uuid, name of the flavor, id of the
-        project) -> (RateLaw, what it is a prior of), or None
-    :param default_law: RateLaw of the configured default, or None when it
-        may not be used (nothing at all is known of the other instances)
-    :param report: callable(topic, problem or None) told of unusable extra
-        specs, which count as absent
+        project) -> (RateLaw, what the prior was learned from), or None
+    :param default_law: RateLaw of the configured default, or None if nothing
+        is known about the other instances, in which case the default may not
+        be used
+    :param report: callable(topic, problem or None), receives invalid extra
+        specs, which are ignored
     """
     uuid = instance_uuid_of(spec_obj)
     law, rule = _law_and_rule(spec_obj, uuid, laws, priors, default_law,
@@ -183,17 +197,17 @@ def _law_and_rule(spec_obj, uuid, laws, priors, default_law, report):
     if any(key.startswith('vswitch:') for key in extra_specs):
         topic = 'flavor ' + str(read(flavor, 'name'))
         try:
-            found = flavor_specs.law_of(extra_specs, laws)
+            stated = flavor_specs.law_of(extra_specs, laws)
             report(topic, None)
         except exceptions.InvalidInput as error:
-            found = None
+            stated = None
             report(topic, f'{error}: its vswitch: extra specs are ignored')
-        if found is not None:
-            return found
-    expected = priors(uuid, flavor and read(flavor, 'name'),
-                      read(spec_obj, 'project_id'))
-    if expected is not None:
-        return expected[0], _PRIOR + expected[1]
+        if stated is not None:
+            return stated
+    prior = priors(uuid, flavor and read(flavor, 'name'),
+                   read(spec_obj, 'project_id'))
+    if prior is not None:
+        return prior[0], _PRIOR + prior[1]
     if default_law is None:
         return flavor_specs.constant_law(), 'unknown'
     return default_law, 'default'
@@ -201,12 +215,13 @@ def _law_and_rule(spec_obj, uuid, laws, priors, default_law, report):
 
 @functools.lru_cache(maxsize=flavor_specs.MOST_LAWS)
 def raised(law, guaranteed, packet_bytes):
-    """Return a law of which no rate is below what is guaranteed.
+    """Return a law without any rate below the guaranteed rates.
 
     :param law: RateLaw
     :param guaranteed: (egress_kbps, ingress_kbps, kpps), each >= 0
-    :param packet_bytes: size in bytes that packets of the law are taken to
-        have where the law does not know their rate and one is guaranteed
+    :param packet_bytes: size of a packet in bytes; converts bit rates to
+        packet rates if the law has no packet rate and the guarantee has one
+    :returns: RateLaw
     """
     rates = np.array(law.rates)
     if guaranteed[2] and not law.packets_known:
@@ -219,12 +234,13 @@ def raised(law, guaranteed, packet_bytes):
 def attachments_of(spec_obj, known=None):
     """Return the Attachments of a request.
 
-    What it does not say is taken from what is known of the instance, and
-    else as :data:`.UNKNOWN`: who boots with ports, or on whatever
-    network there is, does not tell the scheduler which network that is.
+    A request may not name its networks: a user can boot with ports or with an
+    automatically chosen network. Then the known attachments of the instance
+    apply, or else :data:`.UNKNOWN`.
 
     :param spec_obj: nova RequestSpec
     :param known: Attachments that the instance had, or None
+    :returns: Attachments
     """
     networks = _requested_networks(spec_obj)
     if networks is None and known is not None:
@@ -232,58 +248,61 @@ def attachments_of(spec_obj, known=None):
     pci = read(spec_obj, 'pci_requests')
     if pci is not None:
         functions = sum(
-            read(one, 'count') or 0 for one in read(pci, 'requests') or ()
-            if one.source == one.NEUTRON_PORT)
+            read(item, 'count') or 0 for item in read(pci, 'requests') or ()
+            if item.source == item.NEUTRON_PORT)
     else:
         functions = (known or vswitch_attachments.UNKNOWN).virtual_functions
     if networks is None:
         return vswitch_attachments.Attachments((None,), (), functions)
-    others = set(known.others) if known else set()
+    untunnelled = set(known.others) if known else set()
     metadata = read(spec_obj, 'network_metadata')
     if metadata is not None and not metadata.tunneled \
             and _AUTO not in networks:
-        # Nova has looked each of them up.
+        # Nova has looked up each of the networks.
         return vswitch_attachments.Attachments((), networks, functions)
-    networks = [None if one == _AUTO else one for one in networks]
+    networks = [None if item == _AUTO else item for item in networks]
     return vswitch_attachments.Attachments(
-        [one for one in networks if one not in others],
-        [one for one in networks if one in others], functions)
+        [item for item in networks if item not in untunnelled],
+        [item for item in networks if item in untunnelled], functions)
 
 
 def _requested_networks(spec_obj):
-    """Return the network of each interface asked for, or None.
+    """Return the network of each requested interface, or None.
 
-    None among them: of a port; _AUTO: of whatever network there is.
+    In the list, None stands for the network of a port, and _AUTO for an
+    automatically chosen network.
     """
     requested = read(spec_obj, 'requested_networks')
     if not requested:
         return None
-    networks = [read(one, 'network_id') for one in requested]
+    networks = [read(network, 'network_id') for network in requested]
     if networks == [_NO_NETWORK]:
         return []
-    return [one if one is not None or read(request, 'port_id') else _AUTO
-            for one, request in zip(networks, requested)]
+    return [network if network is not None or read(request, 'port_id')
+            else _AUTO for network, request in zip(networks, requested)]
 
 
 def attachments_of_instance(instance):
-    """Return the Attachments that a nova Instance carries, or None.
+    """Return the Attachments of a nova Instance, or None if unknown.
 
-    Nothing is loaded: that could ask a database, and fail.
+    The function loads no field, because that could query a database and fail.
+
+    :param instance: nova Instance, or None
     """
     cache = instance and read(instance, 'info_cache')
     interfaces = cache and read(cache, 'network_info')
     if not interfaces:
         return None
-    networks, others, functions = [], [], 0
+    networks, untunnelled, functions = [], [], 0
     for interface in interfaces:
         network = interface['network']
-        # True or False as Neutron had it; instances of old do not tell.
+        # True or False as Neutron reports it; old instances have no such key.
         tunnelled = (network.get('meta') or {}).get('tunneled')
-        (others if tunnelled is False else networks).append(network['id'])
+        (untunnelled if tunnelled is False else networks).append(network['id'])
         functions += (
             interface.get('vnic_type') in vswitch_attachments.VNIC_TYPES
         )
-    return vswitch_attachments.Attachments(networks, others, functions)
+    return vswitch_attachments.Attachments(networks, untunnelled, functions)
 
 
 def _guaranteed_rates(spec_obj):
@@ -297,7 +316,11 @@ def _guaranteed_rates(spec_obj):
 
 
 def read(obj, name):
-    """Return a field of a versioned object without loading it, or None."""
+    """Return a field of a versioned object without loading it, or None.
+
+    :param obj: nova versioned object
+    :param name: name of the field
+    """
     if hasattr(obj, 'obj_attr_is_set') and not obj.obj_attr_is_set(name):
         return None
     return getattr(obj, name, None)

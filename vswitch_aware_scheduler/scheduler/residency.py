@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instances count on which host, and what is known of their demand.
+"""Determines which instances count on which host, and by which flavors.
 
-Nova's record (``instances`` and ``migrations`` of its cells) decides. Claims
-bridge the seconds from a placement until the record shows what came of it.
-Where a cell has never been read, Nova's lists stand in for it. The result
-does not depend on the order in which these arrive, only on which reading
-began after which claim (reference/claims.rst).
+Nova's record (the tables ``instances`` and ``migrations`` of its cells)
+decides. A claim counts an instance from its placement until the record shows
+the result. Until a cell has been read, Nova's lists of the instances of its
+hosts replace its record. The result does not depend on the order in which
+record, claims and lists arrive. It depends only on which reading began after
+which claim (reference/claims.rst).
 
-Pure: no clock, no thread, no database; callers serialise access. All times
-are monotonic seconds of this process.
+Pure: no clock, no thread, no database. Callers serialise access. All times are
+monotonic seconds of this process.
 """
 
 import dataclasses
@@ -16,11 +17,11 @@ import typing
 
 __all__ = ['CELL0', 'Claim', 'Move', 'Reading', 'Residency', 'Row']
 
-#: Nova's cell of the instances that no cell could build.
+#: Nova's cell of the instances that could not be built in any cell.
 CELL0 = '00000000-0000-0000-0000-000000000000'
 
-#: A claim that the record does not show after this time came to nothing, if
-#: the instance is at rest.
+#: A claim that the record does not show after this time is void if the
+#: instance is at rest.
 SETTLED_SECONDS = 60.0
 
 _BUILDING, _OFFLOADED, _ERROR, _RESIZED = (
@@ -28,10 +29,9 @@ _BUILDING, _OFFLOADED, _ERROR, _RESIZED = (
 
 
 class Row(typing.NamedTuple):
-    """What Nova's record has of an instance that is not deleted.
+    """The row of an instance in Nova's record that is not deleted.
 
-    :ivar flavors: (current, old, new) flavor, each (name, extra specs) or
-        None
+    :ivar flavors: (current, old, new) flavor, each (name, extra specs) or None
     :ivar number: id of the row
     :ivar type_id: id of the current flavor
     """
@@ -46,7 +46,7 @@ class Row(typing.NamedTuple):
 
     @property
     def kept_on(self):
-        """The host that keeps the instance's resources, or None."""
+        """The host that reserves the instance's resources, or None."""
         return None if self.vm_state == _OFFLOADED else self.host
 
     @property
@@ -62,9 +62,10 @@ class Row(typing.NamedTuple):
 
 
 class Move(typing.NamedTuple):
-    """A migration that Nova's record has in progress.
+    """A migration that is in progress according to Nova's record.
 
-    :ivar left_over: whether it was not changed for very long
+    :ivar left_over: whether it has not changed for so long that it is ignored
+        once its instance is at rest
     """
 
     instance_uuid: str
@@ -75,14 +76,14 @@ class Move(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What one reading of a cell has found.
+    """The result of one reading of a cell.
 
     :ivar cell: uuid of the cell
-    :ivar began: when a reading of all :meth:`Residency.unsettled` instances
-        began; -inf for one of other instances, which ends no claim
-    :ivar rows: {uuid: Row, or None when the cell has no such instance}
-    :ivar deleted: uuids among those that the cell has as deleted
-    :ivar moves: {id: Move, or None when it has ended}
+    :ivar began: when the reading of all :meth:`Residency.unsettled` instances
+        began; -inf for a reading of other instances, which ends no claim
+    :ivar rows: {uuid: Row, or None if the cell has no such instance}
+    :ivar deleted: uuids among ``rows`` that are deleted in the cell
+    :ivar moves: {id: Move, or None if the migration has ended}
     :ivar complete: whether the whole cell has been read by now
     """
 
@@ -100,10 +101,10 @@ class Claim:
 
     :ivar law: RateLaw that the instance was admitted with
     :ivar made: when the claim was made
-    :ivar received: when this process heard of it; not before ``made``
+    :ivar received: when this process received the claim; not before ``made``
     :ivar sources: hosts that had the instance before, None: not known
-    :ivar token: what the broadcast calls it, or None
-    :ivar foreign: whether another process has made it
+    :ivar token: id of the claim in the broadcast, or None
+    :ivar foreign: whether another process has made the claim
     """
 
     instance_uuid: str
@@ -117,27 +118,31 @@ class Claim:
 
 
 class Residency:
-    """Record, claims and lists, put together."""
+    """Combines the record, the claims and Nova's lists."""
 
     def __init__(self):
         self._rows = {}          # cell -> {uuid: Row}
-        self._busy = {}          # cell -> uuids of rows that are not at rest
+        self._busy = {}          # cell -> uuids of instances not at rest
         self._moves = {}         # cell -> {id: Move}
         self._moves_of = {}      # uuid -> {(cell, id): Move}
-        self._read = {}          # cell -> when its last reading began
-        self._complete = set()   # cells that have been read once
+        self._read = {}          # cell -> start of its last reading
+        self._complete = set()   # cells that have been read completely
         self._cell_of = {}       # host -> cell
         self._claims = {}        # uuid -> {host: Claim}
         self._listed = {}        # host of an unread cell -> list of uuids
-        self._listed_on = {}     # uuid -> {host} of these
-        self._hosts = {}         # uuid -> {hosts that it counts on}
+        self._listed_on = {}     # uuid -> {such hosts that list it}
+        self._hosts = {}         # uuid -> {hosts on which it counts}
         self._on = {}            # host -> {uuid: None}
         self._changed = set()
 
-    # What arrives.
+    # Input: readings, lists and claims.
 
     def take(self, reading):
-        """Take in a reading of a cell; return the Claims that it ended."""
+        """Store a reading of a cell.
+
+        :param reading: Reading
+        :returns: list of the Claims that the reading ended
+        """
         cell = reading.cell
         rows = self._rows.setdefault(cell, {})
         moves = self._moves.setdefault(cell, {})
@@ -153,19 +158,19 @@ class Residency:
                 (busy.discard if row is None or row.at_rest
                  else busy.add)(uuid)
         for number, move in reading.moves.items():
-            known = moves.pop(number, None)
-            if known is not None:
-                of = self._moves_of[known.instance_uuid]
-                del of[cell, number]
-                if not of:
-                    del self._moves_of[known.instance_uuid]
+            previous = moves.pop(number, None)
+            if previous is not None:
+                moves_of_instance = self._moves_of[previous.instance_uuid]
+                del moves_of_instance[cell, number]
+                if not moves_of_instance:
+                    del self._moves_of[previous.instance_uuid]
             if move is not None:
                 moves[number] = move
                 self._moves_of.setdefault(move.instance_uuid, {})[
                     cell, number] = move
-            if known != move:
-                touched.update(one.instance_uuid
-                               for one in (known, move) if one)
+            if previous != move:
+                touched.update(changed.instance_uuid
+                               for changed in (previous, move) if changed)
         self._read[cell] = max(reading.began,
                                self._read.get(cell, reading.began))
         if reading.complete and cell not in self._complete:
@@ -183,11 +188,11 @@ class Residency:
         return ended
 
     def take_build_requests(self, began, uuids):
-        """End the claims of instances of which Nova has nothing.
+        """End the claims of instances that Nova no longer has.
 
         :param began: when the build requests of :meth:`unseen` were read
-        :param uuids: those of them that have one
-        :returns: the Claims that this ended
+        :param uuids: uuids of :meth:`unseen` that have a build request
+        :returns: list of the Claims that this ended
         """
         ended = [claim for claim in self.claims
                  if claim.instance_uuid not in uuids
@@ -197,12 +202,18 @@ class Residency:
         return ended
 
     def set_cells(self, hosts, cells):
-        """Set in which cells some hosts are."""
+        """Set the cells of some hosts.
+
+        :param hosts: list of names
+        :param cells: list of the uuids of their cells
+        """
         self._cell_of.update(zip(hosts, cells))
 
     def observe(self, host, cell, uuids):
-        """Take in what Nova lists for a host, of use until its cell is read.
+        """Store the instances that Nova lists for a host of an unread cell.
 
+        :param host: name of the host
+        :param cell: uuid of its cell
         :param uuids: iterable of instance uuids
         """
         self._cell_of[host] = cell
@@ -211,30 +222,39 @@ class Residency:
             self._list(host, listed)
 
     def is_read(self, cell):
-        """Return whether a cell has been read completely."""
+        """Return whether a cell has been read completely.
+
+        :param cell: uuid of the cell
+        """
         return cell in self._complete
 
     def claim(self, instance_uuid, host, law, now, age_seconds=0.0,
               source=None, token=None, foreign=False):
-        """Count an instance on a host until the record shows it.
+        """Count an instance on a host until the record shows the result.
 
-        :param law: RateLaw
-        :param age_seconds: how long ago the claim was made
-        :param source: a host that had it, if the caller knows one
+        :param instance_uuid: uuid of the instance
+        :param host: name of the host
+        :param law: RateLaw that the instance was admitted with
+        :param now: current time in monotonic seconds
+        :param age_seconds: age of the claim
+        :param source: a host that had the instance, if the caller knows one
+        :param token: id of the claim in the broadcast, or None
+        :param foreign: whether another process has made the claim
         """
         made = now - age_seconds
         if foreign:
-            # Of an instance the broadcast has the last word only: what was
-            # said before is withdrawn, but for where it is moved from.
-            for known in self._claims_of(instance_uuid):
-                if known.foreign and known.made <= made \
-                        and known.host not in (host, source):
-                    self._drop(known)
+            # Only the latest broadcast claim of an instance is valid. It
+            # replaces earlier ones, except on the host that the instance moves
+            # from.
+            for earlier in self._claims_of(instance_uuid):
+                if earlier.foreign and earlier.made <= made \
+                        and earlier.host not in (host, source):
+                    self._drop(earlier)
         sources = {*self._recorded(instance_uuid), source}
-        for known in self._claims_of(instance_uuid):
-            sources.update(known.sources or ())
-            if known.host != host:
-                sources.add(known.host)
+        for earlier in self._claims_of(instance_uuid):
+            sources.update(earlier.sources or ())
+            if earlier.host != host:
+                sources.add(earlier.host)
         sources.discard(None)
         self._claims.setdefault(instance_uuid, {})[host] = Claim(
             instance_uuid, host, law, made, now,
@@ -242,81 +262,113 @@ class Residency:
         self._place(instance_uuid)
 
     def withdraw(self, instance_uuid, host=None, token=None):
-        """Drop the claim of an instance on a host, or with a token."""
+        """Drop the claim of an instance on a host, or with a token.
+
+        :param instance_uuid: uuid of the instance
+        :param host: name of the host, or None to select the claim by its token
+        :param token: id of the claim in the broadcast
+        """
         for claim in self._claims_of(instance_uuid):
             if claim.token == token if host is None else claim.host == host:
                 self._drop(claim)
 
     def forget_host(self, host):
-        """Drop what is kept of a host that nobody is on."""
+        """Drop what is stored about a host without instances.
+
+        :param host: name of the host
+        """
         self._cell_of.pop(host, None)
         self._list(host, [])
         self._listed.pop(host, None)
         self._changed.discard(host)
 
-    # What follows.
+    # Results.
 
     def residents(self, host):
-        """Return the list of the instances that count on a host."""
+        """Return the list of the instances that count on a host.
+
+        :param host: name of the host
+        """
         return list(self._on.get(host, ()))
 
     def hosts_of(self, instance_uuid):
-        """Return the set of hosts that an instance counts on."""
+        """Return the set of the hosts on which an instance counts.
+
+        :param instance_uuid: uuid of the instance
+        """
         return self._hosts.get(instance_uuid, frozenset())
 
     def take_changed(self):
-        """Return the hosts whose residents may have changed since asked."""
+        """Return the hosts whose residents may have changed, once for each."""
         changed, self._changed = self._changed, set()
         return changed
 
     @property
     def claims(self):
-        """The open claims."""
-        return [claim for of in self._claims.values()
-                for claim in of.values()]
+        """The list of the open claims."""
+        return [claim for claims_by_host in self._claims.values()
+                for claim in claims_by_host.values()]
 
     def flavors(self, instance_uuid, host):
         """Return the flavors that an instance may have on a host.
 
+        :param instance_uuid: uuid of the instance
+        :param host: name of the host
         :returns: (list of (name, extra specs), project id or None)
         """
         rows = self._rows_of(instance_uuid)
         if not rows:
             return [], None
-        kept = self._kept(instance_uuid).get(host, rows[0].flavors[:1])
-        return [one for one in kept if one is not None], rows[0].project_id
+        flavors = self._kept(instance_uuid).get(host, rows[0].flavors[:1])
+        return ([flavor for flavor in flavors if flavor is not None],
+                rows[0].project_id)
 
     def claimed_law(self, instance_uuid, host):
-        """Return the RateLaw of an open claim on a host, or None."""
+        """Return the RateLaw of an open claim on a host, or None.
+
+        :param instance_uuid: uuid of the instance
+        :param host: name of the host
+        """
         claim = self._claims.get(instance_uuid, {}).get(host)
         return claim and claim.law
 
-    # What the reader of the record has to know.
+    # For the reader of the record.
 
     def cells(self):
         """Return the set of the cells that have instances or migrations."""
-        return {cell for of in (self._rows, self._moves)
-                for cell, found in list(of.items()) if found}
+        return {cell for by_cell in (self._rows, self._moves)
+                for cell, items in list(by_cell.items()) if items}
 
     def rows(self, cell):
-        """Return {uuid: Row} of a cell; not to be changed."""
+        """Return {uuid: Row} of a cell. The caller must not change the dict.
+
+        :param cell: uuid of the cell
+        """
         return self._rows.setdefault(cell, {})
 
     def moves(self, cell):
-        """Return {id: Move} of a cell; not to be changed."""
+        """Return {id: Move} of a cell. The caller must not change the dict.
+
+        :param cell: uuid of the cell
+        """
         return self._moves.setdefault(cell, {})
 
     def unsettled(self, cell):
-        """Return the uuids that each reading of a cell has to look at.
+        """Return the uuids that each reading of a cell has to include.
 
-        Those that are claimed, and those that something is under way with:
-        whatever the clocks of those who write to the record say.
+        These are the claimed instances and the instances with an operation
+        under way. They do not depend on the clocks of the writers.
+
+        :param cell: uuid of the cell
         """
         return {*self._claims, *self._busy.get(cell, ()), *(
             move.instance_uuid for move in self.moves(cell).values())}
 
     def unseen(self, now):
-        """Return the uuids of claims that may have come to nothing."""
+        """Return the uuids of the claims that may be void.
+
+        :param now: current time in monotonic seconds
+        """
         return {claim.instance_uuid for claim in self.claims
                 if self._is_unseen(claim, now)}
 
@@ -344,7 +396,7 @@ class Residency:
         if host is not None:
             if claim.sources is None and row.task_state is not None \
                     and row.vm_state != _BUILDING:
-                # It was there before, and is on its way.
+                # The instance was there before, and its move is under way.
                 claim.sources = frozenset({host})
             if host not in (claim.sources or ()):
                 return True
@@ -352,53 +404,55 @@ class Residency:
                 and reading.began >= claim.made + SETTLED_SECONDS)
 
     def _drop(self, claim):
-        of = self._claims[claim.instance_uuid]
-        del of[claim.host]
-        if not of:
+        claims_by_host = self._claims[claim.instance_uuid]
+        del claims_by_host[claim.host]
+        if not claims_by_host:
             del self._claims[claim.instance_uuid]
         self._place(claim.instance_uuid)
 
     def _list(self, host, listed):
-        known, uuids = set(self._listed.get(host, ())), set(listed)
+        before, uuids = set(self._listed.get(host, ())), set(listed)
         self._listed[host] = listed
-        for uuid in known ^ uuids:
-            on = self._listed_on.setdefault(uuid, set())
-            (on.add if uuid in uuids else on.discard)(host)
-            if not on:
+        for uuid in before ^ uuids:
+            hosts = self._listed_on.setdefault(uuid, set())
+            (hosts.add if uuid in uuids else hosts.discard)(host)
+            if not hosts:
                 del self._listed_on[uuid]
             self._place(uuid)
 
     def _recorded(self, uuid):
-        """Return the set of hosts where the record or a list has one."""
+        """Return the hosts of an instance according to record and lists."""
         return {*self._listed_on.get(uuid, ()), *self._kept(uuid)}
 
     def _rows_of(self, uuid):
-        return [of[uuid] for of in self._rows.values() if uuid in of]
+        return [rows[uuid] for rows in self._rows.values() if uuid in rows]
 
     def _kept(self, uuid):
-        """Return {host: flavors whose room the record keeps there}.
+        """Return {host: flavors for which the record reserves resources}.
 
-        While a resize is not confirmed its source keeps the room of the old
-        flavor and its destination that of the new one. A migration that was
-        left over keeps none once the instance has come to rest.
+        While a resize is not confirmed, its source reserves resources for the
+        old flavor and its destination for the new flavor. A left-over
+        migration reserves nothing once the instance is at rest.
         """
-        rows, kept = self._rows_of(uuid), {}
+        rows, flavors_by_host = self._rows_of(uuid), {}
         may_move = any(row.may_move for row in rows)
         for move in self._moves_of.get(uuid, {}).values() if rows else ():
             if may_move or not move.left_over:
                 current, old, new = rows[0].flavors
-                kept.setdefault(move.source, []).append(old or current)
-                kept.setdefault(move.dest, []).append(new or current)
+                flavors_by_host.setdefault(
+                    move.source, []).append(old or current)
+                flavors_by_host.setdefault(
+                    move.dest, []).append(new or current)
         for row in rows:
-            kept.setdefault(row.kept_on, [row.flavors[0]])
-        kept.pop(None, None)
-        return kept
+            flavors_by_host.setdefault(row.kept_on, [row.flavors[0]])
+        flavors_by_host.pop(None, None)
+        return flavors_by_host
 
     def _claims_of(self, uuid):
         return list(self._claims.get(uuid, {}).values())
 
     def _place(self, uuid):
-        """Work out where an instance counts."""
+        """Determine the hosts on which an instance counts."""
         hosts = self._recorded(uuid) | self._claims.get(uuid, {}).keys()
         before = self._hosts.get(uuid, frozenset())
         for host in before - hosts:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a Snapshot of the store fresh, in a thread of its own.
+"""Keeps a Snapshot of the store up to date, in a background thread.
 
-No request waits for a database. Problems of the store are returned with the
-snapshot.
+No request waits for a database. :meth:`SnapshotSource.current` returns
+problems of the store together with the snapshot.
 """
 
 import math
@@ -19,18 +19,19 @@ __all__ = ['SnapshotSource']
 class SnapshotSource:
     """The latest snapshot of a store, refreshed in the background.
 
-    Making one starts nothing; the thread starts with the first
-    :meth:`current` in a process, so that it is not lost by a fork.
+    The constructor starts nothing. The thread starts with the first
+    :meth:`current` in a process, because a thread does not survive a fork.
 
     :param store: Store, or anything with ``read_changes(since)``
-    :param refresh_seconds: how often the store is looked at, > 0
-    :param first_wait_seconds: longest the first callers wait for a snapshot
-    :param max_age_seconds: an older generation is reported as stale; 0: never
+    :param refresh_seconds: seconds between two readings of the store, > 0
+    :param first_wait_seconds: longest time in seconds that the first callers
+        wait for a snapshot
+    :param max_age_seconds: an older generation is reported as stale; 0 never
+        reports one
     :param clock: callable, seconds UTC
     :param prepare: callable(Snapshot), run in the thread before a snapshot
         becomes the current one
-    :param tidy: callable(), run in the thread each time the store was looked
-        at
+    :param tidy: callable(), run in the thread after each reading of the store
     """
 
     def __init__(self, store, refresh_seconds, first_wait_seconds,
@@ -43,7 +44,7 @@ class SnapshotSource:
         self._prepare = prepare
         self._tidy = tidy
         self._lock = threading.Lock()
-        # One at a time: each prepares what follows from the last one.
+        # One refresh at a time, because each builds on the previous snapshot.
         self._refreshing = threading.Lock()
         self._thread = None
         self._pid = None
@@ -54,14 +55,14 @@ class SnapshotSource:
         self._error = None
 
     def current(self):
-        """Return (snapshot, problem).
+        """Return the latest snapshot and the problem of the store, if any.
 
-        :returns: the latest Snapshot that could be read, an empty one when
-            none ever could, and None or what is wrong with the store in words
+        :returns: (Snapshot, problem); the Snapshot is empty if the store was
+            never read, and the problem is None or an error message
         """
         if self._pid != os.getpid():
             self._start()
-        # Those that come together with the first one wait with it.
+        # Callers that arrive while the first caller waits also wait.
         if not self._tried.is_set():
             self._tried.wait(self._wait_until - time.monotonic())
         snapshot, error = self._snapshot, self._error
@@ -69,7 +70,7 @@ class SnapshotSource:
             error = (f'it has not answered in the '
                      f'{self._first_wait_seconds:g} s that a first request '
                      f'waits')
-        # Generation 0 is a new store, in which nothing can be old.
+        # Generation 0 is a new store: nothing in it can be stale.
         if (error is None and self._max_age_seconds
                 and snapshot.generation.number):
             age = self._clock() - snapshot.generation.published_at
@@ -80,7 +81,7 @@ class SnapshotSource:
         return snapshot, error
 
     def refresh(self):
-        """Look at the store now; what goes wrong is told by `current`."""
+        """Read the store now. After a failure, `current` returns the error."""
         with self._refreshing:
             self._refresh()
         self._tried.set()
@@ -100,12 +101,12 @@ class SnapshotSource:
         except exceptions.VSwitchError as error:
             self._error = str(error)
         except Exception as error:
-            # A thread that dies would leave the scheduler on old models
-            # without a word.
+            # If the thread ended, the scheduler would use old models without a
+            # message.
             self._error = f'unexpected {type(error).__name__}: {error}'
 
     def stop(self):
-        """End the thread, if there is one."""
+        """End the thread, if it runs."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()

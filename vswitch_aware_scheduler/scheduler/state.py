@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the filter and the weigher of one scheduler process share.
+"""The state that the filter and the weigher of one scheduler process share.
 
-Making a :class:`SchedulerState` opens nothing; Nova makes plugins before it
-forks its workers.
+The constructor of :class:`SchedulerState` opens nothing, because Nova creates
+plugins before it forks its workers.
 """
 
 import functools
@@ -37,34 +37,34 @@ from vswitch_aware_scheduler.traffic import rate_law
 
 LOG = logs.get_logger(__name__)
 
-#: A request that begins has claims of others read unless that was done so
-#: lately; by when it judges hosts they are there.
+#: When a request starts, the claims of others are read unless the last reading
+#: is younger than this. They arrive before the hosts are judged.
 _FRESH_SECONDS = 0.02
 
-#: Claims have to come soon: what takes longer is tried again.
+#: Time limit in seconds for exchanging claims. A slower exchange is retried.
 _BROADCAST_TIMEOUT_SECONDS = 2.0
 
-#: A host that no request has had for so long, and that nobody is on, is
-#: dropped; how often that is looked for, and noted which hosts requests have.
+#: A host without instances is dropped if no request had it for _DROP_SECONDS.
+#: _NOTE_SECONDS is the time between two notes of which hosts requests have.
 _DROP_SECONDS = 120.0
 _NOTE_SECONDS = 1.0
 
-#: While a cell is read for the first time, which changes each host many times,
-#: hosts are described in the background no more often than this.
+#: The first reading of a cell changes each host many times. Meanwhile hosts
+#: are described in the background no more often than this, in seconds.
 _FIRST_READING_SECONDS = 2.0
 
-#: Hosts that are described and computed at a time while others wait: some
-#: three milliseconds of the processor.
+#: Number of hosts that are described and computed while other threads wait:
+#: about three milliseconds of processor time.
 _FEW_HOSTS = 8
 
-#: How often, at most, the hosts that changed meanwhile are described again
-#: before a new snapshot is used.
+#: Maximum number of times that changed hosts are described again before a new
+#: snapshot is used.
 _MOST_ROUNDS = 5
 
-#: Policy of a host that cannot be judged.
+#: Policy of a host whose policy cannot be determined.
 _UNJUDGED = admission.HostPolicy(None, judged=False)
 
-#: Type of the hypervisor of bare metal, as Nova's Ironic driver reports it.
+#: Hypervisor type of bare metal nodes, as Nova's Ironic driver reports it.
 _IRONIC = 'ironic'
 
 _HOST, _CELL, _INSTANCES, _AGGREGATES = map(
@@ -72,14 +72,15 @@ _HOST, _CELL, _INSTANCES, _AGGREGATES = map(
 
 
 class SchedulerState:
-    """The loads of all hosts as one process knows them.
+    """The loads of all hosts in one scheduler process.
 
-    Thread-safe. Methods may raise; the plugins catch. No method waits for a
-    database or another request, but for the first reading in a process.
+    Thread-safe. Methods may raise; the plugins catch. Only the first request
+    in a process waits for a database. No method waits for another request.
 
     :param conf: ConfigOpts with the [vswitch_scheduler] group registered
-    :param clock: callable, seconds UTC
-    :param monotonic: callable, seconds, of every interval
+    :param clock: callable, returns seconds UTC
+    :param monotonic: callable, returns monotonic seconds; used for all
+        intervals
     """
 
     def __init__(self, conf, clock=time.time, monotonic=time.monotonic):
@@ -122,11 +123,11 @@ class SchedulerState:
                 conf.decisions_age_seconds, worker_report.name())
         self._snapshot = snapshots.Snapshot()
         self._table = self._new_table(self._snapshot)
-        self._policies = {}      # host -> HostPolicy, None: to be found
-        self._listings = {}      # host -> what Nova lists for it
-        self._counts = {}        # host -> how many these are
+        self._policies = {}      # host -> HostPolicy, None: not yet determined
+        self._listings = {}      # host -> instances that Nova lists for it
+        self._counts = {}        # host -> number of these instances
         self._bare_metal = set()
-        self._had_at = {}        # host -> when a request had it last
+        self._had_at = {}        # host -> time of the last request with it
         self._last_asked = None  # _Asked
         self._outdated = set()   # hosts to describe
         self._described = set()  # hosts described since the last adoption
@@ -139,7 +140,7 @@ class SchedulerState:
         self._corrections = limit_feedback.Corrections(
             conf.feedback_max if conf.feedback else 0.0, self._clock,
             self.report)
-        self._multiples = {}     # kind of host -> by what its limit is
+        self._multiples = {}     # kind of host -> factor of its limit
         # Whether any host seen has a virtual switch, and any has a limit.
         self._switch_seen = self._limit_seen = False
         self._unlimited = wiring.nothing_limited(conf)
@@ -159,16 +160,15 @@ class SchedulerState:
                 if not self._ready:
                     self._prepare()
 
-    # What the plugins ask.
+    # Called by the plugins.
 
     def assess(self, host_states, spec_obj):
         """Judge every host for one request.
 
         :param host_states: list of nova HostState
         :param spec_obj: nova RequestSpec
-        :returns: (Assessment, Demand) in the order of ``host_states``, or
-            None when the operator wants every host to pass for the state the
-            store is in
+        :returns: (Assessment, Demand) in the order of ``host_states``, or None
+            if the store has a problem and degraded_policy lets every host pass
         """
         self._ensure_ready()
         self._start()
@@ -203,8 +203,8 @@ class SchedulerState:
     def _await_claims(self):
         """Wait for the claims of others, which the first reading verifies.
 
-        The last ten minutes of them have to do with servers that were moved
-        or deleted since.
+        The claims of the last ten minutes may concern instances that have been
+        moved or deleted since.
         """
         if self._broadcast is not None:
             self._broadcast.start()
@@ -221,10 +221,10 @@ class SchedulerState:
             attachments)
 
     def book(self, host_states, demand):
-        """Let placement refuse hosts, where the operator wants that.
+        """Add the demand to the allocation candidates, if strict mode is on.
 
         :param host_states: list of nova HostState that were judged
-        :param demand: Demand that they were judged for
+        :param demand: Demand that the hosts were judged for
         :returns: as :meth:`.Candidates.book`
         """
         self._recent.filtered = demand.instance_uuid
@@ -241,12 +241,12 @@ class SchedulerState:
         return self._candidates.book(host_states, amounts, enforced)
 
     def _amount(self, host, policy, demand):
-        """Return what an instance takes of a host with a policy, or None."""
+        """Return the amount that an instance takes of a host, or None."""
         limit = self._limits.of(policy)
         return limit and limit.amount(self._law_on(host, demand))
 
     def _law_on(self, host, demand):
-        """Return the RateLaw that an instance is taken to have on a host."""
+        """Return the RateLaw by which an instance is judged on a host."""
         law = demand.law
         if demand.is_prior:
             law = self._laws.fitting(law, host, self._laws.group(
@@ -257,6 +257,9 @@ class SchedulerState:
         """Return whether a request rebuilds an instance on its own host.
 
         See :func:`.is_rebuild_on`.
+
+        :param host_state: nova HostState
+        :param spec_obj: nova RequestSpec
         """
         self._ensure_ready()
         with self._lock:
@@ -265,30 +268,32 @@ class SchedulerState:
         return request_demand.is_rebuild_on(spec_obj, host_state, counted_on)
 
     def recall(self, host_states, spec_obj):
-        """Return an Assessment for hosts that may just have been filtered.
+        """Return an Assessment of hosts that may just have been filtered.
 
+        :param host_states: list of nova HostState
+        :param spec_obj: nova RequestSpec
         :returns: (Assessment, positions of the hosts in it), or None as
             :meth:`assess`
         """
         recent, self._recent.value = self._recent.value, None
         if recent is not None:
-            spec, uuid, version, known, assessment = recent
+            spec, uuid, version, judged_states, assessment = recent
             if (
                 spec is spec_obj
                 and uuid == request_demand.instance_uuid_of(spec_obj)
                 and version == (self._table, self._table.version)
             ):
-                at = dict(zip(map(id, known), itertools.count()))
+                at = dict(zip(map(id, judged_states), itertools.count()))
                 where = list(map(at.get, map(id, host_states)))
                 if None not in where:
                     return assessment, where
-        found = self.assess(host_states, spec_obj)
-        return found and (found[0], range(len(host_states)))
+        assessed = self.assess(host_states, spec_obj)
+        return assessed and (assessed[0], range(len(host_states)))
 
-    # What Nova does with a request, told by its thread.
+    # Called by the wrappers of Nova's methods, in the thread of the request.
 
     def request_started(self):
-        """Forget the request before, and read what has changed."""
+        """Forget the previous request of this thread and read the changes."""
         self._recent.begin(True)
         self._candidates.began()
         self.decisions.request_started()
@@ -299,23 +304,24 @@ class SchedulerState:
                 self._broadcast.wake(_FRESH_SECONDS)
 
     def candidates_received(self, answer):
-        """Take in the answer of placement.
+        """Store what Placement returned for the request of this thread.
 
-        :param answer: candidates, summaries of providers and a version, or
-            None for no answer
+        :param answer: (candidates, summaries of the providers, version) or
+            None if Placement did not answer
         """
         if self._conf.strict and answer is not None and answer[1]:
             self._candidates.offered(answer[1])
 
     def hosts_sorted(self, host_states, spec_obj):
-        """Claim the first host that still fits, which Nova will take.
+        """Claim the first host that still fits, which Nova will select.
 
-        Others have placed instances since the hosts were judged. Of several
-        instances Nova sorts the hosts once more, for alternates to the last
-        one: these claim nothing.
+        Other requests may have placed instances since the hosts were judged.
+        For a request of several instances Nova sorts the hosts once more after
+        the last instance, to find alternates. That call claims nothing.
 
         :param host_states: list of nova HostState, the best first
-        :returns: list of those that fit, in the same order
+        :param spec_obj: nova RequestSpec
+        :returns: list of the hosts that fit, in the same order
         """
         if not host_states or not self._recent.requesting \
                 or self.is_rebuild(host_states[0], spec_obj):
@@ -333,7 +339,7 @@ class SchedulerState:
         return host_states
 
     def _fitting(self, host_states, demand, spec_obj):
-        """Return the hosts that fit, from the first one that does."""
+        """Return the hosts that still fit, or all if the first still fits."""
         self._describe_due()
         if self._recent.version == (self._table, self._table.version):
             return host_states
@@ -355,7 +361,11 @@ class SchedulerState:
         return fitting
 
     def host_consumed(self, host_state, spec_obj):
-        """Count an instance on the host that Nova has taken for it."""
+        """Count an instance on the host that Nova has selected for it.
+
+        :param host_state: nova HostState
+        :param spec_obj: nova RequestSpec
+        """
         self._candidates.placed(host_state)
         self.decisions.placed(request_demand.instance_uuid_of(spec_obj),
                               host_state.host)
@@ -369,24 +379,24 @@ class SchedulerState:
     def _place(self, host, demand, spec_obj, sure):
         uuid = demand.instance_uuid
         placed = self._recent.placed_for(spec_obj)
-        known = placed.get(uuid, _NOT_PLACED)
-        if uuid is None or known.sure:
+        before = placed.get(uuid, _NOT_PLACED)
+        if uuid is None or before.sure:
             return
-        if known.host == host:
-            known.sure = sure
+        if before.host == host:
+            before.sure = sure
             return
-        if known is not _NOT_PLACED:
-            self._withdraw(uuid, known)
+        if before is not _NOT_PLACED:
+            self._withdraw(uuid, before)
         law, wanted = self._law_on(host, demand), self._wanted(spec_obj, uuid)
         source = min(self._residency.hosts_of(uuid), default=None)
-        word = self._broadcast and self._broadcast.placed(
+        claim = self._broadcast and self._broadcast.placed(
             uuid, host, source, law,
             demand.rule not in ('default', 'unknown'), wanted)
         self._residency.claim(uuid, host, law, self._monotonic())
-        # Nova's record has the flavor, and no more.
+        # Nova's record contains the flavor but no prior and no port guarantee.
         self._remember(uuid, law if demand.is_prior or any(
             demand.guaranteed) else None, wanted)
-        placed[uuid] = _Placed(host, word, sure)
+        placed[uuid] = _Placed(host, claim, sure)
 
     def _withdraw(self, uuid, placed):
         self._residency.withdraw(uuid, placed.host)
@@ -400,17 +410,17 @@ class SchedulerState:
     def request_finished(self, failed):
         """End the request of this thread.
 
-        :param failed: whether what it has placed does not stay
+        :param failed: whether Nova withdraws the placements of the request
         """
         placed = self._recent.placed
         self._recent.begin(False)
         self.decisions.request_finished(failed)
         if failed:
             with self._lock:
-                for uuid, one in placed.items():
-                    self._withdraw(uuid, one)
+                for uuid, placement in placed.items():
+                    self._withdraw(uuid, placement)
 
-    # What the threads bring.
+    # Called by the background threads.
 
     def _take_reading(self, reading):
         with self._lock:
@@ -431,37 +441,38 @@ class SchedulerState:
             LOG.debug('vswitch: claim of instance %s on host %s ended',
                       claim.instance_uuid, claim.host)
 
-    def _hear(self, words):
+    def _hear(self, claims):
         with self._lock:
             now = self._monotonic()
-            for word, age in words:
-                uuid = word.instance_uuid
-                if word.state == store.ASSUMED and word.host is not None:
+            for claim, age in claims:
+                uuid = claim.instance_uuid
+                if claim.state == store.ASSUMED and claim.host is not None:
                     self._residency.claim(
-                        uuid, word.host, word.law, now, age, word.source,
-                        word.token, foreign=True)
-                    self._remember(uuid, None, word.attachments)
-                elif word.state == store.FORGOTTEN:
-                    self._residency.withdraw(uuid, token=word.token)
-        if any(age for _, age in words):
-            # Of a worker that begins: the record knows what came of them.
+                        uuid, claim.host, claim.law, now, age, claim.source,
+                        claim.token, foreign=True)
+                    self._remember(uuid, None, claim.attachments)
+                elif claim.state == store.FORGOTTEN:
+                    self._residency.withdraw(uuid, token=claim.token)
+        if any(age for _, age in claims):
+            # At the start of a worker: the record shows what these claims led
+            # to.
             self._record.wake(again=True)
 
-    # What is shown.
+    # Called to display the state.
 
     @property
     def generation(self):
         """Number of the generation of the store in use, or None."""
-        found = self._ready and self._snapshot.generation
-        return found.number if found else None
+        generation = self._ready and self._snapshot.generation
+        return generation.number if generation else None
 
     def counted(self):
-        """Return who counts where.
+        """Return which instances count on which host.
 
         :returns: {host: {'profile': name or None, 'instances': [uuid],
-            'claimed': [uuid], 'claimed_by_others': [uuid]}} of the hosts
-            known so far; those claimed are among the instances and not yet
-            in Nova's record
+            'claimed': [uuid], 'claimed_by_others': [uuid]}} of all hosts known
+            so far. The claimed instances are also listed as instances; Nova's
+            record does not show them yet.
         """
         if not self._ready:
             return {}
@@ -511,13 +522,13 @@ class SchedulerState:
             for name, hosts in of_profile.items()}
 
     def refresh(self):
-        """Look at the store and at Nova's record now."""
+        """Read the store and Nova's record now."""
         self._ensure_ready()
         self._source.refresh()
         self._record.refresh()
 
     def stop(self):
-        """End the background threads, if there are any."""
+        """End the background threads, if they run."""
         self.decisions.stop()
         self.metrics.close()
         if self._ready:
@@ -530,11 +541,11 @@ class SchedulerState:
     # The hosts.
 
     def _observe(self, host_states):
-        """Take in what Nova says of some hosts; return _Asked."""
+        """Store what Nova reports about some hosts. Return their _Asked."""
         now = self._monotonic()
         asked, hosts = self._last_asked, list(map(_HOST, host_states))
         if asked is None or asked.hosts != hosts:
-            # Mostly the same hosts are asked about, in the same order.
+            # Most requests have the same hosts in the same order.
             asked = self._last_asked = _Asked(
                 hosts, list(map(self._counts.get, hosts)))
         hosts, changed = asked.hosts, self._outdated
@@ -549,7 +560,7 @@ class SchedulerState:
         listings = list(map(_INSTANCES, host_states))
         counts = list(map(len, listings))
         if note or counts != asked.counts:
-            # With an instance comes what it is attached to.
+            # A new instance also brings its attachments.
             changed.update(itertools.compress(
                 hosts, map(operator.ne, counts, asked.counts)))
             self._listings.update(zip(hosts, listings))
@@ -577,7 +588,7 @@ class SchedulerState:
         return asked
 
     def _note(self, hosts, host_states, now):
-        """Note which hosts requests have, and which of them are new."""
+        """Store the time at which a request had these hosts. Add new hosts."""
         self._next_note = now + _NOTE_SECONDS
         self._had_at.update(dict.fromkeys(hosts, now))
         for host, host_state in zip(hosts, host_states):
@@ -588,7 +599,7 @@ class SchedulerState:
                     self._bare_metal.add(host)
 
     def _describe_due(self, most=None):
-        """Describe hosts that have changed; return them."""
+        """Describe hosts that have changed. Return the list of these hosts."""
         due = self._outdated
         due |= self._residency.take_changed()
         due.intersection_update(self._policies)
@@ -600,9 +611,9 @@ class SchedulerState:
         return some
 
     def _describe_in_turn(self, compute):
-        """Describe what has changed, so that no request has to.
+        """Describe changed hosts in the background, so that no request has to.
 
-        :param compute: whether to make the tables of these hosts as well
+        :param compute: whether to compute the tables of these hosts as well
         """
         while True:
             with self._lock:
@@ -620,14 +631,14 @@ class SchedulerState:
                 self._aggregates.policy(host, snapshot.host_profile(host),
                                         host in self._bare_metal),
                 snapshot.outcomes)
-            # Requests only read these.
+            # Requests only read these dicts.
             self._switch_seen |= host not in self._bare_metal
             self._limit_seen = self._limit_seen or _is_limited(policy)
             table.describe(host, policy, dict(zip(
                 uuids, self._laws.of(snapshot, host, uuids))))
             self.report(f'host {host}', None)
         except Exception as error:
-            # One host that cannot be judged keeps no other from it.
+            # An error in one host does not affect the other hosts.
             table.describe(host, _UNJUDGED, {})
             self._policies[host] = _UNJUDGED
             self.report(f'host {host}', (
@@ -638,19 +649,21 @@ class SchedulerState:
             self._attachments, snapshot))
 
     def _attachments(self, snapshot, uuid):
-        """Return what an instance is attached to, None when nobody knows.
+        """Return the Attachments of an instance, or None if they are unknown.
 
-        By the inventory, by what a host tells with it, or as this worker or
-        another one has placed it.
+        The inventory comes first, then what a host reports with the instance,
+        then the request by which a worker placed the instance.
         """
-        found = snapshot.attachments(uuid)
-        for host in () if found is not None \
+        attachments = snapshot.attachments(uuid)
+        for host in () if attachments is not None \
                 else self._residency.hosts_of(uuid):
-            found = request_demand.attachments_of_instance(
+            attachments = request_demand.attachments_of_instance(
                 (self._listings.get(host) or {}).get(uuid))
-            if found is not None:
+            if attachments is not None:
                 break
-        return self._statements.attachments(uuid) if found is None else found
+        if attachments is None:
+            return self._statements.attachments(uuid)
+        return attachments
 
     def _wanted(self, spec_obj, uuid):
         """Return the Attachments of a request."""
@@ -664,7 +677,7 @@ class SchedulerState:
             else self._default_law, self.report)
 
     def _adopt(self, snapshot):
-        """Get ready for a new snapshot, in the background, and switch."""
+        """Prepare the table of a new snapshot in the background and use it."""
         with self._lock:
             hosts = list(self._policies)
             self._described.clear()
@@ -675,11 +688,11 @@ class SchedulerState:
                 for host in some:
                     with self._lock:
                         self._describe(table, snapshot, host)
-                # No request uses this table yet. What is computed now, the
-                # first request need not compute.
+                # No request uses this table yet. Computing its values now
+                # saves the first request the time.
                 table.prepare(some, self._default_law, self._table)
             with self._lock:
-                # What was learned meanwhile went into the table in use.
+                # Changes since then are only in the table in use.
                 hosts = list(self._described)
                 self._described.clear()
             if len(hosts) <= _FEW_HOSTS:
@@ -690,18 +703,18 @@ class SchedulerState:
             self._multiples = self._corrections.multiples(snapshot.outcomes)
 
     def _tidy(self):
-        """Bring the table up to date with the time, in the background."""
+        """Remove hosts that are gone and update limits, in the background."""
         with self._lock:
-            # Of outcomes that have become old meanwhile.
+            # The age of the outcomes changes the limits.
             multiples = self._corrections.multiples(self._snapshot.outcomes)
             if multiples != self._multiples:
                 self._multiples = multiples
                 self._outdated.update(self._policies)
             dropped = self._drop_hosts()
-            # The last host with a limit may have lost it.
+            # The last host with a limit may have lost its limit.
             self._limit_seen = any(map(_is_limited, self._policies.values()))
         if dropped:
-            # A LoadTable keeps what it was told of.
+            # A LoadTable never drops a host, so that a new one is needed.
             self._adopt(self._snapshot)
 
     def _facts(self):
@@ -711,33 +724,34 @@ class SchedulerState:
                 opts.alike(self._conf))
 
     def _drop_hosts(self):
-        """Drop the hosts that no request has any more; return how many."""
-        # While there is no request nobody knows which hosts are gone.
-        until = max(self._had_at.values(), default=0.0) - _DROP_SECONDS
-        gone = [host for host, had_at in self._had_at.items()
-                if had_at < until and not self._residency.residents(host)]
-        for host in gone:
-            for kept in (self._had_at, self._policies, self._listings,
-                         self._counts):
-                kept.pop(host, None)
+        """Drop the hosts that requests no longer have. Return their number."""
+        # Count from the latest request: without requests no host is outdated.
+        oldest = max(self._had_at.values(), default=0.0) - _DROP_SECONDS
+        outdated_hosts = [host for host, had_at in self._had_at.items()
+                          if had_at < oldest
+                          and not self._residency.residents(host)]
+        for host in outdated_hosts:
+            for by_host in (self._had_at, self._policies, self._listings,
+                            self._counts):
+                by_host.pop(host, None)
             self._bare_metal.discard(host)
             self._residency.forget_host(host)
             self._aggregates.forget(host)
-        return len(gone)
+        return len(outdated_hosts)
 
 
 def _is_limited(policy):
-    """Return whether anything is checked for a host, or is not known yet."""
+    """Return whether a policy limits its host, or is still unknown."""
     return policy is None or policy.profile is not None \
         or bool(policy.uplinks)
 
 
 class _Request(threading.local):
-    """What the request of a thread has come to.
+    """What happened to the request that a thread handles.
 
-    :ivar requesting: whether there is one
-    :ivar version: of the table that its hosts were judged by
-    :ivar value: what its weigher may use
+    :ivar requesting: whether the thread handles a request
+    :ivar version: version of the table that its hosts were judged by
+    :ivar value: what the weigher may reuse
     :ivar filtered: uuid of the instance that hosts were filtered for
     :ivar placed: {uuid: _Placed}
     """
@@ -748,20 +762,20 @@ class _Request(threading.local):
         self.begin(False)
 
     def begin(self, requesting):
-        """Forget the request before."""
+        """Forget the previous request."""
         self.requesting = requesting
         self.value = self.filtered = self._spec_obj = None
         self.placed = {}
 
     def placed_for(self, spec_obj):
-        """Return what is placed so far; of another RequestSpec nothing."""
+        """Return {uuid: _Placed} of a RequestSpec."""
         if self._spec_obj is not spec_obj:
             self._spec_obj, self.placed = spec_obj, {}
         return self.placed
 
 
 class _Placed:
-    """What a request has placed: (host, word of the broadcast, is it sure)."""
+    """One placement of a request: host, StoredClaim, whether it is final."""
 
     __slots__ = ('host', 'word', 'sure')
 
@@ -773,7 +787,7 @@ _NOT_PLACED = _Placed()
 
 
 class _Asked:
-    """Hosts that were asked about together, and what Nova said of them."""
+    """Hosts of one request, and what Nova reported about them."""
 
     __slots__ = ('hosts', 'counts', 'cells', '_slots')
 
@@ -783,7 +797,10 @@ class _Asked:
         self._slots = None, None
 
     def slots(self, table):
-        """Return the (h,) slots in a LoadTable that has all of them."""
+        """Return the (h,) slots of the hosts, in a LoadTable with all of them.
+
+        :param table: LoadTable
+        """
         if self._slots[0] is not table:
             self._slots = table, np.array(table.slots_of(self.hosts),
                                           dtype=np.int64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VSwitchWeigher: ranks hosts by the traffic their switch would lose."""
+"""The weigher VSwitchWeigher, which Nova loads."""
 
 import nova.conf
 from nova.scheduler import utils as scheduler_utils
@@ -12,21 +12,22 @@ from vswitch_aware_scheduler.scheduler import nova_hooks
 CONF = nova.conf.CONF
 LOG = logs.get_logger(__name__)
 
-#: Losses below 10 ** -LOSS_DECADES are all alike.
+#: A loss below 10 ** -LOSS_DECADES counts as no loss.
 LOSS_DECADES = 9
 
-#: Weight of a host of whose switch nothing is known.
+#: Weight of a host whose switch has no profile.
 NEUTRAL = 0.5
 
 
 class VSwitchWeigher(weights.BaseHostWeigher):
-    """Weighs a host by the loss it would suffer with the instance.
+    """Weighs a host by the traffic that it would lose with the instance.
 
-    The scale is absolute: 1 for an idle host, one tenth less for each decade
-    of expected loss (the share of its traffic that is cut away) above 1e-9,
-    and up to one tenth less for its average utilisation, which ranks the
-    hosts that lose nothing. A positive multiplier spreads, a negative packs.
-    Derivation: reference/admission.rst, "Weight".
+    The loss of a host is the expected share of its traffic that the switch
+    drops. An idle host has weight 1. Each power of ten of the loss above 1e-9
+    subtracts one tenth. The mean utilisation of the host subtracts up to one
+    more tenth and so ranks the hosts that lose nothing. A positive multiplier
+    spreads the instances, a negative multiplier packs them. Derivation:
+    reference/admission.rst, "Weight".
     """
 
     minval = 0.0
@@ -37,24 +38,36 @@ class VSwitchWeigher(weights.BaseHostWeigher):
         self._state = nova_hooks.join('weigher')
 
     def weight_multiplier(self, host_state):
-        """Return the multiplier of a host, from its aggregates or options."""
+        """Return the weight multiplier of a host.
+
+        An aggregate of the host can set the multiplier. Otherwise
+        [vswitch_scheduler]/vswitch_weight_multiplier applies.
+
+        :param host_state: nova HostState
+        :returns: float
+        """
         default = CONF.vswitch_scheduler
         return scheduler_utils.get_weight_multiplier(
             host_state, 'vswitch_weight_multiplier',
             default.vswitch_weight_multiplier)
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
-        """Return a list of weights in 0..1, one for each object."""
+        """Return the weights of some hosts.
+
+        :param weighed_obj_list: list of nova WeighedObject, one for each host
+        :param weight_properties: nova RequestSpec
+        :returns: list of floats between 0 and 1, in the given order
+        """
         host_states = [weighed.obj for weighed in weighed_obj_list]
         if not host_states:
             return []
         try:
-            found = self._state.recall(host_states, weight_properties)
+            recalled = self._state.recall(host_states, weight_properties)
             self._state.report('VSwitchWeigher', None)
-            if found is None:
+            if recalled is None:
                 return [NEUTRAL] * len(host_states)
-            assessment, where = found
-            return _weights(assessment, np.array(where))
+            assessment, positions = recalled
+            return _weights(assessment, np.array(positions))
         except Exception as error:
             LOG.debug('vswitch: weighing failed', exc_info=True)
             self._state.report('VSwitchWeigher', (
@@ -62,19 +75,19 @@ class VSwitchWeigher(weights.BaseHostWeigher):
             return [NEUTRAL] * len(host_states)
 
     def _weigh_object(self, host_state, weight_properties):
-        found = self._state.recall([host_state], weight_properties)
-        return NEUTRAL if found is None else _weights(
-            found[0], np.array(found[1]))[0]
+        recalled = self._state.recall([host_state], weight_properties)
+        return NEUTRAL if recalled is None else _weights(
+            recalled[0], np.array(recalled[1]))[0]
 
 
-def _weights(assessment, where):
-    """Return a list of weights of some hosts of an assessment."""
-    loss = assessment.loss_fraction[where]
+def _weights(assessment, positions):
+    """Return the list of the weights of some hosts of an assessment."""
+    loss = assessment.loss_fraction[positions]
     decades = LOSS_DECADES + np.log10(
         np.maximum(loss, 10.0 ** -LOSS_DECADES))
-    used = np.minimum(assessment.utilisation[where], 1.0)
+    used = np.minimum(assessment.utilisation[positions], 1.0)
     weight = 1.0 - (decades + used) / (LOSS_DECADES + 1)
-    # What is known of an uplink counts even so.
-    weight = np.where(assessment.known[where], weight,
+    # An overloaded uplink also lowers the weight of a host without a profile.
+    weight = np.where(assessment.known[positions], weight,
                       np.minimum(weight, NEUTRAL))
     return np.clip(weight, 0.0, 1.0).tolist()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes what a SchedulerState uses from the options of [vswitch_scheduler].
+"""Builds the collaborators of a SchedulerState from [vswitch_scheduler].
 
-An option that cannot be used is reported and ignored: it never fails a
-request. Nothing is opened.
+An invalid option is reported and ignored. It never fails a request. This
+module opens no file, socket or thread except the file of switch profiles.
 """
 
 from vswitch_aware_scheduler.admission import host_policies
@@ -14,23 +14,26 @@ from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 __all__ = ['make_aggregates', 'make_store', 'nothing_limited',
            'warn_of_ignored']
 
-#: What happens to hosts without a profile, by unknown_host_policy.
+#: How VSwitchFilter treats hosts without a profile, by unknown_host_policy.
 _UNKNOWN_HOSTS = {'pass': 'checks nothing and lets every instance pass',
                   'reject': 'refuses every host'}
 
 
 def warn_of_ignored(conf):
-    """Let oslo.config warn of options that are set and have no effect."""
+    """Make oslo.config warn about deprecated options that have no effect.
+
+    :param conf: the group [vswitch_scheduler]
+    """
     for name in ('claim_expiry_seconds', 'claims_refresh_seconds',
                  'claims_wait_seconds'):
         conf[name]
 
 
 def make_aggregates(conf, report):
-    """Return the Aggregates, with the switch profiles that can be used.
+    """Return the Aggregates, with all valid switch profiles.
 
     :param conf: the group [vswitch_scheduler]
-    :param report: callable(topic, problem or None)
+    :param report: callable(topic, problem or None), receives invalid options
     """
     try:
         profiles = vswitch_profile.profiles(conf.switch_profiles_file)
@@ -56,10 +59,11 @@ def make_aggregates(conf, report):
 
 
 def make_store(conf, most_seconds=float('inf')):
-    """Return the Store, or what raises the reason why there is none.
+    """Return the Store, or a substitute that raises why there is no store.
 
     :param conf: the group [vswitch_scheduler]
-    :param most_seconds: upper bound of the time limit of a statement
+    :param most_seconds: upper bound in seconds of the time limit of a
+        statement
     """
     try:
         return store.Store(conf.store_url, min(
@@ -69,7 +73,10 @@ def make_store(conf, most_seconds=float('inf')):
 
 
 def nothing_limited(conf):
-    """Return the problem that no host has a limit, in words."""
+    """Return the message that no host has a limit.
+
+    :param conf: the group [vswitch_scheduler]
+    """
     return (f'no host that requests have been for has a switch profile or is '
             f'behind an uplink, so that VSwitchFilter '
             f'{_UNKNOWN_HOSTS[conf.unknown_host_policy]}; set '
@@ -79,7 +86,7 @@ def nothing_limited(conf):
 
 
 class _NoStore:
-    """Stands in for a store whose URL cannot be used."""
+    """Replaces a store with an invalid URL. Every method raises the error."""
 
     def __init__(self, error):
         self._error = error

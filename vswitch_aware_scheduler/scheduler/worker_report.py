@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a worker of nova-scheduler reports of itself to the store.
+"""Reports the state of a nova-scheduler worker to the store.
 
-Once a minute at most, from a thread of its own: no request waits for it. The
-worker also checks there what it can see of the others, and
-logs what is wrong.
+The worker reports at most once a minute, from a background thread. No request
+waits for a report. The thread also checks the other services and logs what is
+wrong.
 """
 
 import os
@@ -20,37 +20,37 @@ __all__ = ['CHECK_SECONDS', 'FIRST_SECONDS', 'REPORT_SECONDS',
 
 LOG = logs.get_logger(__name__)
 
-#: Time between two reports of a worker. The first one waits for so long at
-#: most until the cells of Nova are known, which is tried so often.
+#: Seconds between two reports of a worker. Until the cells of Nova are known,
+#: the first report waits up to this time and retries every FIRST_SECONDS.
 REPORT_SECONDS = 60.0
 FIRST_SECONDS = 0.5
 
-#: After a report that failed, another one is tried so much later.
+#: Seconds until the next attempt after a failed report.
 AGAIN_SECONDS = 5.0
 
-#: What a worker sees of the others is checked so long after its start: a
-#: modeler may be started at the same time.
+#: Seconds from the start of a worker to its first check of other services,
+#: because a modeler may start at the same time.
 CHECK_SECONDS = 300.0
 
-#: Problems of a worker that it reports, and their longest text.
+#: Maximum number of problems in a report, and their maximum length.
 _MOST_PROBLEMS, _MOST_CHARACTERS = 20, 500
 
 
 def name():
-    """Return the name of this process, as others see it in the store."""
+    """Return the name of this process in the store: host name and pid."""
     return f'{socket.gethostname()}:{os.getpid()}'[:255]
 
 
 class WorkerReport:
-    """Reports the state of this process. Making one opens nothing.
+    """Reports the state of this process. The constructor opens nothing.
 
-    :param writes_to: Store, or anything with its methods
+    :param writes_to: Store, or an object with its methods
     :param report: :class:`.ProblemLog`
     :param facts: callable(), returns (set of plugins, number of models that
-        the worker knows or None, {cell: age of its record in seconds or
-        None}, options that have to be alike)
-    :param clock: callable, seconds UTC
-    :param monotonic: callable, seconds
+        the worker has read or None, {cell: age of its record in seconds or
+        None}, options that have to be the same for all services)
+    :param clock: callable, returns seconds UTC
+    :param monotonic: callable, returns monotonic seconds
     """
 
     def __init__(self, writes_to, report, facts, clock,
@@ -69,15 +69,18 @@ class WorkerReport:
         self._began = self._monotonic()
 
     def start(self):
-        """Be at work from now on, in this process."""
+        """Start the thread in this process, unless it runs."""
         self._thread.start()
 
     def stop(self):
-        """End the thread, if there is one."""
+        """End the thread, if it runs."""
         self._thread.stop()
 
     def step(self):
-        """Report and check; return the seconds until the next time."""
+        """Report and check once.
+
+        :returns: seconds until the next step
+        """
         try:
             facts = self._facts()
             if not facts[2] \
@@ -85,8 +88,8 @@ class WorkerReport:
                 return FIRST_SECONDS
             self._step(*facts)
         except Exception:
-            # The snapshot and the claims need the store as well, and say
-            # what is wrong with it.
+            # The snapshot and the claims use the same store and report its
+            # problems.
             LOG.debug('vswitch: reporting of this worker failed',
                       exc_info=True)
             return AGAIN_SECONDS
@@ -104,7 +107,7 @@ class WorkerReport:
                     list(self._report.problems().items())[:_MOST_PROBLEMS]}}))
 
     def _check(self, plugins, models, options, now):
-        """Log what is wrong with the others, and with what Nova loads."""
+        """Log what is wrong with other services and with Nova's plugins."""
         self._report('plugins', self_check.plugins_problem(plugins))
         self._report('modeler', self_check.modeler_problem(
             self._store.modelers(), now, models))
@@ -112,6 +115,6 @@ class WorkerReport:
             'no instance has a traffic model yet, so that every instance '
             'counts by its flavor, a prior or the default')
             if models == 0 else None)
-        theirs = self._store.fleet('options').facts.get('modeler', {})
+        modeler_options = self._store.fleet('options').facts.get('modeler', {})
         self._report('options', self_check.options_problem(
-            options, theirs, 'vswitch.conf of vswitch-modeler'))
+            options, modeler_options, 'vswitch.conf of vswitch-modeler'))

@@ -7,21 +7,21 @@ import time
 
 __all__ = ['WorkerThread']
 
-#: A step that is asked for is not run sooner than this after the last one.
+#: Shortest time in seconds between two steps that :meth:`wake` causes.
 _LEAST_SECONDS = 0.02
 
 
 class WorkerThread:
     """Repeats a step until it is stopped.
 
-    Making one starts nothing. The thread starts with the first :meth:`start`
-    in a process, because a thread does not survive a fork.
+    The constructor starts nothing. The thread starts with the first
+    :meth:`start` in a process, because a thread does not survive a fork.
 
-    :param name: of the thread
-    :param step: callable(); returns the seconds until the next step, and
-        handles its own problems
-    :param forget: callable(), run at the start in a process: what the parent
-        process knew is void
+    :param name: name of the thread
+    :param step: callable(), returns the seconds until the next step; it
+        handles its own errors
+    :param forget: callable(), run when the thread starts in a process; it
+        discards state of the parent process
     """
 
     def __init__(self, name, step, forget=None):
@@ -32,7 +32,7 @@ class WorkerThread:
         self._pid = None
 
     def start(self):
-        """Start the thread unless it runs in this process."""
+        """Start the thread, unless it runs in this process."""
         if self._pid == os.getpid():
             return
         with self._lock:
@@ -49,15 +49,20 @@ class WorkerThread:
             self._thread.start()
 
     def wake(self, older_than_seconds=0.0):
-        """Run the step now, unless one began so lately."""
+        """Run the step now, unless a step began recently.
+
+        :param older_than_seconds: do nothing if a step began less than this
+            number of seconds ago
+        """
         if self._pid == os.getpid() and \
                 time.monotonic() - self._began_at >= older_than_seconds:
             self._wake.set()
 
     def stop(self, wait_seconds=None):
-        """End the thread, if there is one, after the step that it is in.
+        """End the thread, if it runs, after its current step.
 
-        :param wait_seconds: longest wait for that, None: without limit
+        :param wait_seconds: longest time in seconds to wait for the end, or
+            None for no limit
         """
         if self._pid == os.getpid():
             self._stopped.set()
@@ -70,6 +75,6 @@ class WorkerThread:
             self._wake.clear()
             self._began_at = time.monotonic()
             seconds = self._step()
-            # What is asked for often costs no more than so many steps.
+            # Frequent calls of wake() cause a limited number of steps.
             self._stopped.wait(_LEAST_SECONDS)
             self._wake.wait(max(0.0, seconds - _LEAST_SECONDS))
