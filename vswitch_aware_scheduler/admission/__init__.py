@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which hosts can take one more instance, and what it would cost each.
+"""Decides which hosts can carry one more instance, and what it would cost.
 
-This is the one package that decides, for the scheduler and for the evaluation
-alike. It knows no Nova, no store and no clock; callers serialise access.
-
-Derivation: reference/admission.rst.
+The scheduler and the evaluation both use this package. It uses no Nova, no
+store and no clock. Callers serialise access. Derivation:
+reference/admission.rst.
 """
 
 from vswitch_aware_scheduler.admission import assessment

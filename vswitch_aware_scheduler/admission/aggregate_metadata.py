@@ -11,16 +11,18 @@ __all__ = ['Keys', 'Stated', 'UPLINK', 'refusing', 'usable_profile']
 
 PREFIX = 'vswitch:'
 
-#: Keys that begin so are those of uplinks.
+#: Prefix of the keys of uplinks.
 UPLINK = 'vswitch:uplink'
 
 
 def refusing(wanted, fits):
-    """Return a check of the texts that a metadata key may have.
+    """Return a check of the values of a metadata key.
 
-    :param wanted: what fits, in words
-    :param fits: callable, text -> whether it fits; a ValueError: it does not
-    :returns: callable(where, key, text) that raises InvalidOverride
+    :param wanted: description of the valid values, for the error message
+    :param fits: callable(text), returns whether the value is valid; a
+        ValueError means that it is not
+    :returns: callable(where, key, text) that raises InvalidOverride if the
+        text is invalid
     """
     def check(where, key, text):
         try:
@@ -35,13 +37,13 @@ def refusing(wanted, fits):
 
 @dataclasses.dataclass(frozen=True)
 class Stated:
-    """What metadata says, as far as it can be used.
+    """The valid values of the metadata of some aggregates.
 
     :ivar values: {key: {value: name of an aggregate that has it}}
     :ivar profiles: names of profiles
     :ivar numbers: {name of a number of a profile: list of texts}
-    :ivar policy: the most cautious admission policy
-    :ivar limit: the lowest overload probability
+    :ivar policy: the most cautious of the admission policies
+    :ivar limit: the lowest of the limits of the overload probability
     """
 
     values: dict
@@ -54,12 +56,12 @@ class Stated:
 class Keys:
     """Reads the metadata keys with one prefix.
 
-    :param prefix: string
+    :param prefix: string with which the keys begin
     :param profiles: {name: SwitchProfile}
-    :param policy: admission policy where no aggregate sets one
-    :param overload_probability: limit where no aggregate sets one
-    :param numbers: names of the numbers of a profile that can be overridden
-    :param report: callable(topic, problem or None)
+    :param policy: admission policy if no aggregate sets one
+    :param overload_probability: limit if no aggregate sets one
+    :param numbers: names of the numbers of a profile that a key can override
+    :param report: callable(topic, problem or None), receives invalid values
     :param others: {name: check} of other keys with this prefix
     """
 
@@ -87,9 +89,10 @@ class Keys:
                                  lambda text: False)
 
     def read(self, items):
-        """Return what is Stated; what cannot be used is reported.
+        """Return the valid values of some metadata. Invalid ones are reported.
 
         :param items: sorted [(aggregate name, key, value)]
+        :returns: Stated
         """
         values = {}
         for name, key, value in items:
@@ -114,17 +117,20 @@ class Keys:
 
 
 def usable_profile(found, numbers, where, report, **others):
-    """Return a profile with those numbers that can be used.
+    """Return a profile with those of some numbers that are valid for it.
 
-    Numbers that are usable alone may contradict the profile or one another:
-    the first of them, by name, that does is reported and left out.
+    A number that is valid alone may contradict the profile or another number.
+    In alphabetical order, each number with a contradiction is reported and
+    ignored.
 
-    :param found: SwitchProfile or None
-    :param numbers: {name of a number: values}, of which the smallest counts
-    :param where: who says so, for messages
-    :param report: callable(topic, problem or None)
-    :param others: other keys that change with the numbers
-    :returns: SwitchProfile, or None when there is nothing to go by
+    :param found: SwitchProfile, or None if only the numbers describe the
+        switch
+    :param numbers: {name of a number: values}; the smallest value applies
+    :param where: what states the numbers, for messages
+    :param report: callable(topic, problem or None), receives invalid numbers
+    :param others: other fields of the profile that change together with the
+        numbers
+    :returns: SwitchProfile, or None if nothing describes the switch
     """
     try:
         usable = vswitch_profile.with_numbers(found, numbers, where, **others)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one more instance would do to hosts, in numbers and in words. Pure."""
+"""The effect of one more instance on hosts, in numbers and in words. Pure."""
 
 import dataclasses
 
@@ -13,14 +13,14 @@ from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 __all__ = ['ADMITTED', 'CHECKS', 'FUNCTIONS', 'MEAN', 'NO_PROFILE',
            'OVERLOAD', 'PEAK', 'TOO_MANY', 'UPLINK', 'Assessment']
 
-# Why a host is refused, in the order of the checks.
+# Why a host is refused. The checks are made in this order.
 ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK = range(7)
 
 #: The checks in words, by reason.
 CHECKS = ('admitted', 'no profile', 'tunnels', 'peak', 'average',
           'overload probability', 'uplink')
 
-#: The check TOO_MANY where virtual functions are too few.
+#: Name of the check TOO_MANY if the virtual functions are not enough.
 FUNCTIONS = 'virtual functions'
 
 #: Units of sums by the weights of egress, ingress and packets.
@@ -30,23 +30,26 @@ UNITS = {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
 
 _FULL_OF_FUNCTIONS = 1 + tunnel_table.COUNTED.index(tunnel_table.FUNCTIONS)
 
-# What is counted, in words, by place in tunnels.COUNTED.
+# Names of the counted quantities, in the order of tunnels.COUNTED.
 _COUNTED = ('instances', 'interfaces', 'networks', 'remote VTEPs',
             'virtual functions in use')
 
 
 @dataclasses.dataclass(eq=False)
 class Assessment:
-    """What one more instance would do to each of h hosts.
+    """The effect of one more instance on each of h hosts.
 
-    :ivar slots: (h,) slots of the hosts
-    :ivar reason: (h,) ADMITTED, or why not
-    :ivar overload_probability: (h,) bound of P(any limit is exceeded)
-    :ivar loss_fraction: (h,) share of the host's traffic that is cut away
-    :ivar utilisation: (h,) mean rate over capacity of the tightest limit
+    If a host has an uplink, overload_probability, loss_fraction and
+    utilisation are the larger values of host and uplink.
+
     :ivar known: (h,) whether the host has a switch profile
+    :ivar slots: (h,) slots of the hosts
+    :ivar reason: (h,) ADMITTED, or the check that refuses the host
+    :ivar overload_probability: (h,) upper bound of P(any limit is exceeded)
+    :ivar loss_fraction: (h,) expected share of the host's traffic that is lost
+    :ivar utilisation: (h,) mean rate divided by capacity, of the limit with
+        the highest ratio
     :ivar enforced: (h,) whether a host that is not admitted is refused
-
     Of a host with an uplink the three numbers are the larger ones of the two.
     """
 
@@ -60,37 +63,38 @@ class Assessment:
     enforced: np.ndarray
     _means: np.ndarray
     _peaks: np.ndarray
-    # (h, l): what limits have, all together and of one instance; and (h,):
-    # the limits of overload_probability.
+    # (h, l): capacities of the limits for all instances together and for one
+    # instance; (h,): the limits of overload_probability.
     _capacities: np.ndarray
     _vm_peaks: np.ndarray
     _limits: np.ndarray
-    # What has no room, as TunnelTable.refused tells.
+    # The quantity that exceeds its maximum, as TunnelTable.refused returns it.
     _full: np.ndarray
-    # Attachments and uuid to exclude, as the question had them, and the
-    # TunnelTable that was asked.
+    # Attachments and uuid to exclude of the judged instance, and the
+    # TunnelTable that counted.
     _candidate: tuple = (vswitch_attachments.UNKNOWN, None, None)
-    # (h,): how many residents there were. The table may have changed since.
+    # (h,): number of residents. The table may have changed since.
     _residents: np.ndarray | None = None
-    # Assessments of uplinks, and (h, 2): which of these, and which uplink in
-    # it, decides on a host.
+    # Assessments of uplinks, and (h, 2): index of the Assessment and position
+    # in it of the uplink that decides on a host.
     _uplinks: list = dataclasses.field(default_factory=list)
     _uplink_of: np.ndarray | None = None
 
     @property
     def admitted(self):
-        """(h,) bool."""
+        """(h,) bool, whether each host is admitted."""
         return self.reason == ADMITTED
 
     @property
     def passing(self):
-        """(h,) bool: admitted, or on a host that is only observed."""
+        """(h,) bool, whether each host is admitted or only observed."""
         return self.admitted | ~self.enforced
 
     def replace(self, where, other):
-        """Put the hosts of another Assessment in place of some of these.
+        """Replace the results of some hosts by those of another Assessment.
 
-        :param where: (n,) int, places of the n hosts of the other
+        :param where: (n,) int, positions of the hosts to replace
+        :param other: Assessment of these n hosts
         """
         for name in ('reason', 'overload_probability', 'loss_fraction',
                      'utilisation', '_full', '_limits'):
@@ -104,11 +108,11 @@ class Assessment:
             getattr(self, name)[where, :width] = getattr(other, name)
 
     def share(self, uplinks, of):
-        """Hold what the uplinks of the hosts say against them too.
+        """Apply the results of the uplinks to their hosts.
 
         :param uplinks: Assessment of u uplinks
-        :param of: (h, m) int, the uplinks of each host, u where it has no
-            more
+        :param of: (h, m) int, positions of the uplinks of each host, filled up
+            with u
         """
         if not of.size:
             return
@@ -125,16 +129,25 @@ class Assessment:
             np.maximum(getattr(self, name), worst, out=getattr(self, name))
 
     def host(self, i):
-        """Return the name of host i."""
+        """Return the name of a host.
+
+        :param i: position of the host
+        """
         return self._table._entries[self.slots[i]].host
 
     def position(self, host):
-        """Return the place of a host, None where it was not asked about."""
+        """Return the position of a host, or None if it was not judged.
+
+        :param host: name of the host
+        """
         places = np.flatnonzero(self.slots == self._table.slot(host))
         return int(places[0]) if places.size else None
 
     def limit(self, i):
-        """Return the limit of the overload probability of host i, or None."""
+        """Return the limit of the overload probability of a host, or None.
+
+        :param i: position of the host
+        """
         policy = self._table._entries[self.slots[i]].policy
         if policy.profile is None \
                 or policy.policy == admission_policy.AVERAGE:
@@ -142,10 +155,11 @@ class Assessment:
         return policy.overload_probability
 
     def loads(self, i):
-        """Return the rates of host i, for each limit of its switch.
+        """Return the rates of a host, for each limit of its switch.
 
+        :param i: position of the host
         :returns: list of (unit in words, mean with the instance, capacity,
-            peak of the instance, the most of one instance)
+            peak of the instance, limit of one instance)
         """
         policy = self._table._entries[self.slots[i]].policy
         numbers = (self._means, self._capacities, self._peaks,
@@ -155,10 +169,11 @@ class Assessment:
                 for j, (weights, _, _) in enumerate(policy.limits)]
 
     def counts(self, i):
-        """Return what is counted on host i.
+        """Return the counted quantities of a host.
 
-        :returns: list of (what in words, how many there are, how many the
-            instance adds, the most)
+        :param i: position of the host
+        :returns: list of (name in words, number now, number that the instance
+            adds, maximum)
         """
         policy = self._table._entries[self.slots[i]].policy
         attachments, exclude, table = self._candidate
@@ -168,21 +183,26 @@ class Assessment:
             if unit in policy.counts]
 
     def check(self, i):
-        """Return which check refuses host i in words, see CHECKS."""
+        """Return the name of the check that refuses a host, see CHECKS.
+
+        :param i: position of the host
+        """
         if self.reason[i] == TOO_MANY \
                 and self._full[i] == _FULL_OF_FUNCTIONS:
             return FUNCTIONS
         return CHECKS[self.reason[i]]
 
     def refused_for_functions(self):
-        """Return how many hosts are refused for their virtual functions."""
+        """Return the number of hosts without enough virtual functions."""
         return int(((self.reason == TOO_MANY)
                     & (self._full == _FULL_OF_FUNCTIONS)).sum())
 
     def decisive(self, i):
-        """Return (value, limit) of the check that refuses host i.
+        """Return the numbers that the check which refuses a host compares.
 
-        None where the check compares no numbers, or no check refuses.
+        :param i: position of the host
+        :returns: (value, limit), or None if the check compares no numbers or
+            no check refuses the host
         """
         reason = self.reason[i]
         if reason == UPLINK:
@@ -198,9 +218,9 @@ class Assessment:
         return self._exceeded(i)[1:] if reason in (PEAK, MEAN) else None
 
     def _exceeded(self, i):
-        """Return (which, value, limit): of limits, what host i exceeds most.
+        """Return (index, value, limit) of the limit that a host exceeds most.
 
-        It is refused for PEAK or MEAN.
+        The host is refused for PEAK or MEAN.
         """
         values, limits = (
             (self._peaks, self._vm_peaks) if self.reason[i] == PEAK
@@ -209,30 +229,34 @@ class Assessment:
         return j, float(values[i, j]), float(limits[i, j])
 
     def multiples(self, where):
-        """Return by how much the values of refused hosts exceed the limits.
+        """Return how far refused hosts exceed their limits.
 
-        :param where: (n,) int, places of hosts
-        :returns: (n,) value over limit of the check that refuses, infinite
-            where that has no numbers or counts
+        :param where: (n,) int, positions of hosts
+        :returns: (n,) value divided by limit, of the check that refuses each
+            host; infinite if the check compares no numbers or counts something
         """
         reasons = self.reason[where]
-        found = np.full(reasons.size, np.inf)
+        multiples = np.full(reasons.size, np.inf)
         for reason, values, limits in (
                 (PEAK, self._peaks, self._vm_peaks),
                 (MEAN, self._means, self._capacities),
                 (OVERLOAD, self.overload_probability[:, np.newaxis],
                  self._limits[:, np.newaxis])):
-            those = reasons == reason
-            at = where[those]
-            found[those] = _over(values[at], limits[at]).max(axis=1,
-                                                             initial=0.0)
+            refused = reasons == reason
+            at = where[refused]
+            multiples[refused] = _over(values[at], limits[at]).max(axis=1,
+                                                                   initial=0.0)
         for place in np.flatnonzero(reasons == UPLINK).tolist():
             which, at = self._uplink_of[where[place]].tolist()
-            found[place] = self._uplinks[which].multiples(np.array([at]))[0]
-        return found
+            multiples[place] = self._uplinks[which].multiples(
+                np.array([at]))[0]
+        return multiples
 
     def explain(self, i):
-        """Return in words, with the numbers that decided, why host i is so."""
+        """Return in words, with numbers, why a host is admitted or refused.
+
+        :param i: position of the host
+        """
         entry = self._table._entries[self.slots[i]]
         profile = entry.policy.profile
         reason = self.reason[i]
@@ -285,14 +309,14 @@ class Assessment:
                 f'{most:g}')
 
     def _counted(self, i):
-        """Return TunnelTable.numbers of what host i has no room for."""
+        """Return TunnelTable.numbers of the quantity above its maximum."""
         attachments, exclude, table = self._candidate
         return table.numbers(int(self.slots[i]), attachments,
                              int(self._full[i]) - 1, exclude)
 
 
 def _over(values, limits):
-    """Return values over limits; 0 for neither any value nor any limit."""
+    """Return values divided by limits; 0 if both are 0."""
     with np.errstate(divide='ignore', invalid='ignore'):
         return np.nan_to_num(values / limits, nan=0.0, posinf=np.inf)
 

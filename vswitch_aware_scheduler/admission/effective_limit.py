@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What placement is to keep of a host's switch: a total, and amounts of it.
+"""Expresses the limits of a host as one number that Placement can add up.
 
-Placement adds up whole numbers and knows no traffic. An
-:class:`EffectiveLimit` has for each instance an amount such that a host is
-within all limits of its policy whenever the amounts on it are within its
-total. The scheduler and the modeler make the same of the same HostPolicy.
-Pure; no Nova, no placement, no configuration.
-
-Derivation: reference/strict.rst.
+Placement adds whole numbers and has no concept of traffic.
+:class:`EffectiveLimit` therefore gives each instance an amount and each host a
+total. If the amounts on a host do not exceed its total, the host is within all
+limits of its policy. Scheduler and modeler derive the same numbers from the
+same HostPolicy. Pure; no Nova, no Placement, no configuration. Derivation:
+reference/strict.rst.
 """
 
 import dataclasses
@@ -22,31 +21,32 @@ from vswitch_aware_scheduler.traffic import effective
 __all__ = ['HEADROOM', 'LARGEST', 'RESOURCE_CLASS', 'EffectiveLimit',
            'EffectiveLimits']
 
-#: The resource class: kbit/s of the host's saturation.
+#: Resource class in Placement: kbit/s of the host's saturation bandwidth.
 RESOURCE_CLASS = 'CUSTOM_VSWITCH_KBPS'
 
-#: Share of a host that is kept free for what is above effective bandwidths.
+#: Share of a host that stays free for traffic above effective bandwidths.
 HEADROOM = 0.25
 
-#: The largest number that placement can keep.
+#: Largest number that Placement can store.
 LARGEST = 2 ** 31 - 1
 
-#: Whole numbers are compared with this relative tolerance.
+#: Relative tolerance before rounding up to a whole number.
 _TOLERANCE = 1e-9
 
-#: Amounts that are remembered, and numbers of what is held back.
+#: Maximum number of cached amounts and of cached numbers that are held back.
 _MOST_KNOWN = 65536
 _MOST_HELD_BACK = 16384
 
 
 class EffectiveLimit:
-    """All limits of a host as one that effective bandwidths add up to.
+    """The limits of a host as one limit for a sum of effective bandwidths.
 
     :param policy: HostPolicy
-    :param headroom: share of the limit that is kept free, 0..1, neither
-    :ivar total: what the amounts of a host may sum up to, kbit/s, with what
-        is held back
+    :param headroom: share of the limit that stays free, between 0 and 1,
+        exclusive
     :ivar fitting: see :meth:`.admission.HostPolicy.fitting`
+    :ivar total: largest sum of the amounts on a host in kbit/s, including what
+        is held back
     """
 
     def __init__(self, policy, headroom=HEADROOM):
@@ -62,7 +62,8 @@ class EffectiveLimit:
             risk = policy.overload_probability
             if risk > 0:
                 total *= 1 - headroom
-            # Per unit of the limit: without a risk all peaks have to fit.
+            # Per unit of the limit. Without accepted risk, all peaks have to
+            # fit.
             self._exponent = math.inf if risk == 0 \
                 else -math.log(risk) / headroom
         self.total = int(min(total * (1 + _TOLERANCE), LARGEST))
@@ -72,10 +73,13 @@ class EffectiveLimit:
 
     @classmethod
     def of(cls, policy, headroom=HEADROOM):
-        """Return the EffectiveLimit of a HostPolicy, None: there is none.
+        """Return the EffectiveLimit of a HostPolicy, or None without a limit.
 
-        There is none where no rate is limited, nor where a host may be
+        There is none if the policy limits no rate, or if a host may be
         overloaded all the time.
+
+        :param policy: HostPolicy
+        :param headroom: as in the constructor
         """
         if policy.profile is None or _kbps_of(policy.profile) is None or (
                 policy.policy == admission.PROBABILITY
@@ -84,58 +88,56 @@ class EffectiveLimit:
         return cls(policy, headroom)
 
     def amount(self, law):
-        """Return what to book for an instance, in kbit/s, at least 1.
+        """Return the amount to book for an instance.
 
-        :param law: RateLaw
+        :param law: RateLaw of the instance
+        :returns: int, kbit/s, at least 1
         """
-        found = self._known.get(law)
-        if found is None:
+        amount = self._known.get(law)
+        if amount is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             exact = self._amount(law) * (1 - _TOLERANCE)
-            found = self._known[law] = max(
+            amount = self._known[law] = max(
                 1, math.ceil(min(exact, LARGEST)))
-        return found
+        return amount
 
     def held_back(self, laws):
-        """Return what instances on a host need beside their amounts.
+        """Return what instances on a host need in addition to their amounts.
 
-        Amounts are those of independent instances. Where instances are busy
-        together, what is kept free for them is that much more.
-
-        :param laws: iterable of the RateLaw of each of them
-        :returns: kbit/s, 0..:attr:`total`
+        :param laws: iterable of the RateLaw of each instance
+        :returns: kbit/s, between 0 and :attr:`total`
         """
         laws = tuple(laws)
-        # Without a risk all peaks fit.
+        # Without accepted risk, all peaks fit.
         if self._exponent in (None, math.inf) or not any(
                 law.has_classes for law in laws):
             return 0
-        found = self._held_back.get(laws)
-        if found is None:
+        held_back_kbps = self._held_back.get(laws)
+        if held_back_kbps is None:
             if len(self._held_back) >= _MOST_HELD_BACK:
                 self._held_back.clear()
             table = admission.LoadTable()
             stretch = table.stretch(table.describe(
                 'host', self._policy, dict(enumerate(laws))))
-            found = self._held_back[laws] = min(
+            held_back_kbps = self._held_back[laws] = min(
                 math.ceil(self._kbps * (1 - 1 / stretch)), self.total)
-        return found
+        return held_back_kbps
 
     def _amount(self, law):
         shares = np.array([law.values(weights, self._packet_bytes) / capacity
                            for weights, capacity in self._limits])
         if self._exponent is None:
-            # Averages are kept within each limit by themselves.
+            # The policy of averages keeps each limit separately.
             return self._kbps * float((shares @ law.probabilities).max())
         return self._kbps * effective.effective_bandwidth(
             shares.max(axis=0), law.probabilities, self._exponent)
 
 
 class EffectiveLimits:
-    """The EffectiveLimit of each HostPolicy, made once.
+    """The EffectiveLimit of each HostPolicy, computed once.
 
-    :param headroom: as of :class:`EffectiveLimit`
+    :param headroom: as in :class:`EffectiveLimit`
     """
 
     def __init__(self, headroom=HEADROOM):
@@ -143,14 +145,17 @@ class EffectiveLimits:
         self._known = weakref.WeakKeyDictionary()
 
     def of(self, policy):
-        """Return the EffectiveLimit of a HostPolicy, None: there is none."""
+        """Return the EffectiveLimit of a HostPolicy, or None without a limit.
+
+        :param policy: HostPolicy
+        """
         if policy not in self._known:
             self._known[policy] = EffectiveLimit.of(policy, self._headroom)
         return self._known[policy]
 
 
 def _kbps_of(profile):
-    """Return the kbit/s that stand for a full host, or None."""
+    """Return the capacity of a host in kbit/s, or None without one."""
     most = profile.bandwidth_kbps()
-    # Where one direction alone is limited both together are not.
+    # If only one direction is limited, the sum of both is not limited.
     return most if most < math.inf else profile.saturation_kbps_at()

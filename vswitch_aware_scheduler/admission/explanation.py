@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words for why hosts are refused, alike in logs and in commands. Pure.
+"""Explains why hosts are refused, the same in logs and in commands. Pure.
 
-A refused host counts once, for the first check that refuses it. So what is
-counted for all checks and the hosts that pass add up to the number of hosts.
+A refused host counts for the first check that refuses it. The counts of all
+checks and the number of passing hosts therefore add up to the number of hosts.
 """
 
 import collections
@@ -17,17 +17,17 @@ from vswitch_aware_scheduler import plain_text
 __all__ = ['CHECKS', 'ROOM', 'Refusal', 'counts', 'line', 'nearest',
            'no_room', 'observed']
 
-#: Check of the strict mode: what Placement has left of a host.
+#: Check of the strict mode: free capacity of the host in Placement.
 ROOM = 'room in Placement'
 
 #: All checks that can refuse a host, in words.
 CHECKS = (*assessments.CHECKS[1:], assessments.FUNCTIONS, ROOM)
 
-#: Hosts whose tunnels are counted to rank them, at most.
+#: Maximum number of hosts whose tunnels are counted to rank them.
 _MOST_COUNTED = 100
 
-# Hosts are ranked by the kind of check that refuses them: what the load of a
-# host decides passes when instances leave, a hard limit rarely does.
+# Hosts are ranked by the check that refuses them: a check of the load passes
+# again when instances leave, a hard limit rarely does.
 _BY_LOAD, _BY_HARD_LIMIT, _BY_NOTHING = range(3)
 _RANKS = np.full(len(assessments.CHECKS), _BY_LOAD)
 _RANKS[[assessments.TOO_MANY, assessments.PEAK]] = _BY_HARD_LIMIT
@@ -36,14 +36,14 @@ _RANKS[assessments.NO_PROFILE] = _BY_NOTHING
 
 @dataclasses.dataclass(frozen=True)
 class Refusal:
-    """Why one host is refused, or would be.
+    """Why one host is refused, or would be refused.
 
-    :ivar host: its name
     :ivar check: the first check that refuses it, in words
-    :ivar value: number that the check compares, or None
-    :ivar limit: number that the value is above, or None
-    :ivar enforced: False where the host passes all the same
     :ivar text: the whole explanation
+    :ivar host: name of the host
+    :ivar value: the number that the check compares, or None
+    :ivar limit: the number that the value exceeds, or None
+    :ivar enforced: False if the host passes anyway
     """
 
     host: str
@@ -63,30 +63,30 @@ class Refusal:
 def counts(assessment, without_room=()):
     """Return {check in words: number of hosts that it refuses}.
 
-    The most frequent check comes first; of equals, what the load decides
-    comes before hard limits.
+    The most frequent check comes first. Of equally frequent checks, those that
+    depend on the load come before hard limits.
 
     :param assessment: Assessment of all hosts
-    :param without_room: hosts that Placement has no room on, of those
-        admitted
+    :param without_room: admitted hosts where Placement has no free capacity
     """
-    found = collections.Counter(dict(zip(
+    numbers = collections.Counter(dict(zip(
         assessments.CHECKS, np.bincount(
             assessment.reason, minlength=len(assessments.CHECKS)).tolist())))
-    del found[assessments.CHECKS[assessments.ADMITTED]]
+    del numbers[assessments.CHECKS[assessments.ADMITTED]]
     functions = assessment.refused_for_functions()
-    found[assessments.CHECKS[assessments.TOO_MANY]] -= functions
-    found[assessments.FUNCTIONS] = functions
-    found[ROOM] = len(without_room)
-    # The last check first, for the sort is stable.
+    numbers[assessments.CHECKS[assessments.TOO_MANY]] -= functions
+    numbers[assessments.FUNCTIONS] = functions
+    numbers[ROOM] = len(without_room)
+    # Reversed, because the sort is stable.
     return {check: count for check, count in sorted(
-        reversed(found.items()), key=lambda item: -item[1]) if count}
+        reversed(numbers.items()), key=lambda item: -item[1]) if count}
 
 
 def observed(assessment, without_room=()):
     """Return how many hosts pass although a check refuses them.
 
-    Arguments as of :func:`counts`.
+    :param assessment: Assessment of all hosts
+    :param without_room: as in :func:`counts`
     """
     number = int((~assessment.admitted & ~assessment.enforced).sum())
     return number + sum(
@@ -95,47 +95,48 @@ def observed(assessment, without_room=()):
 
 
 def nearest(assessment, without_room=None, most=1):
-    """Return a list of the Refusals of the hosts that are nearest to fitting.
+    """Return the Refusals of the hosts that are nearest to fitting.
 
     Hosts that are refused for their load come first, then those refused by a
-    hard limit, then those without profile; of each kind the host whose value
-    is the smallest multiple of its limit, and of equals the one with the
-    lowest average utilisation.
+    hard limit, then those without a profile. Within each group, the host with
+    the smallest ratio of value to limit comes first. Of equal ratios, the host
+    with the lowest mean utilisation comes first.
 
     :param assessment: Assessment of all hosts
-    :param without_room: {host: (kbit/s that the instance takes, kbit/s that
-        are free)} of those admitted that Placement has no room on
-    :param most: at most so many
+    :param without_room: {host: (kbit/s that the instance takes, free kbit/s)}
+        of the admitted hosts where Placement has no free capacity
+    :param most: maximum number of Refusals
+    :returns: list of Refusal
     """
     refused = np.flatnonzero(~assessment.admitted)
     ranks = _RANKS[assessment.reason[refused]]
     multiples = assessment.multiples(refused)
     if most > (ranks == _BY_LOAD).sum() + len(without_room or ()):
-        # Each of these is looked up by itself.
+        # Each of these hosts needs a separate lookup.
         at = np.flatnonzero(
             assessment.reason[refused] == assessments.TOO_MANY)
         for place in at[:_MOST_COUNTED].tolist():
             multiples[place] = _multiple(assessment.decisive(refused[place]))
     used = assessment.utilisation
     order = np.lexsort((used[refused], multiples, ranks))[:most].tolist()
-    found = [(ranks[i], multiples[i], used[refused[i]], _refusal(
+    ranked = [(ranks[i], multiples[i], used[refused[i]], _refusal(
         assessment, int(refused[i]))) for i in order]
     if without_room:
         places = {host: assessment.position(host) for host in without_room}
-        found.extend(
+        ranked.extend(
             (_BY_LOAD, _multiple(numbers), used[places[host]], Refusal(
                 host, ROOM, *map(float, numbers),
                 bool(assessment.enforced[places[host]]), no_room(*numbers)))
             for host, numbers in without_room.items())
-        found.sort(key=lambda one: one[:3])
-    return [refusal for *_, refusal in found[:most]]
+        ranked.sort(key=lambda entry: entry[:3])
+    return [refusal for *_, refusal in ranked[:most]]
 
 
 def line(hosts, counted, closest):
-    """Return what refuses hosts in one line.
+    """Return in one line which checks refuse how many hosts.
 
-    :param hosts: how many there are
-    :param counted: what :func:`counts` returns
+    :param hosts: number of hosts
+    :param counted: result of :func:`counts`
     :param closest: the nearest Refusal, or None
     """
     checks = ', '.join(f'{count} {check}' for check, count in counted.items())
@@ -145,10 +146,10 @@ def line(hosts, counted, closest):
 
 
 def no_room(amount, free):
-    """Return why Placement has no room for an instance on a host.
+    """Return the message that Placement has no room for an instance.
 
     :param amount: kbit/s that the instance takes
-    :param free: kbit/s that are left
+    :param free: kbit/s that are free on the host
     """
     return (f'placement has {free:d} kbit/s left for it, the instance takes '
             f'{amount:d}')
@@ -161,7 +162,7 @@ def _refusal(assessment, i):
 
 
 def _multiple(numbers):
-    """Return by how much a value is above its limit."""
+    """Return the ratio of a value to its limit."""
     if numbers is None or numbers[1] <= 0:
         return math.inf
     return numbers[0] / numbers[1]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ``vswitch:`` extra specs of a flavor say of its instances.
+"""Reads the ``vswitch:`` extra specs of a flavor.
 
-The scheduler and the modeler read the same of the same flavor. Pure; no Nova.
+Scheduler and modeler derive the same law from the same flavor. Pure; no Nova.
 """
 
 import functools
@@ -13,39 +13,42 @@ from vswitch_aware_scheduler.traffic import model
 __all__ = ['EXTRA_SPECS', 'LARGEST', 'MODEL_EXTRA_SPEC', 'RATES',
            'constant_law', 'law_of', 'law_of_extra_specs']
 
-#: Numbers a flavor can carry, all integers 0..LARGEST, and what they mean.
+#: Numbers of a flavor, all integers 0..LARGEST, and their meaning.
 EXTRA_SPECS = {
-    'vswitch:egress_kbps': 'rate an instance sends at while it is on, kbit/s',
-    'vswitch:ingress_kbps': 'rate it receives at while it is on, kbit/s',
+    'vswitch:egress_kbps': 'rate at which it sends while it is on, kbit/s',
+    'vswitch:ingress_kbps': 'rate at which it receives while it is on, kbit/s',
     'vswitch:kpps': 'kilo-packets/s, both directions, while it is on',
-    'vswitch:on_seconds': 'mean time it is on; without it, always',
-    'vswitch:off_seconds': 'mean time it is off; without it, never',
+    'vswitch:on_seconds': 'mean length of an on time; if absent, always on',
+    'vswitch:off_seconds': 'mean length of an off time; if absent, never off',
 }
 
-#: The largest of these numbers, as of the options of the default demand.
+#: Largest value of these numbers, the same as in the options of the default
+#: demand.
 LARGEST = 8_000_000_000
 
 _BRIEF = reprlib.Repr()
 _BRIEF.maxstring = 80
 
-#: Names the instance whose learned model stands for all of this flavor.
+#: Key with the uuid of the instance whose learned model applies to all
+#: instances of the flavor.
 MODEL_EXTRA_SPEC = 'vswitch:model'
 
-#: Laws of flavors that are kept. Residents are described by theirs again and
-#: again, so fewer than a cloud has flavors would make each of them anew.
+#: Maximum number of cached laws of flavors. Residents are described by their
+#: flavors often, so that a smaller cache than the number of flavors in a cloud
+#: would be useless.
 MOST_LAWS = 65_536
 
-#: What a rate is made of, in the order of its columns.
+#: Components of a rate, in the order of its columns.
 RATES = ('egress_kbps', 'ingress_kbps', 'kpps')
 
 
 def law_of(extra_specs, laws):
-    """Return (RateLaw, which rule gave it) of a flavor, or None.
+    """Return the law of a flavor and the rule that gave it, or None.
 
     :param extra_specs: mapping of strings
     :param laws: callable, instance uuid -> learned RateLaw or None
-    :returns: None where they say nothing; the rule is 'flavor model' or
-        'flavor'
+    :returns: (RateLaw, 'flavor model' or 'flavor'), or None if the extra specs
+        state no traffic
     :raises InvalidOverride: as :func:`law_of_extra_specs`
     """
     named = extra_specs.get(MODEL_EXTRA_SPEC)
@@ -67,7 +70,8 @@ def law_of_extra_specs(extra_specs):
     """Return the RateLaw that a flavor's numbers describe, or None.
 
     :param extra_specs: mapping of strings
-    :raises InvalidOverride: naming the key, the value and what was wanted
+    :raises InvalidOverride: if a number is invalid; the message names the key,
+        the value and the valid values
     """
     numbers = {}
     for key in EXTRA_SPECS:
@@ -92,10 +96,14 @@ def law_of_extra_specs(extra_specs):
     return _on_off_law(**rates, on_seconds=on, off_seconds=off)
 
 
-# The same for every request of a flavor.
+# Cached, because every request of a flavor needs the same law.
 @functools.lru_cache(maxsize=MOST_LAWS)
 def constant_law(**rates):
-    """Return the RateLaw of constant rates."""
+    """Return the RateLaw of constant rates.
+
+    :param rates: egress_kbps, ingress_kbps and kpps as in
+        :meth:`.TrafficModel.constant`
+    """
     return model.TrafficModel.constant(**rates).law
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HostPolicy of a host: aggregate metadata, stored profile, default.
+"""Determines the HostPolicy of a host from metadata, profile and defaults.
 
-Of several values the most cautious wins.
+If several values apply, the most cautious is used.
 """
 
 from vswitch_aware_scheduler import admission
@@ -10,28 +10,28 @@ from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['ENFORCE', 'HostPolicies', 'OBSERVE']
 
-#: Name of the key that says whether hosts are judged.
+#: Name of the key that determines whether hosts are judged.
 _JUDGE = 'judge'
 
-#: Name of the key that says whether hosts are refused, and its values.
+#: Name of the key that determines whether hosts are refused, and its values.
 _ENFORCEMENT = 'enforcement'
 ENFORCE, OBSERVE = 'enforce', 'observe'
 
-#: Different policies that are kept; when there are more, all are dropped.
+#: Maximum number of cached policies. If there are more, all are dropped.
 _MOST_KNOWN = 10_000
 
 
 class HostPolicies:
-    """Finds the HostPolicy of a host; hosts alike get the same object.
+    """Determines the HostPolicy of hosts. Equal policies are one object.
 
     :param profiles: {name: SwitchProfile}
-    :param default_profile: name of the profile of hosts with no other, or
-        None
-    :param policy: admission policy where no aggregate sets one
-    :param overload_probability: limit where no aggregate sets one
-    :param pass_unknown: whether a host without profile passes
-    :param report: callable(topic, problem or None)
-    :param enforcement: ENFORCE or OBSERVE where no aggregate sets one
+    :param default_profile: name of the profile of hosts without another one,
+        or None
+    :param policy: admission policy if no aggregate sets one
+    :param overload_probability: limit if no aggregate sets one
+    :param pass_unknown: whether a host without a profile passes
+    :param report: callable(topic, problem or None), receives invalid values
+    :param enforcement: ENFORCE or OBSERVE, if no aggregate sets one
     """
 
     def __init__(self, profiles, default_profile, policy,
@@ -66,9 +66,9 @@ class HostPolicies:
         :param metadata: [(aggregate name, its metadata)] of the aggregates
             of the host
         :param host_profile: the store's HostProfile of the host, or None
-        :param bare_metal: whether its instances are machines of their own,
-            which are not behind a virtual switch: such a host is judged only
-            where an aggregate asks for it
+        :param bare_metal: whether the host's instances are physical machines
+            without a virtual switch; such a host is only judged if an
+            aggregate requests it
         """
         items = _items(metadata)
         stored = None
@@ -76,60 +76,61 @@ class HostPolicies:
             stored = (host_profile.host, host_profile.profile,
                       repr(sorted(host_profile.overrides.items())))
         key = (items, stored, bare_metal)
-        found = self._known.get(key)
-        if found is None:
+        policy = self._known.get(key)
+        if policy is None:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            found = self._known[key] = self._make(items, host_profile,
-                                                  bare_metal)
-        return found
+            policy = self._known[key] = self._make(items, host_profile,
+                                                   bare_metal)
+        return policy
 
     def origins(self, metadata, host_profile):
         """Return where the values of the policy of a host come from.
 
-        Arguments as of :meth:`find`.
-
+        :param metadata: as in :meth:`find`
+        :param host_profile: as in :meth:`find`
         :returns: {'profile': text or None, 'admission_policy': text,
-            'overload_probability': text, name of a number: text}: the
-            numbers that differ from those of the profile
+            'overload_probability': text, name of a number: text}; the numbers
+            are those that differ from the profile
         """
-        said = self._keys.read(_items(metadata))
+        settings = self._keys.read(_items(metadata))
 
         def stated(key):
             names = sorted(
                 set(
-                    said.values.get(
+                    settings.values.get(
                         aggregate_metadata.PREFIX + key, {}
                     ).values()
                 )
             )
             return f'aggregate {", ".join(names)}' if names else None
 
-        names, stored, origin = self._profile_names(said, host_profile)
+        names, stored, origin = self._profile_names(settings, host_profile)
         return {
             'profile': names and (stated('profile') or origin) or None,
             'admission_policy': stated('admission_policy') or 'option',
             'overload_probability':
                 stated('overload_probability') or 'option',
             **{key: _stored_by(host_profile) for key in stored},
-            **{key: stated(key) for key in said.numbers}}
+            **{key: stated(key) for key in settings.numbers}}
 
     def _make(self, items, host_profile, bare_metal):
-        said = self._keys.read(items)
-        asked = said.values.get(aggregate_metadata.PREFIX + _JUDGE, ())
+        settings = self._keys.read(items)
+        asked = settings.values.get(aggregate_metadata.PREFIX + _JUDGE, ())
         if 'true' not in asked and (bare_metal or 'false' in asked):
-            return admission.HostPolicy(None, said.policy, said.limit,
+            return admission.HostPolicy(None, settings.policy, settings.limit,
                                         judged=False)
-        enforcements = said.values.get(
+        enforcements = settings.values.get(
             aggregate_metadata.PREFIX + _ENFORCEMENT
         ) or (self._enforcement,)
         return admission.HostPolicy(
-            self._profile(said, host_profile), said.policy, said.limit,
+            self._profile(settings, host_profile), settings.policy,
+            settings.limit,
             self._pass_unknown, enforced=OBSERVE not in enforcements)
 
-    def _profile_names(self, said, host_profile):
-        """Return (names of profiles, numbers stored beside, origin)."""
-        names, stored, origin = said.profiles, {}, None
+    def _profile_names(self, settings, host_profile):
+        """Return (names of profiles, numbers stored with the host, origin)."""
+        names, stored, origin = settings.profiles, {}, None
         if not names and host_profile is not None:
             names, stored = self._stored_profile(host_profile)
             origin = ('default_switch_profile' if host_profile.profile is None
@@ -138,19 +139,19 @@ class HostPolicies:
             names, origin = [self._default_profile], 'default_switch_profile'
         return names, stored, origin
 
-    def _profile(self, said, host_profile):
-        names, stored, _ = self._profile_names(said, host_profile)
-        found = vswitch_profile.smallest(
+    def _profile(self, settings, host_profile):
+        names, stored, _ = self._profile_names(settings, host_profile)
+        profile = vswitch_profile.smallest(
             self._profiles[name] for name in names)
         if stored:
-            found = aggregate_metadata.usable_profile(
-                found, {key: [value] for key, value in stored.items()},
+            profile = aggregate_metadata.usable_profile(
+                profile, {key: [value] for key, value in stored.items()},
                 f'host {host_profile.host}', self._report)
-        if not said.numbers:
-            return found
+        if not settings.numbers:
+            return profile
         return aggregate_metadata.usable_profile(
-            found, said.numbers, 'aggregate ' + ', '.join(sorted({
-                name for texts in said.values.values()
+            profile, settings.numbers, 'aggregate ' + ', '.join(sorted({
+                name for texts in settings.values.values()
                 for name in texts.values()})), self._report)
 
     def _stored_profile(self, host_profile):
@@ -171,7 +172,7 @@ def _stored_by(host_profile):
 
 
 def _items(metadata):
-    """Return the sorted (aggregate, key, value) of what is ours of hosts."""
+    """Return the sorted (aggregate, key, value) of the keys of hosts."""
     return tuple(
         sorted(
             (name, key, value)

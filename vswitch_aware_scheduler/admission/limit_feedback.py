@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which limit to decide with, so that the one that was asked for is kept.
+"""Corrects a limit so that the measured overload meets the requested limit.
 
-What laws of the past expect is not what comes. A :class:`Trial` puts
-instances, by their laws of one day, on imagined hosts as the scheduler would,
-at several multiples of the limit. The traffic that follows tells how often
-those hosts would have been overloaded; :class:`Feedback` keeps the trials of
-the last days and finds the multiple at which the limit would just have been
-kept. Services have theirs in the store, in which a :func:`kind_of` hosts names
-what they are of; :class:`Corrections` finds the policy to decide with.
+A law that was learned from past traffic differs from later traffic. A
+:class:`Trial` places instances, by their laws of one day, on simulated hosts
+as the scheduler would, for several multiples of the limit. The later traffic
+shows how often these hosts would have been overloaded. :class:`Feedback` keeps
+the trials of the last days and determines the multiple that would have met the
+limit. Services store the outcomes by the name that :func:`kind_of` returns.
+:class:`Corrections` returns the policy with the corrected limit.
 
-No clock but the one handed in, no configuration, no database. Derivation and
-figures: reference/feedback.rst.
+No clock except the one that is passed, no configuration, no database.
+Derivation and figures: reference/feedback.rst.
 """
 
 import collections
@@ -32,25 +32,29 @@ __all__ = ['Corrections', 'FACTORS', 'Feedback', 'MIN_INSTANCES', 'NOTHING',
            'TRIAL_DAYS', 'Trial', 'factor', 'kind_of', 'limit_of',
            'multiple']
 
-#: Multiples of the limit that are tried; the corrected limit is between.
+#: Multiples of the limit that trials use. The corrected limit is between the
+#: first and the last.
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)
 
-#: A trial is followed for so long, and what came of it counts for so long.
+#: A trial is evaluated for this many days, and an outcome counts for this many
+#: days.
 TRIAL_DAYS = 5.0
 
-#: Weight of the belief that overload is what the laws expect.
+#: Weight, in days of hosts, of the assumption that overload is as likely as
+#: the laws predict.
 PRIOR_HOST_DAYS = 10.0
 
-#: Fewer instances than these fill no hosts.
+#: Fewer instances than this cannot fill hosts.
 MIN_INSTANCES = 20
 
-#: :data:`FACTORS` as the store names them.
+#: :data:`FACTORS` as percentages, which the store uses as names.
 PERCENT = tuple(round(100 * times) for times in FACTORS)
 
-#: Limits are multiplied by powers of this: small changes change nothing.
+#: Limits are multiplied by powers of this number, so that small changes have
+#: no effect.
 STEP = 1.1
 
-#: Outcomes that are older than this correct nothing any more.
+#: An outcome that is older than this has no effect.
 OLD_DAYS = 3.0
 
 _DAY_SECONDS = 86400.0
@@ -61,10 +65,10 @@ _LONGEST = 255
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Trial:
-    """On which imagined hosts instances would be, for each multiple.
+    """A placement of instances on simulated hosts, for each multiple.
 
     :ivar instances: tuple of n names
-    :ivar hosts: (f, n) int64, each instance's host for each of
+    :ivar hosts: (f, n) int64, the host of each instance for each of
         :data:`FACTORS`, numbered from 0
     """
 
@@ -73,23 +77,30 @@ class Trial:
 
     @classmethod
     def of(cls, laws, policy):
-        """Put instances on empty hosts, first-fit.
+        """Place instances on empty hosts, each on the first that admits it.
 
-        :param laws: mapping of instance to RateLaw, in the order of placing
+        :param laws: mapping of instance to RateLaw, in the order of placement
         :param policy: HostPolicy of each host
+        :returns: Trial
         """
         return cls(tuple(laws), _first_fit(
             laws, [_relaxed(policy, times) for times in FACTORS]))
 
     def followed(self, policy, rates, slot_days):
-        """Return the Outcome of some slots of time; see `Feedback.count`."""
+        """Return the Outcome of some time slots.
+
+        :param policy: HostPolicy of each host
+        :param rates: as in :meth:`Feedback.count`
+        :param slot_days: length of a slot in days
+        """
         return self.outcome(_Samples(policy, rates), slot_days)
 
     def outcome(self, samples, days):
-        """Return the Outcome of some slots of time.
+        """Return the Outcome of some time slots.
 
         :param samples: _Samples of these slots
-        :param days: length of a slot
+        :param days: length of a slot in days
+        :returns: Outcome
         """
         values = samples.of(self.instances)
         overload, host_days = np.zeros((2, len(FACTORS)))
@@ -107,12 +118,13 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Outcome:
-    """How long hosts were overloaded where no instance alone was the cause.
+    """Time during which hosts were overloaded, not by one instance alone.
 
-    Outcomes of different times, or of different trials, add up.
+    Outcomes of different times or of different trials can be added.
 
-    :ivar overload_days: (f,) for each of :data:`FACTORS`, of all hosts
-    :ivar host_days: (f,) that were looked at
+    :ivar overload_days: (f,) overloaded time of all hosts in days, for each of
+        :data:`FACTORS`
+    :ivar host_days: (f,) observed time of all hosts in days
     """
 
     overload_days: np.ndarray
@@ -127,12 +139,12 @@ NOTHING = Outcome(*np.zeros((2, len(FACTORS))))
 
 
 def factor(outcome, overload_probability):
-    """Return by what to multiply a limit in order to keep to it.
+    """Return the factor by which to multiply a limit in order to meet it.
 
     :param outcome: Outcome of trials at multiples of that limit
     :param overload_probability: the limit, 0..1
-    :returns: float between the first and the last of :data:`FACTORS`, 1 when
-        nothing came of trials yet or the limit is 0
+    :returns: float between the first and the last of :data:`FACTORS`; 1 if
+        trials have no outcome yet or if the limit is 0
     Derivation: reference/feedback.rst, "The multiple".
     """
     if not overload_probability:
@@ -141,7 +153,8 @@ def factor(outcome, overload_probability):
     expected = PRIOR_HOST_DAYS * tried * overload_probability
     share = ((outcome.overload_days + expected)
              / (outcome.host_days + PRIOR_HOST_DAYS))
-    # More room never means less overload; where it seems to, it is chance.
+    # A higher limit never causes less overload; if it seems to, that is
+    # chance.
     share = np.maximum.accumulate(share)
     return float(np.exp(np.interp(np.log(overload_probability),
                                   np.log(share), np.log(tried))))
@@ -150,7 +163,7 @@ def factor(outcome, overload_probability):
 class Feedback:
     """The trials of one kind of host, and the limit that follows from them.
 
-    :param policy: HostPolicy with the limit that is to be kept
+    :param policy: HostPolicy with the requested limit
     """
 
     def __init__(self, policy):
@@ -159,11 +172,12 @@ class Feedback:
         self._outcomes = collections.deque()     # (day, Outcome)
 
     def count(self, day, rates, slot_days):
-        """Follow the trials through the slots of time up to a day.
+        """Evaluate the trials on the traffic of the time slots up to a day.
 
-        :param day: end of these slots, in days; increases from call to call
-        :param rates: mapping of instance to (t, 3) rates of the slots in the
-            columns of a RateSeries; who is not in it has no traffic
+        :param day: end of these slots, in days; has to increase from call to
+            call
+        :param rates: mapping of instance to (t, 3) rates of the slots, in the
+            columns of a RateSeries; an instance that is missing has no traffic
         :param slot_days: length of a slot in days
         """
         if self._trials:
@@ -171,32 +185,36 @@ class Feedback:
             self._outcomes.append((day, functools.reduce(
                 Outcome.__add__, (trial.outcome(samples, slot_days)
                                   for _, trial in self._trials))))
-        for kept in (self._trials, self._outcomes):
-            while kept and kept[0][0] <= day - TRIAL_DAYS:
-                kept.popleft()
+        for dated_entries in (self._trials, self._outcomes):
+            while dated_entries and dated_entries[0][0] <= day - TRIAL_DAYS:
+                dated_entries.popleft()
 
     def add(self, day, trial):
-        """Follow one more Trial, made on a day in days."""
+        """Add one more Trial.
+
+        :param day: day of the trial, in days
+        :param trial: Trial
+        """
         self._trials.append((day, trial))
 
     @property
     def outcome(self):
-        """Outcome of all trials in the last :data:`TRIAL_DAYS`."""
+        """Sum of the Outcomes of all trials in the last :data:`TRIAL_DAYS`."""
         return functools.reduce(
-            Outcome.__add__, (one for _, one in self._outcomes), NOTHING)
+            Outcome.__add__, (item for _, item in self._outcomes), NOTHING)
 
     def policy(self):
-        """Return the HostPolicy to decide with now."""
+        """Return the HostPolicy with the corrected limit."""
         return _relaxed(self._policy, factor(
             self.outcome, self._policy.overload_probability))
 
 
 def kind_of(policy):
-    """Return the name of all hosts that trials need not tell apart.
+    """Return a name that all hosts with the same limits share.
 
-    :param policy: HostPolicy with the limit that is asked for
-    :returns: the limit, then the limits of the switch, at most 255
-        characters; None where no probability of overload is limited
+    :param policy: HostPolicy with the requested limit
+    :returns: string of at most 255 characters: the limit, then the limits of
+        the switch; None if the policy limits no overload probability
     """
     limits = [(weights, capacity) for weights, capacity, _ in policy.limits
               if capacity < math.inf]
@@ -217,7 +235,8 @@ def kind_of(policy):
 def limit_of(kind):
     """Return the limit in the name of a kind of host.
 
-    :raises InvalidInput: when there is none
+    :param kind: name that :func:`kind_of` returned
+    :raises InvalidInput: if the name has no limit
     """
     text = kind.partition(':')[0]
     try:
@@ -229,13 +248,13 @@ def limit_of(kind):
 
 
 def multiple(found, now, most=FACTORS[-1]):
-    """Return by what a limit is multiplied now.
+    """Return the factor by which a limit is currently multiplied.
 
     :param found: :class:`~.TrialOutcome` of the store
     :param now: seconds UTC
-    :param most: the largest multiple there may be
-    :returns: power of :data:`STEP`, or ``most``; 1 where the outcome is old
-    :raises InvalidInput: when the numbers of the outcome cannot be
+    :param most: the largest permitted factor
+    :returns: power of :data:`STEP`, or ``most``; 1 if the outcome is too old
+    :raises InvalidInput: if the numbers of the outcome are impossible
     """
     if not -_DAY_SECONDS <= now - found.until <= OLD_DAYS * _DAY_SECONDS:
         return 1.0
@@ -258,11 +277,11 @@ def _factor_of(found):
 
 
 class Corrections:
-    """Finds the policies to decide with; of one policy the same each time.
+    """Returns policies with corrected limits, always the same for a policy.
 
-    :param most: the largest multiple of a limit, 0: all stay as they are
-    :param clock: returns the time, seconds UTC
-    :param report: callable(topic, problem or None)
+    :param most: the largest factor of a limit; 0 leaves all limits unchanged
+    :param clock: callable, returns seconds UTC
+    :param report: callable(topic, problem or None), receives invalid outcomes
     """
 
     def __init__(self, most, clock, report):
@@ -273,9 +292,9 @@ class Corrections:
         self._known = weakref.WeakKeyDictionary()
 
     def of(self, policy, outcomes):
-        """Return the HostPolicy to decide with in place of another one.
+        """Return the HostPolicy to decide with.
 
-        :param policy: HostPolicy with the limit that is asked for
+        :param policy: HostPolicy with the requested limit
         :param outcomes: {kind: :class:`~.TrialOutcome`}
         """
         if not self._most or not outcomes:
@@ -291,7 +310,7 @@ class Corrections:
         return made[times] or policy
 
     def of_outcome(self, found):
-        """Return by what a limit is multiplied now.
+        """Return the factor by which a limit is currently multiplied.
 
         :param found: TrialOutcome of the kind of host, or None
         """
@@ -307,19 +326,19 @@ class Corrections:
         return times
 
     def multiples(self, outcomes):
-        """Return {kind: by what its limit is multiplied now}.
+        """Return {kind: factor by which its limit is currently multiplied}.
 
-        :param outcomes: as of :meth:`of`
+        :param outcomes: as in :meth:`of`
         """
         return {kind: self.of_outcome(found)
                 for kind, found in outcomes.items()}
 
 
 class _Samples:
-    """Rates of instances in some slots, in the units of the limits.
+    """Rates of instances in some time slots, in the units of the limits.
 
     :ivar limits: list of (weights, capacity)
-    :ivar slots: how many
+    :ivar slots: number of slots
     """
 
     def __init__(self, policy, rates):
@@ -327,19 +346,19 @@ class _Samples:
                        for weights, capacity, _ in policy.limits]
         profile = policy.profile
         self.slots = len(next(iter(rates.values()))) if rates else 0
-        # A law whose states are the slots has a rate in any unit.
+        # A law with one state for each slot has a rate in any unit.
         laws = [rate_law.RateLaw.from_arrays(
             np.full(len(one), 1.0 / max(len(one), 1)), one)
             for one in rates.values()]
         self._row = {instance: row for row, instance in enumerate(rates)}
-        # The last row is of those that have none.
+        # The last row is for instances without traffic.
         self._values = [np.array(
             [law.values(weights, profile.typical_packet_bytes)
              for law in laws] + [np.zeros(self.slots)])
             for weights, _ in self.limits]
 
     def of(self, instances):
-        """Return a list of (n, t), one for each limit."""
+        """Return the rates of some instances, as (n, t) for each limit."""
         rows = [self._row.get(instance, -1) for instance in instances]
         return [values[rows] for values in self._values]
 
@@ -350,25 +369,25 @@ def _relaxed(policy, times):
 
 
 def _first_fit(laws, policies):
-    """Return each instance's host for each policy, numbered from 0.
+    """Return the host of each instance for each policy, numbered from 0.
 
-    All are in one table: an instance is a question and a change for each
-    table, whatever the number of hosts.
+    All hosts are in one table. Each instance therefore needs one assessment
+    and one change per table, whatever the number of hosts.
     """
     table, slots = admission.LoadTable(), [[] for _ in policies]
     hosts = np.zeros((len(policies), len(laws)), dtype=np.int64)
     for position, (instance, law) in enumerate(laws.items()):
         admitted = table.assess(sum(slots, []), law).admitted
-        come, first = {}, 0
-        for number, (policy, own) in enumerate(zip(policies, slots)):
-            found = np.flatnonzero(admitted[first:first + len(own)])
-            first += len(own)
-            host = int(found[0]) if found.size else len(own)
+        arrivals, first = {}, 0
+        for number, (policy, own_slots) in enumerate(zip(policies, slots)):
+            admitting = np.flatnonzero(admitted[first:first + len(own_slots)])
+            first += len(own_slots)
+            host = int(admitting[0]) if admitting.size else len(own_slots)
             hosts[number, position] = host
-            if host == len(own):
-                own.append(table.describe((number, host), policy,
-                                          {instance: law}))
+            if host == len(own_slots):
+                own_slots.append(table.describe((number, host), policy,
+                                                {instance: law}))
             else:
-                come[number, host] = {instance: law}, ()
-        table.change(come)
+                arrivals[number, host] = {instance: law}, ()
+        table.change(arrivals)
     return hosts

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the instances on hosts ask of the limits of each, together.
+"""The sums of the rates of the instances on hosts, for each limit.
 
-:class:`LimitSums` keeps the sum of the rates on each host, for each limit, as
-look-up tables, and in the sampled slots where residents have classes. It
-decides nothing.
-
-Derivation: reference/model.rst, reference/admission.rst.
+:class:`LimitSums` keeps, for each host and limit, the distribution of the sum
+of the rates as a look-up table. If residents have classes, it also keeps the
+sums in the sampled time slots. This module makes no decisions. Derivation:
+reference/model.rst, reference/admission.rst.
 """
 
 import collections
@@ -21,39 +20,41 @@ from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['ERROR', 'Load', 'LimitSums', 'SLACK']
 
-#: Smooth tails are known up to this, relatively.
+#: Relative error of smooth tails.
 ERROR = 1e-3
 
-#: Sums are above a capacity when they are above it by more than this.
+#: A sum exceeds a capacity if it is larger by this factor.
 SLACK = 1 + fourier_sum.TOLERANCE
 _NEAR = fourier_sum.NEAR
 
-#: How a sum is kept. Many rates are on no grid: the tail is smooth. Few are on
-#: none, or many that vary together by a few cells only: it is smooth on a
-#: finer scale. All are on the grid of the tables. All are on a finer grid, and
-#: the tables are as well.
+#: Kinds of look-up tables. SMOOTH: many rates that are not on a grid, so that
+#: the tail is smooth. NARROW: few such rates, or many whose sum varies by a
+#: few cells only, so that the tail is smooth on a finer scale. ON_GRID: all
+#: rates are on the grid of the tables. FINE: all rates are on a finer grid,
+#: and the tables use that grid.
 _SMOOTH, _NARROW, _ON_GRID, _FINE = range(4)
 _FINER = 8
 
-#: Sums with a smaller standard deviation, in cells, are narrow.
+#: A sum with a smaller standard deviation, in cells, is narrow.
 _FEW_CELLS = 2.5
 
-#: So few sources are narrow as well, and are computed again when one changes.
+#: A sum of up to this number of sources is also narrow, and is computed from
+#: the beginning after each change.
 _FEW = 20
 
-#: LoadTable.stretch compares with no smaller capacity, relatively.
+#: Smallest capacity, relative to the real one, that LoadTable.stretch uses.
 _LEAST_PLACE = 1e-3
 
-#: Overload that there is, however seldom.
+#: Smallest overload probability that is not 0.
 _LEAST = 1e-250
 
-#: Hosts whose sources are put in one array.
+#: Number of hosts whose sources share one array.
 _TOGETHER = 16
 
-#: Laws that are kept in the units of limits.
+#: Maximum number of cached Levels of laws.
 _MOST_LAWS = 1024
 
-# By limit and slot: columns of LimitSums._numbers, and of LimitSums._places.
+# Rows of LimitSums._numbers and of LimitSums._places.
 (_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _ACTIVE, _VARIANCE, _STEP, _OFF,
  _NUMBERS) = range(10)
 _SUMS = slice(_PEAK, _VARIANCE + 1)
@@ -64,10 +65,10 @@ _NOWHERE = (0, 0, _NO_ROW, _NO_ROW, _NO_ROW)
 
 
 class Load(typing.NamedTuple):
-    """What limits of hosts have to carry with one more instance.
+    """The load of the limits of hosts with one more instance.
 
-    All are (l, h) arrays, of l limits and h hosts; a host with fewer limits
-    has others that are infinite.
+    All fields are (l, h) arrays for l limits and h hosts. A host with fewer
+    limits has infinite capacities in the remaining rows.
     """
 
     capacity: np.ndarray
@@ -81,9 +82,9 @@ class Load(typing.NamedTuple):
 class LimitSums:
     """The sums of the rates of instances on hosts.
 
-    :param cells: cells of the look-up tables up to a capacity
+    :param cells: number of cells of a look-up table between 0 and a capacity
     :param hosts: list of the hosts by slot, each with ``slot``, ``policy`` and
-        ``residents``; the caller appends to it
+        ``residents``; the caller appends to this list
     """
 
     def __init__(self, cells, hosts):
@@ -91,9 +92,9 @@ class LimitSums:
         self._hosts = hosts
         self._units = {}         # (weights, packet bytes) -> unit number
         self._levels = {}        # RateLaw -> Levels
-        # Host -> {law: how many came}, since somebody asked; negative: went.
+        # Host -> {law: number added since the last use, negative: removed}.
         self._pending = {}
-        # What the vectorised path reads: numbers, and the unit, the kind and
+        # Arrays of the vectorised path: numbers; and the unit, the kind and
         # the rows of the look-up table, of the spectrum and of the slots.
         self._numbers = np.zeros((_NUMBERS, 0, 0))
         self._places = np.zeros((_PLACES, 0, 0), dtype=np.int64)
@@ -110,7 +111,10 @@ class LimitSums:
         self._slot_sums = slot_sums.SlotSums()
 
     def set_limits(self, host):
-        """Set the limits of a host to those of its policy."""
+        """Set the limits of a host to those of its policy.
+
+        :param host: item of ``hosts``
+        """
         slot, policy = host.slot, host.policy
         self._grow(len(policy.limits), slot + 1)
         self._outdate(slot)
@@ -123,7 +127,7 @@ class LimitSums:
             self._numbers[:_PEAK, position, slot] = capacity, most
 
     def _grow(self, limits, slots):
-        """Make room for so many limits of so many hosts."""
+        """Resize the arrays for a number of limits and slots."""
         have = self._stale.size
         size = (max(limits, self._numbers.shape[1]),
                 have if slots <= have else slots + slots // 2)
@@ -141,7 +145,12 @@ class LimitSums:
         self._stale = np.append(self._stale, np.ones(size[1] - have, bool))
 
     def change(self, host, came, went):
-        """Note which laws came to a host and which went."""
+        """Store which laws were added to a host and which were removed.
+
+        :param host: item of ``hosts``
+        :param came: iterable of the added RateLaw
+        :param went: iterable of the removed RateLaw
+        """
         if not self._stale[host.slot]:
             pending = self._pending.setdefault(host, {})
             for laws, count in ((came, 1), (went, -1)):
@@ -151,10 +160,10 @@ class LimitSums:
     def with_source(self, slots, law):
         """Return the :class:`Load` of some hosts with one more instance.
 
-        :param slots: (h,) int
+        :param slots: (h,) int, slots of the hosts
         :param law: RateLaw of the instance
         """
-        # More than a float can hold is too much, whatever there is.
+        # A rate beyond the range of floats is always too much.
         with np.errstate(over='ignore', invalid='ignore'):
             return self._with_source(slots, law)
 
@@ -163,15 +172,16 @@ class LimitSums:
         stale = self._stale[slots]
         if stale.any():
             self._refresh(np.unique(slots[stale]).tolist())
-        # No more than is needed of all: memory that the process has to ask
-        # for takes longer than to compute.
+        # Copy only what is needed: allocating memory takes longer than
+        # computing.
         capacity, vm_peak, peak, mean = self._numbers[:_BASE].take(
             slots, axis=2)
         levels, units = self._levels_of(law), self._places[_UNIT][:, slots]
         mean += levels.means[units]
         peaks = levels.peaks[units]
         probability, loss = np.zeros((2, *mean.shape))
-        # Where all peaks together fit there is no overload: no table needed.
+        # If the sum of all peaks fits, there is no overload and no table is
+        # needed.
         exceeds = np.flatnonzero(peak + peaks > capacity * SLACK)
         if exceeds.size:
             limit, at = np.divmod(exceeds, slots.size)
@@ -184,24 +194,29 @@ class LimitSums:
                 return self._with_source(slots, law)
             found = self._look_up(
                 self._numbers[:, limit, slots[at]], places, levels)
-            # There is overload where not all peaks fit, however seldom.
+            # If not all peaks fit, overload is possible, however rare.
             probability.flat[exceeds] = np.maximum(found[0], _LEAST)
-            # What is more than a float can hold is lost as good as entirely.
+            # A mean beyond the range of floats is lost almost entirely.
             means = mean.flat[exceeds]
             loss.flat[exceeds] = np.where(means < np.inf, found[1] / means, 1)
         return Load(capacity, vm_peak, mean, peaks, probability, loss)
 
     def are_smooth(self, slots):
-        """Return (h,) bool: which have a tail that is known to ERROR only."""
+        """Return which hosts have a tail that is only exact up to ERROR.
+
+        :param slots: (h,) int, slots of the hosts
+        :returns: (h,) bool
+        """
         return (self._places[_KEPT][:, slots] >= 0).any(axis=0)
 
     def stretch(self, slot):
-        """Return how much wider the load is than that of independent ones.
+        """Return how much wider the load is than of independent instances.
 
-        :param slot: of a host that was described
-        :returns: float >= 1: the capacity over the one that its residents, if
-            they were independent, would exceed as often as they exceed the
-            capacity now; the largest of all limits
+        :param slot: slot of a host that was described
+        :returns: float >= 1, the largest ratio of all limits. The ratio
+            divides the capacity by the value that independent residents would
+            exceed with the same probability as the residents now exceed the
+            capacity.
         """
         self.with_source(np.array([slot]), rate_law.SILENT)
         stretch = 1.0
@@ -213,7 +228,7 @@ class LimitSums:
                 numbers[:, None], places[:, None],
                 self._levels_of(rate_law.SILENT))
             tail = self._table(places).real
-            # It never rises, and is no more than that at the capacity.
+            # The tail never rises and is at most its value at the capacity.
             cell = int(np.argmax(tail <= probability * (1 + ERROR)))
             place = numbers[_BASE] + numbers[_STEP] * cell
             stretch = max(stretch, numbers[_CAPACITY] / max(
@@ -226,7 +241,7 @@ class LimitSums:
         return tables[places[_ROW]]
 
     def _outdate(self, slot):
-        """Drop what was computed of a host, until somebody asks."""
+        """Drop the computed values of a host until its next use."""
         self._stale[slot] = True
         for places in self._places[..., slot].T:
             for row, rows in zip(places[_ROW:].tolist(), (
@@ -237,12 +252,12 @@ class LimitSums:
             places[_KIND:] = _NOWHERE[_KIND:]
 
     def _refresh(self, slots):
-        """Compute what outdated hosts ask of their limits."""
+        """Compute the sums of outdated hosts for each limit."""
         left = len(slots)
         for at, sources in self._batches(
                 (self._hosts[slot], collections.Counter(
                     self._hosts[slot].residents.values())) for slot in slots):
-            # One array for all is made, and not copied again and again.
+            # Allocate one array for all instead of copying it repeatedly.
             left -= len(at)
             for rows in (self._tables[False], self._spectra, self._slot_sums):
                 rows.expected = left
@@ -257,9 +272,9 @@ class LimitSums:
 
     @staticmethod
     def _batches(changes):
-        """Return an iterator of (slots, Sources) of hosts with one policy.
+        """Yield (slots, Sources) of hosts with the same policy.
 
-        :param changes: iterable of (host, {law: how many of it})
+        :param changes: iterable of (host, {law: number of instances with it})
         """
         by_policy = {}
         for host, counts in changes:
@@ -270,9 +285,9 @@ class LimitSums:
                 yield list(slots), admission_sources.Sources(counts)
 
     def _by_limit(self, slot, sources):
-        """Return an iterator of what sources are for each limit of a host.
+        """Yield what sources are for each limit of a host.
 
-        :returns: (position, (m, n) rates, (3, 2, n) moments as of
+        :returns: (position, (m, n) rates, (3, 2, n) moments as in
             :meth:`.SlotSums.add`)
         """
         units = list(self._units)
@@ -284,7 +299,7 @@ class LimitSums:
                 sources.shares) * sources.counts
 
     def _build_one(self, position, slot):
-        """Make the look-up table of a limit of a host."""
+        """Compute the look-up table of a limit of a host."""
         sources = admission_sources.Sources([collections.Counter(
             self._hosts[slot].residents.values())])
         for at, values, moments in self._by_limit(slot, sources):
@@ -293,17 +308,18 @@ class LimitSums:
                             moments)
 
     def _build(self, position, slot, sources, part, values, moments):
-        """Make the look-up table of a limit of a host.
+        """Compute the look-up table of a limit of a host from sources.
 
         :param part: slice of the sources of the host
-        :param values: of all sources, and ``moments``: as of :meth:`_by_limit`
+        :param values: as returned by :meth:`_by_limit`, for all sources
+        :param moments: as returned by :meth:`_by_limit`, for all sources
         """
         values, classed = values[:, part], sources.classed[part]
         numbers = self._numbers[:, position, slot]
         places = self._places[:, position, slot]
         capacity = numbers[_CAPACITY]
         rates = values - values.min(axis=0)
-        # Whoever is above the capacity alone is above it with others, too.
+        # A source that exceeds the capacity alone also exceeds it with others.
         common = fourier_sum.common_step(
             rates[rates <= capacity], capacity, self._cells * _FINER)
         if common > 0:
@@ -332,7 +348,7 @@ class LimitSums:
                                 classed, sources.bits[part])
 
     def _product(self, kind, levels, sources, part, unit, step):
-        """Return what :meth:`.Grid.product` does of some sources."""
+        """Return the result of :meth:`.Grid.product` for some sources."""
         keys, unit = None, list(self._units)[unit]
         if kind == _SMOOTH:
             keys = [(law, unit, step) for law in sources.laws[part]]
@@ -340,10 +356,11 @@ class LimitSums:
             levels.T, sources.masses[:, part].T, sources.counts[part], keys)
 
     def build_as(self, slot, other, their_slot):
-        """Make the look-up tables of a host that other LimitSums have.
+        """Compute those look-up tables of a host that another LimitSums has.
 
-        :param slot: of a host that nothing is outdated of
-        :param their_slot: of the host in the others, or None
+        :param slot: slot of a host without outdated values
+        :param other: the other LimitSums
+        :param their_slot: slot of the host in ``other``, or None
         """
         if their_slot is None:
             return
@@ -359,7 +376,7 @@ class LimitSums:
             _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2
 
     def _follow(self):
-        """Multiply what is kept of hosts by who came, divide by who went."""
+        """Update the sums by the laws that were added and removed."""
         if not self._pending:
             return
         changes = []
@@ -382,9 +399,9 @@ class LimitSums:
                         self._outdate(slot)
 
     def _step(self, position, slot, sources, part, values, moments):
-        """Take in a change of a host, arguments as of :meth:`_build`.
+        """Apply a change to a host. Arguments as of :meth:`_build`.
 
-        :returns: False where the host has to be computed again
+        :returns: False if the host has to be computed from the beginning
         """
         numbers = self._numbers[:, position, slot]
         places = self._places[:, position, slot]
@@ -413,12 +430,12 @@ class LimitSums:
         return True
 
     def _look_up(self, numbers, places, levels):
-        """Return what one more source makes of some limits of some hosts.
+        """Return the effect of one more source on some limits of some hosts.
 
-        :param numbers: (n, f) of the limits
-        :param places: (p, f) likewise
+        :param numbers: (n, f) rows of ``_numbers`` of f limits
+        :param places: (p, f) rows of ``_places`` of the same limits
         :param levels: Levels of the source
-        :returns: (2, f): P(more than the capacity), mean excess
+        :returns: (2, f): P(sum > capacity), and mean excess
         """
         fine, classed = places[_KIND] == _FINE, places[_SLOT_ROW] >= 0
         kinds = 2 * fine + classed
@@ -431,7 +448,7 @@ class LimitSums:
             return found
         step, capacity = numbers[_STEP], numbers[_CAPACITY]
         base = numbers[_BASE] / step
-        # Hosts last, so that loops are long.
+        # Hosts are the last axis, so that inner loops are long.
         values = levels.values.take(places[_UNIT], axis=1)
         thresholds = (capacity - values) / step - base
         if classed[0]:
@@ -447,14 +464,14 @@ class LimitSums:
         found = _average(levels.masses, looked_up[:states])
         if classed[0]:
             looked_up.imag[states:] *= wider
-            # Never less than what independent instances have.
+            # At least the value of independent instances.
             np.maximum(found, _average(
                 slot_sums.GROUP_SHARES, looked_up[states:]), out=found)
         found[1] *= step
         return found
 
     def _levels_of(self, law):
-        """Return the Levels of a law, in all units."""
+        """Return the Levels of a law in all units."""
         found = self._levels.get(law)
         if found is None or found.units < len(self._units):
             if len(self._levels) >= _MOST_LAWS:
@@ -465,9 +482,9 @@ class LimitSums:
 
 
 class _Tables(admission_rows.Rows):
-    """Look-up tables of sums, as :meth:`.fourier_sum.Grid.table` makes them.
+    """Look-up tables of sums, as :meth:`.fourier_sum.Grid.table` has them.
 
-    :param cells: up to the capacity
+    :param cells: number of cells up to the capacity
     """
 
     def __init__(self, cells):
@@ -475,15 +492,16 @@ class _Tables(admission_rows.Rows):
         super().__init__((complex, (self._last + 1,)))
 
     def look_up(self, rows, places, exact, smooth):
-        """Return by how much sums exceed thresholds.
+        """Return with which probability and how far sums exceed thresholds.
 
-        :param rows: (f,) int, of the sums
-        :param places: (n, f) thresholds, in cells
-        :param exact: so many of the n, the first ones, are wanted exactly and
-            are within the capacity; others are interpolated linearly
-        :param smooth: (f,) bool: whether the tail is not one of steps
-        :returns: (n, f) complex: P(sum > threshold) and E[(sum -
-            threshold)+], the latter in cells
+        :param rows: (f,) int, rows of the sums
+        :param places: (n, f) thresholds in cells
+        :param exact: the first ``exact`` of the n thresholds are within the
+            capacity and evaluated exactly; the others are interpolated
+            linearly
+        :param smooth: (f,) bool, whether the tail is smooth and has no steps
+        :returns: (n, f) complex: real part P(sum > threshold), imaginary part
+            E[(sum - threshold)+] in cells
         """
         below = np.floor(places + _NEAR)
         np.maximum(below, 0.0, out=below)
@@ -499,16 +517,16 @@ class _Tables(admission_rows.Rows):
         rise -= lower
         found = rise * part
         found += lower
-        # On the grid the tail has steps. Else it is a parabola between two
-        # cells, of the mean that the excess says, and within their tails.
-        # Thresholds far below 0 are set apart below.
+        # On the grid the tail has steps. Elsewhere it is a parabola between
+        # two cells, whose mean follows from the excess and which stays between
+        # their tails. Thresholds far below 0 are handled below.
         low, more = lower[:exact], rise[:exact]
         line = np.maximum(part[:exact], 0.0) * smooth
         bend = line * (line - 1.0) * (
             6.0 * low.real + 3.0 * more.real + 6.0 * more.imag)
         found.real[:exact] = low.real + np.clip(
             more.real * line + bend, more.real, 0.0)
-        # Below any sum that there is.
+        # Thresholds below any possible sum.
         deep = part < -_NEAR
         if deep.any():
             found[deep] = 1.0 + 1j * (lower.imag[deep] - part[deep])
@@ -516,14 +534,14 @@ class _Tables(admission_rows.Rows):
 
 
 def _average(shares, found):
-    """Return the (2, f) averages of (n, f) complex numbers.
+    """Return the (2, f) weighted averages of (n, f) complex numbers.
 
-    Without BLAS, whose threads wait for one another on a busy machine.
+    Avoids BLAS, whose threads wait for each other on a busy machine.
     """
     found *= shares[:, None]
     return found.sum(axis=0).view(float).reshape(-1, 2).T
 
 
 def _off(levels):
-    """Return which sources have levels that are no whole numbers."""
+    """Return which sources have levels that are not whole numbers."""
     return (np.abs(levels - np.rint(levels)) > _NEAR).any(axis=0)

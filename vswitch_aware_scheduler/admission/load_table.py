@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load of hosts, kept ready for the next question.
+"""Keeps the load of hosts ready for the next request.
 
-:class:`LoadTable` keeps, for every host, what its residents ask of each limit
-of its switch, as look-up tables; :meth:`LoadTable.assess` answers for any
-number of hosts at once by table look-ups.
+:class:`LoadTable` keeps, for each limit of each host, the sum of the rates of
+its residents as a look-up table. :meth:`LoadTable.assess` judges any number of
+hosts at once with table look-ups.
 
-Hosts may share an uplink: then the residents of all of them together are held
-against its limits too, as if it were one more host.
-
-Derivation: reference/admission.rst.
+If hosts share an uplink, the residents of all of them are also checked against
+its limits, as if the uplink were one more host. Derivation:
+reference/admission.rst.
 """
 
 import dataclasses
@@ -24,7 +23,7 @@ from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 __all__ = ['LoadTable']
 
-#: Probabilities are known up to this, and to the tolerance of policies.
+#: Absolute error of probabilities, in addition to the tolerance of policies.
 _NOISE = 1e-12
 
 _NO_SLOT = -1
@@ -34,29 +33,28 @@ _KNOWN, _PASSES, _AVERAGE, _LIMIT, _ENFORCED, _RESIDENTS, _RULES = range(7)
 
 
 class LoadTable:
-    """The load of hosts, kept ready for the next question.
+    """The load of hosts, ready for the next request.
 
-    Callers rely on these alone: :meth:`describe` sets a host, :meth:`change`
-    adds and removes residents, :meth:`assess` and :meth:`assess_each` judge
-    hosts by slot, and :attr:`version` changes whenever an answer may. They
-    may be called in any order. What a host asks of its limits is computed
-    when somebody first asks about the host; :meth:`prepare` does so before a
-    new table is used.
+    Use only these methods: :meth:`describe` sets a host, :meth:`change` adds
+    and removes residents, :meth:`assess` and :meth:`assess_each` judge hosts
+    by slot. :attr:`version` changes whenever a result may change. The methods
+    may be called in any order. The sums of a host are computed when the host
+    is first judged; :meth:`prepare` computes them before a new table is used.
 
-    :param cells: cells of the look-up tables up to a capacity
-    :param attachments: callable, instance uuid -> :class:`.Attachments`, None
-        when nothing is known of them; asked only where something is counted.
-        An instance without any interface counts as one of which nothing is
-        known: it may get one while it runs.
+    :param cells: number of cells of a look-up table between 0 and a capacity
+    :param attachments: callable, instance uuid -> :class:`.Attachments`, or
+        None if they are unknown; only called if a host counts something. An
+        instance without interfaces counts as unknown, because it may get an
+        interface while it runs.
     """
 
     def __init__(self, cells=256, attachments=lambda uuid: None):
         self._cells = cells
         self._slot_of = {}       # host -> slot
         self._uplinks = {}       # name -> _Entry
-        self._entries = []       # by slot: of hosts, and of uplinks
+        self._entries = []       # by slot: hosts and uplinks
         self._rules = np.zeros((0, _RULES))              # by slot
-        # By slot of a host: the slots of its uplinks.
+        # By slot of a host: slots of its uplinks.
         self._uplinks_of = np.full((0, 0), _NO_SLOT)
         self._sums = limit_sums.LimitSums(cells, self._entries)
         self._attached = _Attached(attachments)
@@ -65,8 +63,7 @@ class LoadTable:
                 attachments(uuid) or vswitch_attachments.UNKNOWN
             ).all_tunnelled
         )
-        #: Counts changes: an Assessment is out of date when the version
-        #: is another one.
+        #: Counts changes: an Assessment is outdated if the version differs.
         self.version = 0
 
     def __contains__(self, host):
@@ -76,17 +73,23 @@ class LoadTable:
         return len(self._slot_of)
 
     def slot(self, host):
-        """Return the slot of a host that was described, else None."""
+        """Return the slot of a host that was described, or None.
+
+        :param host: name of the host
+        """
         return self._slot_of.get(host)
 
     def slots_of(self, hosts):
-        """Return the list of :meth:`slot` of some hosts."""
+        """Return the list of :meth:`slot` of some hosts.
+
+        :param hosts: iterable of names
+        """
         return list(map(self._slot_of.get, hosts))
 
     def describe(self, host, policy, residents):
-        """Set what a host can carry and who is on it.
+        """Set the policy and the residents of a host.
 
-        :param host: name
+        :param host: name of the host
         :param policy: HostPolicy
         :param residents: mapping of instance uuid to RateLaw
         :returns: the host's slot, for :meth:`assess`
@@ -112,12 +115,12 @@ class LoadTable:
         return slot
 
     def change(self, changes):
-        """Set who has come to some hosts and who has gone.
+        """Add and remove residents of some hosts.
 
-        :param changes: {host: (came, went)}: mapping of instance uuid to
-            RateLaw, and instance uuids
-        :returns: list of the hosts that this cannot be: what they have is no
-            change of what was described; :meth:`describe` them
+        :param changes: {host: (added, removed)}: a mapping of instance uuid to
+            RateLaw, and an iterable of instance uuids
+        :returns: list of the hosts to which the change does not apply, because
+            their residents differ; use :meth:`describe` for them
         """
         unlike = []
         for host, (came, went) in changes.items():
@@ -152,10 +155,10 @@ class LoadTable:
         return [self._uplinks[one.name] for one in entry.policy.uplinks]
 
     def _share(self, entry, policy, known):
-        """Let the uplinks of a host count who is on it.
+        """Count the residents of a host behind its uplinks.
 
-        :param policy: the HostPolicy that it had, or None
-        :param known: {uuid: RateLaw} that it had
+        :param policy: previous HostPolicy of the host, or None
+        :param known: {uuid: RateLaw}, its previous residents
         """
         for one in entry.policy.uplinks:
             uplink = self._uplinks.get(one.name)
@@ -178,10 +181,11 @@ class LoadTable:
         self._uplinks_of[entry.slot, :len(now)] = [one.slot for one in now]
 
     def _hold(self, uplink, host, before, after):
-        """Count behind an uplink who is on a host after, not who was before.
+        """Replace the residents of a host behind an uplink.
 
-        One who is on two hosts behind it, during a move, counts once until it
-        has left both, as the host says that has got it last.
+        During a move, an instance may be on two hosts behind the uplink. It
+        then counts once, with the law of the host that received it last, until
+        it has left both.
         """
         came, went = {}, {}
         for uuid in {**before, **after}:
@@ -206,17 +210,24 @@ class LoadTable:
         self._attached_uplinks.change(uplink, came, went)
 
     def residents(self, host):
-        """Return {instance uuid: RateLaw} of a host; not to be changed."""
+        """Return the residents of a host. The caller must not change the dict.
+
+        :param host: name of the host
+        :returns: {instance uuid: RateLaw}
+        """
         return self._entries[self._slot_of[host]].residents
 
     def policy(self, host):
-        """Return the HostPolicy of a host."""
+        """Return the HostPolicy of a host.
+
+        :param host: name of the host
+        """
         return self._entries[self._slot_of[host]].policy
 
-    # What hosts ask of their limits.
+    # Loads of the limits.
 
     def _set_policy(self, entry, policy):
-        """Take in what a host, or an uplink, can carry."""
+        """Set the policy of a host or of an uplink."""
         entry.policy, risk = policy, policy.overload_probability
         known = policy.profile is not None
         self._rules[entry.slot] = (
@@ -232,13 +243,13 @@ class LoadTable:
     def assess(
         self, slots, law, exclude=None, attachments=vswitch_attachments.UNKNOWN
     ):
-        """Judge what one more instance would do to each of some hosts.
+        """Judge the effect of one more instance on each of some hosts.
 
-        :param slots: (h,) int, of hosts that were described
+        :param slots: (h,) int, slots of hosts that were described
         :param law: RateLaw of the instance
-        :param exclude: uuid of the instance itself when it moves: where it
-            is a resident, it is not counted twice
-        :param attachments: its :class:`.Attachments`
+        :param exclude: uuid of the instance if it moves; it is then not
+            counted twice on a host where it is a resident
+        :param attachments: :class:`.Attachments` of the instance
         :returns: Assessment, (h,) arrays in the order of ``slots``
         """
         slots = np.asarray(slots, dtype=np.int64)
@@ -250,7 +261,7 @@ class LoadTable:
             used = np.unique(of[of != _NO_SLOT])
             places = np.full(len(self._entries) + 1, used.size)
             places[used] = np.arange(used.size)
-            # The last place is that of _NO_SLOT, too.
+            # The last position stands for _NO_SLOT.
             result.share(self._assess(
                 used, law, exclude, attachments.all_tunnelled,
                 self._attached_uplinks.tunnels), places[of])
@@ -276,12 +287,12 @@ class LoadTable:
         return result
 
     def prepare(self, hosts, law, other):
-        """Compute what the first question about some hosts would have to.
+        """Compute what the first request for some hosts would have to compute.
 
         :param hosts: names of hosts that were described
-        :param law: RateLaw that a question may be about
-        :param other: LoadTable in use: look-up tables that it has made for
-            larger instances are made here as well
+        :param law: RateLaw of a possible instance
+        :param other: LoadTable in use; its look-up tables for larger instances
+            are computed here as well
         """
         self.assess(self.slots_of(hosts), law)
         for host in hosts:
@@ -293,16 +304,21 @@ class LoadTable:
                                     their and their.slot)
 
     def stretch(self, slot):
-        """Return :meth:`.LimitSums.stretch` of a host."""
+        """Return :meth:`.LimitSums.stretch` of a host.
+
+        :param slot: slot of the host
+        """
         return self._sums.stretch(slot)
 
     def assess_each(self, slots, laws, exclude=None,
                     attachments=vswitch_attachments.UNKNOWN):
-        """Judge what one instance would do whose law differs by host.
+        """Judge one instance whose law depends on the host.
 
-        :param slots: (h,) int, of hosts that were described
-        :param laws: h RateLaw
-        :param exclude: as in :meth:`assess`, which this one is otherwise
+        :param slots: (h,) int, slots of hosts that were described
+        :param laws: RateLaw of the instance on each of the h hosts
+        :param exclude: as in :meth:`assess`
+        :param attachments: as in :meth:`assess`
+        :returns: Assessment, (h,) arrays in the order of ``slots``
         """
         positions = {}
         for i, law in enumerate(laws):
@@ -319,9 +335,11 @@ class LoadTable:
     def _judge(self, slots, law, full):
         load = self._sums.with_source(slots, law)
         rules = self._rules[slots].T                # (_RULES, h)
-        # The union bound: never less than the risk of any limit at once.
+        # The union bound is at least the probability that any limit is
+        # exceeded.
         overload = np.minimum(load.overload_probability.sum(axis=0), 1.0)
-        # The first check that refuses is reported, so it is written last.
+        # The first check that refuses is reported. It is therefore written
+        # last.
         reason = np.where(self._exceeds(slots, overload, rules[_LIMIT]),
                           assessment.OVERLOAD, assessment.ADMITTED)
         average = rules[_AVERAGE] > 0
@@ -335,7 +353,7 @@ class LoadTable:
                            (rules[_PASSES] == 0, assessment.NO_PROFILE)):
             reason[which] = why
         with np.errstate(invalid='ignore'):
-            # Without what is more than a float can hold of no capacity.
+            # Ignore infinite rates divided by infinite capacities.
             used = np.fmax.reduce(load.mean / load.capacity, axis=0,
                                   initial=0.0)
         return assessment.Assessment(
@@ -345,11 +363,7 @@ class LoadTable:
             load.capacity.T, load.vm_peak.T, rules[_LIMIT], full)
 
     def _exceeds(self, slots, overload, limit):
-        """Return which hosts have more overload than their limit.
-
-        A smooth tail is known to its error, and no instance is refused for
-        that.
-        """
+        """Return which hosts are above their limit of overload probability."""
         found = overload > limit
         if found.any():
             found &= ~self._sums.are_smooth(slots) | (
@@ -360,7 +374,7 @@ class LoadTable:
 class _Entry:
     """One host of the table, or one uplink.
 
-    :ivar laws: of an uplink: {uuid: {host: RateLaw}}, the last one counts
+    :ivar laws: for an uplink: {uuid: {host: RateLaw}}; the last law counts
     """
 
     __slots__ = ('host', 'slot', 'policy', 'residents', 'laws')
@@ -374,7 +388,7 @@ class _Entry:
 
 
 class _Attached:
-    """What residents are attached to, where anything is counted.
+    """The attachments of residents, if a host counts anything.
 
     :param attachments: callable, instance uuid -> Attachments or None
     """
@@ -383,14 +397,14 @@ class _Attached:
         self.tunnels = tunnel_table.TunnelTable()
         self._attachments = attachments
         self._entries = set()
-        # Remote VTEPs cannot be counted without knowing every host.
+        # Remote VTEPs can only be counted if every host is counted.
         self._all = False
 
     def _of(self, uuid):
         return self._attachments(uuid) or vswitch_attachments.UNKNOWN
 
     def describe(self, entry):
-        """Count what the residents of a host are attached to."""
+        """Count the attachments of the residents of a host."""
         counts = entry.policy.counts
         self._entries.add(entry)
         if 'vteps' in counts and not self._all:
@@ -404,7 +418,7 @@ class _Attached:
             self.tunnels.forget(entry.slot)
 
     def change(self, entry, came, went):
-        """Count who came and no more who went."""
+        """Count added residents and stop counting removed ones."""
         if entry.slot in self.tunnels:
             for uuid in went:
                 self.tunnels.remove(entry.slot, uuid)
@@ -412,14 +426,14 @@ class _Attached:
                 self.tunnels.add(entry.slot, uuid, self._of(uuid))
 
     def renew(self, entry, uuids):
-        """Read again what some residents are attached to."""
+        """Read the attachments of some residents again."""
         if entry.slot in self.tunnels:
             for uuid in uuids:
                 self.tunnels.renew(entry.slot, uuid, self._of(uuid))
 
 
 def _difference(known, residents):
-    """Return the laws that came and the laws that went."""
+    """Return the laws that were added and the laws that were removed."""
     return ([law for uuid, law in residents.items()
              if known.get(uuid) != law],
             [law for uuid, law in known.items()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host can carry and by which rule it admits instances. Pure."""
+"""What a host can carry and the rule by which it admits instances. Pure."""
 
 import dataclasses
 import functools
@@ -13,39 +13,44 @@ from vswitch_aware_scheduler.traffic import prior
 __all__ = ['AVERAGE', 'PROBABILITY', 'TOLERANCE', 'HostPolicy', 'Uplink',
            'most_cautious']
 
-#: Admission policies: the sum of averages against saturation (Figure 9 of
-#: "Towards a Method Integrating Virtual Switch Performance Into Data Centre
-#: Design"), or the probability of overload against the operator's limit.
+#: Admission policies. AVERAGE compares the sum of the mean rates with the
+#: saturation (Figure 9 of "Towards a Method Integrating Virtual Switch
+#: Performance Into Data Centre Design"). PROBABILITY compares the probability
+#: of overload with the operator's limit.
 AVERAGE = 'average'
 PROBABILITY = 'probability'
 
-#: Probabilities are compared with this relative tolerance: equality happens.
+#: Relative tolerance for comparing probabilities that may be equal.
 TOLERANCE = 1e-9
 
 
 def most_cautious(policies):
-    """Return the admission policy that admits least, of one or more."""
+    """Return the admission policy that admits least.
+
+    :param policies: one or more of AVERAGE and PROBABILITY
+    """
     return PROBABILITY if PROBABILITY in policies else AVERAGE
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HostPolicy:
-    """What a host can carry and how it is judged.
+    """The capacity of a host and how the host is judged.
 
-    Compared by identity: hosts that share one share all that is derived.
+    Two policies are equal only if they are the same object. Hosts that share a
+    policy share everything that is derived from it.
 
-    :ivar profile: SwitchProfile, or None when nothing is known of the switch
     :ivar policy: AVERAGE or PROBABILITY
     :ivar overload_probability: limit of PROBABILITY, 0..1
-    :ivar pass_unknown: whether a host without profile passes
-    :ivar uplinks: tuple of the :class:`Uplink` that all its traffic takes too
-    :ivar tunnel_key: what says how many tunnels there can be, for people
-    :ivar asked_probability: the limit that was asked for, for people, where
-        another one is decided with; else None
-    :ivar judged: False where the host passes whatever it carries, as bare
-        metal does; then ``profile`` is None and ``pass_unknown`` is True
-    :ivar enforced: False where the host is judged and passes all the same:
-        what would refuse an instance is recorded only
+    :ivar profile: SwitchProfile, or None if the switch is unknown
+    :ivar pass_unknown: whether a host without a profile passes
+    :ivar uplinks: tuple of the :class:`Uplink` that also carry all its traffic
+    :ivar tunnel_key: name of the key that limits the tunnels, for messages
+    :ivar asked_probability: the requested limit, if a corrected limit is used
+        instead; else None
+    :ivar judged: False if the host passes whatever its load, for example bare
+        metal; then ``profile`` is None and ``pass_unknown`` is True
+    :ivar enforced: False if a host that would be refused passes and the
+        refusal is only recorded
     """
 
     profile: object
@@ -70,28 +75,29 @@ class HostPolicy:
 
     @functools.cached_property
     def limits(self):
-        """[(weights, capacity, most of one instance)] of the profile."""
+        """[(weights, capacity, limit of one instance)] of the profile."""
         return [] if self.profile is None else _limits_of(self.profile)
 
     @functools.cached_property
     def limits_on_one(self):
-        """[(weights, packet_bytes, most)]: what one instance may have.
+        """[(weights, packet_bytes, limit)]: what one instance may have.
 
-        Above it no such host takes an instance, as ``PEAK`` tells, nor does
-        any of its uplinks.
+        An instance above such a limit is refused by the host with ``PEAK``, or
+        by one of its uplinks.
         """
-        return [(weights, one.profile.typical_packet_bytes, most)
-                for one in (self, *(uplink.policy for uplink in self.uplinks))
-                for weights, _, most in one.limits]
+        return [(weights, rule.profile.typical_packet_bytes, most)
+                for rule in (self, *(uplink.policy for uplink in self.uplinks))
+                for weights, _, most in rule.limits]
 
     def fitting(self, law, group=None):
-        """Return a prior as an instance on such a host can have it.
+        """Return a prior, cut to what one instance on this host may have.
 
-        An instance of which only the prior is known is never refused for the
-        peak of another one.
+        An instance of which only the prior is known is therefore never refused
+        for the peak of another instance.
 
-        :param law: RateLaw
-        :param group: as of :func:`.prior.cut`
+        :param law: RateLaw of the prior
+        :param group: as in :func:`.prior.cut`
+        :returns: RateLaw
         """
         return prior.cut(law, self.limits_on_one, self.capacities, group)
 
@@ -99,31 +105,35 @@ class HostPolicy:
     def capacities(self):
         """[(weights, packet_bytes, capacity)]: what all instances may have.
 
-        What is above one of these overloads each such host, or one of its
-        uplinks, alone.
+        An instance above one of these capacities overloads the host, or one of
+        its uplinks, alone.
         """
-        return [(weights, one.profile.typical_packet_bytes, capacity)
-                for one in (self, *(uplink.policy for uplink in self.uplinks))
-                for weights, capacity, _ in one.limits]
+        return [(weights, rule.profile.typical_packet_bytes, capacity)
+                for rule in (self, *(uplink.policy for uplink in self.uplinks))
+                for weights, capacity, _ in rule.limits]
 
     def is_exceeded(self, overload_probability):
-        """Return whether a probability of overload is above the limit."""
+        """Return whether a probability of overload is above the limit.
+
+        :param overload_probability: float between 0 and 1
+        """
         return bool(overload_probability
                     > self.overload_probability * (1 + TOLERANCE))
 
     @functools.cached_property
     def counts(self):
-        """{one of :data:`.COUNTED`: the most} of the profile."""
+        """{one of :data:`.COUNTED`: maximum} of the profile."""
         return {} if self.profile is None else self.profile.counts
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Uplink:
-    """What several hosts share: a ToR's uplink, a gateway, that of a silo.
+    """A link or gateway that several hosts share, such as a ToR's uplink.
 
-    :ivar name: hosts whose uplinks have one name share it
-    :ivar policy: HostPolicy of it, as if it were one host with the residents
-        of all; every network counts as tunnelled, for a gateway maps it
+    :ivar name: name of the uplink; hosts with the same name share it
+    :ivar policy: HostPolicy of the uplink as if it were one host with the
+        residents of all its hosts; every network counts as tunnelled, because
+        a gateway maps it
     """
 
     name: str
@@ -131,7 +141,7 @@ class Uplink:
 
 
 def _limits_of(profile):
-    """Return [(weights, capacity, most of one instance)] of a profile."""
+    """Return [(weights, capacity, limit of one instance)] of a profile."""
     most = np.inf if profile.vm_peak_kbps is None else profile.vm_peak_kbps
     saturation = tuple(
         model.dimension_weights(profile.saturation_dimension).tolist())
@@ -143,6 +153,6 @@ def _limits_of(profile):
             limit[2] = min(limit[2], most)
             return limits
     if most < np.inf:
-        # A limit on one instance where there is none on all together.
+        # The profile limits one instance but not all instances together.
         limits.append([saturation, np.inf, most])
     return limits

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy that each host of a fleet is judged by.
+"""Determines the policy that each host of a fleet is judged by.
 
-Aggregates and stored profiles give a host its policy, aggregates the uplinks
-that it is behind, and feedback the limit in force: in this one order. Policies
-become dictionaries that the store can hold, and policies again. Pure; no clock
-but that of the corrections.
+The steps are always the same: aggregates and stored profiles give the policy
+of a host, aggregates add its uplinks, and feedback corrects the limit. The
+module also converts policies to dictionaries for the store and back. Pure; no
+clock except the one of the corrections.
 """
 
 import dataclasses
@@ -16,10 +16,10 @@ from vswitch_aware_scheduler.vswitch import profile as vswitch_profile
 
 __all__ = ['Policies', 'find', 'pack', 'unpack', 'with_uplinks']
 
-#: Texts of profiles for people, which policies need not carry.
+#: Descriptive texts of profiles, which are not stored.
 _FOR_PEOPLE = ('description', 'sources')
 
-#: Fields of a HostPolicy that are not packed as they are.
+#: Fields of a HostPolicy that need a conversion.
 _NOT_PLAIN = ('profile', 'uplinks')
 
 
@@ -27,11 +27,12 @@ _NOT_PLAIN = ('profile', 'uplinks')
 class Policies:
     """The policies of a fleet.
 
-    :ivar hosts: {host: HostPolicy}; hosts alike have the same object
     :ivar uplinks: {name: Uplink}
-    :ivar origins: {host: {value: where it comes from}}, as of
+    :ivar hosts: {host: HostPolicy}; hosts with equal policies have the same
+        object
+    :ivar origins: {host: {value: where it comes from}}, as in
         :meth:`.HostPolicies.origins`
-    :ivar problems: {host: why it is not judged}
+    :ivar problems: {host: why it cannot be judged}
     """
 
     hosts: dict
@@ -45,6 +46,7 @@ def with_uplinks(policy, shared):
 
     :param policy: HostPolicy of the host alone
     :param shared: tuple of Uplink, in the order of their names
+    :returns: HostPolicy
     """
     if not shared or not policy.judged:
         return policy
@@ -55,7 +57,7 @@ def find(hosts, aggregates, host_profiles, host_policies, uplink_policies,
          corrections, outcomes, bare_metal=frozenset()):
     """Return the :class:`Policies` of a fleet.
 
-    :param hosts: names
+    :param hosts: names of the hosts
     :param aggregates: iterable of dictionaries with ``name``, ``metadata``
         and ``hosts``
     :param host_profiles: {host: HostProfile of the store}
@@ -63,19 +65,19 @@ def find(hosts, aggregates, host_profiles, host_policies, uplink_policies,
     :param uplink_policies: :class:`.UplinkPolicies`
     :param corrections: :class:`.Corrections`
     :param outcomes: {kind of host: TrialOutcome}
-    :param bare_metal: names of hosts whose instances are machines of their
-        own
+    :param bare_metal: names of hosts whose instances are physical machines
     """
-    of_host = {}
-    for one in aggregates:
-        for host in one['hosts']:
-            of_host.setdefault(host, []).append((one['name'],
-                                                 one['metadata']))
+    metadata_of = {}
+    for aggregate in aggregates:
+        for host in aggregate['hosts']:
+            metadata_of.setdefault(host, []).append((aggregate['name'],
+                                                     aggregate['metadata']))
     uplinks = uplink_policies.find(
-        [(one['name'], one['metadata']) for one in aggregates])
-    found, origins, problems, behind = {}, {}, {}, {}
+        [(aggregate['name'], aggregate['metadata'])
+         for aggregate in aggregates])
+    policies, origins, problems, behind = {}, {}, {}, {}
     for host in hosts:
-        metadata = of_host.get(host, [])
+        metadata = metadata_of.get(host, [])
         try:
             policy = host_policies.find(metadata, host_profiles.get(host),
                                         host in bare_metal)
@@ -85,19 +87,22 @@ def find(hosts, aggregates, host_profiles, host_policies, uplink_policies,
             key = policy, shared
             if key not in behind:
                 behind[key] = with_uplinks(policy, shared)
-            found[host] = corrections.of(behind[key], outcomes)
+            policies[host] = corrections.of(behind[key], outcomes)
             origins[host] = host_policies.origins(metadata,
                                                   host_profiles.get(host))
         except Exception as error:
-            # Of one host: the others are judged.
-            found[host] = admission.HostPolicy(None, judged=False)
+            # An error in one host does not affect the other hosts.
+            policies[host] = admission.HostPolicy(None, judged=False)
             origins[host] = {}
             problems[host] = f'{type(error).__name__}: {error}'
-    return Policies(found, uplinks, origins, problems)
+    return Policies(policies, uplinks, origins, problems)
 
 
 def pack(policy):
-    """Return a HostPolicy as a dictionary that JSON can hold."""
+    """Return a HostPolicy as a dictionary that JSON can represent.
+
+    :param policy: HostPolicy
+    """
     profile = policy.profile and {
         key: value for key, value in policy.profile.to_dict().items()
         if key not in _FOR_PEOPLE}
@@ -105,21 +110,20 @@ def pack(policy):
              for field in dataclasses.fields(policy)
              if field.name not in _NOT_PLAIN}
     return {'profile': profile, **plain,
-            'uplinks': [one.name for one in policy.uplinks]}
+            'uplinks': [uplink.name for uplink in policy.uplinks]}
 
 
 def unpack(hosts, uplinks):
-    """Return policies of the dictionaries that :func:`pack` returned.
+    """Return the policies of dictionaries that :func:`pack` returned.
 
-    Policies alike become the same object. Keys that this release does not
-    know are ignored.
+    Equal policies become the same object. Keys of a newer release are ignored.
 
     :param hosts: {host: dictionary}
     :param uplinks: {name: dictionary}
-    :returns: ({host: HostPolicy}, {name: Uplink}, {name of either: why it
-        cannot be used})
+    :returns: ({host: HostPolicy}, {name of an uplink: Uplink}, {name of a host
+        or an uplink: why its policy cannot be used})
     """
-    found_uplinks, policies, problems, known = {}, {}, {}, {}
+    found_uplinks, policies, problems, policy_of_key = {}, {}, {}, {}
     for name, data in uplinks.items():
         try:
             found_uplinks[name] = admission.Uplink(name, _policy(data, {}))
@@ -129,9 +133,9 @@ def unpack(hosts, uplinks):
         key = json.dumps({name: value for name, value in data.items()
                           if name != 'origins'}, sort_keys=True)
         try:
-            if key not in known:
-                known[key] = _policy(data, found_uplinks)
-            policies[host] = known[key]
+            if key not in policy_of_key:
+                policy_of_key[key] = _policy(data, found_uplinks)
+            policies[host] = policy_of_key[key]
         except Exception as error:
             problems[host] = f'{type(error).__name__}: {error}'
     return policies, found_uplinks, problems
@@ -150,10 +154,10 @@ def _policy(data, uplinks):
 
 
 def _with_numbers(value):
-    """Return a mapping by numbers, whose keys JSON has made texts."""
+    """Return a mapping whose keys are numbers again, not strings of JSON."""
     if not isinstance(value, dict):
         return value
-    return {_number(key): one for key, one in value.items()}
+    return {_number(key): item for key, item in value.items()}
 
 
 def _number(text):

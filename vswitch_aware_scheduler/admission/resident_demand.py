@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an instance without a traffic model counts with, by the store alone.
+"""Determines the law of an instance without traffic model, from the store.
 
-A scheduler knows more of instances that it has placed itself:
+A scheduler also uses what it recorded when it placed the instance:
 :mod:`vswitch_aware_scheduler.scheduler.resident_laws`. Pure.
 """
 
@@ -16,9 +16,16 @@ MODEL, FLAVOR, PRIOR, DEFAULT = 'model', 'flavor', 'prior', 'default'
 
 
 def law_of(snapshot, uuid, extra_specs, unknown, fitting):
-    """Return (RateLaw, which rule gave it) of an instance.
+    """Return the law of an instance and the rule that gave it.
 
-    Arguments as of :func:`unmodelled_law`; a learned model comes first.
+    A learned model comes first, then the rules of :func:`unmodelled_law`.
+
+    :param snapshot: as in :func:`unmodelled_law`
+    :param uuid: as in :func:`unmodelled_law`
+    :param extra_specs: as in :func:`unmodelled_law`
+    :param unknown: as in :func:`unmodelled_law`
+    :param fitting: as in :func:`unmodelled_law`
+    :returns: (RateLaw, MODEL, FLAVOR, PRIOR or DEFAULT)
     """
     law = snapshot.law(uuid)
     if law is not None:
@@ -27,17 +34,19 @@ def law_of(snapshot, uuid, extra_specs, unknown, fitting):
 
 
 def unmodelled_law(snapshot, uuid, extra_specs, unknown, fitting):
-    """Return (RateLaw, which rule gave it) of an instance without a model.
+    """Return the law of an instance without a model and its rule.
 
-    What the instance has shown itself comes first, then what its flavor
-    states, then the prior of its group, then the default.
+    The prior of the instance's own traffic comes first, then the flavor, then
+    the prior of its group, then the default.
 
     :param snapshot: :class:`.Snapshot`
-    :param uuid: of the instance
-    :param extra_specs: mapping of strings, of its flavor
-    :param unknown: RateLaw of an instance of which nothing is known, or None
-    :param fitting: callable(law, law of its group or None) -> the prior as an
-        instance on the host can have it
+    :param uuid: uuid of the instance
+    :param extra_specs: mapping of strings, the extra specs of its flavor
+    :param unknown: RateLaw of an instance about which nothing is known, or
+        None
+    :param fitting: callable(law, law of its group or None), returns the prior
+        cut to what one instance on the host may have
+    :returns: (RateLaw, FLAVOR, PRIOR or DEFAULT)
     """
     law, prior_of = snapshot.prior(uuid) or (None, None)
     if prior_of != 'instance':
@@ -51,11 +60,13 @@ def unmodelled_law(snapshot, uuid, extra_specs, unknown, fitting):
 
 
 def stated_law(extra_specs, snapshot):
-    """Return (RateLaw, which rule gave it) that a flavor states, or None.
+    """Return the law that a flavor states and its rule, or None.
 
-    Extra specs that cannot be used state nothing: the scheduler reports them.
-    Arguments as of :func:`unmodelled_law`; the rule as of
-    :func:`.law_of`.
+    Invalid extra specs state no law: the scheduler reports them.
+
+    :param extra_specs: mapping of strings
+    :param snapshot: :class:`.Snapshot`
+    :returns: as :func:`.law_of`
     """
     try:
         return flavor_specs.law_of(extra_specs, snapshot.law)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of arrays that are used, freed and used again. Pure; numpy only."""
+"""Arrays whose rows are allocated, freed and reused. Pure; numpy only."""
 
 import numpy as np
 
@@ -7,26 +7,27 @@ __all__ = ['Rows']
 
 
 class Rows:
-    """Arrays of which rows are handed out as needed.
+    """Arrays whose rows are allocated on demand.
 
-    :param kinds: dtype and shape of a row of each of the arrays
-    :ivar values: [(n, ...) array of each]; other ones whenever they grow
+    :param kinds: for each array, its dtype and the shape of a row
+    :ivar values: list of the (n, ...) arrays; new arrays replace them when
+        they grow
     """
 
     def __init__(self, *kinds):
         self.values = [np.zeros((0, *shape), dtype=dtype)
                        for dtype, shape in kinds]
-        #: How many are likely to be taken soon.
+        #: Number of rows that are likely to be taken soon.
         self.expected = 0
         self._free = []
 
     def take(self):
-        """Return the number of a row; what it holds is undefined."""
+        """Return the number of a free row. Its contents are undefined."""
         if not self._free:
             have = len(self.values[0])
             more = max(have // 8, 16, self.expected)
             for i, old in enumerate(self.values):
-                # Rows that nobody has taken yet take no memory.
+                # Rows that were never used take no memory.
                 grown = np.zeros((have + more, *old.shape[1:]), old.dtype)
                 grown[:have] = old
                 self.values[i] = grown
@@ -34,5 +35,8 @@ class Rows:
         return self._free.pop()
 
     def free(self, row):
-        """Take a row back."""
+        """Free a row.
+
+        :param row: number of the row
+        """
         self._free.append(row)

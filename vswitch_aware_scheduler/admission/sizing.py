@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many instances a host can have, and how many hosts a fleet needs.
+"""Computes how many instances fit on a host and how many hosts are needed.
 
-Asks the very code that admits. Pure; knows no store and no Nova.
+Uses the same code as the admission. Pure; no store and no Nova.
 """
 
 import bisect
@@ -19,28 +19,28 @@ from vswitch_aware_scheduler.traffic import rate_law
 __all__ = ['FleetSize', 'HostSize', 'MOST', 'fleet_size', 'host_size',
            'most_by_average', 'most_by_peak']
 
-#: Instances on a host up to which is counted: for more than that the numbers
-#: were never checked.
+#: Maximum number of instances on a host. Larger numbers were never validated.
 MOST = 1000
 
 _NORMAL = statistics.NormalDist()
 
-#: A search that has not ended after so many guesses goes on by halves.
+#: After this number of guesses, the search continues by bisection.
 _GUESSES = 8
 
 
 @dataclasses.dataclass(frozen=True)
 class HostSize:
-    """As many equal instances as a host admits one after the other.
+    """The number of equal instances that a host admits one after the other.
 
-    :ivar instances: how many; :data:`MOST` when no limit was met
-    :ivar reason: in words, why there is not one more; None at :data:`MOST`
-    :ivar overload_probability: of the host that has them
-    :ivar loss_fraction: share of its traffic that is cut away
-    :ivar utilisation: mean rate over capacity of the tightest limit
-    :ivar rate_kbps: mean egress and ingress together
-    :ivar cpu_mhz: what switching that takes, None where the profile does not
-        state it
+    :ivar instances: number of instances; :data:`MOST` if no limit was reached
+    :ivar reason: why no further instance is admitted; None at :data:`MOST`
+    :ivar overload_probability: overload probability of the host with them
+    :ivar loss_fraction: expected share of the host's traffic that is lost
+    :ivar utilisation: mean rate divided by capacity, of the limit with the
+        highest ratio
+    :ivar rate_kbps: sum of mean egress and mean ingress
+    :ivar cpu_mhz: processor frequency that switching takes, or None if the
+        profile does not state it
     """
 
     instances: int
@@ -56,11 +56,12 @@ class HostSize:
 class FleetSize:
     """Different instances on equal hosts, each on the first that admits it.
 
-    :ivar hosts: how many are needed
-    :ivar refused: instances that not even an empty host admits
     :ivar overload_probability: (hosts,) of each host
-    :ivar rate_kbps: (hosts,) mean egress and ingress together
-    :ivar cpu_mhz: (hosts,) what switching takes, None as in HostSize
+    :ivar hosts: number of hosts that are needed
+    :ivar refused: number of instances that not even an empty host admits
+    :ivar rate_kbps: (hosts,) sum of mean egress and mean ingress
+    :ivar cpu_mhz: (hosts,) processor frequency that switching takes, or None
+        as in HostSize
     """
 
     hosts: int
@@ -71,17 +72,20 @@ class FleetSize:
 
 
 def host_size(policy, law):
-    """Return the HostSize of a host for independent instances of one law.
+    """Return how many independent instances of one law fit on a host.
 
-    Instances with the same classes would all be high at the same time, which
-    nobody means who asks for so many of a kind: classes are left out.
+    Instances with the same classes would all be busy at the same time, which
+    does not describe many instances of one kind. Therefore classes are
+    ignored.
 
     :param policy: admission.HostPolicy without uplinks
     :param law: RateLaw of each of the instances
+    :returns: HostSize
     """
     law = law.without_classes()
     assessed = functools.cache(functools.partial(_with_others, policy, law))
-    # What is admitted with n others is admitted with fewer.
+    # An instance that is admitted in addition to n others is also admitted in
+    # addition to fewer.
     if policy.policy == admission.AVERAGE:
         low = most_by_average(policy, law)
         high = low + 1
@@ -89,7 +93,8 @@ def host_size(policy, law):
         low, high = most_by_peak(policy, law), _most_counted(policy) + 1
     guess = min(_likely_size(policy, law), MOST)
     wanted = _deviations(policy.overload_probability)
-    # With averages at the capacity, overload is about as likely as not.
+    # If the mean rates sum up to the capacity, overload has a probability of
+    # about one half.
     points = [(_most_of_sums(policy, _means(policy, law)), 0.0)]
     while high - low > 1:
         number = min(max(int(guess), low + 1), high - 1)
@@ -116,9 +121,11 @@ def host_size(policy, law):
 
 
 def most_by_peak(policy, law):
-    """Return how many equal instances fit when all are at their peak.
+    """Return how many equal instances fit if all are at their peak.
 
-    :returns: 0..:data:`MOST`
+    :param policy: HostPolicy of the host
+    :param law: RateLaw of each instance
+    :returns: int, 0..:data:`MOST`
     """
     return _most_of(policy, law, [
         values.max() for values in _values(policy, law)])
@@ -127,7 +134,9 @@ def most_by_peak(policy, law):
 def most_by_average(policy, law):
     """Return how many equal instances the policy ``average`` admits.
 
-    :returns: 0..:data:`MOST`
+    :param policy: HostPolicy of the host
+    :param law: RateLaw of each instance
+    :returns: int, 0..:data:`MOST`
     """
     return _most_of(policy, law, _means(policy, law))
 
@@ -143,7 +152,7 @@ def _means(policy, law):
 
 
 def _most_of(policy, law, rates):
-    """Return how many instances fit that take these rates of the limits."""
+    """Return how many instances with these rates fit within the limits."""
     slack = 1 + fourier_sum.TOLERANCE
     if any(values.max() > most * slack for values, (_, _, most)
            in zip(_values(policy, law), policy.limits)):
@@ -153,14 +162,14 @@ def _most_of(policy, law, rates):
 
 
 def _most_of_sums(policy, rates):
-    """Return how many times these rates go into the limits, as a float."""
+    """Return the ratio of the limits to these rates, the smallest one."""
     return min((capacity * (1 + fourier_sum.TOLERANCE) / float(rate)
                 for (_, capacity, _), rate in zip(policy.limits, rates)
                 if rate > 0), default=math.inf)
 
 
 def _most_counted(policy):
-    """Return how many silent instances a host admits: what is counted."""
+    """Return how many idle instances a host admits, by counted limits."""
     if not policy.counts:
         return MOST
     return bisect.bisect_left(
@@ -169,14 +178,14 @@ def _most_counted(policy):
 
 
 def _likely_size(policy, law):
-    """Return the size if sums were normally distributed: a first guess."""
+    """Return a first guess of the size, for normally distributed sums."""
     sizes = [math.inf]
     deviations = max(_deviations(policy.overload_probability), 0.0)
     for values, (_, capacity, _) in zip(_values(policy, law), policy.limits):
         peak = float(values.max())
         if peak <= 0 or capacity == math.inf:
             continue
-        # In units of the peak: rates may be anything that a float can be.
+        # In units of the peak, because rates may have any magnitude.
         shares = values / peak
         mean = float(shares @ law.probabilities)
         room = capacity / peak
@@ -192,19 +201,19 @@ def _likely_size(policy, law):
 
 
 def _deviations(probability):
-    """Return how many standard deviations a normal value is exceeded by.
+    """Return how many standard deviations a normal value exceeds.
 
-    So a probability becomes a number that is nearly linear in the size.
+    This turns a probability into a number that is almost linear in the size.
     """
     return -_NORMAL.inv_cdf(min(max(probability, 1e-300), 1 - 1e-15))
 
 
 def _crossing(first, second, wanted):
-    """Return the size at which the line through two points is as wanted.
+    """Return the size at which the line through two points has a value.
 
     :param first: (size, deviations)
-    :param second: likewise
-    :returns: float, or None when the points tell no such line
+    :param second: (size, deviations)
+    :returns: float, or None if the points determine no such line
     """
     size, deviations = first
     if size == second[0] or deviations == second[1]:
@@ -214,16 +223,16 @@ def _crossing(first, second, wanted):
 
 
 def _with_others(policy, law, others):
-    """Return the Assessment of one more beside so many."""
+    """Return the Assessment of one more instance in addition to others."""
     table = admission.LoadTable()
     slot = table.describe('host', policy, dict.fromkeys(range(others), law))
     return table.assess([slot], law)
 
 
 def _cpu_mhz(policy, rates):
-    """Return what switching takes of a mean load, or None.
+    """Return the processor frequency that switching takes, or None.
 
-    :param rates: (3,) egress_kbps, ingress_kbps, kpps; 0 kpps: not known
+    :param rates: (3,) egress_kbps, ingress_kbps, kpps; 0 kpps means unknown
     """
     if policy.profile is None:
         return None
@@ -233,21 +242,22 @@ def _cpu_mhz(policy, rates):
 
 
 def fleet_size(policy, laws):
-    """Return the FleetSize of instances that come one after the other.
+    """Return the FleetSize of instances that arrive one after the other.
 
     :param policy: admission.HostPolicy of every host
-    :param laws: RateLaw of each instance, in the order in which they come
+    :param laws: iterable of the RateLaw of each instance, in the order of
+        arrival
     """
     table = admission.LoadTable()
     slots, hosts, refused = [], [], 0
     overload, rates = [], []
     for number, law in enumerate(laws):
-        found = table.assess(slots, law)
-        where = np.flatnonzero(found.admitted)
-        if where.size:
-            host = int(where[0])
+        assessment = table.assess(slots, law)
+        admitting_hosts = np.flatnonzero(assessment.admitted)
+        if admitting_hosts.size:
+            host = int(admitting_hosts[0])
             table.change({hosts[host]: ({number: law}, ())})
-            overload[host] = float(found.overload_probability[host])
+            overload[host] = float(assessment.overload_probability[host])
             rates[host] += law.mean
             continue
         alone = _with_others(policy, law, 0)
@@ -258,8 +268,8 @@ def fleet_size(policy, laws):
         slots.append(table.describe(hosts[-1], policy, {number: law}))
         overload.append(float(alone.overload_probability[0]))
         rates.append(np.array(law.mean))
-    cpu = [_cpu_mhz(policy, one) for one in rates]
+    cpu = [_cpu_mhz(policy, rate) for rate in rates]
     return FleetSize(
         len(hosts), refused, np.array(overload),
-        np.array([one[:2].sum() for one in rates]),
+        np.array([rate[:2].sum() for rate in rates]),
         None if None in cpu else np.array(cpu, dtype=float))

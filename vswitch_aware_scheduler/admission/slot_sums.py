@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What sums of instances are in the sampled slots of time.
+"""Sums of the rates of instances in the sampled time slots.
 
-An instance was high or low in each slot (:mod:`..traffic.slots`), and
-instances are independent given their classes. So the mean and the variance of
-a sum in a slot are sums over the instances. :class:`SlotSums` keeps both for
-many sums, and the moments of groups of slots, from the busiest ones on. Rates
-are shares of the capacity of the sum; a rate above the capacity counts as the
-capacity. Pure; numpy only.
-
-Derivation: reference/model.rst, "Instances that are busy together".
+Each instance was high or low in each slot (:mod:`..traffic.slots`). Given
+their classes, instances are independent. The mean and the variance of a sum in
+a slot are therefore sums over the instances. :class:`SlotSums` keeps both for
+many sums, and the moments of groups of slots, sorted by load. Rates are shares
+of the capacity of the sum; a rate above the capacity counts as the capacity.
+Pure; numpy only. Derivation: reference/model.rst, "Instances that are busy
+together".
 """
 
 import numpy as np
@@ -19,24 +18,25 @@ from vswitch_aware_scheduler.traffic import slots
 __all__ = ['GROUP_SHARES', 'MARGIN', 'SlotSums', 'class_moments',
            'class_shares']
 
-#: Rates count so many times in what the slots say: a tail of some per mille
-#: is known from a few of them, and traffic changes.
+#: Factor on the rates in the slots. It is a safety margin, because a tail of
+#: some per mille is estimated from few slots and traffic changes.
 MARGIN = 1.05
 
-# From the calmest slots on.
+# From the least loaded slots on.
 _SIZES = np.array(slots.GROUP_SIZES[::-1])
 _STARTS = np.cumsum(_SIZES) - _SIZES
 _GROUP_OF = np.repeat(np.arange(_SIZES.size, dtype=np.uint8), _SIZES)
 
-#: (g,) share of the slots that are in each group.
+#: (g,) share of the slots that belong to each group.
 GROUP_SHARES = _SIZES / slots.SLOTS
 
-#: The least variance of a sum, and that of a slot relative to it.
+#: Smallest variance of a sum, and smallest ratio of the variance in a slot to
+#: it.
 _LEAST_VARIANCE = 1e-15
 _LEAST_RATIO = 1e-4
 
-# Mean and variance in each group, mean and variance over all time, and how
-# many sources have classes.
+# Mean and variance in each group, mean and variance over all time, and number
+# of sources with classes.
 _GROUPS = _SIZES.size
 _MEANS, _VARIANCES, _TOTAL = (
     slice(_GROUPS), slice(_GROUPS, 2 * _GROUPS),
@@ -47,9 +47,9 @@ def class_shares(masses, low_states):
     """Return the probabilities of states over all time and in each class.
 
     :param masses: (m, n) probabilities of the states of n sources
-    :param low_states: (n,) how many of these are low
+    :param low_states: (n,) number of these states that are low
     :returns: (3, m, n): over all time, while low, while high; a class that
-        does not occur has those of all time
+        does not occur has the probabilities over all time
     """
     low = masses * (np.arange(len(masses))[:, None] < low_states)
     shares = np.array([masses, low, masses - low])
@@ -61,10 +61,10 @@ def class_shares(masses, low_states):
 def class_moments(levels, shares):
     """Return mean and variance of rates over all time and in each class.
 
-    :param levels: (m, n) rates of the states, in shares of the capacity
-    :param shares: (c, m, n) or (c, m, 1) as of :func:`class_shares`; c may be
-        1: over all time only
-    :returns: (c, 2, n)
+    :param levels: (m, n) rates of the states, as shares of the capacity
+    :param shares: (c, m, n) or (c, m, 1) as in :func:`class_shares`; with c =
+        1, over all time only
+    :returns: (c, 2, n): means and variances
     """
     levels = np.minimum(levels, 1.0)
     found = np.empty((len(shares), 2, levels.shape[1]))
@@ -78,16 +78,16 @@ def class_moments(levels, shares):
 
 
 class SlotSums(admission_rows.Rows):
-    """The sums of many hosts, each a row."""
+    """The sums of many hosts, one row for each."""
 
     def __init__(self):
-        # Mean and variance in each slot; of which group each slot is; and
-        # what is asked for.
+        # Mean and variance in each slot, the group of each slot, and the
+        # values that are looked up.
         super().__init__(('<f4', (2, slots.SLOTS)), ('u1', (slots.SLOTS,)),
                          ('<f8', (_TOTAL.stop,)))
 
     def start(self):
-        """Return the row of a sum of nothing."""
+        """Return the row of a new sum without sources."""
         row = self.take()
         for array in self.values:
             array[row] = 0
@@ -96,22 +96,23 @@ class SlotSums(admission_rows.Rows):
     def add(self, row, moments, classed, bits):
         """Add sources to a sum.
 
-        :param row: of the sum
-        :param moments: (3, 2, n) as of :func:`class_moments`, times how many
-            there are of each source
-        :param classed: (n,) how many there are of a source with classes, 0
-            where it has none
-        :param bits: (n, 63) uint8, in which slots each source was high
+        :param row: row of the sum
+        :param moments: (3, 2, n) as returned by :func:`class_moments`,
+            multiplied by the number of instances of each source
+        :param classed: (n,) number of instances of a source with classes, 0
+            for a source without classes
+        :param bits: (n, 63) uint8, packed bits of the slots in which each
+            source was high
         :returns: whether any source of the sum has classes
         """
         total, low, high = moments
         sums, group_of, figures = (array[row] for array in self.values)
         figures[_TOTAL] += (*total.sum(axis=1), classed.sum())
         sums += low.sum(axis=1)[:, None]
-        # No slot of a source without classes is a high one.
+        # A source without classes has no high slot.
         sums += (high - low).astype('<f4') @ np.unpackbits(
             bits, axis=1).astype('<f4')
-        # Groups, from the calmest slots on.
+        # Groups, from the least loaded slots on.
         order = sums[0].argsort()
         means, inside = sums.astype(float).take(order, axis=1)
         first, inside, square = np.add.reduceat(
@@ -124,20 +125,22 @@ class SlotSums(admission_rows.Rows):
     def with_source(self, rows, moments, high):
         """Return by how much sums with one more source are stretched.
 
-        The sum in a group has the shape of the one over all time.
+        In each group of slots the sum has the shape of its distribution over
+        all time.
 
-        :param rows: (r,) int
-        :param moments: (3, 2, r) of the source, as of :func:`class_moments`;
-            (1, 2, r) where it has no classes
-        :param high: sorted numbers of the slots in which it was high; None:
-            it has no classes
-        :returns: (g, r), by group: which value of the sum without the source
-            is as likely to be exceeded over all time as the capacity is in
-            the group with the source, in shares of the capacity; and (g, r),
-            how many times wider the sum is there
+        :param rows: (r,) int, rows of the sums
+        :param moments: (3, 2, r) of the source, as in :func:`class_moments`;
+            (1, 2, r) for a source without classes
+        :param high: sorted numbers of the slots in which the source was high;
+            None for a source without classes
+        :returns: two (g, r) arrays, by group. The first has the value, as a
+            share of the capacity, that the sum without the source exceeds over
+            all time with the same probability as the sum with the source
+            exceeds the capacity in the group. The second has the factor by
+            which the sum is wider in the group.
         """
         _, group_of, figures = self.values
-        # Hosts last, so that loops are long.
+        # Hosts are the last axis, so that inner loops are long.
         figures = np.ascontiguousarray(figures[rows].T)
         means, variances = figures[_MEANS], figures[_VARIANCES]
         if high is None:
@@ -161,7 +164,7 @@ class SlotSums(admission_rows.Rows):
 
     @staticmethod
     def _shares(group_of, high):
-        """Return (g, r), the share of the slots of groups that are high."""
+        """Return (g, r), the share of high slots in each group."""
         hosts = len(group_of)
         groups = group_of.take(high, axis=1).T * np.int64(hosts)
         groups += np.arange(hosts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws of rates as arrays in the units of limits. Pure; numpy only."""
+"""Rate laws as arrays in the units of limits. Pure; numpy only."""
 
 import functools
 import itertools
@@ -17,18 +17,19 @@ _ROW_BYTES = 8 * rate_law.LAW_COLUMNS
 class Sources:
     """The laws of the instances of some hosts in one array.
 
-    A law of fewer states than others has its last one again, never. Sources
-    are last in all arrays, so that loops are long.
+    A law with fewer states than others repeats its last state with probability
+    0. Sources are the last axis of all arrays, so that inner loops are long.
 
-    :param counts: list, {RateLaw: how many have it} of each host; negative: so
-        many go
+    :param counts: list with {RateLaw: number of instances} of each host; a
+        negative number means that instances are removed
     :ivar laws: list of the n laws
-    :ivar parts: list of the slice of the sources of each host
-    :ivar counts: (n,) float
-    :ivar masses: (m, n) probabilities of their states
-    :ivar classed: (n,) how many there are of a source with classes, 0 where
-        it has none
-    :ivar bits: (n, 63) uint8: in which slots they were high, packed
+    :ivar parts: list of slices, the sources of each host
+    :ivar counts: (n,) float, number of instances
+    :ivar masses: (m, n) probabilities of the states
+    :ivar classed: (n,) number of instances of a source with classes, 0 for a
+        source without classes
+    :ivar bits: (n, 63) uint8, packed bits of the slots in which each source
+        was high
     """
 
     def __init__(self, counts):
@@ -65,7 +66,12 @@ class Sources:
         )
 
     def values(self, weights, packet_bytes):
-        """Return the (m, n) rates in a unit, as :meth:`.RateLaw.values`."""
+        """Return the (m, n) rates in a unit, as :meth:`.RateLaw.values` does.
+
+        :param weights: weights of egress, ingress and packets in the unit
+        :param packet_bytes: size of a packet in bytes, for laws without a
+            packet rate
+        """
         egress, ingress, packets = self._rates
         values = weights[0] * egress + weights[1] * ingress
         if weights[2]:
@@ -75,11 +81,11 @@ class Sources:
         return values
 
     def sums(self, values):
-        """Return the sums of what adds up.
+        """Return the sums of the quantities that can be added.
 
-        :param values: (m, n) as of :meth:`values`
-        :returns: (5, hosts) peaks, means, least rates, how many of them vary,
-            and variances
+        :param values: (m, n) as returned by :meth:`values`
+        :returns: (5, hosts): peaks, means, smallest rates, number of instances
+            whose rates vary, and variances
         """
         least, most = values.min(axis=0), values.max(axis=0)
         above = values - least
@@ -95,22 +101,24 @@ class Sources:
 
     @functools.cached_property
     def shares(self):
-        """(3, m, n) as of :func:`.slot_sums.class_shares`."""
+        """(3, m, n) as returned by :func:`.slot_sums.class_shares`."""
         return slot_sums.class_shares(self.masses, self._low_states)
 
 
 class Levels:
-    """What one law is in each of some units.
+    """The rates of one law in each of several units.
 
-    :ivar units: how many
-    :ivar masses: (n,) probabilities of its states
-    :ivar values: (n, u) rates of its states
-    :ivar means: (u,)
-    :ivar peaks: (u,)
-    :ivar shares: (3, n, 1) as of :func:`.slot_sums.class_shares`; (1, n, 1)
-        where it has no classes
-    :ivar high: sorted numbers of the slots in which it was high, or None: it
-        has no classes
+    :param law: RateLaw
+    :param unit_keys: list of u (weights, packet bytes)
+    :ivar units: number u of units
+    :ivar masses: (n,) probabilities of the states
+    :ivar values: (n, u) rates of the states
+    :ivar means: (u,) mean rates
+    :ivar peaks: (u,) peak rates
+    :ivar shares: (3, n, 1) as returned by :func:`.slot_sums.class_shares`; (1,
+        n, 1) without classes
+    :ivar high: sorted numbers of the slots in which the source was high, or
+        None without classes
     """
 
     def __init__(self, law, unit_keys):
@@ -128,7 +136,7 @@ class Levels:
 
 
 def _padded(law, length):
-    """Return a law with its last state again, never, up to so many bytes."""
+    """Return a law that repeats its last state with probability 0."""
     rates = law[-rate_law.TAIL_BYTES - _ROW_BYTES + 8:-rate_law.TAIL_BYTES]
     return b''.join([law[:-rate_law.TAIL_BYTES], (bytes(8) + rates) * (
         (length - len(law)) // _ROW_BYTES), law[-rate_law.TAIL_BYTES:]])

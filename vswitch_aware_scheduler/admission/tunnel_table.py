@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many tunnels a host has, as its profile counts them.
+"""Counts the tunnels of hosts, in the unit that a profile limits.
 
-:func:`count` counts for one host; :class:`TunnelTable` keeps the counts of
-many hosts and checks all of them at once. Pure.
-
-Derivation: reference/admission.rst, "Tunnels".
+:func:`count` counts for one host. :class:`TunnelTable` keeps the counts of
+many hosts and checks all of them together. Pure. Derivation:
+reference/admission.rst, "Tunnels".
 """
 
 import collections
@@ -19,37 +18,38 @@ from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['COUNTED', 'TunnelTable', 'count', 'opened', 'room']
 
-#: Counted beside the units of tunnels.
+#: Counted in addition to the units of tunnels.
 FUNCTIONS = 'virtual_functions'
 
-#: All that can be counted, in the order of what a TunnelTable tells.
+#: All quantities that can be counted, in the order of TunnelTable's results.
 COUNTED = (*profile.TUNNEL_UNITS, FUNCTIONS)
 _INSTANCES, _INTERFACES, _NETWORKS, _VTEPS, _FUNCTIONS = range(len(COUNTED))
 
 
 def count(unit, residents, peers=None):
-    """Return the tunnels, or the virtual functions, of a host.
+    """Return the number of tunnels, or of virtual functions, of a host.
 
     :param unit: one of :data:`COUNTED`
-    :param residents: Attachments of each instance on the host
-    :param peers: {network: the other hosts that have a VM on it}, wanted for
-        'vteps'
-    :raises InvalidInput: when the unit is not known, or a network's peers are
+    :param residents: iterable of the Attachments of each instance on the host
+    :param peers: {network: the other hosts that have an instance on it},
+        required for 'vteps'
+    :raises InvalidInput: if the unit is unknown, or if peers lack a network
     """
     if unit not in COUNTED:
         raise exceptions.InvalidInput(
             f'tunnel unit is {unit!r}, wanted one of {", ".join(COUNTED)}')
     residents = list(residents)
     if unit == FUNCTIONS:
-        return sum(one.virtual_functions for one in residents)
+        return sum(attachments.virtual_functions for attachments in residents)
     if unit == 'instances':
-        return sum(bool(one.networks) for one in residents)
+        return sum(bool(attachments.networks) for attachments in residents)
     if unit == 'interfaces':
-        return sum(len(one.networks) for one in residents)
-    every = [network for one in residents for network in one.networks]
-    # Each of those that are not known may be another one.
-    unknown = every.count(None)
-    networks = {*every} - {None}
+        return sum(len(attachments.networks) for attachments in residents)
+    requested_networks = [network for attachments in residents
+                          for network in attachments.networks]
+    # Each unknown network may be a different one.
+    unknown = requested_networks.count(None)
+    networks = {*requested_networks} - {None}
     if unit == 'networks':
         return len(networks) + unknown
     missing = sorted(map(str, networks - set(peers or ())))
@@ -64,8 +64,13 @@ def count(unit, residents, peers=None):
 def opened(unit, residents, new, peers=None):
     """Return how many tunnels one more instance opens on a host.
 
-    None on a network that the host already serves, counted by networks or by
-    VTEPs.
+    In the units networks and VTEPs, an instance opens no tunnel for a network
+    that the host already serves.
+
+    :param unit: as in :func:`count`
+    :param residents: as in :func:`count`
+    :param new: Attachments of the new instance
+    :param peers: as in :func:`count`
     """
     residents = list(residents)
     return (count(unit, [*residents, new], peers)
@@ -75,9 +80,12 @@ def opened(unit, residents, new, peers=None):
 def room(switch, residents, new, peers=None):
     """Return whether the tunnels of one more instance fit a profile.
 
-    An instance that opens none fits even where there are too many.
+    An instance that opens no tunnel fits even if there are too many tunnels.
 
     :param switch: SwitchProfile
+    :param residents: as in :func:`count`
+    :param new: Attachments of the new instance
+    :param peers: as in :func:`count`
     """
     if switch.max_tunnels is None:
         return True
@@ -88,9 +96,9 @@ def room(switch, residents, new, peers=None):
 
 
 class TunnelTable:
-    """What is counted on each of many hosts, kept ready for the next question.
+    """The counted quantities of many hosts, ready for the next request.
 
-    Hosts are numbered by the caller, from 0. Callers serialise access.
+    The caller numbers the hosts from 0. Callers serialise access.
     """
 
     def __init__(self):
@@ -98,46 +106,55 @@ class TunnelTable:
         self._serving = {}       # network -> {host: interfaces on it}
         self._counts = np.zeros((0, len(COUNTED)), dtype=np.int64)
         self._most = np.zeros((0, len(COUNTED)))
-        self._limited = set()    # hosts of which anything is limited
+        self._limited = set()    # hosts with any limit
         self._unknown = collections.Counter()   # host -> interfaces
-        # Of remote VTEPs: sets of hosts as the bits of a whole number. What
-        # each host knows is found when it is asked for.
+        # For remote VTEPs: sets of hosts as bits of an integer. The hosts that
+        # a host has a tunnel to are computed on demand.
         self._on = {}            # network -> hosts
         self._known = {}         # host -> hosts
 
     @property
     def limited(self):
-        """Whether anything is limited anywhere."""
+        """Whether any host has a limit."""
         return bool(self._limited)
 
     def __contains__(self, host):
         return host in self._residents
 
     def describe(self, host, most, residents):
-        """Set who is on a host, and how many of what it can have.
+        """Set the residents of a host and its limits.
 
-        :param most: {one of :data:`COUNTED`: number}
+        :param host: number of the host
+        :param most: {one of :data:`COUNTED`: maximum}
         :param residents: {uuid: Attachments}
         """
         self._grow(host + 1)
         self._most[host] = [most.get(unit, np.inf) for unit in COUNTED]
         (self._limited.add if most else self._limited.discard)(host)
-        known = self._residents.setdefault(host, {})
-        for uuid in [uuid for uuid, one in known.items()
-                     if residents.get(uuid) != one]:
+        counted = self._residents.setdefault(host, {})
+        for uuid in [uuid for uuid, attachments in counted.items()
+                     if residents.get(uuid) != attachments]:
             self.remove(host, uuid)
-        for uuid, one in residents.items():
-            if uuid not in known:
-                self.add(host, uuid, one)
+        for uuid, attachments in residents.items():
+            if uuid not in counted:
+                self.add(host, uuid, attachments)
 
     def forget(self, host):
-        """Count a host no more."""
+        """Stop counting a host.
+
+        :param host: number of the host
+        """
         if host in self._residents:
             self.describe(host, {}, {})
             del self._residents[host]
 
     def add(self, host, uuid, attachments):
-        """Count an instance on a host."""
+        """Count an instance on a host.
+
+        :param host: number of the host
+        :param uuid: uuid of the instance
+        :param attachments: Attachments of the instance
+        """
         self._residents[host][uuid] = attachments
         self._counts[host] += _own_counts(attachments)
         for network in attachments.networks:
@@ -153,7 +170,11 @@ class TunnelTable:
             serving[host] = serving.get(host, 0) + 1
 
     def remove(self, host, uuid):
-        """Count an instance on a host no more."""
+        """Stop counting an instance on a host.
+
+        :param host: number of the host
+        :param uuid: uuid of the instance
+        """
         attachments = self._residents[host].pop(uuid)
         self._counts[host] -= _own_counts(attachments)
         for network in attachments.networks:
@@ -178,46 +199,51 @@ class TunnelTable:
                 self._known.pop(other, None)
 
     def renew(self, host, uuid, attachments):
-        """Take in what an instance is attached to now, if it is there."""
-        known = self._residents[host].get(uuid)
-        if known not in (None, attachments):
+        """Update the attachments of an instance, if it is on the host.
+
+        :param host: number of the host
+        :param uuid: uuid of the instance
+        :param attachments: Attachments of the instance
+        """
+        counted = self._residents[host].get(uuid)
+        if counted not in (None, attachments):
             self.remove(host, uuid)
             self.add(host, uuid, attachments)
 
     def refused(self, hosts, attachments, exclude=None):
-        """Return what has no room for one more instance, host by host.
+        """Return, for each host, what prevents one more instance.
 
-        :param hosts: (h,) int; for one that was not described there is room
-        :param attachments: its Attachments
-        :param exclude: uuid of the instance itself when it moves: it is not
-            counted where it is
-        :returns: (h,) int, 0 where it fits, else one more than the place in
-            :data:`COUNTED` of what does not
+        :param hosts: (h,) int; a host that was not described has no limit
+        :param attachments: Attachments of the instance
+        :param exclude: uuid of the instance if it moves; it is then not
+            counted on its hosts
+        :returns: (h,) int, 0 if the instance fits, else 1 + the position in
+            :data:`COUNTED` of the exceeded quantity
         """
         hosts = np.asarray(hosts, dtype=np.int64)
-        found = np.zeros(hosts.size, dtype=np.int64)
+        refusals = np.zeros(hosts.size, dtype=np.int64)
         self._grow(hosts.max(initial=-1) + 1)
         at = np.flatnonzero(np.isfinite(self._most[hosts]).any(axis=1))
         if at.size:
-            found[at] = self._refused(hosts[at], attachments)
-        found[(found == 0) & self._known_by_full(hosts, attachments)] = \
+            refusals[at] = self._refused(hosts[at], attachments)
+        refusals[(refusals == 0) & self._known_by_full(hosts, attachments)] = \
             1 + _VTEPS
         for host in hosts.tolist() if exclude is not None else ():
-            with self._without(host, exclude) as there:
-                if there:
-                    found[hosts == host] = self.refused([host], attachments)
-        return found
+            with self._without(host, exclude) as is_there:
+                if is_there:
+                    refusals[hosts == host] = self.refused([host], attachments)
+        return refusals
 
     @contextlib.contextmanager
     def _without(self, host, exclude):
-        """Do something as if an instance was not on a host it may be on."""
-        there = exclude in self._residents.get(host, ())
-        if there:
-            own = self._residents[host][exclude]
+        """Run a block as if an instance were not on a host."""
+        is_there = exclude in self._residents.get(host, ())
+        if is_there:
+            own_attachments = self._residents[host][exclude]
             self.remove(host, exclude)
-        yield there
-        if there:
-            self.add(host, exclude, own)
+        yield is_there
+        if is_there:
+            self.add(host, exclude, own_attachments)
 
     def _refused(self, hosts, attachments):
         counts, more = self._numbers(hosts, attachments)
@@ -225,9 +251,11 @@ class TunnelTable:
         return np.where(over.any(axis=1), over.argmax(axis=1) + 1, 0)
 
     def numbers(self, host, attachments, place, exclude=None):
-        """Return (how many there are, opened by one more, the most).
+        """Return (number now, number that the instance adds, maximum).
 
-        :param place: in :data:`COUNTED`
+        :param host: number of the host
+        :param attachments: Attachments of the instance
+        :param place: position in :data:`COUNTED`
         :param exclude: as in :meth:`refused`
         """
         with self._without(host, exclude):
@@ -244,7 +272,7 @@ class TunnelTable:
         for network in networks:
             served[list(self._serving.get(network, ()))] += 1
         more[:, _NETWORKS] = len(networks) + unknown - served[hosts]
-        every = functools.reduce(operator.or_, (
+        serving_hosts = functools.reduce(operator.or_, (
             self._on.get(network, 0) for network in networks), 0)
         for i in np.flatnonzero(np.isfinite(
                 self._most[hosts, _VTEPS])).tolist():
@@ -252,29 +280,30 @@ class TunnelTable:
             known = self._known_to(host)
             counts[i, _VTEPS] = known.bit_count() + self._unknown[host]
             more[i, _VTEPS] = unknown + (
-                every & ~known & ~(1 << host)).bit_count()
+                serving_hosts & ~known & ~(1 << host)).bit_count()
         return counts, more
 
     def _known_to(self, host):
-        """Return the remote hosts that a host knows."""
-        found = self._known.get(host)
-        if found is None:
-            networks = {network for one in self._residents[host].values()
-                        for network in one.networks} - {None}
-            found = self._known[host] = functools.reduce(
+        """Return the remote hosts that a host has a tunnel to."""
+        peers = self._known.get(host)
+        if peers is None:
+            networks = {network
+                        for attachments in self._residents[host].values()
+                        for network in attachments.networks} - {None}
+            peers = self._known[host] = functools.reduce(
                 operator.or_, (self._on[network] for network in networks),
                 0) & ~(1 << host)
-        return found
+        return peers
 
     def _known_by_full(self, hosts, attachments):
-        """Return whether a host that has no room would have to know them.
+        """Return whether a full host would need a tunnel to each host.
 
-        Hosts with an instance on one of its networks learn of the host that
-        it comes to.
+        Each host with an instance on one of the networks needs a tunnel to the
+        host that the instance is placed on.
 
         :returns: (h,) bool
         """
-        # Hosts that nobody who is full would have to learn of.
+        # Hosts that no full host would need a new tunnel to.
         welcome = -1
         counting = np.isfinite(self._most[:, _VTEPS])
         for other in {host for network in {*attachments.networks}
@@ -300,6 +329,6 @@ class TunnelTable:
 
 
 def _own_counts(attachments):
-    """Return what an instance adds wherever it is, by place in COUNTED."""
+    """Return what an instance adds on any host, in the order of COUNTED."""
     return np.array([bool(attachments.networks), len(attachments.networks),
                      0, 0, attachments.virtual_functions])

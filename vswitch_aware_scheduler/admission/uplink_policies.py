@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What host aggregates say about the uplinks that hosts share.
+"""Reads the uplinks that hosts share from host aggregates.
 
-``vswitch:uplink`` names what all traffic of the aggregate's hosts takes: a
-ToR's uplink, a gateway, that of a silo. Aggregates that name the same one
-describe it together; ``vswitch:uplink_profile`` and
-``vswitch:uplink_<number>`` say what it carries. Of several values the most
-cautious wins. One that cannot be used is reported and ignored.
+``vswitch:uplink`` names the link or gateway that carries all traffic of the
+aggregate's hosts, for example a ToR's uplink. Aggregates that name the same
+uplink describe it together. ``vswitch:uplink_profile`` and
+``vswitch:uplink_<number>`` state its capacity. If several values apply, the
+most cautious is used. An invalid value is reported and ignored.
 """
 
 from vswitch_aware_scheduler import admission
@@ -26,16 +26,20 @@ _MOST_ENTRIES = 10 ** 15
 _NUMBERS = ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
             'typical_packet_bytes')
 
-#: What says what an uplink carries.
+#: Keys that state the capacity of an uplink.
 _CAPACITIES = (f'{PREFIX}_profile', ENTRIES,
                *(f'{PREFIX}_{name}' for name in _NUMBERS))
 
-#: What stays on a host takes nothing of its uplink.
+#: Saturation of traffic that stays on a host and does not use the uplink:
+#: practically unlimited.
 _NOTHING_TAKEN_KBPS = 1e15
 
 
 def is_in(metadata):
-    """Return whether an aggregate's metadata says anything of an uplink."""
+    """Return whether an aggregate's metadata has any key of an uplink.
+
+    :param metadata: mapping of strings
+    """
     return any(key.startswith(PREFIX) for key in metadata)
 
 
@@ -48,12 +52,12 @@ def name_in(metadata):
 
 
 class UplinkPolicies:
-    """Finds what uplinks there are; one that stays is the same object.
+    """Finds the uplinks. An unchanged uplink remains the same object.
 
     :param profiles: {name: SwitchProfile}
-    :param policy: admission policy where no aggregate sets one
-    :param overload_probability: limit where no aggregate sets one
-    :param report: callable(topic, problem or None)
+    :param policy: admission policy if no aggregate sets one
+    :param overload_probability: limit if no aggregate sets one
+    :param report: callable(topic, problem or None), receives invalid values
     """
 
     def __init__(self, profiles, policy, overload_probability, report):
@@ -74,9 +78,10 @@ class UplinkPolicies:
         self._known = {}         # name -> (what decides, Uplink or None)
 
     def find(self, metadata):
-        """Return {name: Uplink}.
+        """Return the uplinks that some aggregates describe.
 
         :param metadata: [(aggregate name, its metadata)] of all aggregates
+        :returns: {name: Uplink}
         """
         items = {}               # name -> {(aggregate, key, value)}
         for where, data in metadata:
@@ -103,26 +108,26 @@ class UplinkPolicies:
         try:
             return self._uplink(name, items)
         except Exception as error:
-            # Of one uplink: what is behind others is judged.
+            # An error in one uplink does not affect the others.
             self._report(f'uplink {name}', (
                 f'uplink {name}: {type(error).__name__}: {error}; it limits '
                 f'nothing'))
             return None
 
     def _uplink(self, name, items):
-        said = self._keys.read(sorted(
+        settings = self._keys.read(sorted(
             item for item in items if item[1] != PREFIX))
-        found = self._profile(name, said)
-        self._report(f'uplink {name}', None if found is not None else (
+        profile = self._profile(name, settings)
+        self._report(f'uplink {name}', None if profile is not None else (
             f'uplink {name}: no aggregate says what it carries, wanted one '
             f'of {", ".join(_CAPACITIES)}; it limits nothing'))
-        return found and admission.Uplink(name, admission.HostPolicy(
-            found, said.policy, said.limit,
+        return profile and admission.Uplink(name, admission.HostPolicy(
+            profile, settings.policy, settings.limit,
             tunnel_key='the room of the mapping table'))
 
-    def _profile(self, name, said):
-        """Return the SwitchProfile of an uplink, None when it has no limit."""
-        values, numbers = said.values, dict(said.numbers)
+    def _profile(self, name, settings):
+        """Return the SwitchProfile of an uplink, or None without a limit."""
+        values, numbers = settings.values, dict(settings.numbers)
         if ENTRIES in values:
             numbers['max_tunnels'] = [gateway.most_networks(
                 min(map(int, values[ENTRIES])),
@@ -133,5 +138,5 @@ class UplinkPolicies:
                           same_host_saturation_kbps=_NOTHING_TAKEN_KBPS)
         return aggregate_metadata.usable_profile(
             vswitch_profile.smallest(
-                self._profiles[one] for one in said.profiles),
+                self._profiles[profile] for profile in settings.profiles),
             numbers, f'uplink {name}', self._report, **others)

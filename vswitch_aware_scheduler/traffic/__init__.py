@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The numerical core: traffic models, their estimation, their overlay.
+"""Traffic models: their estimation from samples and the sums of their rates.
 
 Pure: numpy and the standard library only; no clock, no configuration, no I/O.
 """

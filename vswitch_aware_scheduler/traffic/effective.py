@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Effective bandwidth: one number to book for a source of varying rate.
 
-Numbers that only have to be added, so that something that knows no traffic can
-keep the sum within a limit. Pure.
-
-Derivation: reference/strict.rst.
+Placement can only add numbers. If the sum of the effective bandwidths on a
+host is within a limit, the overload probability of the host is also limited.
+Pure. Derivation: reference/strict.rst.
 """
 
 import numpy as np
@@ -17,14 +16,14 @@ __all__ = ['effective_bandwidth']
 def effective_bandwidth(rates, probabilities, exponent):
     r"""Return :math:`\ln E[e^{\theta X}] / \theta` of a rate.
 
-    Between the mean, for an exponent of 0, and the largest rate that occurs,
-    for an infinite one; it grows with the exponent.
+    The result grows with the exponent, from the mean rate at 0 to the largest
+    possible rate at infinity.
 
-    :param rates: (n,) finite, of each state
-    :param probabilities: (n,) of the states, >= 0, sum to 1
-    :param exponent: >= 0, in 1 over the unit of the rates
+    :param rates: (n,) finite rate of each state
+    :param probabilities: (n,) probability of each state, >= 0, sum 1
+    :param exponent: >= 0, in the reciprocal of the unit of the rates
     :returns: float in the unit of the rates
-    :raises InvalidModel: when the exponent is negative or not a number
+    :raises InvalidModel: if the exponent is negative or not a number
     """
     if not exponent >= 0:
         raise exceptions.InvalidModel(
@@ -39,7 +38,7 @@ def effective_bandwidth(rates, probabilities, exponent):
         return float(peak)
     below = exponent * (levels - peak)
     moment = masses @ np.exp(below)
-    # A moment near 1 is one of small numbers, whose sum keeps them.
+    # If the moment is near 1, sum its small terms to keep their accuracy.
     log = np.log1p(masses @ np.expm1(below)) if moment > 0.5 \
         else np.log(moment)
     return float(peak + log / exponent)

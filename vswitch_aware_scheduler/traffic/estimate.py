@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From samples to a traffic model: black-box estimation.
+"""Estimates a traffic model from samples, as black-box estimation.
 
-A :class:`RateSeries` is discretised into fixed, logarithmic rate bins and
-reduced to :class:`TransitionCounts`, which can be merged with those of the
-next hour, aged and stored; a :class:`TrafficModel` of few states is fitted to
-the counts. The bins never change, so that counts of any two times or
-instances can be added. Pure; no clock, no configuration, no I/O.
-
-Derivation: reference/model.rst, "Estimation".
+A :class:`RateSeries` is divided into fixed, logarithmic rate bins and reduced
+to :class:`TransitionCounts`. These counts can be stored, aged, and merged with
+the counts of the next hour. A :class:`TrafficModel` with few states is fitted
+to the counts. The bins never change, so that counts of any two times or
+instances can be added. Pure; no clock, no configuration, no I/O. Derivation:
+reference/model.rst, "Estimation".
 """
 
 import dataclasses
@@ -35,43 +34,46 @@ BINS_PER_DECADE = 10
 LOW_QUANTILES = (0.5, 0.9, 0.99, 1.0)
 HIGH_QUANTILES = (0.5, 0.8, 0.95, 1.0)
 
-#: In place of the bin of a slot of which there is no sample.
+#: Value of a slot without samples, instead of a bin.
 NO_SLOT = 255
 
-#: Fewer samples than these are no history.
+#: A shorter history is too short to fit a model.
 MIN_SAMPLES = 24
 
-#: A bin of fewer aged samples than these is forgotten, three half-lives after
-#: its only sample: a sample, true or false, decides for no longer than that.
+#: A bin with a smaller aged number of samples is removed. A single sample,
+#: right or wrong, is therefore forgotten after three half-lives.
 FORGOTTEN_SAMPLES = 0.125
 
-#: Peaks of a bin are gathered until the first of them weighs less than this,
-#: 1.5 half-lives, and used for as long again.
+#: Peaks of a bin are collected until the weight of the first sample falls
+#: below this value, after 1.5 half-lives, and then used for the same time.
 _GATHERED_WEIGHT = FORGOTTEN_SAMPLES ** 0.5
 
-#: Where successive samples are correlated less than this, rates change within
-#: a sampling period: exp(-1), of a chain that forgets its state in a period.
+#: If the correlation of successive samples is lower, rates change within a
+#: sampling period. The value is exp(-1), that of a chain that forgets its
+#: state in one period.
 LEAST_CORRELATION = 0.37
 
-#: Samples further apart than this, in sampling periods, are no step.
+#: Samples with more sampling periods between them form no transition.
 MOST_PERIODS_APART = 12
 
-#: Rounds of :func:`_expected_steps`, which each raise the likelihood. It stops
-#: before when no step changes by more than this share of all steps.
+#: Maximum number of iterations of :func:`_expected_steps`, each of which
+#: raises the likelihood. It stops earlier if no transition changes by more
+#: than _LEAST_CHANGE of all transitions.
 _MOST_ROUNDS = 200
 _LEAST_CHANGE = 1e-6
 
-#: So many samples are counted at once; there are fewer bins than this.
+#: Number of samples that are counted together. There are fewer bins than
+#: _BINS.
 _COUNT_TOGETHER = 100_000
 _BINS = 1 << 16
 
-#: So many models are fitted at once.
+#: Number of models that are fitted together.
 _FIT_TOGETHER = 1000
 
 _HEADER = struct.Struct('<BHIdddhh')
-#: Of counts, and of aged counts. Those of the versions before have twice as
-#: many float64 as bins in place of the sampled slots; the first one of them
-#: has no steps across gaps, the last one is of aged counts.
+#: Formats of counts and of aged counts. Earlier formats have twice as many
+#: float64 as bins instead of the sampled slots. The first of them has no
+#: transitions across gaps, the last one is for aged counts.
 _FORMAT, _FORMAT_AGED = 5, 6
 _FORMATS_BEFORE = 2, 3, 4
 _FORMATS = *_FORMATS_BEFORE, _FORMAT, _FORMAT_AGED
@@ -79,14 +81,14 @@ _GAP_STEP = np.dtype([('from', '<i2'), ('to', '<i2'), ('periods', '<u2'),
                       ('count', '<f8')])
 _SLOTS_BYTES = slots.SLOTS + 4 * 8
 
-#: Of packed counts, see :func:`period_and_last_time`.
+#: Size of the header of packed counts, see :func:`period_and_last_time`.
 HEADER_BYTES = _HEADER.size
 
 
 def rate_bin(kbps):
-    """Return the bin of a rate.
+    """Return the bin of each rate.
 
-    :param kbps: array of rates in kbit/s, egress and ingress together
+    :param kbps: array of rates in kbit/s, sum of egress and ingress
     :returns: int64 array: 0 below 1 kbit/s, else 1 + floor(10 log10(kbps))
     """
     kbps = np.asarray(kbps, dtype=float)
@@ -100,12 +102,13 @@ def _no_slots():
 
 
 def _covered_slots(times, period_seconds):
-    """Return the first and the last slot that samples stand for.
+    """Return the first and the last slot that each sample covers.
 
-    The slots whose middle a sample covers; at least that of its own middle.
+    A sample covers the slots whose middle is in its period, and at least the
+    slot of its own middle.
 
     :param times: (n,) start of each sample, seconds UTC
-    :param period_seconds: of each sample
+    :param period_seconds: sampling period of each sample
     :returns: two int64 arrays
     """
     middle = times + period_seconds / 2
@@ -119,32 +122,35 @@ def _covered_slots(times, period_seconds):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TransitionCounts:
-    """What was seen of one instance, bin by bin. Mergeable.
+    """Samples and transitions of one instance, counted by rate bin. Mergeable.
 
-    Only occupied bins are listed; m is their number.
+    Only bins with samples are listed; m is their number.
 
     :ivar period_seconds: sampling period of the counted series
     :ivar first_time: start of the first counted sample, seconds UTC
-    :ivar last_time: start of the last one
     :ivar first_bin: bin of the first sample
-    :ivar last_bin: bin of the last one
     :ivar bins: (m,) int64, increasing
     :ivar samples: (m,) number of samples, fractional once aged
-    :ivar totals: (m, 3) sum of the samples' rates by column
-    :ivar peaks: (m, 2) largest egress + ingress in kbit/s, largest kpps
-    :ivar moves: (m, m) number of times a sample of bin j came right after one
-        of bin i; the diagonal counts staying
-    :ivar slot_bins: (504,) uint8, bin of the mean of the samples in each of
-        the sampled slots up to the last sample, by position in the ring
-        (:mod:`.slots`); :data:`NO_SLOT` where there is none
+    :ivar last_time: start of the last counted sample, seconds UTC
+    :ivar last_bin: bin of the last sample
+    :ivar totals: (m, 3) sum of the rates of the samples: egress kbit/s,
+        ingress kbit/s, kpps
+    :ivar peaks: (m, 2) largest sum of egress and ingress in kbit/s, largest
+        kpps
+    :ivar moves: (m, m) number of times that a sample of bin j directly
+        followed a sample of bin i; the diagonal counts transitions within a
+        bin
+    :ivar slot_bins: (504,) uint8, bin of the mean rate in each of the sampled
+        slots up to the last sample, by position in the ring (:mod:`.slots`);
+        :data:`NO_SLOT` for a slot without samples
     :ivar slot_edges: (2, 2) sum in kbit/s and number of the samples in the
-        first and in the last slot, sampled or not
-    :ivar gap_moves: (g, 4) the steps across gaps, in increasing order: bin
-        before, bin after, sampling periods from one sample to the other (2 to
-        :data:`MOST_PERIODS_APART`), number of such steps
-    :ivar recent_peaks: (m, 2) those of ``peaks`` that are gathered to take
-        their place; None: all
-    :ivar recent_weight: what the first sample counts that is gathered so
+        first and in the last slot, whether the slot is sampled or not
+    :ivar gap_moves: (g, 4) transitions across gaps, in increasing order: bin
+        before, bin after, sampling periods between the samples (2 to
+        :data:`MOST_PERIODS_APART`), number of such transitions
+    :ivar recent_peaks: (m, 2) peaks of the recent samples, which replace
+        ``peaks`` later; None if all samples are recent
+    :ivar recent_weight: weight of the oldest sample in ``recent_peaks``
     """
 
     period_seconds: float
@@ -171,16 +177,16 @@ class TransitionCounts:
 
     @property
     def total_samples(self):
-        """Number of samples in all bins, fractional once aged."""
+        """Number of samples in all bins; not a whole number after ageing."""
         return float(self.samples.sum())
 
     @property
     def correlation(self):
-        """Correlation of the bandwidths of one sample and the next.
+        """Correlation of the bandwidths of successive samples, or None.
 
-        Each sample counts as the mean of its bin, and samples with a gap
-        between them do not count. None when fewer than :data:`MIN_SAMPLES`
-        follow each other, or all are in one bin.
+        Each sample counts as the mean of its bin. Samples with a gap between
+        them do not count. None if fewer than :data:`MIN_SAMPLES` samples
+        follow each other or if all samples are in one bin.
         """
         follow = self.moves.sum()
         if follow < MIN_SAMPLES:
@@ -196,20 +202,21 @@ class TransitionCounts:
             before @ self.moves @ after / np.sqrt(spread), -1, 1))
 
     def aged(self, factor):
-        """Return these counts with the weight of the past reduced.
+        """Return the counts with a reduced weight of all samples so far.
 
-        A bin that weighs nothing, less than :data:`FORGOTTEN_SAMPLES`, goes
-        with its steps. The peak of a bin that stays is that of 1.5 to 3
-        half-lives; of what was before, the mean is left.
+        A bin with a weight below :data:`FORGOTTEN_SAMPLES` is removed together
+        with its transitions. The peak of a remaining bin is that of the last
+        1.5 to 3 half-lives.
 
         :param factor: 0 < factor <= 1
-        :raises InvalidSeries: on another factor
+        :returns: TransitionCounts
+        :raises InvalidSeries: if the factor is not in this range
         """
         if not 0 < factor <= 1:
             raise exceptions.InvalidSeries(
                 f'ageing factor is {factor}, wanted 0 < factor <= 1')
         samples = self.samples * factor
-        # Where the counts end is needed to merge later ones.
+        # The end of the counts is needed to merge later ones.
         keep = (samples >= FORGOTTEN_SAMPLES) | (self.bins == self.last_bin)
         kept_steps = np.isin(self.gap_moves[:, :2],
                              self.bins[keep]).all(axis=1)
@@ -230,14 +237,16 @@ class TransitionCounts:
             recent_peaks=recent[keep], recent_weight=weight)
 
     def merged(self, later):
-        """Return these counts and those of a later stretch of time together.
+        """Return the sum of these counts and those of a later period.
 
-        The step from the last sample here to the first of ``later`` is
-        counted as well, so that counting a series in pieces gives what
-        counting it whole gives.
+        The transition from the last sample here to the first sample of
+        ``later`` is also counted. Counting a series in pieces therefore gives
+        the same result as counting it as a whole.
 
-        :raises InvalidSeries: when the periods differ or ``later`` is not
-            later: samples would be counted twice
+        :param later: TransitionCounts of the same instance
+        :returns: TransitionCounts
+        :raises InvalidSeries: if the sampling periods differ, or if ``later``
+            is not later, so that samples would be counted twice
         """
         if later.period_seconds != self.period_seconds:
             raise exceptions.InvalidSeries(
@@ -275,7 +284,7 @@ class TransitionCounts:
             _gathered(np.concatenate(gap_moves)), recent, self.recent_weight)
 
     def _merged_slots(self, later):
-        """Return ``slot_bins`` and ``slot_edges`` of both together."""
+        """Return ``slot_bins`` and ``slot_edges`` of both counts together."""
         (first, last), (next_first, end) = (
             [int(_covered_slots(np.array(time), self.period_seconds)[edge])
              for edge, time in enumerate((one.first_time, one.last_time))]
@@ -284,7 +293,7 @@ class TransitionCounts:
         bins = np.where(latest <= last, self.slot_bins, later.slot_bins)
         edges = np.stack([self.slot_edges[0], later.slot_edges[1]])
         if next_first == last:
-            # Samples of both are in this slot.
+            # Both have samples in this slot.
             both = self.slot_edges[1] + later.slot_edges[0]
             if first == last:
                 edges[0] = both
@@ -297,7 +306,7 @@ class TransitionCounts:
         return bins, edges
 
     def _spread(self, bins):
-        """Return copies of the arrays, with a place for each of more bins."""
+        """Return copies of the arrays, extended to a larger set of bins."""
         arrays = (self.samples, self.totals, self.peaks, self.recent_peaks,
                   self.moves)
         if bins is self.bins:
@@ -311,7 +320,7 @@ class TransitionCounts:
         return samples, totals, peaks, recent, moves
 
     def to_bytes(self):
-        """Return the counts packed, little-endian, with a format version."""
+        """Return the counts as bytes, little-endian, with a format version."""
         rows, columns = np.nonzero(self.moves)
         gap_steps = np.zeros(len(self.gap_moves), _GAP_STEP)
         for name, column in zip(_GAP_STEP.names, self.gap_moves.T):
@@ -334,9 +343,11 @@ class TransitionCounts:
 
     @classmethod
     def from_bytes(cls, data):
-        """Return the counts that :meth:`to_bytes` packed.
+        """Return the counts that :meth:`to_bytes` converted to bytes.
 
-        :raises InvalidSeries: when the bytes are not such counts
+        :param data: bytes
+        :returns: TransitionCounts
+        :raises InvalidSeries: if the bytes do not represent counts
         """
         try:
             version, m, k, period, first, last, first_bin, last_bin = \
@@ -413,11 +424,11 @@ class TransitionCounts:
 
 
 def count_transitions(series):
-    """Reduce a series to counts.
+    """Return the TransitionCounts of a series.
 
     :param series: RateSeries with at least one sample
     :returns: TransitionCounts
-    :raises NotEnoughSamples: when the series is empty
+    :raises NotEnoughSamples: if the series is empty
     """
     [counts] = count_all([series])
     if isinstance(counts, exceptions.NotEnoughSamples):
@@ -426,7 +437,7 @@ def count_transitions(series):
 
 
 def count_all(series):
-    """Reduce many series to counts, as :func:`count_transitions` does.
+    """Return the TransitionCounts of each of many series.
 
     :param series: list of RateSeries
     :returns: list in the same order, TransitionCounts for each, or in its
@@ -468,7 +479,7 @@ def _count(series):
                        for column in rates.T], axis=1)
     periods = np.array([one.period_seconds for one in series], dtype=float)
     slot_bins, slot_edges = _count_slots(owner, times, periods, bandwidth)
-    # The sample before is of the same series, and no gap is between.
+    # The previous sample belongs to the same series, and there is no gap.
     same = owner[1:] == owner[:-1]
     apart = _periods_apart(np.diff(times), periods[owner[1:]])
     follows = np.flatnonzero(same & (apart <= 1))
@@ -501,13 +512,13 @@ def _count(series):
 def _count_slots(owner, times, periods, bandwidth):
     """Return ``slot_bins`` and ``slot_edges`` of each series.
 
-    :param owner: of each sample, the number of its series, not decreasing
-    :param times: of each sample, increasing within a series
-    :param periods: (V,) of each series
-    :param bandwidth: of each sample, kbit/s
+    :param owner: number of the series of each sample, not decreasing
+    :param times: start of each sample in seconds, increasing within a series
+    :param periods: (V,) sampling period of each series in seconds
+    :param bandwidth: bandwidth of each sample in kbit/s
     """
     first, last = _covered_slots(times, periods[owner])
-    # A sample longer than a slot stands for each of those it covers.
+    # A sample that is longer than a slot counts in each slot that it covers.
     repeats = last - first + 1
     sample = np.repeat(np.arange(times.size), repeats)
     slot = first[sample] + np.arange(sample.size) - np.repeat(
@@ -523,8 +534,8 @@ def _count_slots(owner, times, periods, bandwidth):
     end = np.append(begin[1:], of.size) - 1
     edges = np.stack([np.stack([sums[at], counts[at]], axis=1)
                       for at in (begin, end)], axis=1)
-    # The last 504 sampled slots end at the last slot; a slot longer ago than
-    # its position has been taken by another one, which may be without sample.
+    # The last 504 sampled slots end at the last slot. An older slot has lost
+    # its position to a newer slot, which may have no sample.
     oldest = slots.latest_number(slot[end]) - slots.SLOTS
     near = np.flatnonzero(
         slots.sampled(slot) & (slot // slots.EACH > oldest[of]))
@@ -535,15 +546,15 @@ def _count_slots(owner, times, periods, bandwidth):
 
 
 def _periods_apart(seconds, period_seconds):
-    """Return how many sampling periods later a sample is, 1: no gap."""
+    """Return the number of sampling periods between samples, 1 if no gap."""
     return np.maximum(np.ceil(seconds / period_seconds - 0.5), 1)
 
 
 def _across_gaps(at, owner, sample_bin, apart):
-    """Return {number of a series: (g, 4) its steps across gaps}.
+    """Return {number of a series: (g, 4) its transitions across gaps}.
 
-    :param at: (k,) samples that a gap follows
-    :param owner: of each sample, the number of its series, not decreasing
+    :param at: (k,) samples that precede a gap
+    :param owner: number of the series of each sample, not decreasing
     """
     rows = np.column_stack([sample_bin[at], sample_bin[at + 1], apart[at],
                             np.ones(at.size)])
@@ -553,7 +564,7 @@ def _across_gaps(at, owner, sample_bin, apart):
 
 
 def _gathered(gap_moves):
-    """Return steps across gaps with the counts of equal ones added up."""
+    """Return transitions across gaps, with the counts of equal ones added."""
     kinds, which = np.unique(gap_moves[:, :3], axis=0, return_inverse=True)
     return np.column_stack([kinds, np.bincount(
         which.ravel(), weights=gap_moves[:, 3], minlength=len(kinds))])
@@ -562,9 +573,8 @@ def _gathered(gap_moves):
 def period_and_last_time(data):
     """Return the sampling period and the last time of packed counts.
 
-    :param data: the first :data:`HEADER_BYTES` of them, or more
-    :returns: two floats, (None, None) when they are of a format not known
-        here
+    :param data: bytes, at least the first :data:`HEADER_BYTES`
+    :returns: two floats, (None, None) if the format is unknown
     """
     if len(data) < HEADER_BYTES or data[0] not in _FORMATS:
         return None, None
@@ -573,16 +583,17 @@ def period_and_last_time(data):
 
 
 def classes(counts):
-    """Divide the bins of an instance in low and high ones.
+    """Divide the bins of instances into low and high ones.
 
-    The two classes of the roots of the samples with the least variance within
-    them, where each sample counts as the mean of its bin. Of the rates
-    themselves, a class would be the few largest samples.
+    The boundary minimises the variance within the two classes of the square
+    roots of the rates, where each sample counts as the mean of its bin.
+    Without the square root, the high class would only contain the few largest
+    samples. Derivation: reference/model.rst, "Instances that are busy
+    together".
 
-    :param counts: list of TransitionCounts
-    :returns: (V,) int64, the number of low bins of each; all of them where
-        there is one bin only
-    Derivation: reference/model.rst, "Instances that are busy together".
+    :param counts: list of V TransitionCounts
+    :returns: (V,) int64, number of low bins of each instance; all bins if
+        there is only one
     """
     sizes = np.array([one.bins.size for one in counts])
     samples = np.concatenate([one.samples for one in counts])
@@ -613,17 +624,17 @@ def classes(counts):
 def high_slots(counts, low_bins, share, key=None):
     """Return in which of the sampled slots an instance was high.
 
-    A slot without a sample is as the one at that time of the day on the last
-    day before that has one, around the ring: in a short history, what two
-    instances do together counts as if it had been so all the time. Where no
-    day has a sample the bit is drawn, so that the instance has no part in what
-    others have in common.
+    A slot without a sample takes the value of the latest earlier day that has
+    a sample at the same time of the day. In a short history, slots that two
+    instances have in common therefore count as if they repeated. If no day has
+    a sample, the bit is drawn at random, so that the instance is independent
+    of others.
 
     :param counts: TransitionCounts
-    :param low_bins: how many of its bins are low ones
-    :param share: probability of a bit that is drawn: one number, or (504,)
-    :param key: text that the bits are drawn by, the uuid of the instance;
-        None: what was counted
+    :param low_bins: number of low bins of the instance
+    :param share: probability that a drawn bit is set: one number, or (504,)
+    :param key: seed of the drawn bits, for example the uuid of the instance;
+        None uses the counts
     :returns: (504,) bool by position in the ring, see :mod:`.slots`
     """
     high = counts.slot_bins > counts.bins[low_bins - 1]
@@ -643,25 +654,23 @@ def high_slots(counts, low_bins, share, key=None):
 
 def fit_model(counts, min_samples=MIN_SAMPLES, key=None,
               quantiles=(LOW_QUANTILES, HIGH_QUANTILES)):
-    """Fit a model with low and high states to what was counted.
+    """Fit a model with low and high states to counts.
 
-    The bins are divided in a low and a high class (:func:`classes`). Each
-    state gathers the bins between two quantiles of the bandwidth observed in
-    its class and carries their mean rates; but the last one carries the
-    largest bandwidth, and the largest packet rate, seen in it. The long-run
-    law is the observed share of samples; jump probabilities and mean sojourn
-    times come from the counted steps.
+    The bins are divided into a low and a high class (:func:`classes`). Each
+    state combines the bins between two quantiles of the bandwidth in its class
+    and has their mean rates. The last state has the largest bandwidth and the
+    largest packet rate that were observed. The long-run law is the observed
+    share of samples. Jump probabilities and mean sojourn times follow from the
+    counted transitions. Derivation: reference/model.rst, "Estimation".
 
     :param counts: TransitionCounts
-    :param min_samples: refuse shorter histories
-    :param key: as of :func:`high_slots`
-    :param quantiles: of the low and of the high class: upper ends of the
+    :param min_samples: minimum number of samples
+    :param key: as in :func:`high_slots`
+    :param quantiles: for the low and the high class, the upper ends of the
         states as quantiles of the samples, increasing, the last one 1
-    :returns: TrafficModel of at most four low and four high states
-    :raises NotEnoughSamples: when the history is too short or shows no
-        traffic at all
-    :raises InvalidModel: on other quantiles
-    Derivation: reference/model.rst, "Estimation".
+    :returns: TrafficModel with at most four low and four high states
+    :raises NotEnoughSamples: if the history is too short or has no traffic
+    :raises InvalidModel: if the quantiles are invalid
     """
     [fitted] = fit_models([counts], min_samples, [key], quantiles)
     if isinstance(fitted, exceptions.NotEnoughSamples):
@@ -674,9 +683,11 @@ def fit_models(counts, min_samples=MIN_SAMPLES, keys=None,
     """Fit a model to each of many counts, as :func:`fit_model` does.
 
     :param counts: list of TransitionCounts
-    :param keys: list of as many keys, or None
-    :returns: list in the same order, a TrafficModel for each, or in its place
-        the NotEnoughSamples that tells why there is none
+    :param min_samples: minimum number of samples
+    :param keys: list of one key for each of the counts, or None
+    :param quantiles: as in :func:`fit_model`
+    :returns: list in the same order, with a TrafficModel or the
+        NotEnoughSamples that explains why there is none
     """
     low_ends, high_ends = map(_checked_quantiles, quantiles)
     found = [lack_of_history(one, min_samples) for one in counts]
@@ -689,7 +700,8 @@ def fit_models(counts, min_samples=MIN_SAMPLES, keys=None,
         owner = np.repeat(np.arange(sizes.size), sizes)
         low_bins = classes(some)
         high = np.arange(owner.size) - starts[owner] >= low_bins[owner]
-        # The class that a bin is in: a low and a high one of each instance.
+        # Number of the class of each bin: one low and one high for each
+        # instance.
         number = 2 * owner + high
         samples = np.concatenate([one.samples for one in some])
         totals = np.bincount(number, weights=samples)
@@ -717,15 +729,19 @@ def _checked_quantiles(values):
 
 
 def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
-    """Fit the on/off model of equation 1, which knows no sampled slots.
+    """Fit the on/off model of equation 1, which has no sampled slots.
 
-    On is a bandwidth of at least ``threshold`` times its 99th percentile;
-    the rate while on is the mean of those samples.
+    A sample is on if its bandwidth is at least ``threshold`` times the 99th
+    percentile of the bandwidth. The rate of the on state is the mean of these
+    samples.
 
-    :param threshold: 0..1
-    :returns: TrafficModel of two states, or one when all samples are on
+    :param counts: TransitionCounts
+    :param threshold: between 0 and 1
+    :param min_samples: minimum number of samples
+    :returns: TrafficModel with two states, or with one state if all samples
+        are on
     :raises NotEnoughSamples: as :func:`fit_model`
-    :raises InvalidModel: on another threshold
+    :raises InvalidModel: if the threshold is invalid
     """
     if not 0 <= threshold <= 1:
         raise exceptions.InvalidModel(
@@ -735,10 +751,10 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
         raise lack
     share = np.cumsum(counts.samples) / counts.total_samples
     p99 = counts.peaks[np.searchsorted(share, 0.99), 0]
-    # Bins are compared by their largest sample, so one state can be empty
-    # only when no sample is below the threshold.
+    # Bins are compared by their largest sample, so that one state is only
+    # empty if no sample is below the threshold.
     on = (counts.peaks[:, 0] >= threshold * p99) & (counts.peaks[:, 0] > 0)
-    # What is off carries nothing.
+    # The off state has no traffic.
     silent_off = dataclasses.replace(
         counts, totals=np.where(on[:, None], counts.totals, 0.0))
     [fitted] = _fit_states([silent_off], on.astype(np.int64))
@@ -746,7 +762,11 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
 
 
 def lack_of_history(counts, min_samples=MIN_SAMPLES):
-    """Return the NotEnoughSamples that a fit would raise, or None."""
+    """Return the NotEnoughSamples that a fit would raise, or None.
+
+    :param counts: TransitionCounts
+    :param min_samples: minimum number of samples
+    """
     seen = counts.total_samples
     if seen < min_samples:
         return exceptions.NotEnoughSamples(
@@ -760,16 +780,16 @@ def lack_of_history(counts, min_samples=MIN_SAMPLES):
 
 
 def _fit_states(counts, band, low_bins=None, keys=None):
-    """Return the models that have a state for each band of bins.
+    """Return models with one state for each band of bins.
 
-    Everything is done for all models at once: arrays of all bins of all
-    counts, one after the other, then of all states, then padded to the most
-    states of any.
+    All models are computed together: first arrays of all bins of all counts,
+    then of all states, then padded to the largest number of states.
 
     :param counts: list of V TransitionCounts
-    :param band: (bins of all,) int64, not decreasing within one of them
-    :param low_bins: (V,) number of low bins of each, the first ones; None:
-        the models have no classes, and all states are means
+    :param band: (bins of all,) int64, not decreasing within the bins of one of
+        the counts
+    :param low_bins: (V,) number of low bins of each, the first ones; None: the
+        models have no classes, and each state has mean rates
     :param keys: V keys of :func:`high_slots`, or None
     """
     sizes = np.array([one.bins.size for one in counts])
@@ -789,7 +809,7 @@ def _fit_states(counts, band, low_bins=None, keys=None):
     samples = gathered('samples')
     rates = gathered('totals') / samples[:, None]
     if low_bins is not None:
-        # The last state has the largest rates that were seen.
+        # The last state has the largest observed rates.
         last = first_state + n - 1
         largest = np.maximum.reduceat(np.concatenate(
             [one.peaks for one in counts]), at)[last]
@@ -812,8 +832,8 @@ def _fit_states(counts, band, low_bins=None, keys=None):
     exits = np.maximum(steps.sum(axis=(1, 2)), 1.0)
     jump = _jump_probabilities(steps, padded)
     visits = model.visits(jump)
-    # The sojourn times that give the observed law, on the scale at which the
-    # chain leaves its states as often as was seen.
+    # Sojourn times that give the observed law, scaled so that the chain leaves
+    # its states as often as observed.
     sojourn = np.divide(padded, visits, out=np.zeros_like(padded),
                         where=padded > 0)
     sojourn *= (observed / exits * visits.sum(axis=1))[:, None]
@@ -842,12 +862,14 @@ def _classes_of_states(counts, low_bins, law, state_of_bin, key):
 
 
 def _steps(counts, sizes, state, most):
-    """Return (V, most, most) how often which state followed which.
+    """Return (V, most, most) the number of transitions between states.
 
-    Where more samples follow after a gap of one length than without a gap,
-    the steps are those expected of a chain that was seen so seldom.
+    If more transitions cross gaps of one length than no gap, the result is the
+    expected number of transitions of a chain that is observed at that
+    interval.
 
-    :param state: (bins of all,) number of its state, from 0 for each count
+    :param state: (bins of all,) number of the state of each bin, from 0 for
+        each of the counts
     """
     moves = np.concatenate([one.moves.ravel() for one in counts])
     first_bin = np.cumsum(sizes) - sizes
@@ -879,19 +901,20 @@ def _steps(counts, sizes, state, most):
 
 
 def _expected_steps(steps, periods):
-    """Return the steps of a chain that is seen each few periods only.
+    """Return the transitions of a chain that is not observed in each period.
 
-    The most likely chain that was seen in this way, and how often it is
-    expected to have made each of its steps, in the periods that were not seen
-    too (Baum and Welch).
+    Determines the most likely chain with these observations, and the number of
+    times it is expected to have made each transition, including the periods
+    without observation (Baum and Welch). Derivation: reference/model.rst,
+    "Estimation".
 
-    :param steps: (n, n) how often which state was seen after which
-    :param periods: steps of the chain from one sight to the next, > 1
-    :returns: (n, n), ``periods`` times as many
-    Derivation: reference/model.rst, "Estimation".
+    :param steps: (n, n) number of observed pairs of states
+    :param periods: number of transitions of the chain between two
+        observations, > 1
+    :returns: (n, n), with the sum of ``steps`` multiplied by ``periods``
     """
     total = steps.sum()
-    # To begin with, what was seen happened at once, in any of the periods.
+    # Initially, assume that each transition may have happened in any period.
     expected = steps + (periods - 1) * np.diag(
         (steps.sum(axis=0) + steps.sum(axis=1)) / 2)
     for _ in range(_MOST_ROUNDS):
@@ -912,11 +935,11 @@ def _expected_steps(steps, periods):
 
 
 def _jump_probabilities(steps, law):
-    """Return row-stochastic (V, n, n) of the counted steps between states.
+    """Return row-stochastic (V, n, n) of the transitions between states.
 
-    Where the steps do not connect all states (a record that ends in a state
-    seen nowhere else, steps hidden by gaps), each row gets one step more,
-    spread as the long-run law.
+    If the transitions do not connect all states (for example a record that
+    ends in a state that occurs nowhere else, or transitions hidden by gaps),
+    each row gets one more transition, distributed as the long-run law.
 
     :param steps: (V, n, n), zero diagonals
     :param law: (V, n), 0 beyond the states of a model

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exact sum of independent rates, up to one capacity.
+"""The exact distribution of a sum of independent rates, up to a capacity.
 
-:class:`AtomSum` keeps every distinct sum, :class:`LatticeSum` a lattice: both
-are exact for what they are given, to the last places of float64 however small
-a tail is, for they only ever add positive numbers. What exceeds the capacity
-is folded into its mass and its mean excess. Too slow for a scheduler, which
-has :mod:`.fourier_sum`; :mod:`.superposition` is made of it. Pure; immutable.
-
-Derivation: reference/model.rst, "Exact sums".
+:class:`AtomSum` keeps every distinct sum, :class:`LatticeSum` a lattice. Both
+only add positive numbers and are therefore accurate to the last digits of
+float64, even for very small tails. Sums above the capacity are only kept as
+their probability and their mean excess. These classes are too slow for a
+scheduler, which uses :mod:`.fourier_sum`; :mod:`.superposition` uses them.
+Pure; immutable. Derivation: reference/model.rst, "Exact sums".
 """
 
 import numpy as np
@@ -19,13 +18,14 @@ __all__ = ['AtomSum', 'LatticeSum', 'TooManyAtoms']
 
 
 class TooManyAtoms(Exception):
-    """More distinct sums than an AtomSum may keep; use a LatticeSum."""
+    """The sum has more distinct values than an AtomSum may keep."""
 
 
 def require_capacity(capacity):
-    """Return ``capacity`` as a float.
+    """Return the capacity as a float.
 
-    :raises InvalidModel: when it is not a finite number > 0
+    :param capacity: number, or a string that represents one
+    :raises InvalidModel: if it is not a finite number > 0
     """
     try:
         value = float(capacity)
@@ -40,6 +40,8 @@ def require_capacity(capacity):
 class AtomSum:
     """Exact law of a sum: every distinct value up to the capacity.
 
+    :param capacity: finite number > 0
+    :param max_atoms: maximum number of distinct values
     :ivar capacity: float
     :ivar overflow: P(sum > capacity)
     :ivar excess: E[(sum - capacity)+]
@@ -57,8 +59,10 @@ class AtomSum:
         """Return the law of this sum plus an independent rate.
 
         :param values: (m,) rates, in any order
-        :param masses: (m,) their probabilities
-        :raises TooManyAtoms: when the distinct sums exceed ``max_atoms``
+        :param masses: (m,) probabilities of the rates
+        :returns: AtomSum
+        :raises TooManyAtoms: if there are more than ``max_atoms`` distinct
+            sums
         """
         law = AtomSum(self.capacity, self._max_atoms)
         sums = np.add.outer(self._sums, values).ravel()
@@ -72,8 +76,8 @@ class AtomSum:
         order = np.argsort(sums, kind='stable')
         sums, weights = sums[order], weights[order]
         if sums.size:
-            # A thousand times finer than the comparison with the capacity,
-            # so that merged sums cannot drift across it.
+            # A thousandth of the tolerance for the comparison with the
+            # capacity, so that merged sums cannot drift across the capacity.
             new = np.diff(sums, prepend=-np.inf) > 1e-3 * tolerance
             starts = np.flatnonzero(new)
             if starts.size > self._max_atoms:
@@ -84,7 +88,10 @@ class AtomSum:
         return law
 
     def tail(self, thresholds):
-        """Return P(sum > threshold) for an array of thresholds <= capacity."""
+        """Return P(sum > threshold) for each threshold.
+
+        :param thresholds: array of numbers <= capacity
+        """
         tolerance = fourier_sum.TOLERANCE * self.capacity
         above = np.append(np.cumsum(self._masses[::-1])[::-1], 0.0)
         first = np.searchsorted(
@@ -93,11 +100,18 @@ class AtomSum:
                         self.overflow + above[first])
 
     def rounded(self, values):
-        """Return the rates of a source as this law would count them."""
+        """Return the rates of a source as this law counts them: unchanged.
+
+        :param values: (m,) rates
+        """
         return values
 
     def between(self, low, high):
-        """Return P(low < sum <= high), high <= capacity."""
+        """Return P(low < sum <= high).
+
+        :param low: number
+        :param high: number <= capacity
+        """
         tolerance = fourier_sum.TOLERANCE * self.capacity
         first, last = np.searchsorted(
             self._sums, [low + tolerance, high + tolerance], side='right')
@@ -107,9 +121,12 @@ class AtomSum:
 class LatticeSum:
     """Law of a sum on a lattice, rounded up (a safe bound) or down.
 
-    What every rate has at least is kept exactly; only what it has above its
-    lowest level is rounded to the grid.
+    The lowest rate of each source is kept exactly. Only the difference to the
+    lowest rate is rounded to the grid.
 
+    :param capacity: finite number > 0
+    :param step: width of a grid cell, in units of the capacity
+    :param round_up: whether rates are rounded up
     :ivar capacity: float
     :ivar step: width of a grid cell, in units of the capacity
     :ivar overflow: P(sum > capacity) of the rounded sum
@@ -129,7 +146,8 @@ class LatticeSum:
         """Return the law of this sum plus an independent rate.
 
         :param values: (m,) rates, in any order
-        :param masses: (m,) their probabilities
+        :param masses: (m,) probabilities of the rates
+        :returns: LatticeSum
         """
         law = LatticeSum(self.capacity, self.step, self._round_up)
         lowest = values.min()
@@ -167,18 +185,24 @@ class LatticeSum:
         return np.floor(cells + fourier_sum.TOLERANCE)
 
     def rounded(self, values):
-        """Return the rates of a source as :meth:`plus` counts them."""
+        """Return the rates of a source as :meth:`plus` counts them.
+
+        :param values: (m,) rates
+        """
         lowest = values.min()
         return lowest + self.step * self._cells_above(values, lowest)
 
     def _cell(self, threshold):
-        # Last cell whose sum is not above the threshold; -1 when none is.
+        # Last cell whose sum is not above the threshold; -1 if there is none.
         cell = np.floor((threshold - self._base) / self.step
                         + fourier_sum.TOLERANCE)
         return int(max(cell, -1.0))
 
     def tail(self, thresholds):
-        """Return P(sum > threshold) for an array of thresholds <= capacity."""
+        """Return P(sum > threshold) for each threshold.
+
+        :param thresholds: array of numbers <= capacity
+        """
         above = np.append(np.cumsum(self._masses[::-1])[::-1], 0.0)
         cells = np.floor((np.asarray(thresholds, dtype=float) - self._base)
                          / self.step + fourier_sum.TOLERANCE)
@@ -186,20 +210,24 @@ class LatticeSum:
         return np.where(cells < 0, 1.0, self.overflow + above[first])
 
     def between(self, low, high):
-        """Return P(low < sum <= high), high <= capacity."""
+        """Return P(low < sum <= high).
+
+        :param low: number
+        :param high: number <= capacity
+        """
         return float(self._masses[self._cell(low) + 1:
                                   self._cell(high) + 1].sum())
 
 
 def _beyond(held, cells, masses, step, room):
-    """Return what levels that exceed the capacity by themselves add.
+    """Return the contribution of levels that exceed the capacity alone.
 
     :param held: (k,) masses of cells 0..k-1
     :param cells: (m,) cells of these levels, each above ``room``
-    :param masses: (m,) their probabilities
+    :param masses: (m,) probabilities of these levels
     :param step: width of a grid cell
-    :param room: the capacity above cell 0
-    :returns: (overflow, excess) as of a LatticeSum
+    :param room: difference between the capacity and cell 0
+    :returns: (overflow, excess) as in a LatticeSum
     """
     of_levels = float(masses @ (cells * step - room))
     of_held = step * float(held @ np.arange(held.size))
@@ -208,11 +236,11 @@ def _beyond(held, cells, masses, step, room):
 
 
 def _convolved(held, cells, masses):
-    """Return the masses of a sum on the grid, one source added.
+    """Return the masses of a sum on the grid plus one source.
 
     :param held: (k,) masses of cells 0..k-1
     :param cells: (m,) int64 cells of the source, in any order
-    :param masses: (m,) their probabilities
+    :param masses: (m,) probabilities of these cells
     """
     spread = np.zeros(held.size + int(cells.max(initial=0)))
     for cell, mass in zip(cells.tolist(), masses.tolist()):

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The distribution of a sum of independent rates, by Fourier transform.
 
-The transform of a sum is the product of the transforms of its sources: one
-source more multiplies, one source less divides. :meth:`Grid.table` inverts
-the product to a look-up table of the tail and of the mean excess. Rates are
-counted in cells of a grid, above the lowest rate of their source. Pure; numpy
-only.
-
-Derivation: reference/model.rst, "The sum by Fourier transform".
+The transform of a sum is the product of the transforms of its sources. Adding
+a source multiplies by its transform, removing a source divides by it.
+:meth:`Grid.table` inverts the product to a look-up table of the tail and of
+the mean excess. The rates of a source are counted in cells of a grid, above
+the lowest rate of the source. Pure; numpy only. Derivation:
+reference/model.rst, "The sum by Fourier transform".
 """
 
 import functools
@@ -17,59 +16,65 @@ import numpy as np
 __all__ = ['Grid', 'LEAST_PRODUCT', 'NEAR', 'TOLERANCE', 'common_step',
            'grid', 'table_cells']
 
-#: Rates closer than this, relative to the capacity, are the same rate: a sum
-#: equal to the capacity is not above the capacity, whatever its rounding.
+#: Rates that differ by less than this, relative to the capacity, are equal. A
+#: sum that equals the capacity is not above it, whatever its rounding.
 TOLERANCE = 1e-9
 
-#: Likewise of levels, in cells of a grid.
+#: The same tolerance for levels, in cells of a grid.
 NEAR = 1e-6
 
-#: By whether rates are on the grid: how many times the capacity the period is,
-#: and the exponential tilting over it. What wraps around is e^-16 = 1.1e-7 or
-#: e^-30 = 9e-14 of what it was, and rounding errors grow by e^8 or e^7.5 up to
-#: the capacity.
+#: Depending on whether rates are on the grid: ratio of the period to the
+#: capacity, and exponential tilting over the period. Wrapped-around parts are
+#: reduced by e^-16 = 1.1e-7 or e^-30 = 9e-14. Rounding errors grow by e^8 or
+#: e^7.5 up to the capacity.
 _PERIODS = {False: (2, 16.0), True: (4, 30.0)}
 
-#: Means that are more than that count as that.
+#: Larger means count as this value.
 _MOST = 1e200
 
-#: A source whose transform is smaller somewhere is not divided by.
+#: A source whose transform is smaller at some frequency cannot be divided by.
 _LEAST_DIVISOR = 1e-3
 
-#: Transforms of sources that are kept, 4 KiB each with 256 cells.
+#: Maximum number of cached transforms, 4 KiB each with 256 cells.
 _MOST_KNOWN = 1024
 
-#: Products that are smaller somewhere lose their accuracy.
+#: A product that is smaller at some frequency loses its accuracy.
 LEAST_PRODUCT = 1e-250
 
-#: Sources that are transformed at once, and so many levels in another way.
+#: Number of sources that are transformed together. Sources with up to
+#: _FEW_LEVELS levels use a different method.
 _TOGETHER = 128
 _FEW_LEVELS = 24
 
 
 def table_cells(cells):
-    """Return how many cells tables have: 1.5 times the capacity.
+    """Return the number of cells of a table: 1.5 times the capacity.
 
-    What is smoothed below 0 shows further up.
+    Smoothing below 0 also affects the upper end of the table.
 
-    :param cells: cells up to the capacity
+    :param cells: number of cells up to the capacity
     """
     return cells + cells // 2 + 2
 
 
 @functools.lru_cache(maxsize=32)
 def grid(cells, finer=1, on_grid=True):
-    """Return the :class:`Grid`, which is made once."""
+    """Return the :class:`Grid` with these arguments, which is created once.
+
+    :param cells: as in :class:`Grid`
+    :param finer: as in :class:`Grid`
+    :param on_grid: as in :class:`Grid`
+    """
     return Grid(cells, finer, on_grid)
 
 
 class Grid:
-    """The frequencies at which sums are known, and the way back.
+    """The frequencies at which sums are represented, and the inversion.
 
-    :param cells: cells of the tables up to the capacity
-    :param finer: cells of the grid in a cell of the tables
-    :param on_grid: whether rates are rounded to cells of the grid; else they
-        are not rounded, and the tail is smooth on the scale of a cell
+    :param cells: number of table cells up to the capacity
+    :param finer: number of grid cells in one table cell
+    :param on_grid: whether rates are rounded to cells of the grid; otherwise
+        they are not rounded, and the tail is smooth on the scale of a cell
     """
 
     def __init__(self, cells, finer, on_grid):
@@ -80,23 +85,24 @@ class Grid:
         half = size // 2
         self.frequencies = half + 1
         self._tilt = tilting / size
-        # Frequency number a * width + b is a coarse step and a fine one.
+        # Frequency number a * width + b is a coarse step plus a fine step.
         width = self._width = 1 << (half.bit_length() // 2)
         angle = 2 * np.pi / size * np.arange(half + 1)
         tilted = self._tilt + 1j * angle
-        # The fine steps with the tilt of all, and the coarse ones.
+        # The fine steps include the tilt; the coarse steps do not.
         self._turns = -np.append(tilted[:width], 1j * angle[::width])
-        # 1 at frequency 0 and 0 at the last one, and so are seven derivatives.
+        # 1 at frequency 0, and 0 at the last one together with seven
+        # derivatives.
         part = np.sin(angle / 2) ** 2
         window = (1 - part) ** 4 * (
             1 + 4 * part + 10 * part ** 2 + 20 * part ** 3)
         step = 1 / -np.expm1(-tilted)
-        # Of the distribution function, and of its sum or integral.
+        # For the distribution function, and for its sum or integral.
         self._inverse = np.stack(
             [step, np.exp(-tilted) * step ** 2] if on_grid else
             [window / tilted, window / tilted ** 2])
         self._read = np.arange(table_cells(cells)) * finer
-        # The second row is in cells of the tables.
+        # The second row is in table cells.
         self._untilt = np.exp(self._tilt * self._read) / [[1], [finer]]
         self._finer = finer
         wrapped = np.exp(-tilting)
@@ -107,12 +113,12 @@ class Grid:
     def _spectra(self, levels, masses):
         """Return the tilted transforms of some sources.
 
-        :param levels: (n, m) cells >= 0
-        :param masses: (n, m) their probabilities
+        :param levels: (n, m) levels in cells, >= 0
+        :param masses: (n, m) probabilities of the levels
         :returns: (n, frequencies) complex
         """
         if levels.size <= _FEW_LEVELS:
-            # Few calls. The tilt is in the fine steps.
+            # Use few numpy calls. The fine steps include the tilt.
             turns = np.exp(levels[..., None] * self._turns)
             coarse = turns[..., self._width:].transpose(0, 2, 1)
             fine = turns[..., :self._width]
@@ -124,7 +130,7 @@ class Grid:
             fine, turn = _powers(turn, self._width)
             coarse, _ = _powers(turn, -(-self.frequencies // self._width))
             masses = masses * np.exp(-self._tilt * levels)
-            # Contiguous, (n, a, m) times (n, m, b), for BLAS.
+            # Contiguous arrays, (n, a, m) times (n, m, b), for BLAS.
             coarse = coarse.transpose(1, 0, 2)
             fine = np.ascontiguousarray(fine.transpose(1, 2, 0))
         return (masses[:, None] * coarse @ fine).reshape(len(masses), -1)[
@@ -133,19 +139,20 @@ class Grid:
     def product(self, levels, masses, counts, keys=None):
         """Return the transform and the mean of the sum of some sources.
 
-        :param levels: (n, m) cells of the tables, >= 0, of each source
-        :param masses: (n, m) their probabilities
-        :param counts: (n,) how many there are of a source; negative: divide
-        :param keys: list of n keys, equal for sources with equal levels and
-            masses only: transforms are kept by them; None: none is kept
-        :returns: (frequencies,) complex, NaN where it cannot be divided, and
-            cells of the tables
+        :param levels: (n, m) levels of each source in table cells, >= 0
+        :param masses: (n, m) probabilities of the levels
+        :param counts: (n,) number of instances of each source; a negative
+            number divides
+        :param keys: list of n keys, equal only for sources with equal levels
+            and masses, by which transforms are cached; None: no cache
+        :returns: (frequencies,) complex, NaN if division is impossible, and
+            the mean in table cells
         """
         levels = levels * self._finer
         if self._on_grid:
             levels = np.rint(levels)
         mean = float(counts @ (masses * levels).sum(axis=1)) / self._finer
-        # Of what is above the capacity alone, no more counts than that it is.
+        # For a level above the capacity, only this fact matters.
         levels[levels > self._last] = self._size
         found = np.ones(self.frequencies, complex)
         for begin in range(0, len(levels), _TOGETHER):
@@ -162,10 +169,10 @@ class Grid:
         return found, min(mean, _MOST)
 
     def _factors(self, levels, masses, keys):
-        """Return the transforms of some sources, as of :meth:`product`."""
+        """Return the transforms of some sources, for :meth:`product`."""
         if not keys:
             return self._spectra(levels, masses)
-        # Other threads may use the grid, too.
+        # Other threads may use the grid at the same time.
         known = self._known
         if len(known) > _MOST_KNOWN:
             known = self._known = {}
@@ -180,12 +187,12 @@ class Grid:
     def table(self, spectrum, mean):
         """Return the look-up table of a sum.
 
-        :param spectrum: (frequencies,) as of :meth:`product`
-        :param mean: its mean, in cells of the tables
-        :returns: (n,) complex, at each of the first :func:`table_cells`: as
-            the real part P(sum > it), as the imaginary part E[(sum - it)+] in
-            cells of the tables. Above the capacity, a rate above it counts as
-            more than any cell
+        :param spectrum: (frequencies,) as returned by :meth:`product`
+        :param mean: mean of the sum in table cells
+        :returns: (n,) complex for the first :func:`table_cells` cells: the
+            real part is P(sum > cell), the imaginary part E[(sum - cell)+] in
+            table cells. A rate above the capacity counts as larger than any
+            cell.
         """
         period = np.fft.irfft(spectrum * self._inverse, self._size)
         period = period[:, :self._read[-1] + 1:self._finer] * self._untilt
@@ -200,10 +207,10 @@ class Grid:
 
 
 def _powers(numbers, count):
-    """Return ``count`` powers of each number from 0 on, and the next one.
+    """Return the powers 0 to ``count`` - 1 of each number, and the next one.
 
     :param numbers: (n, m) complex
-    :param count: any, if only the powers are wanted; else a power of 2
+    :param count: number of powers; a power of 2 if the next power is used
     :returns: (count, n, m) and (n, m)
     """
     found = np.empty((count, *numbers.shape), dtype=complex)
@@ -218,19 +225,19 @@ def _powers(numbers, count):
 
 
 def common_step(rates, capacity, most):
-    """Return what all rates of a sum are whole multiples of.
+    """Return the largest step of which all rates are whole multiples.
 
     :param rates: array of rates >= 0
-    :param capacity: of the sum; :data:`TOLERANCE` is relative to it
-    :param most: how many steps there may be to the capacity
-    :returns: 0 where there is none, inf where all rates are 0
+    :param capacity: capacity of the sum; :data:`TOLERANCE` is relative to it
+    :param most: maximum number of steps up to the capacity
+    :returns: 0 if there is no such step, inf if all rates are 0
     """
     step, left = np.inf, rates
     while True:
         left = left[left > TOLERANCE * capacity]
         if not left.size:
             return step
-        # The least of what is left over, as in the algorithm of Euclid.
+        # The smallest remainder, as in the Euclidean algorithm.
         step = float(left.min())
         if step * most < capacity * (1 - TOLERANCE):
             return 0.0

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The traffic model of one instance: an n-state semi-Markov chain.
+"""The traffic model of one instance: a semi-Markov chain with n states.
 
 The chain and its on/off special case are equations 2 and 1 of "Towards a
-Method Integrating Virtual Switch Performance Into Data Centre Design".
-Pure; no clock, no configuration, no I/O.
+Method Integrating Virtual Switch Performance Into Data Centre Design". Pure;
+no clock, no configuration, no I/O.
 """
 
 import dataclasses
@@ -20,8 +20,9 @@ from vswitch_aware_scheduler.traffic import slots
 __all__ = ['DIMENSIONS', 'FORMAT_VERSION', 'LEAST_CAPACITY', 'TrafficModel',
            'dimension_weights', 'visits']
 
-#: What a capacity can be counted in: weights of (egress_kbps, ingress_kbps,
-#: kpps). 'bandwidth' counts both directions, as a software switch does.
+#: Dimensions of a capacity: weights of (egress_kbps, ingress_kbps, kpps).
+#: 'bandwidth' is the sum of both directions, which a software switch is
+#: limited by.
 DIMENSIONS = {
     'egress': (1.0, 0.0, 0.0),
     'ingress': (0.0, 1.0, 0.0),
@@ -29,8 +30,8 @@ DIMENSIONS = {
     'packets': (0.0, 0.0, 1.0),
 }
 
-#: The smallest capacity that is computed with, in any unit. A limit of 0 is
-#: taken for it: who sends anything is above.
+#: Smallest capacity in computations, in any unit. It replaces a limit of 0, so
+#: that an instance with any traffic is above the limit.
 LEAST_CAPACITY = 1e-6
 
 #: Version of :meth:`TrafficModel.to_dict`.
@@ -43,9 +44,9 @@ def dimension_weights(dimension):
     """Return the weights of a dimension.
 
     :param dimension: a key of :data:`DIMENSIONS`
-    :returns: (3,) float64, what a kbit/s of egress, a kbit/s of ingress and a
-        kilo-packet/s count
-    :raises InvalidModel: when there is no such dimension
+    :returns: (3,) float64, weights of 1 kbit/s of egress, 1 kbit/s of ingress
+        and 1 kilo-packet/s
+    :raises InvalidModel: if the dimension is unknown
     """
     try:
         return np.array(DIMENSIONS[dimension])
@@ -61,14 +62,15 @@ def _invalid(what, seen, wanted):
 
 
 def visits(jump):
-    """Return how often the states of embedded chains are visited.
+    """Return the stationary laws of embedded chains.
 
-    By state reduction (Grassmann, Taksar and Heyman), which subtracts nothing
-    and so keeps the relative accuracy of every entry.
+    Uses state reduction (Grassmann, Taksar and Heyman), which has no
+    subtraction and therefore keeps the relative accuracy of every entry.
 
-    :param jump: (V, n, n) of chains that reach every state from every other;
-        one of fewer states has rows and columns of zeros behind them
-    :returns: (V, n) stationary laws of these, 0 where there is no state
+    :param jump: (V, n, n) jump probabilities of chains that reach every state
+        from every other; a chain with fewer states is padded with rows and
+        columns of zeros
+    :returns: (V, n) stationary laws, 0 for the padding
     """
     a = np.array(jump)
     n = a.shape[1]
@@ -84,22 +86,23 @@ def visits(jump):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrafficModel:
-    """States of traffic, how they follow each other and how long they last.
+    """States of traffic, the transitions between them and their durations.
 
-    :param rates: (n, 3) finite and >= 0: egress_kbps, ingress_kbps, kpps of
-        each state. kpps 0 in every state of a model that carries bandwidth
-        means that its packets are not known (:attr:`packets_known`).
-    :param jump: (n, n) probability that state i is followed by state j; zero
-        diagonal, rows sum to 1 within 1e-9. A model of one state has [[0]].
-        The chain must have a single closed class of states (one long-run
-        law); states left for good get probability 0.
     :param sojourn_seconds: (n,) mean time spent in each state, > 0
-    :param high: (504,) bool: in which of the sampled slots the instance was
-        in one of its high states, by position in the ring (:mod:`.slots`);
-        None where that is not known
-    :param low_states: how many states are low ones; they come first. 1..n-1,
-        at most 254; None exactly where ``high`` is None
-    :raises InvalidModel: naming the argument, the value and what was wanted
+    :param rates: (n, 3) finite and >= 0: egress_kbps, ingress_kbps, kpps of
+        each state. If kpps is 0 in every state of a model with bandwidth, the
+        packet rate is unknown (:attr:`packets_known`).
+    :param jump: (n, n) probability that state i is followed by state j; zero
+        diagonal, rows sum to 1 within 1e-9. A model with one state has [[0]].
+        The chain must have a single closed class of states, so that the
+        long-run law is unique. States that are left forever get probability 0.
+    :param high: (504,) bool, whether the instance was in a high state in each
+        of the sampled slots, by position in the ring (:mod:`.slots`); None if
+        unknown
+    :param low_states: number of low states, which come first: 1..n-1, at most
+        254; None if and only if ``high`` is None
+    :raises InvalidModel: if an argument is invalid; the message names the
+        argument, the value and the valid values
     """
 
     rates: np.ndarray
@@ -169,14 +172,22 @@ class TrafficModel:
     @classmethod
     def of_fit(cls, rates, jump, sojourn_seconds, stationary, high=None,
                low_states=None):
-        """Return the model of arrays that are known to be as they must be.
+        """Return the model of arrays that are known to be valid.
 
-        Checks and computes nothing, for estimation makes very many.
+        The method validates and computes nothing, because estimation creates
+        very many models.
 
-        :param stationary: (n,) long-run law, which is the others' consequence
+        :param rates: as in the constructor
+        :param jump: as in the constructor
+        :param sojourn_seconds: as in the constructor
+        :param stationary: (n,) long-run law, which has to be consistent with
+            the other arrays
+        :param high: as in the constructor
+        :param low_states: as in the constructor
+        :returns: TrafficModel
         """
         self = object.__new__(cls)
-        # Past the dataclass, which is frozen.
+        # Set the attributes directly, because the dataclass is frozen.
         for name, array in (
                 ('rates', rates), ('jump', jump),
                 ('sojourn_seconds', sojourn_seconds),
@@ -193,10 +204,12 @@ class TrafficModel:
                on_seconds, off_seconds):
         """Return the two-state model of equation 1.
 
-        :param egress_kbps: rate while on; likewise ``ingress_kbps``, ``kpps``
-        :param on_seconds: mean time on, > 0
-        :param off_seconds: mean time off, > 0
-        :returns: TrafficModel with states (off, on)
+        :param egress_kbps: egress rate in kbit/s while on
+        :param ingress_kbps: ingress rate in kbit/s while on
+        :param kpps: packet rate in kilo-packets/s while on, both directions
+        :param on_seconds: mean duration of the on state, > 0
+        :param off_seconds: mean duration of the off state, > 0
+        :returns: TrafficModel with the states (off, on)
         """
         return cls(rates=[[0.0, 0.0, 0.0], [egress_kbps, ingress_kbps, kpps]],
                    jump=[[0.0, 1.0], [1.0, 0.0]],
@@ -204,21 +217,27 @@ class TrafficModel:
 
     @classmethod
     def constant(cls, egress_kbps=0.0, ingress_kbps=0.0, kpps=0.0):
-        """Return the model of one state: always the same rate."""
+        """Return the model with one state, that is, a constant rate.
+
+        :param egress_kbps: egress rate in kbit/s
+        :param ingress_kbps: ingress rate in kbit/s
+        :param kpps: packet rate in kilo-packets/s, both directions
+        :returns: TrafficModel
+        """
         return cls(rates=[[egress_kbps, ingress_kbps, kpps]], jump=[[0.0]],
                    sojourn_seconds=[1.0])
 
     @functools.cached_property
     def _embedded(self):
-        # Stationary law of the embedded chain: which states are visited how
-        # often. Transient states are taken out first: they get exactly 0.
+        # Stationary law of the embedded chain: share of visits to each state.
+        # Transient states are removed first: they get exactly 0.
         n = self.rates.shape[0]
         if n == 1:
             return np.ones(1)
         reach = (self.jump > 0) | np.eye(n, dtype=bool)
         for _ in range(max(1, math.ceil(math.log2(n)))):
             reach = (reach.astype(np.int64) @ reach.astype(np.int64)) > 0
-        # A state is recurrent when every state it reaches reaches it back.
+        # A state is recurrent if every state that it reaches also reaches it.
         recurrent = (~reach | reach.T).all(axis=1)
         members = np.flatnonzero(recurrent)
         if not reach[np.ix_(members, members)].all():
@@ -233,7 +252,7 @@ class TrafficModel:
     def stationary(self):
         """(n,) long-run share of time in each state; sums to 1.
 
-        Visits of the embedded chain weighted by the mean sojourn times.
+        The visits of the embedded chain, weighted by the mean sojourn times.
         Derivation: reference/model.rst, "Stationary law".
         """
         law = self._embedded * (self.sojourn_seconds
@@ -247,7 +266,7 @@ class TrafficModel:
 
     @functools.cached_property
     def law(self):
-        """The :class:`RateLaw` of the states that are visited."""
+        """The :class:`RateLaw` of the states with a positive probability."""
         visited = self.stationary > 0
         return rate_law.RateLaw.from_arrays(
             self.stationary[visited], self.rates[visited], self.high,
@@ -260,19 +279,20 @@ class TrafficModel:
 
     @property
     def peak(self):
-        """(3,) largest rate of any state that is visited, by column."""
+        """(3,) largest rate of any state that occurs, by column."""
         return self.law.peak
 
     @property
     def packets_known(self):
-        """Whether kpps says anything: False with bandwidth and no packets."""
+        """Whether the packet rate is known; not with bandwidth but kpps 0."""
         return self.law.packets_known
 
     def with_packets(self, packet_bytes):
-        """Return this model with kpps filled in at one packet size.
+        """Return this model with packet rates computed from a packet size.
 
         :param packet_bytes: mean packet size in bytes, > 0
-        :returns: itself when its packets are known, else a new TrafficModel
+        :returns: this model if its packet rate is known, else a new
+            TrafficModel
         """
         if self.packets_known:
             return self
@@ -283,7 +303,7 @@ class TrafficModel:
         return dataclasses.replace(self, rates=rates)
 
     def levels(self, weights):
-        """Return the law of one linear function of the rates.
+        """Return the law of a linear function of the rates.
 
         :param weights: (3,) >= 0, see :data:`DIMENSIONS`
         :returns: (values, probabilities), both (m,), m <= n: distinct values
@@ -306,10 +326,10 @@ class TrafficModel:
     __hash__ = None
 
     def to_dict(self):
-        """Return the model as plain lists and numbers, for JSON.
+        """Return the model as lists and numbers, for JSON.
 
-        Keys: format_version, rates, jump, sojourn_seconds; where the model
-        has classes also low_states and high, the packed bits in hexadecimal.
+        Keys: format_version, rates, jump, sojourn_seconds. A model with
+        classes also has low_states and high, the packed bits in hexadecimal.
         """
         data = {'format_version': FORMAT_VERSION,
                 'rates': self.rates.tolist(),
@@ -322,11 +342,13 @@ class TrafficModel:
 
     @classmethod
     def from_dict(cls, data):
-        """Return the model that :meth:`to_dict` wrote.
+        """Return the model of a dictionary that :meth:`to_dict` returned.
 
-        What a version before wrote as regime_law is ignored.
+        The key regime_law of an earlier version is ignored.
 
-        :raises InvalidModel: on a missing key or another format version
+        :param data: dictionary
+        :returns: TrafficModel
+        :raises InvalidModel: if a key is missing or the format version differs
         """
         try:
             version = data['format_version']

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to expect of an instance of which little or nothing is known.
+"""The expected traffic of an instance about which little or nothing is known.
 
-The law of an instance that is picked at random among its peers, shrunk towards
-that of a wider group as far as its peers are few: priors of a flavor within a
-project, of a flavor, of a project and of the whole fleet. Pure; no clock, no
-configuration, no I/O.
-
-Derivation: reference/priors.rst.
+The prior of a group is the law of a randomly chosen instance of the group. If
+the group has few instances, its law is shrunk towards the law of a wider
+group. Groups are a flavor within a project, a flavor, a project, and the whole
+fleet. Pure; no clock, no configuration, no I/O. Derivation:
+reference/priors.rst.
 """
 
 import dataclasses
@@ -24,39 +23,40 @@ __all__ = ['Expected', 'FLEET', 'MIN_PEERS', 'MOST_LEFT_OUT', 'OWN_CONSTANT',
            'Pool', 'credibility_constant', 'cut', 'group_pools', 'levels_of',
            'scaled', 'share_above', 'with_high']
 
-#: Fewer instances than these say nothing of the next one.
+#: With fewer instances there is no prior.
 MIN_PEERS = 20
 
-#: A group of one is at most given this many times the weight of its parent.
+#: Smallest credibility constant: a group with one instance has at most the
+#: weight 1 / _LEAST_CONSTANT relative to its parent.
 _LEAST_CONSTANT = 1.0
 
-#: Members at which a project's own instances weigh as much as all others. It
-#: is fixed where there are several projects: a constant that is estimated from
-#: all of them could be moved by one.
+#: Number of members at which a project's own instances have the same weight as
+#: all others. It is a constant if there are several projects, because one
+#: project could influence an estimate.
 OWN_CONSTANT = 20.0
 
-#: A law is left as it is where more than this share of it would be left out.
+#: A law is not cut if more than this share would be removed.
 MOST_LEFT_OUT = 0.5
 
 #: Key of the widest group. Others are (flavor, project), (flavor, None) and
 #: (None, project).
 FLEET = (None, None)
 
-#: Bins of high states are kept behind those of low ones.
+#: Offset of the bins of high states.
 _HIGH = 1 << 16
 
-#: The bits of so many instances are unpacked at once.
+#: Number of instances whose bits are unpacked together.
 _TOGETHER = 1000
 
-#: Shares of high slots are kept in so many steps.
+#: Number of steps in which shares of high slots are stored.
 _SHARE_STEPS = 255
 
 
 def levels_of(flavor, project):
     """Return the keys of the groups of an instance, the narrowest first.
 
-    :param flavor: name, or None when not known
-    :param project: id, or None when not known
+    :param flavor: name, or None if unknown
+    :param project: id, or None if unknown
     """
     keys = [(flavor, project), (flavor, None), (None, project), FLEET]
     return list(dict.fromkeys(keys))
@@ -64,11 +64,12 @@ def levels_of(flavor, project):
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """What is expected of an instance that is picked at random in a group.
+    """The expected traffic of a randomly chosen instance of a group.
 
     :ivar law: RateLaw, without bits
-    :ivar high_shares: 504 bytes, for each position in the ring of sampled
-        slots the share of the group's instances that were high, 255 for all
+    :ivar high_shares: 504 bytes: for each position in the ring of sampled
+        slots, the share of the group's instances that were high, where 255
+        means all
     """
 
     law: rate_law.RateLaw
@@ -77,10 +78,12 @@ class Expected:
     def of(self, instance_uuid):
         """Return the RateLaw of an instance of the group.
 
-        The slots in which the instance is high are drawn by the shares, so
-        that it has the average correlation of the group's instances.
+        The slots in which the instance is high are drawn with the shares as
+        probabilities, so that its correlation is the mean of the group's
+        instances.
 
-        :param instance_uuid: None: the law has no classes
+        :param instance_uuid: uuid of the instance, which is the seed; None for
+            a law without classes
         """
         if instance_uuid is None:
             return rate_law.RateLaw.from_arrays(
@@ -93,9 +96,10 @@ class Expected:
 
 
 def with_high(law, high):
-    """Return a RateLaw with other bits; one without classes as it is.
+    """Return a RateLaw with other bits. A law without classes is unchanged.
 
-    :param high: (504,) bool
+    :param law: RateLaw
+    :param high: (504,) bool, whether the instance is high in each slot
     """
     return rate_law.RateLaw.from_arrays(
         law.probabilities, law.rates, high, law.low_states
@@ -108,14 +112,14 @@ def _unpacked(high_shares):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Pool:
-    """The law of an instance picked at random, rate bin by rate bin.
+    """The law of a randomly chosen instance of a group, by rate bin.
 
-    :ivar members: how many instances it is the mean of, whatever their number
-        of samples; those that fade count as less than one
-    :ivar bins: (m,) int64, increasing, see :func:`.estimate.rate_bin`; those
-        of high states have 65,536 added
-    :ivar shares: (m,) share of time
-    :ivar amounts: (m, 3) share times rate of each column
+    :ivar members: number of instances in the mean, whatever their number of
+        samples; an instance that fades counts as less than one
+    :ivar bins: (m,) int64, increasing, see :func:`.estimate.rate_bin`; 65,536
+        is added to bins of high states
+    :ivar shares: (m,) share of time in each bin
+    :ivar amounts: (m, 3) share multiplied by the rate, for each column
     :ivar high: (504,) share of the instances that were high in each of the
         sampled slots, by position in the ring (:mod:`.slots`)
     """
@@ -128,9 +132,10 @@ class Pool:
 
     @classmethod
     def of_counts(cls, counts):
-        """Return the pool of instances of which TransitionCounts are given.
+        """Return the pool of instances with TransitionCounts.
 
-        :param counts: non-empty list
+        :param counts: non-empty list of TransitionCounts
+        :returns: Pool
         """
         bins, high = [], []
         for one, low in zip(counts, estimate.classes(counts).tolist()):
@@ -146,9 +151,10 @@ class Pool:
 
     @classmethod
     def of_laws(cls, laws):
-        """Return the pool of instances of which RateLaws are given.
+        """Return the pool of instances with RateLaws.
 
-        :param laws: non-empty list
+        :param laws: non-empty list of RateLaw
+        :returns: Pool
         """
         return _Members([None] * len(laws), [None] * len(laws), laws,
                         np.ones(len(laws))).everyone()
@@ -157,11 +163,11 @@ class Pool:
     def _of_rows(cls, members, rows, high, weights=None):
         """Return the pool of the rows of some laws.
 
-        :param rows: probability, three rates, and whether the state is a high
-            one, of each
-        :param high: (504,)
-        :param weights: of each row, the same for all rows of a law; None: all
-            laws weigh the same
+        :param rows: for each row, probability, three rates, and whether the
+            state is high
+        :param high: (504,) share of the instances that were high in each slot
+        :param weights: weight of each row, the same for all rows of a law;
+            None: all laws have the same weight
         """
         shares, rates = rows[:, 0], rows[:, 1:4]
         if weights is not None:
@@ -173,7 +179,7 @@ class Pool:
 
     @classmethod
     def _of(cls, members, bins, shares, amounts, high):
-        """Gather states of any order by their bins."""
+        """Return the pool of states in any order, combined by their bins."""
         kept, where = np.unique(bins, return_inverse=True)
 
         def gathered(values):
@@ -184,10 +190,11 @@ class Pool:
                             axis=1) / shares.sum(), high)
 
     def mixed(self, other, weight):
-        """Return the pool of which a share is this one, the rest another.
+        """Return the weighted mean of this pool and another one.
 
-        :param weight: 0..1, of this one
-        :returns: Pool with the members of this one
+        :param other: Pool
+        :param weight: weight of this pool, 0..1
+        :returns: Pool with the number of members of this one
         """
         if weight >= 1:
             return self
@@ -199,18 +206,20 @@ class Pool:
             weight * self.high + rest * other.high)
 
     def shrunk(self, parent, constant):
-        """Return the pool shrunk towards that of a wider group.
+        """Return the pool, shrunk towards that of a wider group.
 
-        :param parent: Pool
-        :param constant: number of members at which both weigh the same;
-            infinite: this one weighs nothing
         Derivation: reference/priors.rst, "Shrinkage".
+
+        :param parent: Pool of the wider group
+        :param constant: number of members at which both pools have the same
+            weight; if it is infinite, this pool has no weight
+        :returns: Pool
         """
         return self.mixed(parent, self.members / (self.members + constant))
 
     @property
     def law(self):
-        """The RateLaw: a state for each bin, with its mean rates; no bits."""
+        """The RateLaw, with one state for each bin, mean rates and no bits."""
         there = self.shares > 0
         low = int(np.count_nonzero(self.bins[there] < _HIGH))
         return rate_law.RateLaw.from_arrays(
@@ -226,17 +235,18 @@ class Pool:
 
 
 def credibility_constant(values, groups, parents):
-    """Return how many members a group needs to weigh as much as its parent.
+    """Return the number of members at which group and parent weigh the same.
 
-    The ratio of the variance within groups to that between the groups of one
-    parent, both estimated without bias (Buhlmann and Straub); infinite where
-    groups differ no more than chance makes them.
-
-    :param values: (n,) a figure of each instance
-    :param groups: (n,) int64 from 0, the group of each instance
-    :param parents: (n,) int64 from 0, the group above; a group has one
-    :returns: float >= 1
+    The constant is the ratio of the variance within groups to the variance
+    between the groups of one parent, both estimated without bias (Buhlmann and
+    Straub). It is infinite if groups do not differ more than by chance.
     Derivation: reference/priors.rst, "The constant".
+
+    :param values: (n,) one number for each instance
+    :param groups: (n,) int64 from 0, the group of each instance
+    :param parents: (n,) int64 from 0, the parent of that group; a group has
+        one parent
+    :returns: float >= 1
     """
     sizes = np.bincount(groups)
     means = np.bincount(groups, weights=values) / np.maximum(sizes, 1)
@@ -246,7 +256,7 @@ def credibility_constant(values, groups, parents):
     free = len(values) - np.count_nonzero(sizes)
     if free <= 0:
         return math.inf
-    # How many members a draw of a group is worth, per parent.
+    # Number of members that a draw of a group is worth, by parent.
     spread = len(values) - (sizes[groups] / parent_sizes[parents]).sum()
     if spread <= 1e-9 * len(values):
         return math.inf
@@ -262,20 +272,20 @@ def credibility_constant(values, groups, parents):
 def group_pools(flavors, projects, laws, weights=None):
     """Return the shrunk pools of all groups of a fleet.
 
-    Where two projects or more are known, each project weighs the same in the
+    If two or more projects are known, each project has the same weight in the
     pool of the fleet and in that of each flavor, whatever its number of
-    instances, and no estimate depends on what the instances carry.
-
-    :param flavors: n names, None where not known
-    :param projects: n ids, None where not known
-    :param laws: n RateLaws, those of silent instances among them
-    :param weights: n numbers in (0, 1]: how much of a member each instance
-        is; None: all are whole ones
-    :returns: {key of :func:`levels_of`: Pool}; empty with fewer instances
-        than :data:`MIN_PEERS`. With fewer than two projects the groups are
-        left out that differ from the wider ones no more than chance makes
-        them.
+    instances. No estimate then depends on the traffic of the instances.
     Derivation: reference/priors.rst, "Every project weighs the same".
+
+    :param flavors: list of n names, None if unknown
+    :param projects: list of n ids, None if unknown
+    :param laws: list of n RateLaws, including those of idle instances
+    :param weights: list of n numbers in (0, 1], the weight of each instance;
+        None: all have weight 1
+    :returns: {key of :func:`levels_of`: Pool}; empty if there are fewer
+        instances than :data:`MIN_PEERS`. With fewer than two projects, groups
+        that do not differ from the wider group more than by chance are
+        omitted.
     """
     if len(laws) < MIN_PEERS:
         return {}
@@ -287,7 +297,7 @@ def group_pools(flavors, projects, laws, weights=None):
 
 
 class _Members:
-    """The instances that pools are made of; arguments as `group_pools`."""
+    """The instances of which pools are computed."""
 
     def __init__(self, flavors, projects, laws, weights):
         self._flavors = flavors
@@ -299,7 +309,7 @@ class _Members:
         packed = np.frombuffer(b''.join(laws), '<f8').reshape(
             -1, rate_law.LAW_COLUMNS)
         ends = np.cumsum(sizes)
-        # The bits of each law stand behind its states.
+        # The bits of each law follow its states.
         tails = ends[:, None] + np.arange(-rate_law.TAIL_ROWS, 0)
         tail = packed[tails].reshape(len(laws), -1).view(np.uint8)
         self._bits = tail[:, :-1]
@@ -310,7 +320,7 @@ class _Members:
         self._rows = np.column_stack([packed, high])[states]
 
     def everyone(self):
-        """Return the pool of all, in which each instance weighs the same."""
+        """Return the pool of all instances with equal weights."""
         return self._pool(self._weights)
 
     def _pool(self, weights):
@@ -322,8 +332,8 @@ class _Members:
     def _high(self, members, weights):
         """Return (504,) the share of some members that are high.
 
-        :param members: their numbers
-        :param weights: of each of them
+        :param members: numbers of the instances
+        :param weights: weight of each of them
         """
         total = np.zeros(slots.SLOTS)
         for first in range(0, len(members), _TOGETHER):
@@ -333,10 +343,11 @@ class _Members:
         return total / weights.sum()
 
     def by_instance(self):
-        """Return the pools in which each instance weighs the same."""
+        """Return the pools in which each instance has the same weight."""
         bandwidth = self._rows[:, 0] * (
             self._rows[:, 1] + self._rows[:, 2])
-        # As the load of the fleet: else a few large ones are all the variance.
+        # The square root limits the influence of a few large instances on the
+        # variance.
         load = np.sqrt(np.add.reduceat(
             bandwidth, np.cumsum(self._sizes) - self._sizes))
         fleet = self._pool(self._weights)
@@ -355,7 +366,7 @@ class _Members:
         return pools
 
     def by_project(self):
-        """Return the pools in which each project weighs the same."""
+        """Return the pools in which each project has the same weight."""
         projects, ids = _numbered(self._projects)
         everyone = np.zeros(len(projects), dtype=np.int64)
         weights, (total,) = self._by_project(everyone, projects)
@@ -365,7 +376,7 @@ class _Members:
         weights, using = self._by_project(flavors, projects)
         for name, pool, share in zip(
                 names, self._groups(flavors, weights), using.tolist()):
-            # One project then has less than 2 / total of it.
+            # One project then has less than 2 / total of the weight.
             pools[name, None] = pool.mixed(
                 fleet, share / max(total, share + 1.0))
         for key, pool in zip(ids, self._groups(projects, self._weights)):
@@ -378,14 +389,14 @@ class _Members:
         return pools
 
     def _by_project(self, groups, projects):
-        """Return weights by which projects weigh the same in each group.
+        """Return weights that give projects the same weight in each group.
 
-        A project whose instances all fade weighs as its newest one. Those of
-        no known project weigh as a project of average size would, and less
-        where they are fewer.
+        A project whose instances all fade has the weight of its newest
+        instance. Instances without a known project have the weight of a
+        project of average size, or less if they are fewer.
 
-        :param groups: (n,) int64 from 0, -1: in none
-        :param projects: (n,) int64 from 0, -1: not known
+        :param groups: (n,) int64 from 0, -1: in no group
+        :param projects: (n,) int64 from 0, -1: unknown
         :returns: ((n,) weights, (g,) sum of the weights in each group)
         """
         weights = np.zeros(groups.size)
@@ -407,10 +418,11 @@ class _Members:
         return weights, np.bincount(of, weights=shares, minlength=count)
 
     def _groups(self, numbers, weights):
-        """Yield the pools of group 0, 1, ... of instances.
+        """Yield the pools of the groups 0, 1, ... of instances.
 
-        :param numbers: (n,) int64 from 0, -1: in none
-        :param weights: (n,) of the instances within a group
+        :param numbers: (n,) int64 from 0, the group of each instance, -1: in
+            no group
+        :param weights: (n,) weights of the instances within their group
         """
         of_row = np.repeat(numbers, self._sizes)
         order = np.argsort(of_row, kind='stable')
@@ -444,20 +456,20 @@ def _numbered(keys):
 
 
 def share_above(law, capacities):
-    """Return how much of a law is above what a host carries.
+    """Return the share of a law that is above the capacity of a host.
 
     :param law: RateLaw
-    :param capacities: as of :func:`cut`
+    :param capacities: as in :func:`cut`
     :returns: float, share of the time
     """
     return float(law.probabilities[_above(law, capacities)].sum())
 
 
 def _above(law, capacities):
-    """Return the (m,) states above what a host carries."""
+    """Return the (m,) states that are above the capacity of a host."""
     above = np.zeros(len(law.rates), dtype=bool)
     for weights, packet_bytes, most in capacities:
-        # A switch that is closed takes nothing: nothing is left out.
+        # A closed switch carries nothing: remove nothing.
         if most <= model.LEAST_CAPACITY:
             continue
         above |= law.values(weights, packet_bytes) > most * (
@@ -466,23 +478,23 @@ def _above(law, capacities):
 
 
 def cut(law, limits, capacities, group=None):
-    """Return a law within what one instance may have on a host.
+    """Return a law, cut to what one instance may have on a host.
 
-    States above a capacity of the host are left out: an instance that is in
-    one of them overloads every such host alone, which no placement avoids. Of
-    the prior of an instance itself, only as much is left out as its group has
-    of such states, so that what the instance has shown stays. Where more than
-    :data:`MOST_LEFT_OUT` would be left out, all states stay. States that stay
-    are scaled down to the limits on one instance.
+    States above a capacity of the host are removed: an instance in such a
+    state overloads every such host alone, which no placement can avoid. From
+    the prior of the instance's own traffic, only the share that its group has
+    in such states is removed, so that the observed traffic remains. If more
+    than :data:`MOST_LEFT_OUT` would be removed, all states remain. The
+    remaining states are scaled down to the limits on one instance. Derivation:
+    reference/priors.rst, "Peaks".
 
     :param law: RateLaw
-    :param limits: iterable of (weights, packet_bytes, most): see
-        :meth:`.RateLaw.values`
-    :param capacities: likewise, of what all instances on the host may have
-    :param group: RateLaw of the group of the instance whose prior ``law`` is;
-        None: ``law`` is the prior of a group
+    :param limits: iterable of (weights, packet_bytes, limit) on one instance,
+        see :meth:`.RateLaw.values`
+    :param capacities: the same for the capacities of all instances on the host
+    :param group: RateLaw of the group, if ``law`` is the prior of the
+        instance's own traffic; None if ``law`` is the prior of a group
     :returns: RateLaw
-    Derivation: reference/priors.rst, "Peaks".
     """
     above = _above(law, capacities)
     if not above.any():
@@ -502,14 +514,14 @@ def cut(law, limits, capacities, group=None):
 
 
 def scaled(law, limits):
-    """Return a law whose states are scaled down to what one may have.
+    """Return a law with its states scaled down to the limits.
 
     Each state keeps its probability. A limit that closes the switch
-    (:data:`.LEAST_CAPACITY` or less) scales nothing, so that the law
-    stays above it.
+    (:data:`.LEAST_CAPACITY` or less) scales nothing, so that the law stays
+    above it.
 
     :param law: RateLaw
-    :param limits: as of :func:`cut`
+    :param limits: as in :func:`cut`
     :returns: RateLaw
     """
     factor = np.ones(len(law.rates))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RateLaw: the long-run distribution of one instance's rates, packed.
+"""The class RateLaw: the long-run distribution of an instance's rates.
 
 Pure.
 """
@@ -15,39 +15,41 @@ __all__ = ['LAW_COLUMNS', 'RateLaw', 'SILENT', 'TAIL_BYTES', 'TAIL_ROWS',
 #: ingress_kbps and kpps.
 LAW_COLUMNS = 4
 
-#: Bytes of the bits of the sampled slots, and of those with the number of low
-#: states behind them. They are as long as some rows of the states are.
+#: Bytes of the bits of the sampled slots, and bytes including the number of
+#: low states. This is as long as TAIL_ROWS rows of the states.
 BITS_BYTES = slots.SLOTS // 8
 TAIL_BYTES = BITS_BYTES + 1
 TAIL_ROWS = TAIL_BYTES // (8 * LAW_COLUMNS)
 
-#: The number of low states is one byte.
+#: Largest number of low states, which is one byte.
 MOST_LOW_STATES = 255
 
 
 class RateLaw(bytes):
-    """The long-run law of the rates of an instance: all that admission needs.
+    """The long-run distribution of an instance's rates, for admission.
 
-    It is its own packed form, for a scheduler holds and compares very many: n
-    little-endian rows of :data:`LAW_COLUMNS` float64, low states first; a bit
-    for each position of the ring of sampled slots, whether the instance was
-    high (:func:`numpy.packbits`); and a byte, the number of low states. A law
-    without classes has low states only, and no bit is set. Not validated: it
-    is made by a TrafficModel or read back from one's record.
+    The object is its own packed form, because a scheduler stores and compares
+    very many. It has n little-endian rows of :data:`LAW_COLUMNS` float64, low
+    states first. Then follow one bit for each position of the ring of sampled
+    slots, whether the instance was high (:func:`numpy.packbits`), and one
+    byte, the number of low states. A law without classes has only low states
+    and no bit set. The contents are not validated: they come from a
+    TrafficModel or from the store.
     """
 
     __slots__ = ()
 
     @classmethod
     def from_arrays(cls, probabilities, rates, high=None, low_states=None):
-        """Pack a law.
+        """Return the law of some arrays.
 
-        :param probabilities: (n,) >= 0, sum to 1
+        :param probabilities: (n,) >= 0, sum 1
         :param rates: (n, 3) egress_kbps, ingress_kbps, kpps of each state
         :param high: (504,) bool by position in the ring, see :mod:`.slots`;
-            None: the law has no classes
-        :param low_states: how many of the states, from the first on, the
-            instance has while it is low, 1..n; n or None: no classes
+            None for a law without classes
+        :param low_states: number of low states, which come first, 1..n; n or
+            None for a law without classes
+        :returns: RateLaw
         """
         rates = np.asarray(rates, dtype=float)
         packed = np.empty((len(rates), LAW_COLUMNS), dtype='<f8')
@@ -78,17 +80,17 @@ class RateLaw(bytes):
 
     @property
     def low_states(self):
-        """How many of the n states are low ones; n: there are no classes."""
+        """Number of the n states that are low; n without classes."""
         states = len(self) // (8 * LAW_COLUMNS) - TAIL_ROWS
         return states if self[-1] >= MOST_LOW_STATES else self[-1]
 
     @property
     def has_classes(self):
-        """Whether it is known in which slots the instance was high."""
+        """Whether the slots in which the instance was high are known."""
         return self.low_states < len(self) // (8 * LAW_COLUMNS) - TAIL_ROWS
 
     def without_classes(self):
-        """Return the law of an instance of which no slot is known."""
+        """Return the law without classes and slots."""
         return RateLaw.from_arrays(self.probabilities, self.rates)
 
     @property
@@ -98,7 +100,7 @@ class RateLaw(bytes):
 
     @property
     def packets_known(self):
-        """Whether kpps says anything: False with bandwidth and no packets."""
+        """Whether the packet rate is known; not with bandwidth but kpps 0."""
         rates = self.rates
         return bool(rates[:, 2].any() or not rates[:, :2].any())
 
@@ -113,11 +115,11 @@ class RateLaw(bytes):
         return self.rates.max(axis=0)
 
     def values(self, weights, packet_bytes=None):
-        """Return (n,) of one linear function of the rates, state by state.
+        """Return (n,) a linear function of the rates of each state.
 
         :param weights: (3,) >= 0, see :data:`DIMENSIONS`
-        :param packet_bytes: mean packet size that stands in where packets
-            are not known
+        :param packet_bytes: mean packet size in bytes, used if the packet rate
+            is unknown
         """
         weights = np.asarray(weights, dtype=float)
         rates = self.rates
@@ -130,9 +132,9 @@ class RateLaw(bytes):
 
 
 def split_laws(packed, counts):
-    """Return the list of RateLaws that stand one after the other.
+    """Return the list of RateLaws that were concatenated.
 
-    :param packed: bytes, the packed forms of n laws
+    :param packed: bytes of n laws, one after the other
     :param counts: (n,) int, number of states of each
     """
     ends = np.cumsum(np.multiply(counts, 8 * LAW_COLUMNS)

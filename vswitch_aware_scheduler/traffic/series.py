@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a telemetry driver delivers and an estimator reads.
+"""The rate series that telemetry drivers deliver and the estimator reads.
 
-Knows how raw samples become a clean series of rates, and counts what it had
-to refuse. Knows nothing of where samples come from; pure, no I/O.
+Raw samples are sorted, validated and converted to rates; rejected samples are
+counted. This module does not depend on the source of the samples; pure, no
+I/O.
 """
 
 import dataclasses
@@ -13,8 +14,8 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['MAX_RATE_KBPS', 'MAX_RATE_KPPS', 'RateSeries', 'Refused']
 
-#: Rates above these are taken for a broken counter, not for traffic: ten
-#: times a 400 GbE port, in both directions.
+#: Rates above these limits are attributed to a broken counter: ten times a 400
+#: GbE port, in both directions.
 MAX_RATE_KBPS = 8e9
 MAX_RATE_KPPS = 1.2e7
 
@@ -23,16 +24,18 @@ _COLUMNS = ('egress_kbps', 'ingress_kbps', 'kpps')
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """How many samples were refused, by reason.
+    """Number of rejected samples, by reason.
 
-    ``missing``: the source had no value (NaN) for it; ``negative``: a rate
-    below zero; ``reset``: a counter went backwards; ``absurd``: infinite, or
-    above :data:`MAX_RATE_KBPS`, :data:`MAX_RATE_KPPS` or what the host of the
-    instance can carry; ``duplicate``: a second sample for the same time;
-    ``gap``: two readings of a counter are too far apart to tell the rate
-    between them; ``migration``: the readings come from counters of two hosts;
-    ``too_old``: from before the time from which on a driver is to trust its
-    source.
+    - ``missing``: the source had no value (NaN).
+    - ``negative``: the rate is below zero.
+    - ``reset``: a counter decreased.
+    - ``absurd``: the rate is infinite, or above :data:`MAX_RATE_KBPS`,
+      :data:`MAX_RATE_KPPS` or the capacity of the instance's host.
+    - ``duplicate``: there is another sample for the same time.
+    - ``gap``: two readings of a counter are too far apart.
+    - ``migration``: the readings come from counters of two hosts.
+    - ``too_old``: the sample is older than the time from which the driver may
+      use its source.
     """
 
     missing: int = 0
@@ -46,7 +49,7 @@ class Refused:
 
     @property
     def total(self):
-        """All refused samples."""
+        """Number of all rejected samples."""
         return sum(dataclasses.astuple(self))
 
     def __add__(self, other):
@@ -54,7 +57,7 @@ class Refused:
                                                dataclasses.astuple(other))))
 
     def to_dict(self):
-        """Return the counts as a plain dictionary."""
+        """Return {reason: number of rejected samples}."""
         return dataclasses.asdict(self)
 
 
@@ -62,19 +65,19 @@ class Refused:
 class RateSeries:
     """Mean rates of one instance over consecutive sampling periods.
 
-    Made by :meth:`from_samples` or :meth:`from_counters`, which put samples
-    in order and refuse the unusable; a gap stays a gap.
+    Use :meth:`from_samples` or :meth:`from_counters`, which sort samples and
+    reject invalid ones. Gaps remain gaps.
 
-    :ivar instance_uuid: the instance, a string
     :ivar period_seconds: length of a sampling period, > 0
     :ivar times: (n,) float64, start of each period, seconds UTC, increasing
     :ivar rates: (n, 3) float64, finite and >= 0: egress_kbps, ingress_kbps,
         kpps. kpps is 0 throughout when the source counts no packets.
     :ivar refused: :class:`Refused`
-    :ivar partial: (n,) bool, or None where all is False. The sample is a
-        lower bound: something of the instance could not be measured then. A
-        reader has to decide with :meth:`at_least` which of those it uses.
-    :raises InvalidSeries: when any of that does not hold
+    :ivar instance_uuid: uuid of the instance
+    :ivar partial: (n,) bool, or None if all are False: whether a sample is a
+        lower bound, because a part of the traffic could not be measured. A
+        reader uses :meth:`at_least` to decide which of these samples to use.
+    :raises InvalidSeries: if an attribute is invalid
     """
 
     instance_uuid: str
@@ -122,20 +125,21 @@ class RateSeries:
 
     @property
     def follows(self):
-        """(n,) bool: the sample comes right after the one before it.
+        """(n,) bool: whether a sample directly follows the previous one.
 
-        A sample follows when it is at most one and a half periods later: a
-        jump between two samples across a gap is no observed transition.
+        This is the case if it is at most one and a half periods later. A
+        change across a gap is not a transition.
         """
         follows = np.zeros(self.times.size, dtype=bool)
         follows[1:] = np.diff(self.times) <= 1.5 * self.period_seconds
         return follows
 
     def within(self, kbps):
-        """Return this series without the rates that cannot have been.
+        """Return this series without impossible rates.
 
-        :param kbps: the most in each direction; rates above it are refused as
-            absurd
+        :param kbps: largest possible rate in each direction in kbit/s; higher
+            rates are rejected as absurd
+        :returns: RateSeries
         """
         keep = (self.rates[:, :2] <= kbps * (1 + 1e-9)).all(axis=1)
         if keep.all():
@@ -147,15 +151,16 @@ class RateSeries:
 
     @property
     def whole(self):
-        """(n,) bool: the sample is no lower bound."""
+        """(n,) bool: whether a sample is a full measurement, not a bound."""
         return np.ones(self.times.size, dtype=bool) \
             if self.partial is None else ~self.partial
 
     def since(self, start, refused):
         """Return the samples after a time.
 
-        :param start: seconds UTC
+        :param start: time in seconds UTC
         :param refused: :class:`Refused` of the new series
+        :returns: RateSeries
         """
         new = self.times > start
         return dataclasses.replace(
@@ -163,14 +168,14 @@ class RateSeries:
             partial=~self.whole[new], refused=refused)
 
     def at_least(self, floor_kbps=None):
-        """Return the series without lower bounds that say too little.
+        """Return the series without lower bounds that are too low.
 
-        A lower bound above the load that the instance counts with otherwise
-        is worth counting; one below says nothing, and is refused as missing.
+        A lower bound is useful if it is above the load that the instance would
+        count with otherwise. A lower one is rejected as missing.
 
-        :param floor_kbps: bandwidth in both directions together that lower
-            bounds have to reach; None: the mean of the other samples, and
-            without such samples no lower bound is used
+        :param floor_kbps: smallest useful lower bound, sum of both directions
+            in kbit/s; None: the mean of the other samples, or no lower bound
+            at all if there are none
         :returns: RateSeries without ``partial`` samples
         """
         if self.partial is None:
@@ -188,14 +193,16 @@ class RateSeries:
     @classmethod
     def from_samples(cls, instance_uuid, period_seconds, times, egress_kbps,
                      ingress_kbps, kpps=None):
-        """Make a series of raw rate samples, in any order.
+        """Return the series of raw rate samples in any order.
 
-        :param times: (n,) seconds UTC
-        :param egress_kbps: (n,) kbit/s, NaN where there is no sample
+        :param instance_uuid: uuid of the instance
+        :param period_seconds: length of a sampling period, > 0
+        :param times: (n,) start of each period, seconds UTC
+        :param egress_kbps: (n,) kbit/s, NaN for a missing sample
         :param ingress_kbps: (n,) as ``egress_kbps``
         :param kpps: (n,) kilo-packets/s of both directions, or None
-        :returns: RateSeries without the refused samples, which are counted
-        :raises InvalidSeries: when lengths differ or times are not finite
+        :returns: RateSeries without rejected samples, which are counted
+        :raises InvalidSeries: if lengths differ or times are not finite
         """
         times = np.asarray(times, dtype=float)
         if kpps is None:
@@ -212,10 +219,10 @@ class RateSeries:
                 f'rate series of instance {instance_uuid}: a time is not '
                 f'finite, wanted seconds UTC')
         rates = np.stack(columns, axis=1)
-        # A sample counts once, under the first reason that holds.
+        # A sample counts once, under the first reason that applies.
         missing = np.isnan(rates).any(axis=1)
-        # NaN compares false, so these are False where missing is True only
-        # by the column that is NaN: mask it out.
+        # Comparisons with NaN are false. Mask the rows out in which another
+        # column is NaN.
         negative = ~missing & (rates < 0).any(axis=1)
         limits = np.array([MAX_RATE_KBPS, MAX_RATE_KBPS, MAX_RATE_KPPS])
         absurd = ~missing & ~negative & (rates > limits).any(axis=1)
@@ -231,18 +238,21 @@ class RateSeries:
     @classmethod
     def from_counters(cls, instance_uuid, period_seconds, times,
                       egress_bytes, ingress_bytes, packets=None):
-        """Make a series of cumulative counters, as a hypervisor reports them.
+        """Return the series of cumulative counters of a hypervisor.
 
-        The rate between two readings belongs to the earlier one's time. A
-        counter that goes backwards was reset: that difference is refused.
-        Readings more than one and a half periods apart leave a gap.
+        The rate between two readings belongs to the time of the earlier one. A
+        counter that decreases was reset: the difference is rejected. Readings
+        more than one and a half periods apart leave a gap.
 
-        :param times: (n,) seconds UTC, increasing
-        :param egress_bytes: (n,) bytes sent since some moment, NaN if missing
-        :param ingress_bytes: (n,) likewise received
-        :param packets: (n,) packets sent and received, or None
+        :param instance_uuid: uuid of the instance
+        :param period_seconds: length of a sampling period, > 0
+        :param times: (n,) time of each reading, seconds UTC, increasing
+        :param egress_bytes: (n,) total number of bytes sent, NaN if missing
+        :param ingress_bytes: (n,) total number of bytes received, NaN if
+            missing
+        :param packets: (n,) total number of packets sent and received, or None
         :returns: RateSeries
-        :raises InvalidSeries: when lengths differ, or times are not finite
+        :raises InvalidSeries: if lengths differ, or if times are not finite
             and strictly increasing
         """
         times = np.asarray(times, dtype=float)

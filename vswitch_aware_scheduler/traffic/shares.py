@@ -1,22 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How much one project counts in what is learned for all. Pure."""
+"""Limits the influence of one project on what is learned for all. Pure."""
 
 import numpy as np
 
 __all__ = ['MOST_SHARE', 'limited']
 
-#: Largest share of one project, where there are enough others for the rest.
+#: Largest share of one project, if there are enough other projects.
 MOST_SHARE = 0.25
 
 
 def limited(amounts):
-    """Return what projects count, none more than :data:`MOST_SHARE` of all.
+    """Return amounts of projects, none above :data:`MOST_SHARE` of the sum.
 
-    The amounts of large projects are reduced to one and the same number,
-    those of small ones stay. With fewer than 1 / MOST_SHARE projects all stay
-    as they are.
-
-    :param amounts: (n,) numbers >= 0, what each project has
+    :param amounts: (n,) numbers >= 0, the amount of each project
     :returns: (n,) floats
     """
     amounts = np.array(amounts, dtype=float)
@@ -25,7 +21,7 @@ def limited(amounts):
     ordered = np.sort(amounts)
     for reduced in range(round(1 / MOST_SHARE)):
         rest = ordered[:amounts.size - reduced]
-        # Of a sum in which the reduced ones have so much each.
+        # The limit if the reduced projects all have this amount.
         most = MOST_SHARE * rest.sum() / (1 - reduced * MOST_SHARE)
         if rest[-1] <= most:
             break

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sampled slots: the times in which instances are compared with one another.
+"""Sampled time slots, in which instances are compared with each other.
 
-Time since the epoch is divided into slots of 300 s. One of eight is sampled,
-the same ones for all instances, and another one each day, so that eight days
-visit each time of the day. Of an instance one bit is kept for each of the last
-504 sampled slots, 14 days: whether its rate was high or low.
+Time since the epoch is divided into slots of 300 s. One of eight slots is
+sampled, the same slots for all instances. The sampled slots move by 3 slots
+each day, so that eight days include each time of the day. For each instance,
+one bit is kept for each of the last 504 sampled slots, which are 14 days:
+whether its rate was high or low.
 
-The slots form a ring: after 14 days a slot replaces the one that has its
-position. Positions depend on the time alone, so bit b of each instance is the
-same slot in every process.
+The slots form a ring: after 14 days, a slot replaces the slot at its position.
+Positions depend only on the time. Bit b of each instance is therefore the same
+slot in every process.
 
-Pure; no clock, no configuration, no I/O.
-
-Derivation: reference/model.rst, "Instances that are busy together".
+Pure; no clock, no configuration, no I/O. Derivation: reference/model.rst,
+"Instances that are busy together".
 """
 
 import hashlib
@@ -20,16 +20,16 @@ import hashlib
 import numpy as np
 
 SLOT_SECONDS = 300
-#: Slots that are kept of each instance.
+#: Number of slots that are kept for each instance.
 SLOTS = 504
-#: One slot of so many is sampled.
+#: One of this number of slots is sampled.
 EACH = 8
-#: Each day, the sampled slots are so many slots earlier.
+#: Each day, the sampled slots are this number of slots earlier.
 NEXT_DAY = 3
 SLOTS_A_DAY = 86400 // SLOT_SECONDS
 SAMPLED_A_DAY = SLOTS_A_DAY // EACH
 DAYS = SLOTS // SAMPLED_A_DAY
-#: Slots in each group of a host, from the busiest slots on.
+#: Number of slots in each group of a host, from the busiest slots on.
 GROUP_SIZES = (1, 1, 2, 2, 4, 4, 8, 16, 32, 64, 128, 242)
 
 
@@ -45,7 +45,7 @@ def sampled(slot_numbers):
 
 
 def ring_index(slot_numbers):
-    """Return the positions in the ring, 0 to 503.
+    """Return the positions of slots in the ring, 0 to 503.
 
     :param slot_numbers: sampled slots since the epoch, integers
     """
@@ -53,12 +53,12 @@ def ring_index(slot_numbers):
 
 
 def latest_number(slot_numbers):
-    """Return the numbers of the last sampled slots up to some slots.
+    """Return the numbers of the latest sampled slots up to given slots.
 
     Sampled slots are numbered since the epoch: slot t has number t // 8.
 
-    :param slot_numbers: slots since the epoch, integers; included where they
-        are sampled
+    :param slot_numbers: slots since the epoch, integers; a sampled slot is its
+        own latest
     """
     slot_numbers = np.asarray(slot_numbers)
     numbers = slot_numbers // EACH
@@ -66,23 +66,23 @@ def latest_number(slot_numbers):
 
 
 def latest_slots(slot_number):
-    """Return the 504 sampled slots up to a slot, by position in the ring.
+    """Return the 504 latest sampled slots up to a slot, by ring position.
 
-    :param slot_number: since the epoch; included where it is sampled
+    :param slot_number: slot since the epoch; included if it is sampled
     """
     newest = latest_number(slot_number)
     return _sampled_slot(newest - (newest - np.arange(SLOTS)) % SLOTS)
 
 
 def _sampled_slot(numbers):
-    """Return the slots of sampled slots by their numbers."""
+    """Return the slots with given numbers of sampled slots."""
     return numbers * EACH + -NEXT_DAY * (numbers // SAMPLED_A_DAY) % EACH
 
 
 def drawn(uuid, shares):
-    """Return bits by chance, which are the same in every process.
+    """Return random bits that are the same in every process.
 
-    :param uuid: of the instance
+    :param uuid: seed, the uuid of the instance
     :param shares: probability that a bit is set: one number, or (504,)
     :returns: (504,) bool
     """

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The overlay of many independent traffic models on one capacity.
+"""The sum of many independent traffic models compared with one capacity.
 
-Equation 3 of "Towards a Method Integrating Virtual Switch Performance Into
-Data Centre Design", BW_out = min(sum of VM_i, saturation), made quantitative:
-how often the sum is above, how much is cut away, how often and for how long.
-Pure; no clock, no configuration, no I/O.
-
-Derivation: reference/model.rst.
+Quantifies equation 3 of "Towards a Method Integrating Virtual Switch
+Performance Into Data Centre Design", BW_out = min(sum of VM_i, saturation):
+how often the sum exceeds the capacity, how much traffic is lost, and how often
+and for how long. Pure; no clock, no configuration, no I/O. Derivation:
+reference/model.rst.
 """
 
 import functools
@@ -21,38 +20,40 @@ from vswitch_aware_scheduler.traffic import model
 
 __all__ = ['Superposition']
 
-#: Grid cells up to the capacity where sums are too many to be kept exactly:
-#: so many for each source, whose roundings add up, within these bounds.
+#: Number of grid cells up to the capacity if there are too many sums to keep
+#: all exactly. It is proportional to the number of sources, whose rounding
+#: errors add up, and within these bounds.
 _CELLS_PER_SOURCE = 64
 _LEAST_CELLS, _MOST_CELLS = 8192, 65536
 
-#: Largest grid on which rates with a common divisor are kept exactly.
+#: Largest grid on which rates with a common divisor are added exactly.
 _MAX_EXACT_CELLS = 65536
 
 
 class Superposition:
     """Independent traffic models that share one capacity.
 
-    The reference calculation, by which others are checked: what admits
-    instances to hosts is :mod:`..admission`.
+    This is the reference calculation for tests and comparisons.
+    :mod:`..admission` admits instances to hosts.
 
-    Few or commensurable rates are overlaid exactly. Otherwise sums are kept
-    on a grid of ``cells`` cells, and every figure is that of rates rounded up
-    (a state by at most a cell, its lowest level not at all). Then the
-    overload probability, certified by :meth:`bounds`, and the loss are upper
-    bounds. The episodes are none: they are those of the rounded rates, which
-    may enter overload more or less often and stay for longer or shorter.
+    Few or commensurable rates are added exactly. Otherwise, sums are kept on a
+    grid, and rates are rounded up (each state by at most one cell, the lowest
+    level not at all). The overload probability, certified by :meth:`bounds`,
+    and the loss are then upper bounds. The episodes are not bounds: they
+    describe the rounded rates, which may enter overload more or less often and
+    for longer or shorter.
 
-    Models count as independent: their classes (:mod:`.slots`) are not used.
+    Models are treated as independent: their classes (:mod:`.slots`) are not
+    used.
 
     :param models: iterable of TrafficModel
     :param capacity: finite and > 0: kbit/s, or kilo-packets/s for 'packets'
     :param dimension: a key of :data:`model.DIMENSIONS`, or three weights >= 0
         of (egress_kbps, ingress_kbps, kpps)
-    :param cells: size of the grid, a whole number > 0; None for one that
-        suits the number of models
-    :raises InvalidModel: when an argument is not as above, or the dimension
-        is 'packets' and a model's packets are not known
+    :param cells: number of grid cells, a whole number > 0; None chooses a
+        number by the number of models
+    :raises InvalidModel: if an argument is invalid, or if the dimension is
+        'packets' and a model has no packet rates
     """
 
     def __init__(self, models, capacity, dimension='bandwidth',
@@ -66,7 +67,7 @@ class Superposition:
         for position, one in enumerate(self.models):
             self._require_model(one, position)
         self._levels = [one.levels(self._weights) for one in self.models]
-        # Narrow laws first: the sums stay short for most of the work.
+        # Narrow laws first, so that sums stay short for most of the work.
         self._order = sorted(range(len(self._levels)),
                              key=lambda i: self._levels[i][0][-1])
 
@@ -87,7 +88,7 @@ class Superposition:
     def _empty_laws(self):
         """(upper, lower) laws of no traffic, of a kind that fits the models.
 
-        They are one object where the law is exact.
+        Both are the same object if the law is exact.
         """
         distinct = 1
         for values, _ in self._levels:
@@ -106,7 +107,7 @@ class Superposition:
                 exact_sum.LatticeSum(self.capacity, step, round_up=False))
 
     def _common_step(self):
-        """Return a grid step that all levels are multiples of, or None."""
+        """Return a grid step of which all levels are multiples, or None."""
         above = np.concatenate([values[1:] - values[0]
                                 for values, _ in self._levels])
         thousandths = np.rint(above * 1000.0)
@@ -120,7 +121,7 @@ class Superposition:
 
     @functools.cached_property
     def _laws(self):
-        """(upper, lower) laws of the sum; one object where it is exact."""
+        """(upper, lower) laws of the sum; the same object if it is exact."""
         return self._overlay(self._order, self._empty_laws)
 
     def _overlay(self, members, laws):
@@ -141,22 +142,23 @@ class Superposition:
 
     @property
     def exact(self):
-        """Whether the figures are exact and not grid bounds."""
+        """Whether the results are exact, not bounds of a grid."""
         return self._empty_laws[0] is self._empty_laws[1]
 
     def overload_probability(self):
         """Return P(sum > capacity), in [0, 1].
 
-        Exact, or the upper end of :meth:`bounds`. A sum within 1e-9 of the
-        capacity counts as equal to it, and is not above it.
+        The result is exact, or the upper end of :meth:`bounds`. A sum within
+        1e-9 of the capacity counts as equal to it, and therefore not as above
+        it.
         """
         return _probability(self._laws[0].overflow)
 
     def bounds(self):
-        """Return (low, high), a certified bracket of P(sum > capacity).
+        """Return (low, high), between which P(sum > capacity) certainly is.
 
-        Up to the rounding of float64 both ends are the probability where the
-        overlay is exact.
+        If the sum is exact, both are the probability, up to rounding errors of
+        float64.
         """
         return (_probability(self._laws[1].overflow),
                 self.overload_probability())
@@ -164,35 +166,40 @@ class Superposition:
     def loss_fraction(self):
         """Return E[(sum - capacity)+] / E[sum], in [0, 1]; 0 without traffic.
 
-        The share of traffic that equation 3 cuts away.
+        This is the share of the traffic that equation 3 cuts off.
         """
         if self.mean == 0:
             return 0.0
-        # Of rates rounded up more may be lost than there is.
+        # With rates rounded up, the loss may exceed the sum.
         return _probability(min(self._laws[0].excess / self.mean, 1.0))
 
     def overload_probability_with(self, candidate):
-        """Return P(sum + candidate > capacity) without building a new law.
+        """Return P(sum + candidate > capacity) without a new superposition.
 
         :param candidate: TrafficModel
-        :returns: float; takes O(states of the candidate) look-ups
+        :returns: float; needs one look-up for each state of the candidate
         """
         self._require_model(candidate, 'to add')
         values, masses = candidate.levels(self._weights)
-        # The candidate's levels are not rounded, and a tail of rates rounded
-        # up is an upper bound at any threshold.
+        # The candidate's levels are not rounded. The tail of rates rounded up
+        # is an upper bound for any threshold.
         return _probability(float(
             masses @ self._laws[0].tail(self.capacity - values)))
 
     def with_model(self, candidate):
-        """Return the Superposition that has ``candidate`` as well."""
+        """Return the Superposition with an additional model.
+
+        :param candidate: TrafficModel
+        """
         return Superposition(self.models + (candidate,), self.capacity,
                              self.dimension, self._stated_cells)
 
     def without(self, position):
-        """Return the Superposition that lacks the model at ``position``.
+        """Return the Superposition without one of its models.
 
-        It is built anew: taking a source out by deconvolution is unstable.
+        It is computed from the beginning, because deconvolution is unstable.
+
+        :param position: position of the model in ``models``
         """
         models = list(self.models)
         del models[position]
@@ -200,18 +207,19 @@ class Superposition:
                              self._stated_cells)
 
     def episodes_per_second(self):
-        """Return how often the sum rises from within to above the capacity.
+        """Return how often per second the sum rises above the capacity.
 
-        Every upward jump of one source counts where the others leave it room
-        before and none after.
+        Every upward jump of one source counts if the sum of the others is
+        within the capacity before the jump and above it after the jump.
         Derivation: reference/model.rst, "Episodes".
         """
         return math.fsum(self._episode_terms(
             self._order, self._empty_laws[:1] * 2))
 
     def _episode_terms(self, members, laws):
-        # The law of all but one, for each one: halve the members, overlay one
-        # half, descend into the other. n log n overlays instead of n * n.
+        # The law of all but one, for each one: halve the members, add one
+        # half, continue with the other half. This takes n log n instead of n *
+        # n additions.
         if not members:
             return
         if len(members) == 1:
@@ -228,8 +236,8 @@ class Superposition:
         visited = np.flatnonzero(one.stationary > 0)
         jump = one.jump[np.ix_(visited, visited)]
         leave = (one.stationary / one.sojourn_seconds)[visited]
-        # Rounded as in the sum, so that what is counted as overload is
-        # entered as often as it is left.
+        # Rounded as in the sum, so that overload is entered as often as it is
+        # left.
         rates = others.rounded(one.rates[visited] @ self._weights)
         for s in range(visited.size):
             for t in np.flatnonzero((rates > rates[s]) & (jump[s] > 0)):
@@ -239,7 +247,7 @@ class Superposition:
     def mean_episode_seconds(self):
         """Return the mean length of an overload episode; 0 if there are none.
 
-        :raises InvalidModel: when the sum is above the capacity for ever
+        :raises InvalidModel: if the sum is always above the capacity
         """
         probability = self.overload_probability()
         if probability == 0:
@@ -248,7 +256,7 @@ class Superposition:
         if rate == 0:
             raise exceptions.InvalidModel(
                 f'overlay of {len(self.models)} models: overloaded with '
-                f'probability {probability:g} but never enters overload, '
+                f'probability {probability:g} but never enters overload; '
                 f'wanted sources that leave room for {self.capacity:g} at '
                 f'some time')
         return probability / rate
@@ -280,7 +288,7 @@ def _weights_of(dimension):
 
 
 def _probability(value):
-    # Rounding may leave 1 + a few ulps; anything else is a defect.
+    # Rounding may result in slightly more than 1. Anything else is a defect.
     if not -1e-12 <= value <= 1 + 1e-9:
         raise exceptions.InvalidModel(
             f'overlay gave {value!r} as a probability, wanted 0..1')
