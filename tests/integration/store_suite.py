@@ -14,6 +14,7 @@ from tests.integration import modeler_suite
 from tests.unit.modeler import test_kill
 from tests.unit.modeler import test_learning
 from tests.unit.store import base as store_base
+from tests.unit.store import test_budgets
 from tests.unit.store import test_claims
 from tests.unit.store import test_database
 from tests.unit.store import test_decisions
@@ -160,6 +161,7 @@ CASES = (
     test_resuming.ResumingTestCase, test_placements.PlacementsTestCase,
     test_placements.PriorsTestCase, test_trials.TrialsTestCase,
     test_modelers.ModelersTestCase, test_decisions.DecisionsTestCase,
+    test_budgets.BudgetsTestCase, test_budgets.StaysTestCase,
     test_kill.KillTestCase,
     test_learning.IncrementalTestCase, test_learning.SharesTestCase)
 

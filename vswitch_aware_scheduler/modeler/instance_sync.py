@@ -47,6 +47,11 @@ _MARK_SECONDS = 3600.0
 #: Everything is read again after so long when some were not answered for.
 _RETRY_SECONDS = 3600.0
 
+#: Whether an instance runs, by Nova's power state: running, paused, shut
+#: down, crashed, suspended. It sends nothing before it is built.
+_RUNS = {1: True, 3: False, 4: False, 6: False, 7: False}
+_UNBUILT = 'BUILD'
+
 #: Instances that Nova is asked for one by one in a pass.
 _MOST_ASKED = 500
 
@@ -54,6 +59,8 @@ _MOST_ASKED = 500
 _DEVICES = 50
 
 _HOST = 'OS-EXT-SRV-ATTR:host'
+_POWER = 'OS-EXT-STS:power_state'
+_LAUNCHED = 'OS-SRV-USG:launched_at'
 _MAC = 'OS-EXT-IPS-MAC:mac_addr'
 _BOUND_TO = 'binding:host_id'
 
@@ -417,16 +424,28 @@ def _server(item):
                 f'no {_HOST}: who asks is no administrator')
         placement = model_store.InstanceRecord(
             item['id'], item[_HOST] or None,
-            item['flavor'].get('original_name'), item['tenant_id'])
+            item['flavor'].get('original_name'), item['tenant_id'],
+            running=False if status == _UNBUILT
+            else _RUNS.get(item.get(_POWER)),
+            began_at=_seconds(item.get(_LAUNCHED) or item.get('created')),
+            changed_at=_seconds(item.get('updated')))
         # Nova lists a network without addresses for an interface that has
         # none.
         listed = {(network, one and one[_MAC])
                   for network, some in (item.get('addresses') or {}).items()
                   for one in some or [None]}
         macs = [mac for _, mac in sorted(listed, key=str)]
-    changed = item.get('updated')
-    return status, changed and datetime.datetime.fromisoformat(
-        changed).timestamp(), placement, macs
+    return status, _seconds(item.get('updated')), placement, macs
+
+
+def _seconds(text):
+    """Return a time of Nova in seconds UTC, or None."""
+    if not text:
+        return None
+    time = datetime.datetime.fromisoformat(text)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=datetime.timezone.utc)
+    return time.timestamp()
 
 
 def _port(item):

@@ -6,6 +6,7 @@ plain values. :mod:`vswitch_aware_scheduler.store.migration` makes and updates
 the schema. Never reads configuration: a URL and a timeout are handed in.
 """
 
+from vswitch_aware_scheduler.store import budgets
 from vswitch_aware_scheduler.store import claim_records
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import decisions
@@ -17,29 +18,33 @@ from vswitch_aware_scheduler.store import profile_records
 from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import trial_records
 
-__all__ = ['ASSUMED', 'Basis', 'CONFIRMED', 'Changes', 'ClaimChanges',
-           'ClaimsSeen', 'Decision', 'EXPIRED', 'FORGOTTEN', 'FleetFacts',
-           'FormerInstance', 'Generation', 'HostProfile', 'InventoryState',
+__all__ = ['ASSUMED', 'Basis', 'BudgetState', 'CONFIRMED', 'Changes',
+           'ClaimChanges', 'ClaimsSeen', 'Decision', 'EXPIRED', 'ErrorBudget',
+           'FORGOTTEN', 'FleetFacts', 'FormerInstance', 'Generation', 'HOST',
+           'HostProfile', 'InstanceRecord', 'InventoryState', 'KEPT_DAYS',
            'Learned', 'MOVED', 'ModelSummary', 'Modeler', 'NOT_PLACED',
-           'NO_HOST', 'PLACED', 'InstanceRecord',
-           'Prior', 'ResumePoint', 'Store', 'StoredClaim', 'StoredModel',
-           'StoredTrial', 'TrialOutcome', 'Unmodelled', 'Worker',
-           'may_replace']
+           'NO_HOST', 'PLACED', 'Prior', 'ResumePoint', 'Share', 'Stay',
+           'Store', 'StoredClaim', 'StoredModel', 'StoredSums', 'StoredTrial',
+           'TrialOutcome', 'UPLINK', 'Unmodelled', 'Worker', 'may_replace']
 
 ASSUMED = claim_records.ASSUMED
 Basis = generations.Basis
+BudgetState = budgets.BudgetState
 CONFIRMED = claim_records.CONFIRMED
 Changes = generations.Changes
 ClaimChanges = claim_records.ClaimChanges
 ClaimsSeen = claim_records.ClaimsSeen
 Decision = decisions.Decision
 EXPIRED = claim_records.EXPIRED
+ErrorBudget = budgets.ErrorBudget
 FORGOTTEN = claim_records.FORGOTTEN
 FleetFacts = service_records.FleetFacts
 FormerInstance = instance_records.FormerInstance
 Generation = generations.Generation
+HOST = budgets.HOST
 HostProfile = profile_records.HostProfile
 InventoryState = instance_records.InventoryState
+KEPT_DAYS = budgets.KEPT_DAYS
 Learned = model_records.Learned
 MOVED = claim_records.MOVED
 ModelSummary = model_records.ModelSummary
@@ -50,11 +55,15 @@ PLACED = decisions.PLACED
 InstanceRecord = instance_records.InstanceRecord
 Prior = prior_records.Prior
 ResumePoint = model_records.ResumePoint
+Share = budgets.Share
+Stay = budgets.Stay
 Store = database.Store
 StoredClaim = claim_records.StoredClaim
 StoredModel = model_records.StoredModel
+StoredSums = budgets.StoredSums
 StoredTrial = trial_records.StoredTrial
 TrialOutcome = trial_records.TrialOutcome
+UPLINK = budgets.UPLINK
 Unmodelled = model_records.Unmodelled
 Worker = service_records.Worker
 may_replace = claim_records.may_replace

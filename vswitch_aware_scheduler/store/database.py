@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 import json
+import math
 import os
 import time
 
@@ -24,6 +25,7 @@ from sqlalchemy import exc
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.store import budgets as budget_table
 from vswitch_aware_scheduler.store import claims as claim_table
 from vswitch_aware_scheduler.store import decisions as decision_table
 from vswitch_aware_scheduler.store import engines
@@ -584,6 +586,95 @@ class Store:
                 _delete(connection, tables.decision.c.decision_id, ids)
         return len(ids)
 
+    def error_budgets(self):
+        """Return {(kind, name): :class:`~.ErrorBudget`} of all."""
+        return self._read_rows(budget_table.read)
+
+    def budget_state(self):
+        """Return the :class:`~.BudgetState`; None: there is no budget."""
+        return self._read(budget_table.read_state)
+
+    def budget_shares(self):
+        """Return a list of :class:`~.budgets.Share`, the newest first."""
+        return self._read_rows(budget_table.read_shares)
+
+    def stays(self, since=-math.inf):
+        """Return where instances were when.
+
+        :param since: without what ended before, seconds UTC
+        :returns: {instance uuid: [:class:`~.Stay`]}, oldest first
+        """
+        return self._read(lambda connection: budget_table.read_stays(
+            connection, since))
+
+    def sum_history(self, kind, names=None, first_day=0):
+        """Return a list of :class:`~.StoredSums`, by name and day.
+
+        :param kind: :data:`~.HOST` or :data:`~.UPLINK`
+        :param names: collection of names, None: all
+        :param first_day: first day wanted, in days since 1970
+        """
+        return self._read_rows(budget_table.read_sums, kind, names, first_day)
+
+    def write_budget_shares(self, modeler, shares, written_at):
+        """Replace the shares that a modeler has written.
+
+        One transaction, which is not tried again.
+
+        :param modeler: name of the modeler
+        :param shares: list of :class:`~.budgets.Share`
+        :param written_at: seconds UTC
+        """
+        # As in write: looks at the schema in a transaction of its own.
+        self._read(lambda connection: None)
+        left_out = {}
+        with engines.translate_errors(self._url, 'write'), \
+                self._engine().begin() as connection:
+            budget_table.forget_shares(connection, modeler, {
+                (one.kind, one.name) for one in shares})
+            for chunk in _chunks(shares):
+                _upsert(connection, tables.budget_share, [
+                    budget_table.share_row(one, written_at)
+                    for one in chunk], left_out)
+        self._log_damaged(left_out)
+
+    def settle_budgets(self, state, budgets=(), sums=(), remove=(),
+                       forget_before=None):
+        """Write budgets, each once from one time on, and their sums.
+
+        All of it or, on any error, nothing; nothing is tried again.
+
+        :param state: :class:`~.BudgetState`
+        :param budgets: list of (time that the stored budget is settled up
+            to, or None where there is none; :class:`~.ErrorBudget`)
+        :param sums: list of :class:`~.StoredSums`, each in place of those of
+            the same day
+        :param remove: keys of budgets that go, with their sums
+        :param forget_before: sums of days before that one, in days since
+            1970, go, and so does all that has ended two days before it
+        :raises StoreChanged: when another writer has settled one of these
+            meanwhile
+        """
+        self._read(lambda connection: None)
+        left_out = {}
+        with engines.translate_errors(self._url, 'write'), \
+                self._engine().begin() as connection:
+            changed = budget_table.settle(connection, budgets, _upsert,
+                                          left_out)
+            if changed is not None:
+                raise exceptions.StoreChanged(
+                    f'store {self.url}: the error budget of {changed[0]} '
+                    f'{changed[1]} has changed, wanted as it was read: '
+                    f'another writer was faster')
+            for chunk in _chunks(list(sums)):
+                _upsert(connection, tables.sum_history,
+                        [budget_table.sums_row(one) for one in chunk],
+                        left_out)
+            budget_table.forget(connection, remove, forget_before)
+            _upsert(connection, tables.budget_state, [
+                {'id': 1, **dataclasses.asdict(state)}])
+        self._log_damaged(left_out)
+
     @contextlib.contextmanager
     def _claims(self, doing, lock=False):
         """Give (connection, (ClaimsSeen, complete since, now)).
@@ -796,7 +887,7 @@ def _changes(connection, since, damaged):
 
     uuids, counts, data = [], [np.zeros(0, np.int64)], bytearray()
     hosts, gone, placements, priors = [], [], ((), ()), {}
-    outcomes = None
+    outcomes = budgets = None
     if complete or since.number != generation.number:
         table = tables.traffic_model
         rows = _stream(connection, changed(table, table.c.instance_uuid,
@@ -814,6 +905,7 @@ def _changes(connection, since, damaged):
         priors = _prior_laws(connection, changed(tables.prior, *_PRIOR),
                              damaged)
         outcomes = _trial_outcomes(connection)
+        budgets = budget_table.read_days(connection)
         if not complete:
             table = tables.removal
             gone = connection.execute(changed(
@@ -838,7 +930,7 @@ def _changes(connection, since, damaged):
                             if kind == tables.PLACEMENT
                             and name not in placed],
         seen_at=inventory and inventory.seen_at, priors=priors,
-        outcomes=outcomes, damaged=damaged)
+        outcomes=outcomes, budgets=budgets, damaged=damaged)
 
 
 #: What a reader removes where a row of a kind is damaged.
@@ -847,6 +939,7 @@ _REMOVED_KINDS = {'model': tables.INSTANCE, 'host': tables.HOST}
 
 _PLACED = [tables.placement.c[name] for name in (
     'instance_uuid', 'host', 'flavor', 'project', 'networks')]
+_RUNNING = tables.placement.c.running
 
 _PRIOR = [tables.prior.c[name] for name in (
     'instance_uuid', 'flavor', 'project', 'members', 'law', 'slots')]
@@ -1002,7 +1095,7 @@ def _secret(connection):
 
 def _placements(connection, instance_uuids, damaged):
     table = tables.placement
-    query = sa.select(*_PLACED)
+    query = sa.select(*_PLACED, _RUNNING)
     queries = [query] if instance_uuids is None else [
         query.where(table.c.instance_uuid.in_(chunk))
         for chunk in _key_chunks(instance_uuids)]
@@ -1013,7 +1106,8 @@ def _placements(connection, instance_uuids, damaged):
             try:
                 placements[uuid] = instance_records.InstanceRecord(
                     *row[:4], packing.usable_attachments(
-                        uuid, row.networks, 'placement', damaged))
+                        uuid, row.networks, 'placement', damaged),
+                    row.running)
             except exceptions.InvalidModel as error:
                 damaged['placement', uuid] = str(error)
     return placements
@@ -1187,6 +1281,8 @@ def _find_damaged(connection, damaged):
     _placements(connection, None, damaged)
     _trials(connection, damaged)
     fleet_table.workers(connection, damaged)
+    budget_table.read(connection, damaged)
+    budget_table.read_shares(connection, damaged)
     for kind in service_records.FLEET_KINDS:
         fleet_table.read(connection, kind, damaged)
     for table in (tables.unmodelled_instance, tables.traffic_model_detail):
@@ -1310,6 +1406,8 @@ def _write_host_profiles(connection, host_profiles, generation, left_out):
 def _write_placements(connection, placements, inventory, generation,
                       left_out):
     for chunk in _chunks(placements):
+        budget_table.follow(connection, chunk, (), generation.published_at,
+                            _upsert, _key_chunks, left_out)
         _delete(connection, tables.former_instance.c.instance_uuid,
                 [item.instance_uuid for item in chunk])
         _upsert(connection, tables.placement, [
@@ -1317,6 +1415,7 @@ def _write_placements(connection, placements, inventory, generation,
              'generation': generation.number, 'host': item.host,
              'flavor': item.flavor, 'project': item.project,
              'networks': packing.pack_attachments(item.attachments),
+             'running': item.running,
              'updated_at': generation.published_at}
             for item in chunk], left_out)
     if inventory is not None:
@@ -1384,6 +1483,8 @@ def _keep_former(connection, placements, generation):
 def _remove(connection, instance_uuids, hosts, placements, generation,
             left_out):
     _keep_former(connection, placements, generation)
+    budget_table.follow(connection, (), placements, generation.published_at,
+                        _upsert, _key_chunks, left_out)
     for kind, names, columns in (
             (tables.INSTANCE, instance_uuids,
              (tables.traffic_model.c.instance_uuid,

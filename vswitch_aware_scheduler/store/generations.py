@@ -65,6 +65,8 @@ class Changes:
         :class:`.prior.Expected` of a group, or None: it is gone}
     :ivar outcomes: {kind: :class:`TrialOutcome`} of all, also where the rest
         is but changes; None: as before
+    :ivar budgets: {(kind, name): balance in days} of all error budgets;
+        None: as before
     :ivar damaged: {(kind, name): reason in words} of rows that could not be
         read; those of models, hosts and priors are given as removed, the
         networks of placements as not known
@@ -83,6 +85,7 @@ class Changes:
     seen_at: float | None = None
     priors: dict = dataclasses.field(default_factory=dict)
     outcomes: dict | None = None
+    budgets: dict | None = None
     damaged: dict = dataclasses.field(default_factory=dict)
 
     def laws(self):

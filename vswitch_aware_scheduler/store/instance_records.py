@@ -19,6 +19,10 @@ class InstanceRecord:
     :ivar project: id of its project, or None when not known
     :ivar attachments: :class:`.Attachments`, networks in order, or None when
         they are not known
+    :ivar running: whether Nova says that it runs, None when not known
+    :ivar began_at: when it was launched, or made, seconds UTC, or None; this
+        and ``changed_at`` are not kept, and do not tell records apart
+    :ivar changed_at: when it changed last, seconds UTC, or None
     :raises InvalidModel: naming the instance, the value and what was wanted
     """
 
@@ -27,6 +31,9 @@ class InstanceRecord:
     flavor: str | None = None
     project: str | None = None
     attachments: vswitch_attachments.Attachments | None = None
+    running: bool | None = None
+    began_at: float | None = dataclasses.field(default=None, compare=False)
+    changed_at: float | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self):
         uuid = self.instance_uuid

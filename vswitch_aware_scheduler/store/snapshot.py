@@ -21,13 +21,16 @@ class Snapshot:
     :ivar generation: store Generation it is of, None for the empty one
     :ivar seen_at: what time the placements are of, seconds UTC, or None
     :ivar outcomes: {kind of host: TrialOutcome}, see :mod:`.limit_feedback`
+    :ivar budgets: {(kind, name): balance in days} of error budgets
     """
 
     def __init__(self, generation=None, laws=None, host_profiles=None,
-                 placements=None, seen_at=None, priors=None, outcomes=None):
+                 placements=None, seen_at=None, priors=None, outcomes=None,
+                 budgets=None):
         self.generation = generation
         self.seen_at = seen_at
         self.outcomes = {} if outcomes is None else outcomes
+        self.budgets = {} if budgets is None else budgets
         # Laws are bytes, which the garbage collector need not look at: there
         # may be a million.
         self._laws = {} if laws is None else laws
@@ -121,7 +124,8 @@ class Snapshot:
                 changes.removed_placements), changes.seen_at, _with(
                 priors, changes.priors, changes.priors.values(),
                 [key for key, law in changes.priors.items() if law is None]),
-            self.outcomes if changes.outcomes is None else changes.outcomes)
+            self.outcomes if changes.outcomes is None else changes.outcomes,
+            self.budgets if changes.budgets is None else changes.budgets)
 
 
 def _with(known, keys, values, gone):

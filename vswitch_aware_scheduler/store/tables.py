@@ -31,21 +31,27 @@ of them makes a generation: no scheduler reads them.
 
 ``decision`` is how schedulers judged the hosts for their last requests. It
 makes no generation either.
+
+``stay`` is on which host each instance was since when, and whether it ran.
+``budget_share`` is what each modeler has measured of hosts and uplinks in
+periods that are not settled yet; ``error_budget`` their budgets,
+``sum_history`` their sums of seven days, and ``budget_state`` the length of a
+period.
 """
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
 
-__all__ = ['SCHEMA_VERSION', 'claim', 'claim_counter', 'claim_history',
-           'decision', 'fleet_fact', 'fleet_load', 'fleet_reading',
-           'former_instance', 'generation', 'generation_history',
-           'host_profile', 'inventory', 'metadata', 'modeler', 'placement',
-           'prior', 'removal', 'secret', 'traffic_model',
-           'traffic_model_detail', 'trial', 'trial_outcome',
-           'unmodelled_instance', 'worker']
+__all__ = ['SCHEMA_VERSION', 'budget_share', 'budget_state', 'claim',
+           'claim_counter', 'claim_history', 'decision', 'error_budget',
+           'fleet_fact', 'fleet_load', 'fleet_reading', 'former_instance',
+           'generation', 'generation_history', 'host_profile', 'inventory',
+           'metadata', 'modeler', 'placement', 'prior', 'removal', 'secret',
+           'stay', 'sum_history', 'traffic_model', 'traffic_model_detail',
+           'trial', 'trial_outcome', 'unmodelled_instance', 'worker']
 
 #: The newest migration; a store of another version is not touched.
-SCHEMA_VERSION = '0012'
+SCHEMA_VERSION = '0013'
 
 #: Of ``removal.kind``.
 INSTANCE = 'instance'
@@ -158,6 +164,7 @@ placement = sa.Table(
     sa.Column('project', sa.String(255), nullable=True),
     sa.Column('networks', _TEXT, nullable=False),
     sa.Column('updated_at', sa.Double, nullable=False),
+    sa.Column('running', sa.Boolean, nullable=True),
     sa.Index('ix_placement_generation', 'generation'),
     **_MYSQL)
 
@@ -334,4 +341,72 @@ decision = sa.Table(
     sa.Column('body', _TEXT, nullable=False),
     sa.Index('ix_decision_decided_at', 'decided_at'),
     sa.Index('ix_decision_instance_uuid', 'instance_uuid'),
+    **_MYSQL)
+
+# On which host an instance was from a time on, until its next row; host is
+# null while it was on none, or was deleted. running is as in placement.
+stay = sa.Table(
+    'stay', metadata,
+    sa.Column('instance_uuid', sa.String(36), primary_key=True),
+    sa.Column('since', sa.Double, primary_key=True),
+    sa.Column('host', sa.String(255), nullable=True),
+    sa.Column('running', sa.Boolean, nullable=True),
+    **_MYSQL)
+
+# What the instances of one modeler asked of a host or an uplink (kind) in
+# some periods; first_slot is the number of the first one since 1970. data is
+# what budget_records.Share packs.
+budget_share = sa.Table(
+    'budget_share', metadata,
+    sa.Column('modeler', sa.String(255), primary_key=True),
+    sa.Column('kind', sa.String(16), primary_key=True),
+    sa.Column('name', sa.String(255), primary_key=True),
+    sa.Column('limits', _TEXT, nullable=False),
+    sa.Column('period_seconds', sa.Double, nullable=False),
+    sa.Column('first_slot', sa.BigInteger, nullable=False),
+    sa.Column('data', _BLOB, nullable=False),
+    sa.Column('written_at', sa.Double, nullable=False),
+    **_MYSQL)
+
+# until is up to when periods are settled. balance is seconds of overload,
+# below 0 in debt. burn is a JSON object: {seconds of a window: burn rate}.
+error_budget = sa.Table(
+    'error_budget', metadata,
+    sa.Column('kind', sa.String(16), primary_key=True),
+    sa.Column('name', sa.String(255), primary_key=True),
+    sa.Column('overload_probability', sa.Double, nullable=False),
+    sa.Column('earned_share', sa.Double, nullable=False),
+    sa.Column('first_days', sa.Double, nullable=False),
+    sa.Column('most_days', sa.Double, nullable=False),
+    sa.Column('limits', _TEXT, nullable=False),
+    sa.Column('since', sa.Double, nullable=False),
+    sa.Column('why', _TEXT, nullable=True),
+    sa.Column('until', sa.Double, nullable=False),
+    sa.Column('balance', sa.Double, nullable=False),
+    sa.Column('measured_seconds', sa.Double, nullable=False),
+    sa.Column('overload_seconds', sa.Double, nullable=False),
+    sa.Column('unknown_seconds', sa.Double, nullable=False),
+    sa.Column('unknown_why', _TEXT, nullable=True),
+    sa.Column('burn', _TEXT, nullable=False),
+    **_MYSQL)
+
+# The sums of one day, in days since 1970. limits is a JSON list of
+# [weights, packet bytes, capacity]; data is packed for each limit, see
+# rebalance.packed.
+sum_history = sa.Table(
+    'sum_history', metadata,
+    sa.Column('kind', sa.String(16), primary_key=True),
+    sa.Column('name', sa.String(255), primary_key=True),
+    sa.Column('day', sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column('period_seconds', sa.Double, nullable=False),
+    sa.Column('limits', _TEXT, nullable=False),
+    sa.Column('data', _BLOB, nullable=False),
+    **_MYSQL)
+
+# One row, once there are budgets. stays are complete up to stays_until.
+budget_state = sa.Table(
+    'budget_state', metadata,
+    sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('period_seconds', sa.Double, nullable=False),
+    sa.Column('stays_until', sa.Double, nullable=False),
     **_MYSQL)

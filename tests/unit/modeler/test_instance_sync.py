@@ -152,6 +152,35 @@ class InventoryTestCase(base.StoreTestCase):
 
 class NovaTestCase(InventoryTestCase):
 
+    def test_whether_an_instance_runs_and_since_when_is_known(self):
+        for number, (state, status, running) in enumerate((
+                (1, 'ACTIVE', True), (4, 'SHUTOFF', False),
+                (3, 'PAUSED', False), (7, 'SUSPENDED', False),
+                (0, 'BUILD', False), (0, 'ACTIVE', None),
+                (None, 'ACTIVE', None)), 1):
+            uuid = self.cloud.put(number, status=status, at=50.0)
+            self.cloud.servers[uuid].update({
+                'OS-EXT-STS:power_state': state, 'created': iso(NOW),
+                'OS-SRV-USG:launched_at': (
+                    '2023-11-14T22:13:30.000000' if running else None)})
+            self.update()
+            self.assertIs(running, self.store.placements()[uuid].running)
+            [stay] = self.store.stays()[uuid]
+            # Launched ten seconds after NOW, or made then.
+            self.assertEqual((NOW + (10 if running else 0), running),
+                             (stay.since, stay.running))
+
+    def test_an_instance_moves_when_nova_has_changed_it(self):
+        uuid = self.cloud.put(1, 'h1')
+        self.update()
+        self.cloud.put(1, 'h2', at=1500.0)
+        self.now += 300.0
+        self.update()
+        self.assertEqual(
+            ['h1', 'h2'], [one.host for one in self.store.stays()[uuid]])
+        self.assertEqual(NOW + 1500.0,
+                         self.store.stays()[uuid][1].since)
+
     def test_all_pages_are_read(self):
         self.cloud.most = 7
         for number in range(30):

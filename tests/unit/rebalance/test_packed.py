@@ -4,8 +4,10 @@ import unittest
 
 import numpy as np
 
+from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.rebalance import packed
+from vswitch_aware_scheduler import store
 
 
 class PackedTestCase(unittest.TestCase):
@@ -46,3 +48,54 @@ class PackedTestCase(unittest.TestCase):
 
 if __name__ == '__main__':
     unittest.main()
+
+
+class HistoryTestCase(base.StoreTestCase):
+
+    EGRESS = (1.0, 0.0, 0.0), 800.0, 10.0
+    PACKETS = (0.0, 0.0, 1.0), 800.0, 4.0
+
+    def stored(self, day, sums, limits, period=21600.0):
+        """Return the record of a day of four slots."""
+        sums = np.array(sums, dtype=float)
+        return store.StoredSums(
+            store.HOST, 'h', day, period, limits, packed.pack_day(
+                sums, sums > 9.5, [limit[2] for limit in limits]))
+
+    def history(self, days, *stored):
+        target = self.make_store()
+        target.settle_budgets(store.BudgetState(21600.0, 0.0), sums=stored)
+        return packed.history(target, store.HOST, 12.5 * 86400, days=days)
+
+    def test_days_are_joined_and_the_rest_is_not_known(self):
+        found = self.history(
+            2.0, self.stored(9, [[1, 1, 1, 1]], [self.EGRESS]),
+            self.stored(10, [[1, 2, 3, 4]], [self.EGRESS]),
+            self.stored(12, [[5, 10, 7, 8]], [self.EGRESS]))['h']
+        self.assertEqual(42, found.first)
+        self.assertEqual((self.EGRESS,), found.limits)
+        np.testing.assert_allclose(
+            found.sums, [[3, 4] + [np.nan] * 4 + [5, 10]], atol=1e-3)
+        self.assertEqual([7], np.flatnonzero(found.alone[0]).tolist())
+
+    def test_what_was_measured_of_other_limits_is_left_out(self):
+        bigger = *self.EGRESS[:2], 20.0
+        found = self.history(
+            1.0, self.stored(11, [[1, 2, 3, 4], [1] * 4],
+                             [self.EGRESS, self.PACKETS]),
+            self.stored(12, [[5, 6, 7, 8]], [bigger]))['h']
+        self.assertEqual((bigger,), found.limits)
+        np.testing.assert_allclose(found.sums, [[3, 4, 5, 6]], atol=2e-3)
+
+    def test_days_that_cannot_be_read_are_not_known(self):
+        damaged = store.StoredSums(store.HOST, 'h', 11, 21600.0,
+                                   (self.EGRESS,), b'1')
+        other = self.stored(10, [[1] * 288], [self.EGRESS], 300.0)
+        found = self.history(2.5, other, damaged, self.stored(
+            12, [[5, 6, 7, 8]], [self.EGRESS]))['h']
+        np.testing.assert_allclose(found.sums, [[np.nan] * 8 + [5, 6]],
+                                   atol=1e-3)
+
+    def test_without_budgets_there_is_none(self):
+        self.assertEqual({}, packed.history(self.make_store(), store.HOST,
+                                            0.0))

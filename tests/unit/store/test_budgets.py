@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+import functools
+import json
+
+import numpy as np
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import migration
+
+LIMITS = json.dumps(['kernel', [[[1.0, 1.0, 0.0], 800.0, 1000.0]]])
+STATE = store.BudgetState(300.0, base.NOW)
+
+
+def budget(name='h', **values):
+    return store.ErrorBudget(**{
+        'kind': store.HOST, 'name': name, 'overload_probability': .01,
+        'earned_share': .6, 'first_days': 1.0, 'most_days': 30.0,
+        'limits': LIMITS, 'since': base.NOW, 'why': None, 'until': base.NOW,
+        'balance': 518.4, **values})
+
+
+def share(modeler='m', name='h', slots=3):
+    return store.Share(
+        modeler, store.HOST, name, LIMITS, 300.0, 10,
+        np.array([2 ** 64 - 1, 0, 5][:slots], dtype=np.uint64),
+        np.arange(slots), np.arange(slots, dtype=float)[None],
+        np.ones((1, slots)))
+
+
+def placed(number, host, **values):
+    return store.InstanceRecord(base.instance_uuid(number), host, **values)
+
+
+class BudgetsTestCase(base.StoreTestCase):
+
+    @functools.cached_property
+    def store(self):
+        return self.make_store()
+
+    def test_a_budget_is_read_as_it_was_written(self):
+        self.assertIsNone(self.store.budget_state())
+        one = budget(balance=-3.5, why='because', unknown_why='one of 2',
+                     burn={'3600': 1.5}, measured_seconds=600.0)
+        self.store.settle_budgets(STATE, [(None, one)])
+        self.assertEqual({one.key: one}, self.store.error_budgets())
+        self.assertEqual(STATE, self.store.budget_state())
+        self.assertTrue(one.in_debt)
+
+    def test_numbers_of_a_budget_follow_from_its_terms(self):
+        one = budget()
+        # 0.6 x 0.01 of a second is earned; a day has 86400 of them.
+        self.assertAlmostEqual(.006, one.rate)
+        self.assertAlmostEqual(518.4, one.day)
+        self.assertAlmostEqual(1.0, one.days)
+        self.assertAlmostEqual(1 / 30, one.left)
+        self.assertFalse(budget(balance=0.0).in_debt)
+
+    def test_of_two_writers_that_read_the_same_one_settles(self):
+        self.store.settle_budgets(STATE, [(None, budget()),
+                                          (None, budget('i'))])
+        later = [(base.NOW, budget(name, until=base.NOW + 300, balance=1.0))
+                 for name in 'hi']
+        self.store.settle_budgets(STATE, later)
+        kept = self.store.error_budgets()
+        sums = store.StoredSums(store.HOST, 'h', 1, 300.0, (), b'')
+        for again in (later, [later[0], (None, budget('j'))]):
+            with self.assertRaises(exceptions.StoreChanged):
+                self.store.settle_budgets(STATE, again, [sums])
+            self.assertEqual(kept, self.store.error_budgets())
+            self.assertEqual([], self.store.sum_history(store.HOST))
+
+    def test_shares_replace_those_of_the_same_modeler_alone(self):
+        self.store.write_budget_shares('m', [share(), share(name='i')], 1.0)
+        self.store.write_budget_shares('n', [share('n')], 2.0)
+        self.store.write_budget_shares('m', [share(slots=2)], 3.0)
+        found = self.store.budget_shares()
+        self.assertEqual([('m', 'h', 2), ('n', 'h', 3)],
+                         [(one.modeler, one.name, one.members.size)
+                          for one in found])
+        wanted = share('n')
+        for name in ('members', 'counted', 'sums', 'peaks'):
+            np.testing.assert_array_equal(getattr(wanted, name),
+                                          getattr(found[1], name))
+
+    def test_damaged_rows_change_no_other(self):
+        self.store.settle_budgets(STATE, [(None, budget()),
+                                          (None, budget('i'))])
+        self.store.write_budget_shares('m', [share(), share(name='i')], 1.0)
+        self.execute("UPDATE error_budget SET burn = '[' WHERE name = 'h'")
+        self.execute("UPDATE budget_share SET limits = '[1]' "
+                     "WHERE name = 'h'")
+        with self.assertLogs(level='WARNING'):
+            self.assertEqual({(store.HOST, 'i')},
+                             self.store.error_budgets().keys())
+            self.assertEqual(['i'], [
+                one.name for one in self.store.budget_shares()])
+
+    def test_what_is_not_needed_any_more_goes(self):
+        days = [store.StoredSums(store.HOST, name, day, 300.0, (), b'')
+                for name in 'hi' for day in (1, 2, 9)]
+        self.store.settle_budgets(STATE, [(None, budget()),
+                                          (None, budget('i'))], days)
+        self.store.settle_budgets(STATE, remove=[(store.HOST, 'i')],
+                                  forget_before=2)
+        self.assertEqual({(store.HOST, 'h')},
+                         self.store.error_budgets().keys())
+        self.assertEqual([('h', 2), ('h', 9)], [
+            (one.name, one.day)
+            for one in self.store.sum_history(store.HOST)])
+        self.assertEqual([], self.store.sum_history(store.HOST, ['i']))
+        self.assertEqual([9], [one.day for one in self.store.sum_history(
+            store.HOST, ['h'], 9)])
+
+    def test_readers_get_budgets_with_the_next_generation(self):
+        self.store.settle_budgets(STATE, [(None, budget(balance=-259.2))])
+        before = self.store.generation()
+        self.assertEqual({}, self.store.read_changes(before).budgets or {})
+        self.store.write()
+        changes = self.store.read_changes(before)
+        self.assertEqual([(store.HOST, 'h')], list(changes.budgets))
+        self.assertAlmostEqual(-.5, changes.budgets[store.HOST, 'h'])
+
+
+class StaysTestCase(base.StoreTestCase):
+
+    @functools.cached_property
+    def store(self):
+        return self.make_store()
+
+    def put(self, now, *placements, gone=()):
+        self.store.write(placements=placements, remove_placements=gone,
+                         now=now)
+
+    def stays(self, number=1):
+        return [(one.since, one.host, one.running) for one
+                in self.store.stays().get(base.instance_uuid(number), ())]
+
+    def test_an_instance_stays_where_it_is_until_it_moves(self):
+        self.put(1000.0, placed(1, 'a', began_at=400.0, running=True))
+        self.put(1300.0, placed(1, 'a', running=True, flavor='other'))
+        self.put(1600.0, placed(1, 'b', running=True, changed_at=1450.0))
+        self.put(1900.0, placed(1, 'b', running=False, changed_at=9e9))
+        self.put(2200.0, gone=[base.instance_uuid(1)])
+        self.assertEqual([(400.0, 'a', True), (1450.0, 'b', True),
+                          (1900.0, 'b', False), (2200.0, None, None)],
+                         self.stays())
+
+    def test_stays_follow_each_other_when_clocks_are_wrong(self):
+        self.put(1000.0, placed(1, 'a'))
+        self.put(900.0, placed(1, 'b', changed_at=10.0))
+        self.put(1000.0, placed(1, 'a'))
+        self.assertEqual(['a', 'b', 'a'],
+                         [host for _, host, _ in self.stays()])
+        times = [since for since, *_ in self.stays()]
+        self.assertEqual(sorted(set(times)), times)
+
+    def test_an_instance_that_was_never_there_leaves_no_stay(self):
+        self.put(1000.0, gone=[base.instance_uuid(1)])
+        self.assertEqual([], self.stays())
+
+    def test_stays_that_ended_are_left_out_and_forgotten(self):
+        day = 86400.0
+        self.put(1000.0, placed(1, 'a'), placed(2, 'a'), placed(3, 'a'))
+        self.put(2000.0, placed(1, 'b'), gone=[base.instance_uuid(2)])
+        self.assertEqual([2000.0], [one.since for one in self.store.stays(
+            2000.0)[base.instance_uuid(1)]])
+        self.store.settle_budgets(STATE, forget_before=int(base.NOW // day))
+        self.assertEqual([(2000.0, 'b', None)], self.stays())
+        self.assertEqual([], self.stays(2))
+        self.assertEqual([(1000.0, 'a', None)], self.stays(3))
+
+    def test_instances_of_the_version_before_are_where_they_were(self):
+        migration.sync(self.url, '0012')
+        self.execute(
+            "INSERT INTO placement (instance_uuid, generation, host, "
+            "networks, updated_at) VALUES (:uuid, 1, 'a', 'null', 1000)",
+            uuid=base.instance_uuid(1))
+        migration.sync(self.url)
+        self.assertEqual([(1000.0, 'a', None)], self.stays())
+
+    def test_records_that_differ_in_times_alone_are_equal(self):
+        one = placed(1, 'a', running=True, began_at=1.0, changed_at=2.0)
+        self.put(1000.0, one)
+        self.assertEqual({one.instance_uuid: one}, self.store.placements())
+        self.assertNotEqual(one, dataclasses.replace(one, running=None))

@@ -1,0 +1,475 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Error budgets: the records, and their rows on a connection.
+
+What modelers measure of hosts and uplinks, the budgets that follow, and where
+instances were at which time. No record here makes a generation by itself.
+"""
+
+import collections
+import dataclasses
+import itertools
+import json
+import math
+
+import numpy as np
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler.store import tables
+
+__all__ = ['BudgetState', 'ErrorBudget', 'HOST', 'KEPT_DAYS', 'Share', 'Stay',
+           'StoredSums', 'UPLINK']
+
+#: Kinds of what has a budget.
+HOST, UPLINK = 'host', 'uplink'
+
+#: Sums of so many days are kept, and budgets of hosts that are gone.
+KEPT_DAYS = 7
+
+#: How long a stay is kept after it ended.
+STAY_SECONDS = 2 * 86400.0
+
+_DAY_SECONDS = 86400.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Stay:
+    """Where an instance is from a time on.
+
+    :ivar since: seconds UTC
+    :ivar host: name of the host, None: it is on none
+    :ivar running: whether it runs, None: that is not known
+    """
+
+    since: float
+    host: str | None
+    running: bool | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ErrorBudget:
+    """The budget of a host or an uplink, see :mod:`..rebalance.budget`.
+
+    :ivar kind: HOST or UPLINK
+    :ivar name: of the host or the uplink
+    :ivar overload_probability: limit E that is asked for
+    :ivar earned_share: of each second in use E times this is earned
+    :ivar first_days: it began with what so many days earn
+    :ivar most_days: at most what so many days earn is kept
+    :ivar limits: text that names the profile and its capacities; with others
+        it is another budget
+    :ivar since: when it began, seconds UTC
+    :ivar why: why it began, a sentence; None: nothing was before
+    :ivar until: periods are settled up to this time
+    :ivar balance: seconds of overload that are left, below 0: debt
+    :ivar measured_seconds: in use and measured since it began
+    :ivar overload_seconds: avoidable overload since it began
+    :ivar unknown_seconds: in use and not known since it began
+    :ivar unknown_why: why the last unknown period is not known, or None
+    :ivar burn: {seconds of a window, as text: overload in it over E}
+    """
+
+    kind: str
+    name: str
+    overload_probability: float
+    earned_share: float
+    first_days: float
+    most_days: float
+    limits: str
+    since: float
+    why: str | None
+    until: float
+    balance: float
+    measured_seconds: float = 0.0
+    overload_seconds: float = 0.0
+    unknown_seconds: float = 0.0
+    unknown_why: str | None = None
+    burn: dict = dataclasses.field(default_factory=dict)
+
+    @property
+    def key(self):
+        """(kind, name)."""
+        return self.kind, self.name
+
+    @property
+    def rate(self):
+        """Seconds of overload that are earned by a second of use."""
+        return self.earned_share * self.overload_probability
+
+    @property
+    def day(self):
+        """Seconds of overload that a day of use earns."""
+        return self.rate * _DAY_SECONDS
+
+    @property
+    def days(self):
+        """Balance in days: what so many days of use earn."""
+        return self.balance / self.day
+
+    @property
+    def most(self):
+        """Largest balance in seconds of overload."""
+        return self.day * self.most_days
+
+    @property
+    def left(self):
+        """Share of the largest balance, below 0 in debt."""
+        return self.balance / self.most
+
+    @property
+    def in_debt(self):
+        """Whether more was spent than earned."""
+        return self.balance < 0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Share:
+    """What some instances of a host or an uplink asked for, slot by slot.
+
+    :ivar modeler: name of the modeler that measured them
+    :ivar kind: HOST or UPLINK
+    :ivar name: of the host or the uplink
+    :ivar limits: as of :class:`ErrorBudget`
+    :ivar period_seconds: length of a slot
+    :ivar first_slot: number of the first slot: it begins at that many periods
+        since 1970
+    :ivar members: (t,) uint64, sum of the marks of the instances that are
+        accounted for, modulo 2**64
+    :ivar counted: (t,) int, how many instances these are
+    :ivar sums: (l, t) what they asked of each of l limits
+    :ivar peaks: (l, t) what the largest single one asked
+    """
+
+    modeler: str
+    kind: str
+    name: str
+    limits: str
+    period_seconds: float
+    first_slot: int
+    members: np.ndarray
+    counted: np.ndarray
+    sums: np.ndarray
+    peaks: np.ndarray
+
+    def to_bytes(self):
+        """Return the arrays as bytes: four of a length, and 16 for a limit."""
+        return b''.join([
+            np.asarray(self.members, '<u8').tobytes(),
+            np.asarray(self.counted, '<u4').tobytes(),
+            np.asarray(self.sums, '<f8').tobytes(),
+            np.asarray(self.peaks, '<f8').tobytes()])
+
+    @classmethod
+    def from_row(cls, row):
+        """Return the Share of a row.
+
+        :raises ValueError: when its data are damaged
+        """
+        data = bytes(row.data)
+        limits = json.loads(row.limits)
+        count = len(limits[1])
+        slots, rest = divmod(len(data), 12 + 16 * count)
+        if rest or not slots or not 0 < row.period_seconds < math.inf:
+            raise ValueError(
+                f'{len(data)} bytes; expected a multiple of '
+                f'{12 + 16 * count}')
+        numbers = np.frombuffer(data, '<f8', offset=12 * slots).reshape(
+            2, count, slots)
+        if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
+            raise ValueError('a sum is not a finite number of 0 or more')
+        return cls(row.modeler, row.kind, row.name, row.limits,
+                   row.period_seconds, row.first_slot,
+                   np.frombuffer(data, '<u8', slots),
+                   np.frombuffer(data, '<u4', slots, 8 * slots).astype(int),
+                   *numbers)
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredSums:
+    """The sums of a host or an uplink of one day.
+
+    :ivar kind: HOST or UPLINK
+    :ivar name: of the host or the uplink
+    :ivar day: in days since 1970
+    :ivar period_seconds: length of a slot
+    :ivar limits: tuple of (weights, packet bytes, capacity)
+    :ivar data: bytes of all limits, as :mod:`..rebalance.packed` packs them
+    """
+
+    kind: str
+    name: str
+    day: int
+    period_seconds: float
+    limits: tuple
+    data: bytes
+
+
+@dataclasses.dataclass(frozen=True)
+class BudgetState:
+    """What all budgets have in common.
+
+    :ivar period_seconds: length of a period
+    :ivar stays_until: stays are complete up to this time
+    """
+
+    period_seconds: float
+    stays_until: float
+
+
+def read(connection, damaged):
+    """Return {(kind, name): :class:`ErrorBudget`}."""
+    found = {}
+    for row in connection.execute(sa.select(tables.error_budget)):
+        values = dict(row._mapping)
+        try:
+            values['burn'] = {
+                str(int(window)): float(rate) for window, rate
+                in json.loads(row.burn).items()}
+            numbers = [value for value in values.values()
+                       if isinstance(value, float)]
+            if not all(map(math.isfinite, numbers)) or not (
+                    0 < row.overload_probability < 1
+                    and 0 < row.earned_share <= 1 and row.most_days > 0):
+                raise ValueError('a number is out of range')
+            found[row.kind, row.name] = ErrorBudget(**values)
+        except (AttributeError, TypeError, ValueError) as error:
+            damaged['error budget', (row.kind, row.name)] = (
+                f'error budget of {row.kind} {row.name}: {error}')
+    return found
+
+
+def read_days(connection):
+    """Return {(kind, name): balance in days} for schedulers."""
+    table = tables.error_budget.c
+    return {(kind, name): balance / (_DAY_SECONDS * share * limit)
+            for kind, name, balance, share, limit in connection.execute(
+                sa.select(table.kind, table.name, table.balance,
+                          table.earned_share, table.overload_probability))
+            if share * limit > 0 and math.isfinite(balance)}
+
+
+def to_row(budget):
+    """Return an :class:`ErrorBudget` as a row."""
+    return {**dataclasses.asdict(budget), 'burn': json.dumps(
+        budget.burn, sort_keys=True, allow_nan=False)}
+
+
+def read_shares(connection, damaged):
+    """Return a list of :class:`Share`, the newest first."""
+    table = tables.budget_share
+    found = []
+    for row in connection.execute(sa.select(table).order_by(
+            table.c.written_at.desc(), table.c.modeler)):
+        try:
+            found.append(Share.from_row(row))
+        except (IndexError, TypeError, ValueError) as error:
+            damaged['share', (row.modeler, row.kind, row.name)] = (
+                f'share of {row.kind} {row.name} of modeler {row.modeler}: '
+                f'{error}')
+    return found
+
+
+def share_row(share, written_at):
+    """Return a :class:`Share` as a row."""
+    return {'modeler': share.modeler, 'kind': share.kind, 'name': share.name,
+            'limits': share.limits, 'period_seconds': share.period_seconds,
+            'first_slot': share.first_slot, 'data': share.to_bytes(),
+            'written_at': written_at}
+
+
+def read_sums(connection, kind, names, first_day, damaged):
+    """Return a list of :class:`StoredSums`, by name and day.
+
+    :param names: None: all
+    """
+    table = tables.sum_history
+    query = sa.select(table).where(
+        (table.c.kind == kind) & (table.c.day >= first_day)).order_by(
+            table.c.name, table.c.day)
+    found = []
+    for row in connection.execute(query):
+        if names is not None and row.name not in names:
+            continue
+        try:
+            limits = tuple(
+                (tuple(map(float, weights)), float(packet_bytes),
+                 float(capacity))
+                for weights, packet_bytes, capacity in json.loads(row.limits))
+            if not 0 < row.period_seconds < math.inf:
+                raise ValueError(f'period of {row.period_seconds} s')
+            found.append(StoredSums(
+                row.kind, row.name, row.day, row.period_seconds, limits,
+                bytes(row.data)))
+        except (TypeError, ValueError) as error:
+            damaged['sums', (row.kind, row.name)] = (
+                f'sums of {row.kind} {row.name}: {error}')
+    return found
+
+
+def sums_row(sums):
+    """Return :class:`StoredSums` as a row."""
+    return {**dataclasses.asdict(sums), 'limits': json.dumps(sums.limits)}
+
+
+def read_state(connection):
+    """Return the :class:`BudgetState`, or None."""
+    table = tables.budget_state.c
+    row = connection.execute(sa.select(
+        table.period_seconds, table.stays_until)).first()
+    return row and BudgetState(*row)
+
+
+def read_stays(connection, since):
+    """Return {instance uuid: [:class:`Stay`]}, oldest first.
+
+    :param since: without stays that ended before
+    """
+    table = tables.stay.c
+    found = collections.defaultdict(list)
+    for uuid, *stay in connection.execute(sa.select(
+            table.instance_uuid, table.since, table.host,
+            table.running).order_by(table.instance_uuid, table.since)):
+        stays = found[uuid]
+        if stays and stay[0] <= since:
+            stays.clear()
+        stays.append(Stay(*stay))
+    return dict(found)
+
+
+def follow(connection, placements, gone, now, upsert, key_chunks, left_out):
+    """Write the stays that follow from new placements.
+
+    :param placements: list of :class:`.InstanceRecord`
+    :param gone: uuids of instances that Nova does not have any more
+    :param now: seconds UTC
+    :param upsert: writes rows of a table
+    :param key_chunks: cuts uuids into lists that a query takes
+    :param left_out: as of ``upsert``
+    """
+    table = tables.stay
+    wanted = {one.instance_uuid: one for one in placements}
+    latest = {}
+    for chunk in key_chunks(list(dict.fromkeys(
+            itertools.chain(wanted, gone)))):
+        for uuid, *stay in connection.execute(sa.select(
+                table.c.instance_uuid, table.c.since, table.c.host,
+                table.c.running).where(
+                    table.c.instance_uuid.in_(chunk)).order_by(
+                        table.c.since)):
+            latest[uuid] = Stay(*stay)
+    rows = []
+    for uuid in itertools.chain(wanted, gone):
+        record, before = wanted.get(uuid), latest.get(uuid)
+        host, running = (None, None) if record is None else (
+            record.host, record.running)
+        if before is None:
+            if record is None:
+                continue
+            since = record.began_at
+        elif (before.host, before.running) == (host, running):
+            continue
+        else:
+            since = record and record.changed_at
+        since = now if since is None else min(since, now)
+        if before is not None:
+            # Stays of an instance follow each other, whatever clocks show.
+            since = max(since, before.since + 1e-3)
+        rows.append({'instance_uuid': uuid, 'since': since, 'host': host,
+                     'running': running})
+    upsert(connection, table, rows, left_out)
+
+
+def forget_stays(connection, now):
+    """Remove the stays that ended long ago."""
+    table = tables.stay
+    later = table.alias()
+    old = now - STAY_SECONDS
+    ended = connection.execute(
+        sa.select(table.c.instance_uuid, table.c.since).where(
+            table.c.since < old,
+            sa.or_(table.c.host.is_(None), sa.exists().where(
+                later.c.instance_uuid == table.c.instance_uuid,
+                later.c.since > table.c.since, later.c.since < old)))).all()
+    for uuid, since in ended:
+        connection.execute(sa.delete(table).where(
+            table.c.instance_uuid == uuid, table.c.since == since))
+
+
+def forget_shares(connection, modeler, kept):
+    """Remove the shares of a modeler that are not kept.
+
+    :param kept: set of (kind, name)
+    """
+    table = tables.budget_share
+    # Selected first: a DELETE that finds nothing locks gaps in MariaDB.
+    for key in connection.execute(sa.select(table.c.kind, table.c.name).where(
+            table.c.modeler == modeler)).all():
+        if tuple(key) not in kept:
+            connection.execute(sa.delete(table).where(
+                table.c.modeler == modeler, table.c.kind == key.kind,
+                table.c.name == key.name))
+
+
+def settle(connection, budgets, upsert, left_out):
+    """Write budgets that are as they were read.
+
+    :param budgets: list of (until as read or None, :class:`ErrorBudget`)
+    :returns: key of one that has changed meanwhile, or None
+    """
+    table = tables.error_budget
+    columns = [column.name for column in table.columns
+               if not column.primary_key]
+    known = dict(((kind, name), until) for kind, name, until
+                 in connection.execute(sa.select(
+                     table.c.kind, table.c.name, table.c.until)))
+    for before, one in budgets:
+        if known.get(one.key) != before:
+            return one.key
+    old = [(before, to_row(one)) for before, one in budgets
+           if before is not None]
+    if old:
+        # Of two writers that have read the same, the second finds no row.
+        statement = sa.update(table).where(
+            table.c.kind == sa.bindparam('of_kind'),
+            table.c.name == sa.bindparam('of_name'),
+            table.c.until == sa.bindparam('before')).values(
+                {name: sa.bindparam(f'new_{name}') for name in columns})
+        for before, row in old:
+            if not connection.execute(statement, {
+                    'of_kind': row['kind'], 'of_name': row['name'],
+                    'before': before,
+                    **{f'new_{name}': row[name] for name in columns}
+                    }).rowcount:
+                return row['kind'], row['name']
+    upsert(connection, table, [to_row(one) for before, one in budgets
+                               if before is None], left_out)
+    return None
+
+
+def forget(connection, keys, before_day):
+    """Remove budgets and sums that are not needed any more.
+
+    :param keys: (kind, name) of budgets that go
+    :param before_day: sums of earlier days go; None: no sums go
+    """
+    for key in keys:
+        for table in (tables.error_budget, tables.sum_history):
+            connection.execute(sa.delete(table).where(
+                table.c.kind == key[0], table.c.name == key[1]))
+    if before_day is None:
+        return
+    table = tables.sum_history
+    for row in connection.execute(sa.select(
+            table.c.kind, table.c.name, table.c.day).where(
+                table.c.day < before_day)).all():
+        connection.execute(sa.delete(table).where(
+            table.c.kind == row.kind, table.c.name == row.name,
+            table.c.day == row.day))
+    now = (before_day + KEPT_DAYS) * _DAY_SECONDS
+    forget_stays(connection, now)
+    table = tables.budget_share
+    for row in connection.execute(sa.select(
+            table.c.modeler, table.c.kind, table.c.name).where(
+                table.c.written_at < now - _DAY_SECONDS)).all():
+        connection.execute(sa.delete(table).where(
+            table.c.modeler == row.modeler, table.c.kind == row.kind,
+            table.c.name == row.name))
