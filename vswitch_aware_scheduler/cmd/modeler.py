@@ -59,8 +59,9 @@ def _once(conf):
         raise exceptions.TelemetryNotConfigured(set_up.missing)
     service.make_store(set_up)
     learning.check_store_clock(set_up.store, time.time, set_up.settings)
-    problems = (service.update_inventory(set_up, time.time),
-                service.update_hosts(set_up),
+    began = time.time()
+    inventory = service.update_inventory(set_up, time.time)
+    problems = (inventory, service.update_hosts(set_up),
                 service.update_fleet(set_up, time.time),
                 service.update_placement(set_up))
     repair.learn_again(set_up.store, time.time, set_up.settings)
@@ -75,6 +76,9 @@ def _once(conf):
             progress,
             most_kbps=bounds,
         )
+    problems += service.update_budgets(
+        set_up, time.time, outcome.last_time, most_kbps=bounds,
+        stays_until=service.stays_until(set_up, began, inventory))[1],
     service.update_priors(set_up, time.time)
     problems += service.update_trials(set_up, time.time),
     for problem in filter(None, problems):

@@ -161,6 +161,38 @@ count by the configured default.
 
 Related options: ``min_samples``, ``default_egress_kbps``.
 """),
+    cfg.BoolOpt(
+        'error_budgets', default=True,
+        help="""
+Whether vswitch-modeler keeps an error budget of each host and uplink.
+
+A host earns budget while it is in use and measured, and spends it while it is
+overloaded avoidably; "vswitch-manage fleet" and the report show what is left.
+For that vswitch-modeler reads the newest samples of telemetry once more in
+each pass. When it is unset, budgets stay as they are and nothing is measured.
+
+It needs an inventory: auth_type or path in the group [vswitch_inventory].
+Hosts with a switch profile and the admission policy "probability" have
+budgets. Schedulers use them only with ``refuse_hosts_in_debt``.
+
+Related options: ``error_budget_earned_share``, ``overload_probability``,
+``refuse_hosts_in_debt``.
+"""),
+    cfg.FloatOpt(
+        'error_budget_earned_share', default=0.6, min=0.01, max=1,
+        help="""
+Share of the limit on overload that a host in use earns as error budget.
+
+With 0.6 and ``overload_probability`` 0.01 a host may be overloaded for 0.6 %
+of its time before it is in debt, and begins with what a day earns. Raise it to
+act on overload later; lower it to act sooner, before the limit is reached.
+
+Unit: a share of the limit, 0.01 to 1.
+
+When it is changed, each host begins a new budget.
+
+Related options: ``error_budgets``, ``overload_probability``.
+"""),
     cfg.StrOpt(
         'modeler_coordination_url', secret=True,
         help="""

@@ -7,6 +7,7 @@ Numbers only: no uuid, name or URL is ever a label. Nothing listens before
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import metrics_server
+from vswitch_aware_scheduler.modeler import budgets as error_budgets
 
 try:
     import prometheus_client
@@ -86,6 +87,28 @@ class Metrics:
             gauge, 'limit_multiple',
             'By what feedback multiplies the limit of overload, by the limits '
             'of the hosts.', 'hosts')
+        self._budgets = make(
+            gauge, 'error_budgets', 'Error budgets, by what has them.',
+            'kind')
+        self._in_debt = make(
+            gauge, 'error_budgets_in_debt',
+            'Error budgets of which more was spent than earned, by what has '
+            'them.', 'kind')
+        self._left = make(
+            gauge, 'error_budget_left_seconds',
+            'Seconds of overload that are left of the error budgets, below 0 '
+            'in debt: the least and the mean, by what has them.', 'kind',
+            'of')
+        self._burn_rate = make(
+            gauge, 'error_budget_burn_rate',
+            'Overload within some time over the limit, of the error budgets: '
+            'the most and the mean, by what has them.', 'kind', 'of',
+            'window')
+        self._unmeasured = make(
+            gauge, 'error_budget_unknown_ratio',
+            'Share of the time in use since each error budget began in which '
+            'it is not known what was carried, the mean, by what has them.',
+            'kind')
 
     def serve(self, address, port):
         """Answer at this address, and at no other any more.
@@ -148,6 +171,34 @@ class Metrics:
         self._multiple.clear()
         for kind, times in multiples.items():
             self._multiple.labels(kind).set(times)
+
+    def budgeted(self, budgets):
+        """Report the error budgets.
+
+        :param budgets: iterable of :class:`.ErrorBudget`
+        """
+        of_kind = {}
+        for one in budgets:
+            of_kind.setdefault(one.kind, []).append(one)
+        for metric in (self._budgets, self._in_debt, self._left,
+                       self._burn_rate, self._unmeasured):
+            metric.clear()
+        for kind, some in of_kind.items():
+            self._budgets.labels(kind).set(len(some))
+            self._in_debt.labels(kind).set(sum(one.in_debt for one in some))
+            left = [one.balance for one in some]
+            self._left.labels(kind, 'least').set(min(left))
+            self._left.labels(kind, 'mean').set(sum(left) / len(left))
+            for window in error_budgets.WINDOWS:
+                rates = [one.burn.get(str(window), 0.0) for one in some]
+                named = self._burn_rate.labels
+                words = f'{window // 3600}h'
+                named(kind, 'most', words).set(max(rates))
+                named(kind, 'mean', words).set(sum(rates) / len(rates))
+            unknown = sum(one.unknown_seconds for one in some)
+            known = sum(one.measured_seconds for one in some)
+            self._unmeasured.labels(kind).set(
+                unknown / max(unknown + known, 1.0))
 
     def failed(self, kind):
         """Count a pass that failed.

@@ -26,6 +26,7 @@ from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.modeler import budgets
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import host_discovery
@@ -49,7 +50,8 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
            'Notifier', 'Service', 'SetUp', 'configured_driver', 'host_kinds',
            'make_corrections', 'make_driver', 'make_keeper', 'make_kinds',
-           'make_policies', 'make_store', 'set_up', 'update_fleet',
+           'make_policies', 'make_store', 'set_up', 'stays_until',
+           'update_budgets', 'update_fleet',
            'update_hosts', 'update_inventory', 'update_placement',
            'update_priors', 'update_trials', 'words_of']
 
@@ -68,9 +70,10 @@ QUIET_SECONDS = 3600.0
 _DAY_SECONDS = 86400.0
 
 #: States that a pass which fails, or succeeds, does not end.
-_LASTING = frozenset({'ahead', 'bounds', 'discovery', 'fleet', 'inventory',
-                      'metrics', 'placement', 'quiet', 'schedulers',
-                      'sharing', 'slow', 'trials', 'unprotected', 'waiting'})
+_LASTING = frozenset({'ahead', 'bounds', 'budgets', 'discovery', 'fleet',
+                      'inventory', 'metrics', 'placement', 'quiet',
+                      'schedulers', 'sharing', 'slow', 'trials',
+                      'unprotected', 'waiting'})
 
 #: Stands for the inventory and the priors where instances are shared.
 _COMMON = 'inventory'
@@ -106,6 +109,8 @@ class SetUp:
         their instances, or None
     :ivar corrections: :class:`.Corrections` that come of that
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
+    :ivar earned_share: a host earns this times E of its time as error
+        budget, None: there are no error budgets
     :ivar discovery: :class:`Discovery` of profiles of hosts, or None
     :ivar missing: what is not configured, in words, where driver is None
     :ivar unprotected: why every instance of telemetry counts, or None
@@ -126,6 +131,7 @@ class SetUp:
     hosts: limit_trials.HostKinds | None = None
     corrections: limit_feedback.Corrections | None = None
     fleet: object = None
+    earned_share: float | None = None
     discovery: object = None
     missing: str | None = None
     unprotected: str | None = None
@@ -189,6 +195,8 @@ def set_up(conf, patience_seconds=None):
         kinds=host_kinds(conf) if group.feedback else None,
         hosts=host_kinds(conf),
         corrections=make_corrections(group), fleet=_fleet(conf),
+        earned_share=(group.error_budget_earned_share
+                      if group.error_budgets else None),
         discovery=_discovery(conf), missing=missing,
         unprotected=unprotected(conf),
         store_url=group.store_url)
@@ -629,6 +637,50 @@ def update_trials(set_up, clock, share=None, progress=None, writing=None):
     return None
 
 
+def stays_until(set_up, began, problem):
+    """Return the time up to which it is known where instances are, or None.
+
+    :param set_up: :class:`SetUp`
+    :param began: when the inventory was begun to be read, seconds UTC
+    :param problem: what :func:`update_inventory` returned
+    """
+    if set_up.inventory is None or problem:
+        return None
+    # What Nova has changed becomes visible a little later.
+    return began - instance_sync.OVERLAP_SECONDS
+
+
+def update_budgets(set_up, clock, newest, **values):
+    """Keep the error budgets, where that is wanted.
+
+    :param set_up: :class:`SetUp`
+    :param clock: returns the time, seconds UTC
+    :param newest: time of the newest counted sample, or None
+    :param values: the others of :func:`.budgets.update`
+    :returns: (:class:`.budgets.Update` or None, None or what was wrong in
+        words: then budgets are as before)
+    :raises StoreError: when the store cannot be read or written
+    """
+    if set_up.earned_share is None:
+        return None, None
+    if set_up.group is not None:
+        values['name'] = set_up.group.name.decode()
+    try:
+        found = budgets.update(
+            set_up.store, set_up.driver, clock, newest,
+            earned_share=set_up.earned_share, **values)
+    except Exception as error:
+        if isinstance(error, exceptions.StoreError) \
+                and not isinstance(error, exceptions.StoreChanged):
+            raise
+        # Traffic is learned all the same.
+        return None, f'error budgets stay as they are: {_in_words(error)}'
+    LOG.debug('vswitch-modeler: error budgets: %d shares, %d periods '
+              'measured, %d unknown', found.shares, found.measured,
+              found.unknown)
+    return found, None
+
+
 def words_of(outcome):
     """Return in words what a pass did.
 
@@ -941,8 +993,11 @@ class Service:
             share = self._shared(set_up)
             # What is not about single instances is one modeler's work.
             common = share is None or share(_COMMON)
-            self._state('inventory', common and update_inventory(
-                set_up, self._clock))
+            began = float(self._clock())
+            problem = common and update_inventory(set_up, self._clock)
+            self._state('inventory', problem)
+            known_until = stays_until(set_up, began, problem) \
+                if common else None
             self._notifier.tell(WATCHDOG=1)
             self._state('discovery', common and update_hosts(set_up))
             self._state('fleet', common and update_fleet(set_up,
@@ -969,6 +1024,9 @@ class Service:
                     share,
                     bounds,
                 )
+                self._keep_budgets(
+                    set_up, outcome.last_time, share=share, common=common,
+                    stays_until=known_until, most_kbps=bounds)
             generation = (set_up.store.generation() if outcome is None
                           else outcome.generation)
             if common and generation != self._priors_of:
@@ -1006,6 +1064,17 @@ class Service:
         else:
             self._failed(*failure)
         return failure is None
+
+    def _keep_budgets(self, set_up, newest, **values):
+        """Bring the error budgets up to date."""
+        self._interruptible = not self._stopping
+        found, problem = update_budgets(
+            set_up, self._clock, newest, progress=self._alive,
+            writing=self._writing, **values)
+        self._state('budgets', problem)
+        if self._metrics is not None and found is not None \
+                and found.budgets is not None:
+            self._metrics.budgeted(found.budgets.values())
 
     def _try(self, set_up, share, outcome):
         """Bring the trials up to date, once a day."""

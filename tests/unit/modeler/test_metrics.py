@@ -12,6 +12,7 @@ import urllib.request
 
 from prometheus_client import parser
 
+from tests.unit.store import test_budgets
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import metrics_server
 from vswitch_aware_scheduler.modeler import learning
@@ -52,6 +53,29 @@ class MetricsTestCase(unittest.TestCase):
         self.metrics = metrics.Metrics()
         self.addCleanup(self.metrics.close)
         self.port = free_port()
+
+    def test_budgets_are_reported_by_kind_alone(self):
+        self.metrics.serve('127.0.0.1', self.port)
+        self.metrics.budgeted([
+            test_budgets.budget('a', balance=10.0, unknown_seconds=100.0,
+                                measured_seconds=200.0,
+                                burn={'3600': 2.0, '21600': 1.0}),
+            test_budgets.budget('b', balance=-30.0, measured_seconds=100.0,
+                                burn={'3600': 4.0})])
+        found = {key: value for key, value in scraped(self.port).items()
+                 if key[0].startswith('error_budget')}
+        self.assertEqual({
+            ('error_budgets', 'host'): 2.0,
+            ('error_budgets_in_debt', 'host'): 1.0,
+            ('error_budget_left_seconds', 'host', 'least'): -30.0,
+            ('error_budget_left_seconds', 'host', 'mean'): -10.0,
+            ('error_budget_burn_rate', 'host', 'most', '1h'): 4.0,
+            ('error_budget_burn_rate', 'host', 'mean', '1h'): 3.0,
+            ('error_budget_burn_rate', 'host', 'most', '6h'): 1.0,
+            ('error_budget_burn_rate', 'host', 'mean', '6h'): .5,
+            ('error_budget_burn_rate', 'host', 'most', '72h'): 0.0,
+            ('error_budget_burn_rate', 'host', 'mean', '72h'): 0.0,
+            ('error_budget_unknown_ratio', 'host'): .25}, found)
 
     def test_a_scrape_tells_what_passes_did(self):
         self.metrics.serve('127.0.0.1', self.port)

@@ -17,7 +17,9 @@ from tests.unit.modeler import base
 from tests.unit.modeler import test_limit_trials
 from tests.unit.modeler import test_metrics
 from tests.unit.store import base as store_base
+from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import limit_feedback
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -30,6 +32,7 @@ from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.vswitch import profile
 
 LOGGER = 'vswitch_aware_scheduler.modeler.service'
 
@@ -110,7 +113,7 @@ class Source:
         return set()
 
 
-class InventoryTestCase(ServiceTestCase):
+class WithInventory(ServiceTestCase):
 
     def setUp(self):
         super().setUp()
@@ -120,6 +123,9 @@ class InventoryTestCase(ServiceTestCase):
         for number in range(40):
             self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
                             np.full(50, 10.0 ** (1 + number % 2)))
+
+
+class InventoryTestCase(WithInventory):
 
     def test_placements_and_priors_are_learned_with_the_traffic(self):
         self.end_at(50)
@@ -168,6 +174,73 @@ class InventoryTestCase(ServiceTestCase):
         self.assertIn('WARNING vswitch-modeler: pass failed, models stay as '
                       'they are: store x: gone', lines)
         self.assertEqual(40, len(self.store.placements()))
+
+
+class BudgetsTestCase(WithInventory):
+    """40 instances on a host whose switch carries 2000 kbit/s."""
+
+    def setUp(self):
+        super().setUp()
+        self.now = base.BEGIN
+        # All together send 2200 kbit/s in every fifth period, else 220.
+        sent = np.where(np.arange(50) % 5, 1.0, 10.0)
+        for number in range(40):
+            self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
+                            sent * 10.0 ** (number % 2))
+        self.set_up = dataclasses.replace(
+            self.set_up, interval_seconds=300.0, earned_share=.6)
+        self.store.write_fleet({'host': {'h1': policy_in_force.pack(
+            admission.HostPolicy(profile.SwitchProfile(
+                'switch', saturation_kbps=2000.0)))}, 'uplink': {}},
+            self.now)
+
+    def serve(self):
+        one = service.Service(
+            self.load, self.heard,
+            clock=lambda: base.BEGIN + 300.0 * 10 + self.time,
+            monotonic=lambda: self.time, sleep=self.sleep)
+        with self.assertLogs(LOGGER, 'INFO') as logs:
+            one.run()
+        return [f'{record.levelname} {record.getMessage()}'
+                for record in logs.records]
+
+    def test_passes_keep_the_budget_of_the_closed_form(self):
+        self.end_at(300.0 * 20 + 1)
+        self.serve()
+        one = self.store.error_budgets()[model_store.HOST, 'h1']
+        # Ten periods are over when it begins. Twenty later the inventory is
+        # known up to two minutes ago: in 19 periods four are overloaded.
+        self.assertEqual(
+            (base.BEGIN + 3000, 19 * 300.0, 4 * 300.0, 0.0),
+            (one.since, one.measured_seconds, one.overload_seconds,
+             one.unknown_seconds))
+        self.assertAlmostEqual(.006 * (86400 + 19 * 300) - 4 * 300,
+                               one.balance)
+
+    def test_an_inventory_that_fails_delays_budgets(self):
+        self.at[300.0 * 10] = lambda: setattr(
+            self.source, 'problem', exceptions.TelemetryError('gone'))
+        self.end_at(300.0 * 20 + 1)
+        self.serve()
+        one = self.store.error_budgets()[model_store.HOST, 'h1']
+        self.assertLess(one.measured_seconds + one.unknown_seconds, 3300.0)
+
+    def test_without_the_option_there_are_no_budgets(self):
+        self.set_up = dataclasses.replace(self.set_up, earned_share=None)
+        self.end_at(300.0 * 3)
+        self.serve()
+        self.assertEqual({}, self.store.error_budgets())
+        self.assertIsNone(self.store.budget_state())
+
+    def test_a_problem_of_budgets_stops_no_pass(self):
+        self.store.write_budget_shares = mock.Mock(
+            side_effect=ZeroDivisionError('oh'))
+        self.end_at(300.0 * 3)
+        lines = self.serve()
+        self.assertEqual(1, lines.count(
+            'WARNING vswitch-modeler: error budgets stay as they are: '
+            'unexpected ZeroDivisionError: oh'))
+        self.assertFalse(any('pass failed' in line for line in lines))
 
 
 class Keeper:

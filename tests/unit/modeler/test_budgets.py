@@ -1,0 +1,505 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import dataclasses
+
+import numpy as np
+
+from tests.unit.modeler import base
+from tests.unit.store import base as store_base
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import budgets
+from vswitch_aware_scheduler.rebalance import packed
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.vswitch import profile
+
+P = base.PERIOD
+BEGIN = base.BEGIN
+HOST_A, HOST_B = (store.HOST, 'a'), (store.HOST, 'b')
+UPLINK = store.UPLINK, 'u'
+
+#: What a day of use earns with E = .01, of which .6 are earned.
+DAY = .6 * .01 * 86400
+
+
+def policy(capacity=100.0, name='switch', max_tunnels=None, **values):
+    return admission.HostPolicy(profile.SwitchProfile(
+        name, saturation_kbps=capacity, max_tunnels=max_tunnels), **values)
+
+
+class BudgetsTestCase(base.ModelerTestCase):
+    """Two instances on host a; the sampling period is five minutes."""
+
+    def setUp(self):
+        super().setUp()
+        # Says that the sampling period is five minutes.
+        self.store.write([store_base.fitted(99)])
+        self.now = BEGIN
+        self.set_policies({'a': policy()})
+        self.uuids = [self.place(number, 'a') for number in (1, 2)]
+
+    def set_policies(self, hosts, uplinks=()):
+        self.store.write_fleet({
+            'host': {host: {**policy_in_force.pack(one), 'origins': {}}
+                     for host, one in hosts.items()},
+            'uplink': {one.name: policy_in_force.pack(one.policy)
+                       for one in uplinks}}, self.now)
+
+    def place(self, number, host, running=True, at=BEGIN - 86400):
+        uuid = store_base.instance_uuid(number)
+        self.store.write(placements=[store.InstanceRecord(
+            uuid, host, running=running, began_at=at, changed_at=at)],
+            now=self.now)
+        return uuid
+
+    def measure(self, *rates):
+        """Set what instances send from BEGIN on, a number for each period."""
+        for number, egress in enumerate(rates, 1):
+            self.driver.put(number, BEGIN + P * np.arange(-2, len(egress)),
+                            [0.0, 0.0, *egress])
+
+    def update(self, periods=None, **values):
+        """Update so many periods after BEGIN."""
+        if periods is not None:
+            self.now = BEGIN + P * periods
+        values.setdefault('stays_until', self.now)
+        return budgets.update(self.store, self.driver, lambda: self.now,
+                              values.pop('newest', self.now), **values)
+
+    def budget(self, key=HOST_A):
+        return self.store.error_budgets()[key]
+
+    def assert_settled(self, periods, overloaded=0, unknown=0, key=HOST_A):
+        one = self.budget(key)
+        measured = periods - unknown
+        self.assertEqual(
+            (P * measured, P * overloaded, P * unknown),
+            (one.measured_seconds, one.overload_seconds,
+             one.unknown_seconds))
+        self.assertAlmostEqual(
+            DAY + .006 * P * measured - P * overloaded, one.balance)
+        self.assertEqual(BEGIN + P * periods, one.until)
+
+
+class OneModelerTestCase(BudgetsTestCase):
+
+    def test_the_balance_is_that_of_the_closed_form(self):
+        # Both together are above the capacity in every tenth period.
+        self.measure(*[[60, *[40] * 9] * 5] * 2)
+        self.update(0)
+        self.assertEqual((BEGIN, None), (self.budget().since,
+                                         self.budget().why))
+        for _ in range(2):
+            # The second one finds nothing new to do.
+            self.update(50)
+            self.assert_settled(50, overloaded=5)
+
+    def test_it_does_not_matter_how_often_passes_come(self):
+        generator = np.random.default_rng(1)
+        rates = generator.exponential(40.0, (2, 30)).round()
+        self.measure(*rates)
+        self.update(0)
+        for periods in (1, 1.5, 2.2, 7, 7.9, 8, 8, 20, 30):
+            self.update(periods)
+        overloaded = (rates.sum(axis=0) > 100) & (rates.max(axis=0) <= 100)
+        self.assertGreater(overloaded.sum(), 2)
+        self.assert_settled(30, overloaded.sum())
+
+    def test_one_instance_above_the_capacity_spends_nothing(self):
+        self.measure([101, 60, 99], [50, 60, 0])
+        self.update(0)
+        self.update(3)
+        self.assert_settled(3, overloaded=1)
+
+    def test_what_is_late_counts_when_it_comes(self):
+        self.measure([60, 60, 60], [60])
+        self.update(0)
+        self.update(2)
+        self.assert_settled(1, overloaded=1)
+        self.measure([60, 60, 60], [60, 60, 60])
+        self.update(3)
+        self.assert_settled(3, overloaded=3)
+
+    def test_what_does_not_come_is_unknown_and_earns_nothing(self):
+        self.measure([60] * 30, [60, 60, np.nan, 1e13, *[60] * 26])
+        self.update(0)
+        for periods in range(1, 15):
+            self.update(periods)
+        # The third period ended at 3; modelers wait an hour, 12 periods.
+        self.assert_settled(2, overloaded=2)
+        self.update(16)
+        self.update(17)
+        self.update(18)
+        self.assert_settled(18, overloaded=16, unknown=2)
+        self.assertEqual(
+            f'1 of 2 instances were measured in the 300 s from '
+            f'{BEGIN + 3 * P:.0f} on', self.budget().unknown_why)
+
+    def test_a_counter_that_was_reset_makes_one_period_unknown(self):
+        self.driver = base.MemoryDriver(counters=True)
+        steps = np.array([0, 0, 60, 60, 60, 60]) * 125.0 * P
+        one, two = np.cumsum(steps), np.cumsum(steps)
+        two[4:] -= two[4] - 10
+        for number, counter in enumerate((one, two), 1):
+            self.driver.put(number, BEGIN + P * np.arange(-1, 5), counter)
+        self.update(0)
+        self.update(4)
+        for periods in (17, 18):
+            self.measured_to(periods, one, two)
+            self.update(periods)
+        self.assertEqual(P, self.budget().unknown_seconds)
+
+    def measured_to(self, periods, *counters):
+        for number, counter in enumerate(counters, 1):
+            count = periods + 2
+            full = np.concatenate([counter, np.full(
+                max(count - counter.size, 0), counter[-1])])
+            self.driver.put(number, BEGIN + P * np.arange(-1, count - 1),
+                            full[:count])
+
+    def test_a_restart_after_an_outage_reads_what_there_was(self):
+        self.measure([60] * 60, [60] * 60)
+        self.update(0)
+        self.update(1)
+        # Nobody was at work for four hours.
+        self.update(49)
+        self.assert_settled(49, overloaded=49)
+
+    def test_periods_of_longer_ago_than_a_day_are_unknown(self):
+        self.measure([60] * 700, [60] * 700)
+        self.update(0)
+        self.update(600)
+        # 288 periods are a day.
+        self.assert_settled(600, overloaded=288, unknown=312)
+
+    def test_an_instance_that_does_not_run_need_not_be_measured(self):
+        self.measure([60] * 4)
+        self.place(2, 'a', running=False, at=BEGIN - P)
+        self.update(0)
+        self.update(4)
+        self.assert_settled(4)
+        # Of one that runs, or may run, no answer is not no traffic.
+        self.place(2, 'a', running=None, at=BEGIN + 4 * P)
+        self.measure([60] * 6)
+        self.update(6)
+        self.assert_settled(4)
+
+    def test_a_host_without_running_instances_earns_nothing(self):
+        self.measure([], [])
+        for number in (1, 2):
+            self.place(number, 'a', running=False, at=BEGIN - P)
+        self.update(0)
+        self.update(4)
+        self.assertEqual((DAY, 0, 0), (
+            self.budget().balance, self.budget().measured_seconds,
+            self.budget().unknown_seconds))
+        self.assertEqual(BEGIN + 4 * P, self.budget().until)
+
+    def test_the_balance_is_at_most_that_of_30_days(self):
+        self.measure([0] * 10, [0] * 10)
+        self.update(0)
+        self.store.settle_budgets(self.store.budget_state(), [
+            (BEGIN, dataclasses.replace(self.budget(),
+                                        balance=30 * DAY - 1))])
+        self.update(10)
+        self.assertAlmostEqual(30 * DAY, self.budget().balance)
+
+    def test_an_instance_that_moves_counts_for_its_part_of_the_time(self):
+        self.set_policies({'a': policy(), 'b': policy(20.0)})
+        self.place(2, 'b')
+        self.measure([90] * 3, [10] * 3)
+        self.update(0)
+        self.now = BEGIN + 1.6 * P
+        self.place(1, 'b', at=BEGIN + 1.25 * P)
+        self.update(3)
+        found = packed.history(self.store, store.HOST, self.now,
+                               days=3 * P / 86400)
+        np.testing.assert_allclose(
+            found['a'].sums, [[90, 22.5, 0]], atol=.01)
+        # 10 and three quarters of 90; alone it is above the 20 there.
+        np.testing.assert_allclose(
+            found['b'].sums, [[10, 77.5, 80]], atol=.01)
+        self.assertEqual([[False, True, True]], found['b'].alone.tolist())
+        self.assertEqual(2 * P, self.budget().measured_seconds)
+
+    def test_samples_of_other_times_and_periods_cover_slots(self):
+        # One is sampled every minute, one in the middle of each period.
+        times = BEGIN + 60.0 * np.arange(-10, 15)
+        self.driver.put(1, times, np.where(times < BEGIN + P, 40, 80))
+        self.driver.put(2, BEGIN + P * (np.arange(-3, 3) + .5),
+                        [0, 0, 0, 1, 5, 9])
+        self.update(0)
+        self.update(3.5)
+        found = packed.history(self.store, store.HOST, BEGIN + 3 * P,
+                               days=3 * P / 86400)['a']
+        # The driver says that all have the same period of 300 s.
+        np.testing.assert_allclose(found.sums, [[41, 85, 89]], atol=.02)
+
+    def test_idle_periods_do_not_lower_burn_rates(self):
+        self.measure(*[[60] + [0] * 99] * 2)
+        self.update(0)
+        self.update(10)
+        # One of ten periods in use with E = .01; idle ones do not count.
+        self.assertEqual(
+            {'3600': 100.0, '21600': 100.0, '259200': 100.0},
+            self.budget().burn)
+
+    def test_burn_rates_are_of_their_windows(self):
+        self.measure(*[[60] * 2 + [1] * 98] * 2)
+        self.update(0)
+        for periods in (10, 20, 40, 100):
+            self.update(periods)
+            burn = self.budget().burn
+            self.assertAlmostEqual(2 / periods / .01, burn['259200'])
+            self.assertAlmostEqual(
+                0.0 if periods > 14 else 2 / periods / .01, burn['3600'])
+            self.assertAlmostEqual(
+                0.0 if periods > 74 else 2 / min(periods, 72) / .01,
+                burn['21600'])
+
+    def test_uplinks_have_budgets_of_all_hosts_behind_them(self):
+        uplink = admission.Uplink('u', policy(100.0, 'uplink'))
+        self.set_policies({name: policy(uplinks=(uplink,))
+                           for name in 'ab'}, [uplink])
+        self.place(2, 'b')
+        self.measure([60, 60, 10], [60, 30, 10])
+        self.update(0)
+        self.now = BEGIN + P * 2.9
+        # A move behind the uplink changes nothing of it.
+        self.place(2, 'a', at=BEGIN + P * 2.5)
+        self.update(3)
+        self.assert_settled(3)
+        self.assertEqual(3 * P, self.budget(HOST_B).measured_seconds)
+        self.assert_settled(3, overloaded=1, key=UPLINK)
+
+
+class TermsTestCase(BudgetsTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.measure([60] * 30, [60] * 30)
+        self.update(0)
+        self.update(3)
+        self.assert_settled(3, overloaded=3)
+
+    def begun(self, **values):
+        """Return the budget after an update, as (since, why)."""
+        self.update(4.5, **values)
+        return self.budget().since, self.budget().why
+
+    def test_another_limit_begins_a_new_budget(self):
+        self.set_policies({'a': policy(overload_probability=.02)})
+        with self.assertLogs(level='INFO') as logs:
+            self.assertEqual((BEGIN + 4 * P, 'limit 0.01 is now 0.02: a new '
+                              'budget begins'), self.begun())
+        self.assertIn('error budget of host a: limit 0.01 is now 0.02',
+                      logs.output[0])
+        self.assertAlmostEqual(2 * DAY, self.budget().balance)
+        self.update(6)
+        self.assertAlmostEqual(2 * DAY + 2 * P * .012 - 2 * P,
+                               self.budget().balance)
+        self.assertEqual('limit 0.01 is now 0.02: a new budget begins',
+                         self.budget().why)
+
+    def test_another_capacity_or_profile_begins_a_new_budget(self):
+        for changed in (policy(150.0), policy(name='other')):
+            self.set_policies({'a': changed})
+            since, why = self.begun()
+            self.assertEqual(BEGIN + 4 * P, since)
+            self.assertIn('a new budget begins', why)
+            self.assertIn(changed.profile.name, why)
+
+    def test_another_share_that_is_earned_begins_a_new_budget(self):
+        since, why = self.begun(earned_share=.5)
+        self.assertEqual(BEGIN + 4 * P, since)
+        self.assertEqual('terms of the budget changed: a new budget begins',
+                         why)
+
+    def test_feedback_changes_no_budget(self):
+        self.set_policies({'a': policy(overload_probability=.08,
+                                       asked_probability=.01)})
+        self.assertEqual((BEGIN, None), self.begun())
+        self.assert_settled(4, overloaded=4)
+
+    def test_hosts_without_a_limit_have_no_budget(self):
+        self.set_policies({
+            'b': policy(policy=admission.AVERAGE), 'c': policy(
+                None, max_tunnels=5),
+            'd': admission.HostPolicy(None), 'e': admission.HostPolicy(
+                None, judged=False),
+            'f': policy(overload_probability=1.0),
+            'g': policy(overload_probability=0.0)})
+        self.update(4)
+        self.assertEqual({HOST_A}, self.store.error_budgets().keys())
+
+    def test_a_host_that_is_gone_keeps_its_budget_for_a_week(self):
+        before = self.budget()
+        self.set_policies({})
+        self.update(4)
+        self.assertEqual(before, self.budget())
+        self.update(3 + 7 * 288)
+        self.assertEqual(before, self.budget())
+        self.update(4 + 7 * 288)
+        self.assertEqual({}, self.store.error_budgets())
+        self.assertEqual([], self.store.sum_history(store.HOST))
+
+    def test_a_clock_that_jumps_changes_no_balance(self):
+        self.measure([60] * 3, [60] * 3)
+        for jump in (10 * 86400.0, -10 * 86400.0):
+            self.now = BEGIN + 3 * P + jump
+            self.update(newest=BEGIN + 3 * P,
+                        stays_until=BEGIN + 3 * P + jump)
+            self.assert_settled(3, overloaded=3)
+        self.measure([60] * 5, [60] * 5)
+        self.update(5)
+        self.assert_settled(5, overloaded=5)
+
+    def test_debt_makes_a_generation(self):
+        self.store.settle_budgets(self.store.budget_state(), [
+            (BEGIN + 3 * P, dataclasses.replace(self.budget(),
+                                                balance=10.0))])
+        before = self.store.generation()
+        with self.assertLogs(level='INFO') as logs:
+            self.update(4)
+        self.assertIn('error budget of host a: it is in debt',
+                      logs.output[0])
+        changes = self.store.read_changes(before)
+        self.assertAlmostEqual((10 + .006 * P - P) / DAY,
+                               changes.budgets[HOST_A])
+        before = self.store.generation()
+        self.update(5)
+        self.assertEqual(before, self.store.generation())
+
+
+class FailuresTestCase(BudgetsTestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.measure([60] * 60, [60] * 60)
+        self.update(0)
+
+    def test_an_update_that_ends_early_changes_nothing(self):
+        class End(BaseException):
+            pass
+
+        class Writing:
+            left = 0
+
+            def __enter__(self):
+                if not self.left:
+                    raise End
+                Writing.left -= 1
+
+            def __exit__(self, *_):
+                pass
+
+        for writes in (0, 1):
+            Writing.left = writes
+            with self.assertRaises(End):
+                self.update(3, writing=Writing)
+            self.assert_settled(0)
+        self.update(3)
+        self.assert_settled(3, overloaded=3)
+
+    def test_of_two_that_settle_at_once_one_does(self):
+        settle = self.store.settle_budgets
+
+        def other_first(*arguments):
+            self.store.settle_budgets = settle
+            self.update(3)
+            settle(*arguments)
+
+        self.store.settle_budgets = other_first
+        with self.assertRaises(exceptions.StoreChanged):
+            self.update(3)
+        self.assert_settled(3, overloaded=3)
+
+    def test_nothing_is_settled_before_it_is_known_who_was_there(self):
+        self.update(5, stays_until=BEGIN + 1.5 * P)
+        self.assert_settled(1, overloaded=1)
+        self.update(5, stays_until=None)
+        self.assert_settled(1, overloaded=1)
+
+    def test_without_an_inventory_there_is_no_budget(self):
+        self.store = self.other_store('other')
+        self.store.write([store_base.fitted(99)])
+        self.set_policies({'a': policy()})
+        self.assertEqual(budgets.Update(), self.update(3, stays_until=None))
+
+
+class SharedTestCase(BudgetsTestCase):
+    """Each instance is of a modeler of its own."""
+
+    def setUp(self):
+        super().setUp()
+        self.measure([60] * 60, [60] * 60)
+        self.update(0)
+
+    def one_of(self, name, uuids, periods, common=False, **values):
+        return self.update(periods, name=name, common=common,
+                           share=set(uuids).__contains__, **values)
+
+    def test_a_period_counts_once_all_shares_have_come(self):
+        one, two = ([uuid] for uuid in self.uuids)
+        self.one_of('m1', one, 2, common=True)
+        self.assert_settled(0)
+        self.one_of('m2', two, 2)
+        self.assert_settled(0)
+        for _ in range(2):
+            # The same share twice is one.
+            self.one_of('m1', one, 2, common=True)
+            self.one_of('m2', two, 2)
+            self.assert_settled(2, overloaded=2)
+
+    def test_a_share_that_never_comes_makes_periods_unknown(self):
+        for periods in range(1, 20):
+            self.one_of('m1', self.uuids[:1], periods, common=True)
+        # Modelers were at work until 18 periods when the last one began.
+        self.assert_settled(6, unknown=6)
+
+    def test_instances_that_two_modelers_have_count_once(self):
+        self.update(2, share=lambda uuid: False)
+        self.one_of('m2', self.uuids, 2)
+        self.one_of('m3', self.uuids[1:], 2)
+        self.one_of('m1', self.uuids, 2, common=True)
+        self.assert_settled(2, overloaded=2)
+
+    def test_shares_of_a_modeler_that_has_ended_still_count(self):
+        self.one_of('m1', self.uuids[:1], 2, common=True)
+        self.one_of('m2', self.uuids[1:], 2)
+        # It ends; what it had is of another modeler now.
+        self.one_of('m1', self.uuids[:1], 3, common=True)
+        self.assert_settled(2, overloaded=2)
+        self.one_of('m3', self.uuids[1:], 3)
+        self.one_of('m1', self.uuids[:1], 3, common=True)
+        self.assert_settled(3, overloaded=3)
+
+    def test_shares_of_other_limits_do_not_count(self):
+        self.update(2, share=lambda uuid: False)
+        self.one_of('m2', self.uuids[1:], 2)
+        self.set_policies({'a': policy(110.0)})
+        self.one_of('m1', self.uuids[:1], 2, common=True)
+        self.one_of('m1', self.uuids[:1], 3, common=True)
+        self.assertEqual(0, self.budget().measured_seconds)
+        self.one_of('m2', self.uuids[1:], 3)
+        self.one_of('m1', self.uuids[:1], 3, common=True)
+        self.assertEqual(P, self.budget().overload_seconds)
+
+    def test_a_move_that_one_modeler_has_not_seen_is_waited_for(self):
+        self.set_policies({'a': policy(), 'b': policy()})
+        self.update(0, share=lambda uuid: False)
+        self.one_of('m1', [], 2, common=True, stays_until=BEGIN + P)
+        self.store.settle_budgets(store.BudgetState(P, BEGIN + 2 * P))
+        self.one_of('m2', self.uuids[1:], 2)
+        self.place(2, 'b', at=BEGIN + 1.5 * P)
+        self.one_of('m1', self.uuids[:1], 2, common=True)
+        self.assert_settled(1, overloaded=1)
+        self.one_of('m2', self.uuids[1:], 3)
+        self.one_of('m1', self.uuids[:1], 3, common=True)
+        # 60 and half of 60 in the second period.
+        self.assert_settled(3, overloaded=1)
+        self.assertEqual(P, self.budget(HOST_B).measured_seconds)
+        self.one_of('m2', self.uuids[1:], 3)
+        self.one_of('m1', self.uuids[:1], 3, common=True)
+        self.assertEqual(2 * P, self.budget(HOST_B).measured_seconds)

@@ -1,0 +1,817 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Error budgets of hosts and uplinks, kept from measured rates.
+
+:func:`update` does it in each pass. A modeler measures what its own instances
+asked of each host and uplink, period by period, and stores these partial sums
+(:class:`~.budgets.Share`). One of the modelers adds them up and settles each
+period of each budget once, in order: measured, or unknown.
+
+* *Complete* are the shares of a period if they account for each instance that
+  was on the host, once. A share has the sum of the marks of its instances,
+  which are hashes of their uuids and of how long they were there, and the sum
+  over shares has to be that of all who were there. So it does not matter
+  which modeler had which instance: a share that is late, missing or there
+  twice is noticed.
+* *Accounted for* is an instance that is measured for all of the time that it
+  ran there, or does not run. It counts on each host for its part of a period.
+* A period that is not complete waits. It is *unknown* once modelers were at
+  work for :data:`LATE_SECONDS` after it: it earns and spends nothing.
+
+All that a pass goes on from is in the store. Telemetry is read again for
+periods that are not settled, so a pass that ends early loses nothing, and a
+budget is written only if it is settled up to where it was read.
+
+Derivation: reference/rebalance.rst, "Error budget".
+"""
+
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.rebalance import budget as budget_rules
+from vswitch_aware_scheduler.rebalance import packed
+from vswitch_aware_scheduler import store as model_store
+
+__all__ = ['LATE_SECONDS', 'SHORTEST_PERIOD_SECONDS', 'Update', 'WINDOWS',
+           'limits_in_words', 'targets', 'update']
+
+LOG = logs.get_logger(__name__)
+
+#: How long a period waits for shares.
+LATE_SECONDS = 3600.0
+
+#: Periods are as long as the sampling period of most instances, but no
+#: shorter.
+SHORTEST_PERIOD_SECONDS = 60.0
+
+#: Windows of burn rates in seconds: an hour, six hours, three days.
+WINDOWS = (3600, 21600, 259200)
+
+_DAY_SECONDS = budget_rules.DAY_SECONDS
+
+#: Periods that ended earlier are unknown, whatever telemetry has of them.
+_OLDEST_SECONDS = _DAY_SECONDS
+
+#: A period of an instance is measured if samples cover so much of it.
+_COVERED = 0.9
+
+#: Sums of a capacity are compared with this relative tolerance.
+_TOLERANCE = 1e-9
+
+#: Shares of one host of which some subset may be complete.
+_MOST_SHARES = 8
+
+#: Instances that are read at a time.
+_TOGETHER = 1000
+
+#: Budgets that are named in one line of the log.
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Update:
+    """What an update did.
+
+    :ivar shares: number of hosts and uplinks that something was measured of
+    :ivar measured: number of their periods that were settled as measured
+    :ivar unknown: number of those that were settled as unknown
+    :ivar budgets: {(kind, name): :class:`.ErrorBudget`}, None where another
+        modeler settles them
+    """
+
+    shares: int = 0
+    measured: int = 0
+    unknown: int = 0
+    budgets: dict | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A host or an uplink that has a budget.
+
+    :ivar overload_probability: limit E that is asked for
+    :ivar limits: tuple of (weights, packet bytes, capacity)
+    :ivar text: names the profile and the limits
+    """
+
+    overload_probability: float
+    limits: tuple
+    text: str
+
+    @property
+    def capacities(self):
+        """(l,) of the limits."""
+        return np.array([capacity for *_, capacity in self.limits])
+
+
+def targets(store):
+    """Return what has a budget, by the policies in the store.
+
+    :returns: ({(kind, name): :class:`Target`}, {host: keys of the budgets
+        that an instance on it counts in})
+    :raises StoreError: when the store cannot be read
+    """
+    hosts, uplinks, _ = policy_in_force.unpack(
+        store.fleet('host').facts, store.fleet('uplink').facts)
+    found, of_host, known = {}, {}, {}
+    named = itertools.chain(
+        (((model_store.HOST, name), one) for name, one in hosts.items()),
+        (((model_store.UPLINK, name), one.policy)
+         for name, one in uplinks.items()))
+    for key, policy in named:
+        if policy not in known:
+            known[policy] = _target(policy)
+        if known[policy] is not None:
+            found[key] = known[policy]
+    for host, policy in hosts.items():
+        keys = [(model_store.HOST, host),
+                *((model_store.UPLINK, one.name) for one in policy.uplinks)]
+        of_host[host] = [key for key in keys if key in found]
+    return found, of_host
+
+
+def _target(policy):
+    asked = policy.asked_probability
+    if asked is None:
+        asked = policy.overload_probability
+    if policy.profile is None or not 0 < asked < 1 \
+            or policy.policy != admission.PROBABILITY:
+        return None
+    limits = tuple(
+        (tuple(map(float, weights)),
+         float(policy.profile.typical_packet_bytes), float(capacity))
+        for weights, capacity, _ in policy.limits
+        if 0 < capacity < math.inf)
+    return Target(asked, limits, json.dumps(
+        [policy.profile.name, limits])) if limits else None
+
+
+def limits_in_words(text):
+    """Return the limits of a budget in words.
+
+    :param text: as of :class:`Target`
+    """
+    name, limits = json.loads(text)
+    units = {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s egress',
+             (0.0, 1.0, 0.0): 'kbit/s ingress',
+             (0.0, 0.0, 1.0): 'kilo-packets/s'}
+    return ', '.join([f'profile {name}', *(
+        f'{capacity:g} {units.get(tuple(weights), "units")}'
+        for weights, _, capacity in limits)])
+
+
+def update(store, driver, clock, newest, *, name='modeler', common=True,
+           share=None, stays_until=None, most_kbps=None, earned_share=0.6,
+           progress=None, writing=None):
+    """Measure the periods that are not settled, and settle what is complete.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param driver: telemetry :class:`~.base.Driver`
+    :param clock: returns the time, seconds UTC
+    :param newest: time of the newest counted sample, or None
+    :param name: of this modeler; no other one at work has the same
+    :param common: whether this modeler settles
+    :param share: None: all instances are of this modeler; or called with a
+        uuid, whether that one is
+    :param stays_until: time up to which this modeler has read where instances
+        are, or None: it has not
+    :param most_kbps: {uuid: kbit/s in one direction} that the hosts of
+        instances can carry; rates above it are no samples
+    :param earned_share: a host earns this times E of its time
+    :param progress: None, or called as ``progress(done, total)``: what it
+        raises ends the update
+    :param writing: None, or called for a context manager around each write
+    :returns: :class:`Update`
+    :raises TelemetryError: when telemetry cannot be read
+    :raises StoreError: when the store cannot be read or written
+    :raises StoreChanged: when another modeler settles at the same time
+    """
+    writing = writing or contextlib.nullcontext
+    state = store.budget_state()
+    if newest is None or not common and state is None:
+        return Update()
+    # A clock that is ahead of all samples makes nothing late.
+    now = min(float(clock()), newest + LATE_SECONDS)
+    known_until = -math.inf if state is None else state.stays_until
+    if common:
+        state = _state(store, state, stays_until, float(clock()), now)
+        if state is None:
+            return Update()
+    period = state.period_seconds
+    end = math.floor(min(now, state.stays_until) / period)
+    wanted, of_host = targets(store)
+    stored = store.error_budgets()
+    budgets = stored if not common else _begun(
+        stored, wanted, earned_share, period, now)
+    pending = {
+        key: (max(round(one.until / period),
+                  end - int(_OLDEST_SECONDS // period)), end)
+        for key, one in budgets.items()
+        if key in wanted and one.limits == wanted[key].text}
+    pending = {key: (first, last) for key, (first, last) in pending.items()
+               if first < last}
+    begin = min((first for first, _ in pending.values()), default=end)
+    stays = store.stays(begin * period)
+    shares = _measure(
+        driver, stays, of_host, wanted, pending, period, name,
+        share or (lambda instance_uuid: True), most_kbps or {}, progress)
+    if pending:
+        with writing():
+            store.write_budget_shares(name, shares, float(clock()))
+    if not common:
+        return Update(len(shares))
+    settlement = _Settlement(
+        state, wanted, _Residents(stays, of_host, period, begin, end),
+        store.budget_shares() if pending else [],
+        min(known_until, now) - LATE_SECONDS)
+    settled, sums = {}, []
+    history = _history(store, pending, period)
+    for key, (first, last) in pending.items():
+        settled[key], days = settlement.settle(
+            budgets[key], first, last, history.get(key, {}))
+        sums += days
+    budgets = {**budgets, **settled}
+    gone = [key for key, one in budgets.items() if key not in wanted
+            and one.until < now - model_store.KEPT_DAYS * _DAY_SECONDS]
+    for key in gone:
+        del budgets[key]
+    day = int(now // _DAY_SECONDS)
+    with writing():
+        store.settle_budgets(
+            state, [(stored[key].until if key in stored else None, one)
+                    for key, one in budgets.items()
+                    if one != stored.get(key)],
+            sums, gone, day - model_store.KEPT_DAYS
+            if known_until // _DAY_SECONDS != day else None)
+        if _in_debt(stored) != _in_debt(budgets):
+            # Schedulers read budgets with a generation.
+            store.write(now=float(clock()))
+    _report(stored, budgets)
+    return Update(len(shares), settlement.measured, settlement.unknown,
+                  budgets)
+
+
+def _in_debt(budgets):
+    return {key for key, one in budgets.items() if one.in_debt}
+
+
+def _state(store, state, stays_until, clock, now):
+    """Return the BudgetState of this update, or None."""
+    period = None if state is None else state.period_seconds
+    if state is None or now // _DAY_SECONDS \
+            != state.stays_until // _DAY_SECONDS:
+        counts = collections.Counter(
+            max(round(point.period_seconds), SHORTEST_PERIOD_SECONDS)
+            for point in store.resume_points().values()
+            if point.period_seconds)
+        for seconds, count in counts.most_common(1):
+            if period is None or 2 * count > counts.total():
+                period = float(seconds)
+    known = -math.inf if state is None else min(state.stays_until, clock)
+    if stays_until is None:
+        stays_until = known
+    if period is None or stays_until == -math.inf:
+        return None
+    return model_store.BudgetState(period, stays_until)
+
+
+def _begun(stored, wanted, earned_share, period, now):
+    """Return the budgets, with new ones for new hosts and new terms."""
+    found = dict(stored)
+    boundary = math.floor(now / period) * period
+    for key, target in wanted.items():
+        terms = budget_rules.Terms(target.overload_probability, earned_share)
+        before, why = stored.get(key), None
+        if before is not None:
+            _, why = budget_rules.Account(
+                budget_rules.Terms(
+                    before.overload_probability, before.earned_share,
+                    before.first_days, before.most_days),
+                limits_in_words(before.limits), before.since,
+                before.balance).under(
+                    terms, limits_in_words(target.text), boundary)
+            if why is None and before.limits != target.text:
+                why = 'limits have changed: a new budget begins'
+            if why is None:
+                # Where the length of periods has changed.
+                until = math.ceil(before.until / period - 1e-9) * period
+                found[key] = dataclasses.replace(before, until=until)
+                continue
+        found[key] = model_store.ErrorBudget(
+            *key, terms.overload_probability, terms.earned_share,
+            terms.first_days, terms.most_days, target.text, boundary, why,
+            boundary, terms.first)
+    return found
+
+
+def _report(stored, budgets):
+    """Log which budgets are new, and which are in debt or out of it."""
+    told = collections.defaultdict(list)
+    for key, one in budgets.items():
+        before = stored.get(key)
+        if one.why and (before is None or before.since != one.since):
+            told[one.why].append(one)
+        elif one.in_debt != (before is not None and before.in_debt):
+            told['it is in debt' if one.in_debt
+                 else 'it is in debt no more'].append(one)
+    for words, some in told.items():
+        LOG.info('vswitch-modeler: error budget of %s%s: %s', ', '.join(
+            f'{one.kind} {one.name}' for one in some[:_SHOWN]),
+            f' and {len(some) - _SHOWN} more' if len(some) > _SHOWN else '',
+            words)
+
+
+def _history(store, pending, period):
+    """Return {key: {day: StoredSums}} of the days that a settlement needs."""
+    if not pending:
+        return {}
+    first = min(first for first, _ in pending.values()) * period
+    found = collections.defaultdict(dict)
+    for kind in {kind for kind, _ in pending}:
+        for one in store.sum_history(
+                kind, {name for of, name in pending if of == kind},
+                int((first - max(WINDOWS)) // _DAY_SECONDS)):
+            found[kind, one.name][one.day] = one
+    return found
+
+
+# What the instances of this modeler asked for
+
+def _measure(driver, stays, of_host, wanted, pending, period, name, share,
+             most_kbps, progress):
+    """Return a list of Shares of what is not settled."""
+    places = {}      # uuid -> {host: Stays there}
+    for uuid, some in stays.items():
+        if not share(uuid):
+            continue
+        if any(key in pending for stay in some
+               for key in of_host.get(stay.host, ())):
+            places[uuid] = some
+    totals = {}
+    for first, uuids in _groups(places, of_host, pending):
+        _add_up(driver, {uuid: places[uuid] for uuid in uuids}, of_host,
+                wanted, pending, period, first, most_kbps, progress, totals)
+    return [model_store.Share(
+        name, *key, wanted[key].text, period, pending[key][0],
+        *(array[..., pending[key][0] - one.first:] for array in (
+            one.members, one.counted, one.sums, one.peaks)))
+        for key, one in totals.items()]
+
+
+def _groups(places, of_host, pending):
+    """Yield (first slot, uuids) of instances that are read together.
+
+    Those for which more periods are pending are read apart, so that they do
+    not make the reading of the others longer.
+    """
+    found = collections.defaultdict(list)
+    firsts = {}
+    for uuid, some in places.items():
+        first, end = min(pending[key] for stay in some
+                         for key in of_host.get(stay.host, ())
+                         if key in pending)
+        group = (end - first).bit_length()
+        found[group].append(uuid)
+        firsts[group] = min(first, firsts.get(group, first))
+    for group, uuids in sorted(found.items()):
+        yield firsts[group], uuids
+
+
+class _Total:
+    """Sums of some instances, from a slot on."""
+
+    def __init__(self, first, slots, limits):
+        self.first = first
+        self.members = np.zeros(slots, dtype=np.uint64)
+        self.counted = np.zeros(slots, dtype=np.int64)
+        self.sums = np.zeros((limits, slots))
+        self.peaks = np.zeros((limits, slots))
+
+    def add(self, first, marks, accounted, values):
+        """Add one instance.
+
+        :param first: slot that arrays begin with
+        :param marks: (t,) uint64
+        :param accounted: (t,) bool, slots that it counts in
+        :param values: (l, t), 0 where it does not count
+        """
+        start = max(first, self.first)
+        mine = slice(start - self.first, None)
+        theirs = slice(start - first, None)
+        accounted = accounted[theirs]
+        self.members[mine] += np.where(accounted, marks[theirs],
+                                       np.uint64(0))
+        self.counted[mine] += accounted
+        values = np.where(accounted, values[:, theirs], 0.0)
+        self.sums[:, mine] += values
+        np.maximum(self.peaks[:, mine], values, out=self.peaks[:, mine])
+
+
+def _add_up(driver, places, of_host, wanted, pending, period, first,
+            most_kbps, progress, totals):
+    """Read some instances from a slot on, and add them to the totals.
+
+    :param totals: {key: _Total}, changed in place
+    """
+    end = max(last for _, last in pending.values())
+    # The sample before covers the begin of the first slot; two, for the first
+    # reading of a counter has no rate.
+    since = (first - 2) * period
+    uuids = list(places)
+    for at in range(0, len(uuids), _TOGETHER):
+        some = uuids[at:at + _TOGETHER]
+        driver.hosts = {
+            **driver.hosts, **{uuid: places[uuid][-1].host for uuid in some
+                               if places[uuid][-1].host is not None}}
+        found = {one.instance_uuid: one for one in driver.series(
+            since, end * period, some, progress)}
+        for uuid in some:
+            _add(totals, uuid, found.get(uuid), places[uuid], of_host,
+                 wanted, pending, period, first, end, most_kbps.get(uuid))
+
+
+def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
+         end, most_kbps):
+    """Add one instance to the totals of all hosts that it was on."""
+    rates = _Rates(series, most_kbps)
+    edges = period * np.arange(first, end + 1)
+    times, ran, covered = {}, np.zeros(end - first), np.zeros(end - first)
+    for place, stay in enumerate(stays):
+        until = stays[place + 1].since if place + 1 < len(stays) else math.inf
+        inside = np.clip(edges, stay.since, until)
+        here = np.diff(inside)
+        if stay.host is None or not here.any():
+            continue
+        if stay.running is False:
+            here = here * 0.0
+        else:
+            ran += here
+            covered += rates.covered(inside)
+        for key in of_host.get(stay.host, ()):
+            if key in pending:
+                there, active = times.setdefault(
+                    key, np.zeros((2, end - first)))
+                there += np.diff(inside)
+                active += here
+    accounted = covered >= _COVERED * ran
+    mean = rates.means(first, end, period, edges)
+    for key, (there, active) in times.items():
+        target = wanted[key]
+        if key not in totals:
+            begin, last = pending[key]
+            totals[key] = _Total(begin, last - begin, len(target.limits))
+        totals[key].add(
+            first, _marks(uuid, there, active), (there > 0) & accounted,
+            np.array([rates.values(mean, weights, packet_bytes)
+                      for weights, packet_bytes, _ in target.limits])
+            * active / period)
+
+
+def _marks(instance_uuid, there, active):
+    """Return (t,) uint64, the marks of an instance in some slots.
+
+    A mark says for how long it was there, too: who has not seen yet that it
+    has moved has other marks than who has.
+
+    :param there: (t,) seconds that it was on a host
+    :param active: (t,) seconds of these that it may have run
+    """
+    mark = np.uint64(int.from_bytes(hashlib.blake2b(
+        instance_uuid.encode(), digest_size=8).digest(), 'little') | 1)
+    there, active = (np.rint(1000 * seconds).astype(np.uint64)
+                     for seconds in (there, active))
+    return mark * ((there << np.uint64(32)) + active)
+
+
+class _Rates:
+    """The rates of one instance, as samples and as functions of time.
+
+    A sample lasts for its period, and up to the next one where that is at
+    most half a period late.
+
+    :param series: RateSeries, or None: nothing is measured
+    :param most_kbps: rates above it are no samples; None: all are
+    """
+
+    def __init__(self, series, most_kbps):
+        self._times, self._rates = np.zeros(0), np.zeros((0, 3))
+        seconds = np.zeros(0)
+        if series is not None and len(series):
+            if most_kbps is not None:
+                series = series.within(most_kbps)
+            self._times = series.times[series.whole]
+            self._rates = series.rates[series.whole]
+            period = series.period_seconds
+            seconds = np.full(self._times.size, period)
+            gaps = np.diff(self._times)
+            seconds[:-1] = np.where(gaps <= 1.5 * period, gaps, period)
+        self._points = np.column_stack(
+            [self._times, self._times + seconds]).ravel()
+        self._seconds = self._running_sum(seconds)
+        self._totals = np.array([
+            self._running_sum(seconds * column)
+            for column in self._rates.T]).reshape(3, -1)
+        #: Whether its rates say anything of packets.
+        self.packets_known = bool(self._rates[:, 2].any()
+                                  or not self._rates[:, :2].any())
+
+    @staticmethod
+    def _running_sum(amounts):
+        """Return what has come together at the begin and end of samples."""
+        total = np.cumsum(amounts)
+        return np.column_stack([total - amounts, total]).ravel()
+
+    def covered(self, edges):
+        """Return (t,) seconds that samples cover between t + 1 edges."""
+        if not self._points.size:
+            return np.zeros(len(edges) - 1)
+        return np.diff(np.interp(edges, self._points, self._seconds))
+
+    def means(self, first, end, period, edges):
+        """Return (t, 3) of slots: the mean of the samples that begin in each.
+
+        Where none begins, of those that last into it.
+        """
+        found = np.zeros((end - first, 3))
+        if not self._points.size:
+            return found
+        slots = np.floor(self._times / period).astype(np.int64) - first
+        inside = (slots >= 0) & (slots < end - first)
+        counts = np.bincount(slots[inside], minlength=end - first)
+        seconds = self.covered(edges)
+        for column in range(3):
+            begun = np.bincount(slots[inside],
+                                self._rates[inside, column], end - first)
+            lasting = np.diff(np.interp(edges, self._points,
+                                        self._totals[column]))
+            found[:, column] = np.where(
+                counts > 0, begun / np.maximum(counts, 1),
+                lasting / np.maximum(seconds, 1e-9))
+        return np.maximum(found, 0.0)
+
+    def values(self, rates, weights, packet_bytes):
+        """Return (t,) of what rates ask of one limit, see RateLaw.values."""
+        values = rates @ np.array(weights)
+        if weights[2] and packet_bytes and not self.packets_known:
+            values = values + weights[2] * (
+                rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
+        return values
+
+
+# What all of them asked for together
+
+class _Residents:
+    """Who was on which host in each slot, whichever modeler has measured it.
+
+    :param stays: {uuid: list of Stay}
+    :param of_host: {host: keys of budgets}
+    :param first: the first slot
+    :param end: the slot after the last
+    """
+
+    def __init__(self, stays, of_host, period, first, end):
+        self._first = first
+        self._size = max(end - first, 0)
+        self._found = {}
+        edges = period * np.arange(first, first + self._size + 1)
+        for uuid, some in stays.items():
+            of_key = {}
+            for place, stay in enumerate(some):
+                until = some[place + 1].since if place + 1 < len(some) \
+                    else math.inf
+                keys = of_host.get(stay.host)
+                if not keys or not self._size or until <= edges[0]:
+                    continue
+                here = np.diff(np.clip(edges, stay.since, until))
+                for key in keys:
+                    there, active = of_key.setdefault(
+                        key, np.zeros((2, self._size)))
+                    there += here
+                    if stay.running is not False:
+                        active += here
+            for key, (there, active) in of_key.items():
+                members, counted, used = self._of(key)
+                members += _marks(uuid, there, active)
+                counted += there > 0
+                used |= active > 0
+
+    def _of(self, key):
+        if key not in self._found:
+            self._found[key] = (np.zeros(self._size, dtype=np.uint64),
+                                np.zeros(self._size, dtype=np.int64),
+                                np.zeros(self._size, dtype=bool))
+        return self._found[key]
+
+    def within(self, key, first, end):
+        """Return (marks, number, whether one ran) of some slots.
+
+        :returns: three (t,) arrays
+        """
+        return tuple(array[first - self._first:end - self._first]
+                     for array in self._of(key))
+
+
+class _Settlement:
+    """Settles the periods of budgets.
+
+    :ivar measured: number of periods that were settled as measured
+    :ivar unknown: number of those that were settled as unknown
+    """
+
+    def __init__(self, state, wanted, residents, shares, late_before):
+        self._period = state.period_seconds
+        self._wanted = wanted
+        self._residents = residents
+        self._late_before = late_before
+        self._shares = collections.defaultdict(list)
+        for one in shares:
+            if one.period_seconds == self._period:
+                self._shares[one.kind, one.name, one.limits].append(one)
+        self.measured = self.unknown = 0
+
+    def settle(self, budget, first, end, stored):
+        """Settle what is complete or late, in order.
+
+        :param budget: :class:`.ErrorBudget`
+        :param first: the first slot to settle
+        :param end: the slot after the last one that has ended
+        :param stored: {day: :class:`.StoredSums`}
+        :returns: (ErrorBudget, list of StoredSums to write)
+        """
+        key, period = budget.key, self._period
+        target = self._wanted[key]
+        marks, number, used = self._residents.within(key, first, end)
+        complete, sums, peaks, counted = self._total(budget, marks, first,
+                                                     end)
+        ended = period * np.arange(first + 1, end + 1)
+        waits = ~complete & ~(ended <= self._late_before)
+        if waits.any():
+            end = first + int(waits.argmax())
+        size = end - first
+        skipped = first - round(budget.until / period)
+        if size <= 0 and skipped <= 0:
+            return budget, []
+        complete, used = complete[:size], used[:size]
+        sums, peaks = sums[:, :size], peaks[:, :size]
+        over = budget_rules.avoidable(
+            sums[:, None], peaks[:, None], target.capacities[:, None])[0]
+        terms = budget_rules.Terms(
+            budget.overload_probability, budget.earned_share,
+            budget.first_days, budget.most_days)
+        balance = budget.balance
+        for measured, overloaded in zip((complete & used).tolist(),
+                                        (over & used).tolist()):
+            if measured:
+                balance = float(terms.after(balance, period,
+                                            period * overloaded))
+        lacking = np.flatnonzero(~complete & used)
+        why = budget.unknown_why
+        if lacking.size:
+            place = int(lacking[-1])
+            why = (f'{counted[place]} of {number[place]} instances were '
+                   f'measured in the {period:g} s from '
+                   f'{period * (first + place):.0f} on')
+        unknown = int(lacking.size) + max(skipped, 0)
+        self.measured += int((complete & used).sum())
+        self.unknown += unknown
+        days, burn = self._remembered(
+            budget, first, np.where(complete, sums, np.nan),
+            peaks > target.capacities[:, None] * (1 + _TOLERANCE), stored)
+        return dataclasses.replace(
+            budget, until=end * period, balance=balance,
+            measured_seconds=budget.measured_seconds
+            + period * int((complete & used).sum()),
+            overload_seconds=budget.overload_seconds
+            + period * int((over & complete & used).sum()),
+            unknown_seconds=budget.unknown_seconds + period * unknown,
+            unknown_why=why, burn=burn), days
+
+    def _total(self, budget, marks, first, end):
+        """Add up the shares of a budget.
+
+        :returns: (complete, sums, peaks, counted): (t,) bool, (l, t) twice
+            and (t,), how many instances are accounted for at most
+        """
+        size, limits = end - first, len(self._wanted[budget.key].limits)
+        shares = [_Part(one, first, end) for one in self._shares[
+            (*budget.key, budget.limits)][:_MOST_SHARES]]
+        shares = [one for one in shares if one.there]
+        complete = marks == 0
+        sums, peaks = np.zeros((2, limits, size))
+        counted = np.zeros(size, dtype=np.int64)
+        for one in shares:
+            np.maximum(counted, one.counted, out=counted)
+        for some in _subsets(shares):
+            if complete.all():
+                break
+            found = sum((one.members for one in some),
+                        np.zeros(size, dtype=np.uint64))
+            new = ~complete & (found == marks)
+            if new.any():
+                sums[:, new] = sum(one.sums for one in some)[:, new]
+                peaks[:, new] = np.max([one.peaks for one in some],
+                                       axis=0)[:, new]
+                complete |= new
+            counted[~complete] = np.maximum(counted, sum(
+                one.counted for one in some))[~complete]
+        return complete, sums, peaks, counted
+
+    def _remembered(self, budget, first, sums, alone, stored):
+        """Return (StoredSums of the days that change, burn rates)."""
+        period, target = self._period, self._wanted[budget.key]
+        limits, end = target.limits, first + sums.shape[1]
+        stored = dict(stored)
+        changed = []
+        day = int(first * period // _DAY_SECONDS)
+        while sums.shape[1] and packed.slots_of_day(day, period)[0] < end:
+            begin, stop = packed.slots_of_day(day, period)
+            both = _unpacked(stored.get(day), limits, stop - begin, period)
+            low, high = max(begin, first), min(stop, end)
+            for target_array, source in zip(both, (sums, alone)):
+                target_array[:, low - begin:high - begin] = source[
+                    :, low - first:high - first]
+            stored[day] = model_store.StoredSums(
+                *budget.key, day, period, limits, packed.pack_day(
+                    *both, target.capacities))
+            changed.append(stored[day])
+            day += 1
+        return changed, self._burn(budget, stored, limits, end)
+
+    def _burn(self, budget, stored, limits, end):
+        """Return {window: burn rate} of a budget up to a slot."""
+        period = self._period
+        begin = max(end - int(max(WINDOWS) // period),
+                    round(budget.since / period))
+        overload, known = np.zeros((2, max(end - begin, 0)), dtype=bool)
+        capacities = np.array([capacity for *_, capacity in limits])
+        for day, one in stored.items():
+            start, stop = packed.slots_of_day(day, period)
+            low, high = max(start, begin), min(stop, end)
+            if low >= high:
+                continue
+            sums, alone = (array[:, low - start:high - start] for array
+                           in _unpacked(one, limits, stop - start, period))
+            there = ~np.isnan(sums).any(axis=0) & (sums > 0).any(axis=0)
+            known[low - begin:high - begin] = there
+            overload[low - begin:high - begin] = there & (
+                (sums > capacities[:, None] * (1 + _TOLERANCE))
+                & ~alone).any(axis=0)
+        return {str(window): float(budget_rules.burn_rate(
+            period * np.count_nonzero(overload[-int(window // period):]),
+            period * np.count_nonzero(known[-int(window // period):]),
+            budget.overload_probability)) for window in WINDOWS}
+
+
+class _Part:
+    """Some slots of a Share, 0 where it has none."""
+
+    def __init__(self, share, first, end):
+        low = max(first, share.first_slot)
+        high = min(end, share.first_slot + share.members.size)
+        self.there = low < high
+
+        def part(array):
+            found = np.zeros((*array.shape[:-1], end - first), array.dtype)
+            if self.there:
+                found[..., low - first:high - first] = array[
+                    ..., low - share.first_slot:high - share.first_slot]
+            return found
+
+        self.members, self.counted = part(share.members), part(share.counted)
+        self.sums, self.peaks = part(share.sums), part(share.peaks)
+
+
+def _subsets(shares):
+    """Yield lists of shares that may be complete together, all of them first.
+
+    Without those that are the same as a newer one.
+    """
+    for size in range(len(shares), 0, -1):
+        yield from itertools.combinations(shares, size)
+
+
+def _unpacked(stored, limits, slots, period):
+    """Return (sums, alone) of a day for some limits, NaN where not known."""
+    sums = np.full((len(limits), slots), np.nan)
+    alone = np.zeros(sums.shape, dtype=bool)
+    if stored is None or stored.period_seconds != period:
+        return sums, alone
+    try:
+        found = packed.unpack_day(stored)
+    except exceptions.InvalidInput:
+        return sums, alone
+    place = {limit[:2]: i for i, limit in enumerate(stored.limits)}
+    for i, limit in enumerate(limits):
+        if limit[:2] in place:
+            sums[i], alone[i] = (array[place[limit[:2]]] for array in found)
+    return sums, alone
