@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Durable state: traffic models and host profiles in an SQL database.
+"""Persistent state: traffic models, host profiles and more in an SQL database.
 
-:class:`Store` is the only door to it; the records it takes and gives are
-plain values. :mod:`vswitch_aware_scheduler.store.migration` makes and updates
-the schema. Never reads configuration: a URL and a timeout are handed in.
+Other packages only use :class:`Store` and the records, which are plain values.
+:mod:`vswitch_aware_scheduler.store.migration` creates and updates the schema.
+The package never reads configuration: the caller passes a URL and a timeout.
 """
 
 from vswitch_aware_scheduler.store import budgets

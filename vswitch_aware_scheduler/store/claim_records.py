@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of claims, and which state may replace which."""
+"""Records of claims, and the permitted changes of their state."""
 
 import dataclasses
 
@@ -9,16 +9,16 @@ from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 __all__ = ['ASSUMED', 'CONFIRMED', 'ClaimChanges', 'ClaimsSeen', 'EXPIRED',
            'FORGOTTEN', 'MOVED', 'StoredClaim', 'may_replace']
 
-#: States of a claim: placed, and no host has reported it yet; reported after
-#: a move, which may yet be reverted; on its host for certain; come to
-#: nothing; never reported.
+#: States of a claim. ASSUMED: placed, but no host has reported the instance
+#: yet. MOVED: reported after a move that may still be reverted. CONFIRMED:
+#: certainly on its host. FORGOTTEN: withdrawn. EXPIRED: never reported.
 ASSUMED = 'assumed'
 MOVED = 'moved'
 CONFIRMED = 'confirmed'
 FORGOTTEN = 'forgotten'
 EXPIRED = 'expired'
 
-#: What a claim may become, see reference/claims.rst.
+#: Permitted next states of a claim, see reference/claims.rst.
 _TRANSITIONS = {
     ASSUMED: {MOVED, CONFIRMED, FORGOTTEN, EXPIRED},
     MOVED: {CONFIRMED, FORGOTTEN},
@@ -30,24 +30,27 @@ _TRANSITIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class StoredClaim:
-    """The newest word of the schedulers on an instance.
+    """The newest statement of the schedulers about an instance.
 
     :ivar instance_uuid: 1 to 36 characters
-    :ivar token: tells this placement from others of the same instance: its
-        author and, after a hyphen, which one of the author's it is
     :ivar state: one of the states above
-    :ivar host: where it counts, None: nowhere
-    :ivar source: host that it was on before this placement, or None
-    :ivar law: RateLaw that it counts with
-    :ivar stated: whether that is what it was said to demand, and no default
-    :ivar seconds: how long it holds from now on, > 0 unless it is over
-    :ivar claimed_by: who says so, for people
-    :ivar based_on: of a placement: number of the last write that was known
-        when it was made, later ones on the same instance are newer
-    :ivar number: of the write that it was in; set by the store
     :ivar claimed_at: time of that write by the database's clock, seconds
         UTC; set by the store
-    :ivar attachments: :class:`.Attachments` that it was placed with, or None
+    :ivar token: identifies this placement of the instance: its author, a
+        hyphen and a serial number of the author
+    :ivar host: host where the instance counts, or None
+    :ivar source: host that had the instance before this placement, or None
+    :ivar law: RateLaw that the instance counts with
+    :ivar stated: whether a model, prior or flavor gave the law, not the
+        default
+    :ivar seconds: time in seconds until the claim expires, > 0 unless it is
+        over
+    :ivar claimed_by: name of the author for operators
+    :ivar based_on: for a placement: number of the last write that its author
+        had read; later writes about the same instance are newer
+    :ivar number: number of the write that contains the claim; set by the store
+    :ivar attachments: :class:`.Attachments` of the instance at the placement,
+        or None
     """
 
     instance_uuid: str
@@ -66,12 +69,13 @@ class StoredClaim:
 
 
 def may_replace(claim, known):
-    """Return whether a StoredClaim is a newer word than the one known.
+    """Return whether a StoredClaim is newer than the known one.
 
-    A placement always is, unless there is another one that its author cannot
-    have known of: not from the store, and not from where the instance was.
-    Anything else has to be about the same placement.
+    A placement is newer, unless there is another placement that its author
+    cannot have known: neither from the store nor from the previous host of the
+    instance. Any other claim has to concern the same placement.
 
+    :param claim: StoredClaim
     :param known: StoredClaim, or None
     """
     if known is None:
@@ -90,11 +94,11 @@ def may_replace(claim, known):
 
 @dataclasses.dataclass(frozen=True)
 class ClaimsSeen:
-    """Which claims a reader has seen.
+    """The last write of claims that a reader has read.
 
     :ivar store_id: distinguishes stores that were at the same URL
-    :ivar number: of the last write of claims
-    :ivar token: tells that write from another one of the same number
+    :ivar number: number of the last write of claims
+    :ivar token: distinguishes that write from another one with the same number
     """
 
     store_id: str
@@ -104,13 +108,13 @@ class ClaimsSeen:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ClaimChanges:
-    """What a reader of claims has to take in.
+    """The claims that a reader has to apply.
 
-    :ivar seen: :class:`ClaimsSeen` to go on from
-    :ivar complete: True: these are all, and what is not among them is over
-    :ivar claims: list of :class:`StoredClaim`, oldest word first
+    :ivar seen: :class:`ClaimsSeen` for the next reading
+    :ivar complete: True if these are all claims; any other claim is over
+    :ivar claims: list of :class:`StoredClaim`, the oldest first
     :ivar damaged: {('claim', instance uuid): reason in words} of rows that
-        are left out
+        were omitted
     """
 
     seen: ClaimsSeen

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and writing the table ``claim`` on a connection.
+"""Reads and writes the table ``claim`` on a connection.
 
-All who write wait for each other on the one row of ``claim_counter``, so that
-numbers become visible in their order: who has seen a number has seen all
-before it. Times are those of the database, whatever the clocks of schedulers
-say.
+All writers lock the single row of ``claim_counter``. Numbers therefore become
+visible in their order: a reader that has read a number has read all earlier
+writes. Times are those of the database, independent of the clocks of
+schedulers.
 """
 
 import sqlalchemy as sa
@@ -17,11 +17,11 @@ from vswitch_aware_scheduler.traffic import rate_law
 __all__ = ['KEPT_SECONDS', 'forget_tokens', 'head', 'is_remembered', 'now',
            'purge', 'read', 'remember', 'upsert_rows']
 
-#: How long readers can learn that a claim is over; one that was away for
-#: longer reads everything.
+#: How long, in seconds, readers can still read that a claim is over. A reader
+#: that was away for longer reads all claims.
 KEPT_SECONDS = 600.0
 
-#: Writes whose tokens are kept however old they are.
+#: Number of the last writes whose tokens are kept whatever their age.
 _KEPT_TOKENS = 1000
 
 #: States in which a claim is over.
@@ -40,17 +40,25 @@ _NOW = {'sqlite': "(julianday('now') - 2440587.5) * 86400.0",
 
 
 def now(connection):
-    """Return what the clock of the database shows, seconds UTC."""
+    """Return the time of the database's clock, seconds UTC.
+
+    :param connection: sqlalchemy Connection
+    """
     return float(connection.scalar(sa.select(
         sa.literal_column(_NOW[connection.dialect.name]))))
 
 
 def head(connection):
-    """Return (ClaimsSeen, complete since, schema, now) of the claims.
+    """Return the state of the claims.
 
-    One statement: that is all an idle reader asks.
+    The query is a single statement, which is all that an idle reader sends.
+
+    :param connection: sqlalchemy Connection
+    :returns: (ClaimsSeen, number since which changes are complete, schema
+        version, time of the database)
     """
-    # Not joined: PostgreSQL would expect many rows, and compile the query.
+    # Scalar subqueries: for a join, PostgreSQL would expect many rows and
+    # compile the query.
     *found, now = connection.execute(sa.select(
         *(sa.select(column).scalar_subquery() for column in (
             tables.generation.c.store_id, tables.claim_counter.c.number,
@@ -63,20 +71,26 @@ def head(connection):
 def remember(connection, history, number, token, now):
     """Insert the token of a write into a history.
 
+    :param connection: sqlalchemy Connection
     :param history: table ``generation_history`` or ``claim_history``
+    :param number: number of the write
+    :param token: token of the write
+    :param now: time of the database, seconds UTC
     """
-    # A row of that number is of writes that a restored backup does not have.
+    # A row with that number belongs to writes that a restored backup lacks.
     connection.execute(sa.delete(history).where(history.c.number >= number))
     connection.execute(sa.insert(history).values(
         number=number, token=token, written_at=now))
 
 
 def is_remembered(connection, history, since, last):
-    """Return whether what a reader has seen is in the history of this store.
+    """Return whether the last write of a reader is in this store's history.
 
+    :param connection: sqlalchemy Connection
+    :param history: table ``generation_history`` or ``claim_history``
     :param since: Generation or ClaimsSeen of the reader
-    :param last: the one of now; of the same store, and its number is not
-        lower
+    :param last: the current Generation or ClaimsSeen; of the same store, and
+        its number is not lower
     """
     if since.number == last.number:
         return since.token == last.token
@@ -85,7 +99,13 @@ def is_remembered(connection, history, since, last):
 
 
 def forget_tokens(connection, history, head_table, before):
-    """Delete the tokens of old writes, except those of the last ones."""
+    """Delete the tokens of old writes, except those of the last ones.
+
+    :param connection: sqlalchemy Connection
+    :param history: table ``generation_history`` or ``claim_history``
+    :param head_table: table with the number of the last write
+    :param before: time in seconds UTC; older tokens are deleted
+    """
     connection.execute(sa.delete(history).where(
         history.c.written_at < before,
         history.c.number < sa.select(
@@ -93,11 +113,15 @@ def forget_tokens(connection, history, head_table, before):
 
 
 def read(connection, since, damaged, seen, complete_since, now):
-    """Return the :class:`~.ClaimChanges` since some were seen.
+    """Return the :class:`~.ClaimChanges` since a previous reading.
 
-    :param damaged: as :func:`.usable_laws` takes it: such claims are
-        left out
-
+    :param connection: sqlalchemy Connection
+    :param since: ClaimsSeen of the previous reading, or None
+    :param damaged: {('claim', instance uuid): reason}, to which damaged claims
+        are added; these claims are omitted
+    :param seen: ClaimsSeen that :func:`head` returned
+    :param complete_since: as :func:`head` returned it
+    :param now: time of the database that :func:`head` returned
     The other arguments are what :func:`head` says.
     """
     complete = (since is None or since.store_id != seen.store_id
@@ -111,8 +135,8 @@ def read(connection, since, damaged, seen, complete_since, now):
     if not complete:
         query = query.where(table.c.number > since.number)
     claims = _claims(connection.execute(query).all(), now, damaged)
-    # Where a statement sees what was written after the one before it, all
-    # writes up to the last one seen are among the rows.
+    # If a statement sees writes that are newer than the statement before, the
+    # rows contain all writes up to the newest one.
     last = max([seen.number, *(claim.number for claim in claims)])
     if last != seen.number:
         history = tables.claim_history
@@ -141,17 +165,19 @@ def _claims(rows, now, damaged):
 def upsert_rows(connection, claims, uuid_chunks, number, now):
     """Return what a write of claims changes.
 
+    :param connection: sqlalchemy Connection
     :param claims: list of StoredClaim, oldest first
-    :param uuid_chunks: lists of the uuids of all their instances
-    :param number: of this write
-    :param now: time of the database
-    :returns: (rows to insert or update, {uuid: StoredClaim that there is} of
-        the placements that came too late)
+    :param uuid_chunks: lists that together have the uuids of all their
+        instances
+    :param number: number of this write
+    :param now: time of the database, seconds UTC
+    :returns: (rows to insert or update, {uuid: existing StoredClaim} of the
+        placements that came too late)
     """
     table = tables.claim
     known, late, rows = {}, {}, {}
     for uuids in uuid_chunks:
-        known.update((one.instance_uuid, one) for one in _claims(
+        known.update((row.instance_uuid, row) for row in _claims(
             connection.execute(sa.select(table).where(
                 table.c.instance_uuid.in_(uuids))).all(), now, {}))
     for claim in claims:
@@ -182,20 +208,24 @@ def _numbered(claim, number, now):
 
 
 def purge(connection, now):
-    """Delete what has run out; return how many.
+    """Delete claims that have expired.
 
-    The caller has the row of the counter.
+    The caller has locked the row of ``claim_counter``.
+
+    :param connection: sqlalchemy Connection
+    :param now: time of the database, seconds UTC
+    :returns: number of deleted claims
     """
     forget_tokens(connection, tables.claim_history, tables.claim_counter,
                   now - KEPT_SECONDS)
     table, counter = tables.claim, tables.claim_counter
     old = table.c.expires_at < now
-    # Of a placement every reader knows for itself when it runs out.
+    # Every reader computes the expiry of a placement itself.
     last = connection.scalar(sa.select(sa.func.max(table.c.number)).where(
         old & table.c.state.in_(_OVER)))
-    gone = connection.execute(sa.delete(table).where(old)).rowcount
+    deleted_rows = connection.execute(sa.delete(table).where(old)).rowcount
     if last is not None:
         connection.execute(sa.update(counter).values(complete_since=sa.case(
             (counter.c.complete_since < last, last),
             else_=counter.c.complete_since)))
-    return gone
+    return deleted_rows

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions of schedulers: the record, and its rows on a connection.
 
-Decisions make no generation, and no other table refers to them.
+Decisions do not create a generation, and no other table refers to them.
 """
 
 import dataclasses
@@ -16,8 +16,8 @@ from vswitch_aware_scheduler.store import tables
 __all__ = ['Decision', 'NOT_PLACED', 'NO_HOST', 'PLACED', 'expired_ids',
            'read', 'to_row']
 
-#: What became of a request: Nova took a host; VSwitchFilter passed none; Nova
-#: took none for another reason.
+#: Outcomes of a request. PLACED: Nova selected a host. NO_HOST: VSwitchFilter
+#: passed no host. NOT_PLACED: Nova selected no host for another reason.
 PLACED = 'placed'
 NO_HOST = 'no host'
 NOT_PLACED = 'not placed'
@@ -36,18 +36,19 @@ class Decision:
     :ivar instance_uuid: uuid, or None
     :ivar project: id of the project, or None
     :ivar flavor: name of the flavor, or None
-    :ivar rule: the rule that the demand of the instance is found by
     :ivar outcome: PLACED, NO_HOST or NOT_PLACED
-    :ivar host: the host that Nova took, or None
-    :ivar hosts: how many hosts were judged
-    :ivar admitted: how many hosts no check refuses
-    :ivar refused: {check: how many hosts it refuses first}; with ``admitted``
-        these add up to ``hosts``
-    :ivar observed: how many of the refused hosts pass, because they are only
+    :ivar rule: the rule that gave the demand of the instance
+    :ivar host: the host that Nova selected, or None
+    :ivar hosts: number of hosts that were judged
+    :ivar admitted: number of hosts that no check refuses
+    :ivar refused: {check: number of hosts that it refuses first}; together
+        with ``admitted`` these add up to ``hosts``
+    :ivar observed: number of refused hosts that pass because they are only
         observed
-    :ivar chosen: None, or of the host that Nova took: {'check': that refuses
-        it, or None, 'overload_probability', 'loss_fraction', 'utilisation':
-        with the instance, 'limit': of the overload probability, or None}
+    :ivar chosen: None, or for the host that Nova selected: {'check': check
+        that refuses it or None, 'overload_probability', 'loss_fraction' and
+        'utilisation' with the instance, 'limit': limit of the overload
+        probability or None}
     :ivar nearest: list of the refused hosts that are nearest to fitting, each
         {'host', 'check', 'value', 'limit', 'enforced', 'text'}
     """
@@ -75,7 +76,11 @@ _COLUMNS = ('decision_id', 'decided_at', 'decided_by', 'request_id',
 
 
 def to_row(decision):
-    """Return a Decision as a row."""
+    """Return a Decision as a row.
+
+    :param decision: Decision
+    :returns: {column: value}
+    """
     values = dataclasses.asdict(decision)
     row = {name: values.pop(name) for name in _COLUMNS}
     for name, value in row.items():
@@ -87,37 +92,39 @@ def to_row(decision):
 def read(connection, where, limit, damaged):
     """Return a list of Decisions, the newest first.
 
+    :param connection: sqlalchemy Connection
     :param where: list of conditions
-    :param limit: at most so many, None: all
+    :param limit: maximum number of decisions, or None for all
     :param damaged: {('decision', id): reason in words}, to which rows that
         cannot be read are added
     """
     table = tables.decision
-    found = []
+    decisions = []
     for row in connection.execute(sa.select(table).where(*where).order_by(
             table.c.decided_at.desc(), table.c.decision_id).limit(limit)):
         try:
-            found.append(Decision(
+            decisions.append(Decision(
                 **{name: getattr(row, name) for name in _COLUMNS},
                 **json.loads(row.body)))
         except (TypeError, ValueError) as error:
             damaged['decision', row.decision_id] = (
                 f'decision {row.decision_id}: {error}')
-    return found
+    return decisions
 
 
 def expired_ids(connection, kept, age_seconds):
-    """Return the ids of the decisions that are to be removed.
+    """Return the ids of the decisions that have to be removed.
 
-    :param kept: how many decisions stay, the newest ones
-    :param age_seconds: how old a decision gets, by the database's clock
+    :param connection: sqlalchemy Connection
+    :param kept: maximum number of decisions; the newest ones remain
+    :param age_seconds: maximum age of a decision by the database's clock
     """
     table = tables.decision
     newest_first = (table.c.decided_at.desc(), table.c.decision_id)
     beyond = sa.select(table.c.decision_id).order_by(*newest_first).offset(
         kept)
     if connection.dialect.name in ('mysql', 'mariadb'):
-        # There is no OFFSET without a LIMIT.
+        # MySQL has no OFFSET without a LIMIT.
         beyond = beyond.limit(2 ** 62)
     old = sa.select(table.c.decision_id).where(
         table.c.decided_at < claims.now(connection) - age_seconds)

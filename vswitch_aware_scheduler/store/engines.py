@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a store's URL becomes a database engine, and its errors ours.
+"""Creates database engines from store URLs, and translates their errors.
 
-Every connection has a timeout. SQLite files are opened but never created,
-unless that is asked for.
+Every connection has a timeout. An SQLite file is only created if the caller
+requests it.
 """
 
 import contextlib
@@ -25,13 +25,14 @@ __all__ = ['create', 'hide_password', 'is_locked', 'is_refused_value',
            'is_write_protected', 'parse', 'reason', 'require_file',
            'sqlite_files', 'sqlite_path', 'translate_errors']
 
-#: Longest time that reading a table may take.
+#: Longest time in seconds for reading a table.
 _READ_SECONDS = 600
 
-#: An idle connection that is older is replaced before it is used.
+#: An idle connection that is older than this, in seconds, is replaced before
+#: it is used.
 _RECYCLE_SECONDS = 3600
 
-#: {module of a client: the extra of this package that brings it}
+#: {module of a client: extra of this package that installs it}
 _EXTRAS = {'pymysql': 'mysql', 'psycopg2': 'postgresql'}
 
 _WANTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
@@ -41,8 +42,9 @@ _WANTED = ('sqlite:////path/of/a/file, mysql+pymysql://... or '
 def parse(url):
     """Return the sqlalchemy URL of a string.
 
-    :raises StoreError: when it is not one this store can use; the message
-        does not repeat it, for its password
+    :param url: string
+    :raises StoreError: if this store cannot use the URL; the message does not
+        contain the URL, which may have a password
     """
     try:
         parsed = sa.make_url(url)
@@ -51,8 +53,8 @@ def parse(url):
             f'the URL of the store cannot be parsed, wanted '
             f'{_WANTED}') from None
     kind = parsed.get_backend_name()
-    # A password with such a character is cut there, and its rest taken for
-    # another part, which is shown.
+    # A password with such a character is cut there, and the rest is parsed as
+    # another part of the URL, which is not hidden.
     if kind != 'sqlite' and '@' in f'{parsed.host}{parsed.database}':
         raise exceptions.StoreError(
             f'the URL of the store has more than one @, or a user with a /; '
@@ -75,15 +77,21 @@ def parse(url):
 
 
 def hide_password(url):
-    """Return a parsed URL as text that may be shown."""
-    # A query may hold secrets as well.
+    """Return a parsed URL as text without secrets.
+
+    :param url: sqlalchemy URL
+    """
+    # The query may also contain secrets.
     return url.set(query={}).render_as_string(hide_password=True)
 
 
 def sqlite_path(url):
     """Return the file of an SQLite URL, or None for another database.
 
-    None as well for an SQLite URI, which says itself how to be opened.
+    An SQLite URI also gives None, because it specifies itself how to open the
+    file.
+
+    :param url: sqlalchemy URL
     """
     if url.get_backend_name() != 'sqlite' or 'uri' in url.query:
         return None
@@ -91,10 +99,11 @@ def sqlite_path(url):
 
 
 def require_file(url):
-    """Check that the file of an SQLite URL is there.
+    """Check that the file of an SQLite URL exists.
 
-    :raises StoreMissing: when there is nothing
-    :raises StoreError: when it is a directory or such
+    :param url: sqlalchemy URL
+    :raises StoreMissing: if there is no file
+    :raises StoreError: if it is not a regular file
     """
     path = sqlite_path(url)
     if path is None or os.path.isfile(path):
@@ -109,20 +118,22 @@ def require_file(url):
 
 def create(url, timeout_seconds, *, new_file=False, immutable=False,
            statement_seconds=None):
-    """Return a new engine; nothing is connected yet.
+    """Return a new engine. Nothing is connected yet.
 
-    The server ends a session of this engine which keeps a transaction open
-    and sends nothing for twice ``timeout_seconds``: the process is frozen, or
-    its host has lost its power, and others wait for its locks.
+    The server ends a session of this engine that keeps a transaction open and
+    sends nothing for twice ``timeout_seconds``. Such a process is frozen or
+    its host has lost power, and other sessions wait for its locks.
 
-    :param url: of :func:`parse`
-    :param timeout_seconds: longest wait for a connection, a lock or an answer
-    :param new_file: make the SQLite file when there is none
-    :param immutable: read an SQLite file that nobody is writing, without
-        locks
-    :param statement_seconds: longest time of one statement, None:
-        ``timeout_seconds``
-    :raises StoreError: when the database's Python driver is not installed
+    :param url: sqlalchemy URL that :func:`parse` returned
+    :param timeout_seconds: longest wait in seconds for a connection, a lock or
+        an answer
+    :param new_file: whether to create a missing SQLite file
+    :param immutable: whether to read an SQLite file without locks, because no
+        process writes it
+    :param statement_seconds: longest time of one statement in seconds; None
+        means ``timeout_seconds``
+    :returns: sqlalchemy Engine
+    :raises StoreError: if the database's Python driver is not installed
     """
     given = url
     seconds = max(1, round(timeout_seconds))
@@ -146,20 +157,21 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
     options = ({'poolclass': pool.NullPool} if kind == 'sqlite' else
                {'pool_pre_ping': True, 'pool_recycle': _RECYCLE_SECONDS})
     if kind == 'postgresql' and url.get_driver_name() == 'psycopg2':
-        # A hundred rows at a time, where psycopg2 sends each by itself.
+        # Send a hundred rows at a time. By default psycopg2 sends each row
+        # separately.
         options['executemany_mode'] = 'values_plus_batch'
     with translate_errors(url, 'open'), _telling_parameters(given):
         engine = sa.create_engine(url, **options)
     if engine.driver == 'psycopg2':
-        # The server's own limits come first, which tell more.
+        # The server's own limits are reached first, with clearer messages.
         sa.event.listen(engine, 'do_connect', functools.partial(
             _limit_answers, max(timeout_seconds, statement_seconds) + 1))
     sa.event.listen(engine, 'do_connect', functools.partial(_connect, given))
-    # Not oslo.db's own create_engine: its listener comes first then.
+    # oslo.db's create_engine would register its listener first.
     sa.event.listen(engine, 'handle_error', _raise_unlogged)
     exc_filters.register_engine(engine)
     if kind == 'sqlite':
-        # Python's module would begin a transaction at the first write only:
+        # Python's module would only begin a transaction at the first write:
         # two reads could then see two generations.
         sa.event.listen(engine, 'connect', _leave_transactions_to_us)
         sa.event.listen(engine, 'begin', _begin)
@@ -167,13 +179,13 @@ def create(url, timeout_seconds, *, new_file=False, immutable=False,
 
 
 def _postgresql_limits(seconds, statement_seconds):
-    """Return what a URL states so that no session waits without limit."""
+    """Return parameters of a URL that limit how long a session waits."""
     limits = {
         'statement_timeout': f'{statement_seconds}s',
-        # A lock has to time out first: that can be tried again.
+        # The wait for a lock has to end first, because it can be retried.
         'lock_timeout': f'{seconds * 800}ms',
         'idle_in_transaction_session_timeout': f'{2 * seconds}s',
-        # A host that lost its power answers no probe.
+        # A host without power answers no probe.
         'tcp_keepalives_idle': 2 * seconds,
         'tcp_keepalives_interval': seconds, 'tcp_keepalives_count': 3,
         'tcp_user_timeout': f'{5 * seconds}s'}
@@ -186,11 +198,11 @@ def _postgresql_limits(seconds, statement_seconds):
 
 
 def _mariadb_limits(seconds, statement_seconds):
-    """Return what a URL states so that no session waits without limit."""
+    """Return parameters of a URL that limit how long a session waits."""
     lock_seconds = max(1, seconds - 1)
     limits = {
         'innodb_lock_wait_timeout': lock_seconds,
-        # For DDL and for tables that somebody alters.
+        # For DDL, and for tables that another session alters.
         'lock_wait_timeout': lock_seconds,
         'net_read_timeout': 2 * seconds,
         # MySQL has no limit for idle transactions, only for idle sessions.
@@ -198,8 +210,8 @@ def _mariadb_limits(seconds, statement_seconds):
     of_mariadb = {
         'wait_timeout': 2 * _RECYCLE_SECONDS,
         'idle_transaction_timeout': 2 * seconds,
-        # A large table is read by one statement, which takes as long as the
-        # client takes for its rows.
+        # One statement reads a large table. It takes as long as the client
+        # needs for the rows.
         'max_statement_time': max(_READ_SECONDS, statement_seconds)}
 
     def assigned(limits):
@@ -221,10 +233,10 @@ def _connect(url, dialect, _record, arguments, parameters):
 
 @contextlib.contextmanager
 def _telling_parameters(url, *passing):
-    """Turn what a client raises at an unknown parameter into StoreError.
+    """Convert an error of a client about an unknown parameter to StoreError.
 
-    :param url: as it was given: the parameters of its query are named
-    :param passing: errors that are no such thing
+    :param url: the given URL; the message names the parameters of its query
+    :param passing: exceptions that have another cause
     """
     try:
         yield
@@ -258,11 +270,11 @@ def _with_defaults(url, query):
 
 
 def _raise_unlogged(context):
-    # oslo.db wraps these and logs each with its traceback. A scheduler meets
-    # a damaged store at every refresh: the caller decides what is logged.
+    # oslo.db wraps these errors and logs each with its traceback. A scheduler
+    # meets a damaged store at every refresh; its caller decides what to log.
     error = context.sqlalchemy_exception
     if error is None and isinstance(context.original_exception, Exception):
-        # A client that could not make sense of the answer.
+        # The client could not parse the answer.
         raise db_exception.DBError(context.original_exception)
     if type(error) in (exc.DatabaseError, exc.ProgrammingError):
         raise error
@@ -274,14 +286,16 @@ def _original(error):
 
 
 def _sqlite_code(error):
-    # The lower byte: the upper ones tell variants of an error apart.
+    # The lower byte is the error, the upper bytes are its variant.
     return getattr(_original(error), 'sqlite_errorcode', 0) & 0xff
 
 
 def is_locked(error):
-    """Whether another writer held what is wanted for too long.
+    """Whether another writer held a required lock for too long.
 
-    On MariaDB oslo.db calls that a deadlock.
+    oslo.db reports this as a deadlock on MariaDB.
+
+    :param error: exception of the database
     """
     # PostgreSQL's lock_not_available.
     return getattr(_original(error), 'pgcode', None) == '55P03' \
@@ -297,12 +311,15 @@ def _waited_for_lock(error):
 
 
 def is_refused_value(error):
-    """Whether a database, or its client, refuses a value in a row."""
+    """Whether a database, or its client, rejects a value in a row.
+
+    :param error: exception of the database
+    """
     if isinstance(error, (db_exception.DBDataError, exc.DataError,
                           exc.IntegrityError,
                           db_exception.DBInvalidUnicodeParameter)):
         return True
-    # A value that the client cannot send: it is of Python then.
+    # A value that the client cannot send causes an exception of Python.
     inner = getattr(error, 'inner_exception', None) or error
     return isinstance(getattr(inner, 'orig', None) or inner,
                       (ValueError, OverflowError, sqlite3.DataError,
@@ -310,16 +327,21 @@ def is_refused_value(error):
 
 
 def is_write_protected(error):
-    """Whether SQLite may not write beside its file, or not into it."""
+    """Whether SQLite cannot write to its file or create files next to it.
+
+    :param error: exception of the database
+    """
     return _sqlite_code(error) in (sqlite3.SQLITE_CANTOPEN,
                                    sqlite3.SQLITE_READONLY)
 
 
 @contextlib.contextmanager
 def translate_errors(url, doing):
-    """Turn errors of the database into StoreError.
+    """Convert errors of the database to StoreError.
 
-    :param doing: what could not be done, a verb such as 'read'
+    :param url: sqlalchemy URL of the store
+    :param doing: the operation that failed, a verb such as 'read'
+    :raises StoreError: if the block raises an error of the database
     """
     try:
         yield
@@ -333,15 +355,18 @@ def translate_errors(url, doing):
 
 
 def sqlite_files(url):
-    """Return the paths of the files of an SQLite URL that are there."""
+    """Return the paths of the existing files of an SQLite URL.
+
+    :param url: sqlalchemy URL
+    """
     path = sqlite_path(url)
     return [] if path is None else [
-        one for one in (path, path + '-wal', path + '-shm')
-        if os.path.exists(one)]
+        file_path for file_path in (path, path + '-wal', path + '-shm')
+        if os.path.exists(file_path)]
 
 
 def _who_could_hold_it(url):
-    """Return in words who could hold the lock that was waited for."""
+    """Return a hint which sessions or processes may hold the lock."""
     kind = url.get_backend_name()
     if kind == 'postgresql':
         return ('another session holds a lock: the view pg_stat_activity '
@@ -359,9 +384,9 @@ def _who_could_hold_it(url):
 
 
 def _lock_holders(paths):
-    """Return processes that hold locks on files, as Linux lists them."""
-    files = {(os.major(found.st_dev), os.minor(found.st_dev), found.st_ino)
-             for found in map(os.stat, paths)}
+    """Return the processes that hold locks on files, as Linux lists them."""
+    files = {(os.major(status.st_dev), os.minor(status.st_dev), status.st_ino)
+             for status in map(os.stat, paths)}
     holders = {}
     with contextlib.suppress(OSError, ValueError, IndexError), \
             open('/proc/locks') as locks:
@@ -387,7 +412,10 @@ def _process(pid):
 
 
 def reason(error):
-    """Return the database's own words, without statement and parameters."""
+    """Return the message of the database, without statement and parameters.
+
+    :param error: exception of the database
+    """
     extra = _EXTRAS.get(getattr(error, 'name', None))
     if isinstance(error, ImportError) and not extra:
         return f'{error}; expected {_WANTED}'

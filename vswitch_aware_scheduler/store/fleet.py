@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of what is known of the fleet, and of the workers of schedulers.
+"""Rows about the fleet and about the workers of schedulers.
 
-The modeler writes aggregates, flavors and the policies in force; commands
-read them. Each worker of a scheduler writes its own state. No scheduler
-reads any of it, so none of it makes a generation.
+The modeler writes aggregates, flavors and the policies in force; commands read
+them. Each worker of a scheduler writes its own state. Schedulers read none of
+these rows, so that they create no generation.
 """
 
 import json
@@ -15,12 +15,18 @@ from vswitch_aware_scheduler.store import tables
 
 __all__ = ['WORKER_SECONDS', 'changes', 'read', 'worker_row', 'workers']
 
-#: How long the state of a worker is kept after its last report.
+#: How long, in seconds, the state of a worker is kept after its last report.
 WORKER_SECONDS = 86400
 
 
 def read(connection, kind, damaged):
-    """Return the :class:`~.FleetFacts` of a kind."""
+    """Return the :class:`~.FleetFacts` of a kind.
+
+    :param connection: sqlalchemy Connection
+    :param kind: one of :data:`.FLEET_KINDS`
+    :param damaged: {(kind, name): reason in words}, to which rows that cannot
+        be read are added
+    """
     table, times = tables.fleet_fact, tables.fleet_reading
     facts = {}
     for name, text in connection.execute(sa.select(
@@ -35,7 +41,13 @@ def read(connection, kind, damaged):
 
 
 def changes(connection, kind, facts):
-    """Return (rows to write, names of rows that go) of a kind."""
+    """Return the changes of the rows of a kind.
+
+    :param connection: sqlalchemy Connection
+    :param kind: one of :data:`.FLEET_KINDS`
+    :param facts: {name: dictionary}, all facts of this kind
+    :returns: (rows to write, names of rows to delete)
+    """
     table = tables.fleet_fact
     texts = {name: json.dumps(value, sort_keys=True, allow_nan=False)
              for name, value in facts.items()}
@@ -47,23 +59,31 @@ def changes(connection, kind, facts):
 
 
 def workers(connection, damaged):
-    """Return a list of :class:`~.Worker`, by host and start."""
+    """Return a list of :class:`~.Worker`, sorted by host and start.
+
+    :param connection: sqlalchemy Connection
+    :param damaged: {('worker', name): reason in words}, to which rows that
+        cannot be read are added
+    """
     table = tables.worker
-    found = []
+    workers_read = []
     for row in connection.execute(sa.select(table).order_by(
             table.c.host, table.c.started_at, table.c.name)):
         try:
-            found.append(service_records.Worker(
+            workers_read.append(service_records.Worker(
                 row.name, row.host, row.started_at, row.seen_at,
                 _dictionary(row.state)))
         except ValueError as error:
             damaged['worker', row.name] = (
                 f'worker {row.name}: its stored state is damaged: {error}')
-    return found
+    return workers_read
 
 
 def worker_row(worker):
-    """Return the row of a :class:`~.Worker`."""
+    """Return the row of a :class:`~.Worker`.
+
+    :param worker: Worker
+    """
     return {'name': worker.name, 'host': worker.host,
             'started_at': worker.started_at, 'seen_at': worker.seen_at,
             'state': json.dumps(worker.state, allow_nan=False)}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one generation of the store is, and what changed since another."""
+"""Records of a generation of the store and of the changes since another."""
 
 import dataclasses
 
@@ -9,19 +9,20 @@ from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['Basis', 'Changes', 'Generation']
 
-#: Laws that are unpacked at a time.
+#: Number of laws that are unpacked together.
 _CHUNK = 10_000
 
 
 @dataclasses.dataclass(frozen=True)
 class Generation:
-    """Which state of the store a reader has seen.
+    """The state of the store that a reader has read.
 
     :ivar store_id: distinguishes stores that were at the same URL
-    :ivar number: grows by one with every write; 0 before the first
+    :ivar number: number of the last write; 0 before the first write
     :ivar published_at: time of that write, seconds UTC; 0 before the first
-    :ivar token: tells this write from another one of the same number, which a
-        restored or a failed-over store has; None before the first
+        write
+    :ivar token: distinguishes that write from another write with the same
+        number in a restored or failed-over store; None before the first write
     """
 
     store_id: str
@@ -32,10 +33,12 @@ class Generation:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Basis:
-    """What a pass goes on from, in one consistent view.
+    """The state from which a pass of the modeler continues.
+
+    All parts are read in one consistent view.
 
     :ivar generation: :class:`Generation`
-    :ivar points: {instance uuid: :class:`ResumePoint`} of all
+    :ivar points: {instance uuid: :class:`ResumePoint`} of all instances
     """
 
     generation: Generation
@@ -44,32 +47,33 @@ class Basis:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Changes:
-    """What a reader has to apply to be at ``generation``.
+    """The changes that a reader has to apply to reach ``generation``.
 
-    An instance or a host is never both removed and given.
+    No instance or host is both removed and changed.
 
     :ivar generation: :class:`Generation`
-    :ivar complete: True: this is everything, what was read before is void
-    :ivar instance_uuids: list of n strings, in no order
-    :ivar states: (n,) int64, number of states of the law of each
-    :ivar packed_laws: their RateLaws one after the other, bytes or a
-        bytearray
-    :ivar removed: list of instance uuids that have no model any more
     :ivar host_profiles: list of :class:`HostProfile`
     :ivar removed_hosts: list of hosts that have no profile any more
-    :ivar placements: (list of instance uuids, list of (host, flavor,
-        project, :class:`.Attachments` or None), equal ones the same object)
-    :ivar removed_placements: list of uuids of instances that are gone
-    :ivar seen_at: what time the placements are of, seconds UTC, or None
-    :ivar priors: {key of :class:`Prior`: RateLaw of an instance,
-        :class:`.prior.Expected` of a group, or None: it is gone}
-    :ivar outcomes: {kind: :class:`TrialOutcome`} of all, also where the rest
-        is but changes; None: as before
     :ivar budgets: {(kind, name): balance in days} of all error budgets;
         None: as before
+    :ivar complete: True if these are all rows; everything that was read before
+        is void
+    :ivar instance_uuids: list of the uuids of n instances, in any order
+    :ivar states: (n,) int64, number of states of the law of each instance
+    :ivar packed_laws: the RateLaws one after the other, bytes or a bytearray
+    :ivar removed: list of the uuids of instances that have no model any more
+    :ivar placements: (list of instance uuids, list of (host, flavor, project,
+        :class:`.Attachments` or None)); equal tuples are the same object
+    :ivar removed_placements: list of the uuids of instances that no longer
+        exist
+    :ivar seen_at: time of the placements, seconds UTC, or None
+    :ivar priors: {key of :class:`Prior`: RateLaw for an instance,
+        :class:`.prior.Expected` for a group, or None if removed}
+    :ivar outcomes: {kind: :class:`TrialOutcome`} of all kinds, even if the
+        other attributes are only changes; None if unchanged
     :ivar damaged: {(kind, name): reason in words} of rows that could not be
-        read; those of models, hosts and priors are given as removed, the
-        networks of placements as not known
+        read. Damaged models, hosts and priors are also listed as removed;
+        damaged networks count as unknown.
     """
 
     generation: Generation
@@ -89,7 +93,7 @@ class Changes:
     damaged: dict = dataclasses.field(default_factory=dict)
 
     def laws(self):
-        """Yield (instance uuid, RateLaw) of all that are given."""
+        """Yield (instance uuid, RateLaw) of all changed models."""
         end, packed = 0, memoryview(self.packed_laws)
         for first in range(0, len(self.instance_uuids), _CHUNK):
             states = self.states[first:first + _CHUNK]

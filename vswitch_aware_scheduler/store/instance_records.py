@@ -11,19 +11,20 @@ __all__ = ['FormerInstance', 'InventoryState', 'InstanceRecord']
 
 @dataclasses.dataclass(frozen=True)
 class InstanceRecord:
-    """What Nova tells of an instance.
+    """The data of an instance that Nova reports.
 
     :ivar instance_uuid: 1 to 36 characters
-    :ivar host: name of the host that it is on, or None
-    :ivar flavor: name of its flavor, or None when not known
-    :ivar project: id of its project, or None when not known
-    :ivar attachments: :class:`.Attachments`, networks in order, or None when
-        they are not known
     :ivar running: whether Nova says that it runs, None when not known
     :ivar began_at: when it was launched, or made, seconds UTC, or None; this
         and ``changed_at`` are not kept, and do not tell records apart
     :ivar changed_at: when it changed last, seconds UTC, or None
-    :raises InvalidModel: naming the instance, the value and what was wanted
+    :ivar host: name of the host with the instance, or None
+    :ivar flavor: name of its flavor, or None if unknown
+    :ivar project: id of its project, or None if unknown
+    :ivar attachments: :class:`.Attachments`, networks in order, or None if
+        unknown
+    :raises InvalidModel: if a value is invalid; the message names the
+        instance, the value and the valid values
     """
 
     instance_uuid: str
@@ -46,18 +47,18 @@ class InstanceRecord:
 
     @property
     def networks(self):
-        """Tuple of the networks of its interfaces; empty when not known."""
+        """Tuple of the networks of its interfaces; empty if unknown."""
         return () if self.attachments is None else (
             self.attachments.networks + self.attachments.others)
 
 
 @dataclasses.dataclass(frozen=True)
 class FormerInstance:
-    """An instance that Nova had and has deleted since.
+    """An instance that Nova has deleted.
 
-    :ivar flavor: name of its flavor, or None when not known
-    :ivar project: id of its project, or None when not known
     :ivar removed_at: when its placement was removed, seconds UTC
+    :ivar flavor: name of its flavor, or None if unknown
+    :ivar project: id of its project, or None if unknown
     """
 
     flavor: str | None
@@ -67,13 +68,13 @@ class FormerInstance:
 
 @dataclasses.dataclass(frozen=True)
 class InventoryState:
-    """How recent the placements are.
+    """The age of the placements.
 
-    :ivar source: who told them
-    :ivar seen_at: they are what was so at that time, seconds UTC
-    :ivar complete_at: when all were read last, and not only changes
-    :ivar changed_until: changes up to this time by the clock of the source
-        are in them, or None
+    :ivar source: the service that reported the placements
+    :ivar seen_at: time for which the placements are correct, seconds UTC
+    :ivar complete_at: time of the last reading of all placements, seconds UTC
+    :ivar changed_until: the placements include changes up to this time by the
+        clock of the source, or None
     """
 
     source: str

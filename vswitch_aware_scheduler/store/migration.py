@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Make the schema of a store and bring it to the newest version."""
+"""Creates the schema of a store and updates it to the newest version."""
 
 import contextlib
 import hashlib
@@ -22,20 +22,21 @@ from vswitch_aware_scheduler.store import engines
 __all__ = ['DIRECTORY_MODE', 'current_user', 'is_new_file',
            'missing_directory', 'revisions', 'sync', 'version']
 
-#: Longest wait for a connection or a lock, and for another synchronisation.
+#: Longest wait in seconds for a connection or a lock, and for another schema
+#: update.
 TIMEOUT_SECONDS = 5
 SYNC_SECONDS = 60
 
-#: Longest time of one step. Changing a large table takes long.
+#: Longest time of one step in seconds. Changing a large table takes long.
 _STEP_SECONDS = 3600
 
 #: Mode of a new SQLite file.
 _FILE_MODE = 0o640
 
-#: Name of the lock of PostgreSQL: any number that other programs do not use.
+#: Number of the advisory lock in PostgreSQL, chosen at random.
 _POSTGRESQL_LOCK = 0x7673776974636864
 
-#: Mode of the directory of an SQLite file, where there was none.
+#: Mode of a new directory of an SQLite file.
 DIRECTORY_MODE = 0o750
 
 
@@ -48,14 +49,17 @@ def _config(connection=None):
 
 
 def revisions():
-    """Return the revisions there are, oldest first."""
+    """Return the list of the known revisions, the oldest first."""
     scripts = script.ScriptDirectory.from_config(_config())
     return [item.revision
             for item in reversed(list(scripts.walk_revisions()))]
 
 
 def current_revision(connection):
-    """Return the revision of a database, or None when it has no schema."""
+    """Return the revision of a database, or None without a schema.
+
+    :param connection: sqlalchemy Connection
+    """
     if not sa.inspect(connection).has_table('alembic_version'):
         return None
     return connection.scalar(sa.text(
@@ -65,9 +69,11 @@ def current_revision(connection):
 def version(url, timeout_seconds=TIMEOUT_SECONDS):
     """Return the revision of a store's schema.
 
-    :returns: a string, or None when the database has no schema
-    :raises StoreMissing: when the SQLite file does not exist
-    :raises StoreError: when the database cannot be read
+    :param url: string
+    :param timeout_seconds: longest wait in seconds for a connection or a lock
+    :returns: a string, or None if the database has no schema
+    :raises StoreMissing: if the SQLite file does not exist
+    :raises StoreError: if the database cannot be read
     """
     parsed = engines.parse(url)
     engines.require_file(parsed)
@@ -81,11 +87,12 @@ def version(url, timeout_seconds=TIMEOUT_SECONDS):
 
 
 def is_new_file(url):
-    """Whether an SQLite store can be made without touching anyone's data.
+    """Whether an SQLite store can be created without touching data.
 
-    :returns: True when the file does not exist or has no tables; False for
-        any other database
-    :raises StoreError: when the file cannot be read
+    :param url: string
+    :returns: True if the file does not exist or has no tables; False for any
+        other database
+    :raises StoreError: if the file cannot be read
     """
     parsed = engines.parse(url)
     path = engines.sqlite_path(parsed)
@@ -100,9 +107,10 @@ def is_new_file(url):
 
 
 def missing_directory(url):
-    """Return the directory that an SQLite store lacks, None: it lacks none.
+    """Return the missing directory of an SQLite store, or None.
 
-    :raises StoreError: when the URL cannot be used
+    :param url: string
+    :raises StoreError: if the URL is invalid
     """
     path = engines.sqlite_path(engines.parse(url))
     if path is None or os.path.isdir(os.path.dirname(path)):
@@ -111,21 +119,20 @@ def missing_directory(url):
 
 
 def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
-    """Bring a store's schema to a version; make the SQLite file if missing.
+    """Update a store's schema to a version. Create a missing SQLite file.
 
-    So is the directory of the file, with DIRECTORY_MODE.
+    A missing directory of the file is also created, with mode DIRECTORY_MODE.
+    Concurrent calls wait for each other. On SQLite and PostgreSQL, all steps
+    are one transaction. MariaDB commits each step; repeating an interrupted
+    call continues with the next step. A downgrade is not supported.
 
-    Synchronisations wait for each other. All steps are one transaction where
-    the database can do that (SQLite and PostgreSQL). MariaDB commits each
-    step; one that was interrupted continues where it stopped when it is
-    repeated. Going back is not supported.
-
+    :param url: string
     :param version: a revision, or None for the newest
-    :param timeout_seconds: longest wait for a connection or a lock
+    :param timeout_seconds: longest wait in seconds for a connection or a lock
     :returns: (revision before or None, revision after)
-    :raises StoreVersionError: when the version is not known, or is older
-        than the schema
-    :raises StoreError: when the database cannot be written
+    :raises StoreVersionError: if the version is unknown or older than the
+        schema
+    :raises StoreError: if the database cannot be written
     """
     parsed = engines.parse(url)
     shown = engines.hide_password(parsed)
@@ -145,7 +152,8 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
             if path is not None:
                 _make_file(path)
                 _use_write_ahead_log(engine)
-            # SQLite refuses a reader that becomes a writer while others write.
+            # SQLite fails if a reader becomes a writer while another session
+            # writes.
             with engine.connect().execution_options(
                     begin='BEGIN IMMEDIATE') as connection, \
                     _only_synchronisation(connection, shown), \
@@ -156,7 +164,7 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
 
 
 def _upgrade(connection, shown, wanted, known):
-    """Return the revision before and after, as :func:`sync` does."""
+    """Return the revisions before and after, as :func:`sync` does."""
     before = current_revision(connection)
     if before is not None and before not in known:
         raise exceptions.StoreVersionError(
@@ -177,10 +185,10 @@ def _upgrade(connection, shown, wanted, known):
 
 @contextlib.contextmanager
 def _only_synchronisation(connection, shown):
-    """Hold the database's lock of synchronisations.
+    """Hold the lock of the database for schema updates.
 
-    The lock belongs to the session: the database releases it when a process
-    is killed. SQLite has one writer at a time anyway.
+    The lock belongs to the session: the database releases it if the process is
+    killed. SQLite has only one writer at a time anyway.
     """
     kind = connection.dialect.name
     if kind == 'sqlite':
@@ -190,7 +198,8 @@ def _only_synchronisation(connection, shown):
         acquire = sa.select(sa.func.pg_try_advisory_lock(_POSTGRESQL_LOCK))
         release = sa.select(sa.func.pg_advisory_unlock(_POSTGRESQL_LOCK))
     else:
-        # Names are those of the whole server, and of 64 characters at most.
+        # Names of locks apply to the whole server and have at most 64
+        # characters.
         name = 'vswitch db sync ' + hashlib.sha256(
             (connection.engine.url.database or '').encode()).hexdigest()[:32]
         acquire = sa.select(sa.func.get_lock(name, 0))
@@ -206,7 +215,7 @@ def _only_synchronisation(connection, shown):
     try:
         yield
     finally:
-        # Where the connection is lost, so is the lock.
+        # If the connection is lost, the lock is released as well.
         with contextlib.suppress(exc.SQLAlchemyError, db_exception.DBError):
             _scalar(connection, release)
 
@@ -217,11 +226,11 @@ def _scalar(connection, query):
 
 
 def _make_directory(directory, shown):
-    """Make the directory of an SQLite file, if it does not exist.
+    """Create the directory of an SQLite file, if it does not exist.
 
     :param directory: absolute path
     :param shown: URL of the store, for messages
-    :raises StoreError: with the commands that an operator can use instead
+    :raises StoreError: with commands that the operator can use instead
     """
     if os.path.isdir(directory):
         return
@@ -236,24 +245,24 @@ def _make_directory(directory, shown):
             f'{shlex.quote(directory)}" and then "vswitch-manage db sync" '
             f'again; nova-scheduler and vswitch-modeler have to run as the '
             f'same user') from error
-    # The umask may take away more than it should.
+    # The umask may have removed too many permissions.
     os.chmod(directory, DIRECTORY_MODE)
 
 
 def current_user():
-    """Return the name of the user that this process runs as."""
+    """Return the name of the user of this process."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
-        # A container can run as a user that has no name.
+        # In a container, the user may have no name.
         return str(os.geteuid())
 
 
 def _make_file(path):
-    """Make an SQLite file, where there is none, that others cannot read.
+    """Create a missing SQLite file that other users cannot read.
 
-    Who may read the files of a store can hold a lock on them, and stop all
-    writers. SQLite gives the files beside it the same mode.
+    A user who can read the files of a store can hold a lock on them and so
+    block all writers. SQLite uses the same mode for the files next to it.
     """
     with contextlib.suppress(FileExistsError):
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY,
@@ -265,8 +274,9 @@ def _make_file(path):
 
 
 def _use_write_ahead_log(engine):
-    # Readers then never wait for a writer, nor a writer for them; a writer
-    # that dies leaves nothing to repair. Kept in the file once set.
+    # With a write-ahead log, readers and writers never wait for each other,
+    # and a writer that dies needs no repair. The setting is stored in the
+    # file.
     raw = engine.raw_connection()
     try:
         raw.driver_connection.execute('PRAGMA journal_mode=WAL')

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of traffic models and of instances without one."""
+"""Records of traffic models and of instances without a model."""
 
 import dataclasses
 import math
@@ -16,20 +16,22 @@ __all__ = ['Learned', 'ModelSummary', 'ResumePoint', 'StoredModel',
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredModel:
-    """The traffic model of one instance with its provenance.
+    """The traffic model of one instance and its origin.
 
     :ivar instance_uuid: 1 to 36 characters
     :ivar model: TrafficModel
-    :ivar counts: TransitionCounts it was fitted to, or None
     :ivar window_start: start of the first sample, seconds UTC
-    :ivar window_end: end of the last one
-    :ivar samples: number of samples, fractional once aged
     :ivar refused: :class:`~vswitch_aware_scheduler.traffic.series.Refused`
-    :ivar source: where the samples come from, such as 'file'
-    :ivar name: of the instance, for people; None when not known
-    :ivar updated_at: when it was written, seconds UTC; set by the store
-    :ivar format_version: of the model's dictionary; set by the store
-    :raises InvalidModel: naming the instance, the value and what was wanted
+    :ivar counts: TransitionCounts that the model was fitted to, or None
+    :ivar window_end: end of the last sample, seconds UTC
+    :ivar samples: number of samples, not a whole number after ageing
+    :ivar source: where the samples come from, for example 'file'
+    :ivar name: name of the instance for operators, or None if unknown
+    :ivar updated_at: time of the write, seconds UTC; set by the store
+    :ivar format_version: format version of the model's dictionary; set by the
+        store
+    :raises InvalidModel: if a value is invalid; the message names the
+        instance, the value and the valid values
     """
 
     instance_uuid: str
@@ -60,8 +62,11 @@ class StoredModel:
 
     @classmethod
     def from_counts(cls, instance_uuid, model, counts, **provenance):
-        """Return the record of a fitted model, window taken from the counts.
+        """Return the record of a fitted model, with the window of its counts.
 
+        :param instance_uuid: 1 to 36 characters
+        :param model: TrafficModel
+        :param counts: TransitionCounts that the model was fitted to
         :param provenance: ``refused``, ``source`` and ``name``
         """
         return cls(instance_uuid, model, counts,
@@ -72,12 +77,13 @@ class StoredModel:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Unmodelled:
-    """What was counted of an instance that has no model yet.
+    """The counts of an instance that has no model yet.
 
-    Its history is too short, or shows no traffic at all. Attributes are those
-    of :class:`StoredModel`.
+    Its history is too short or has no traffic. The attributes are those of
+    :class:`StoredModel`.
 
-    :raises InvalidModel: naming the instance, the value and what was wanted
+    :raises InvalidModel: if a value is invalid; the message names the
+        instance, the value and the valid values
     """
 
     instance_uuid: str
@@ -92,14 +98,14 @@ class Unmodelled:
 
 @dataclasses.dataclass(frozen=True)
 class ResumePoint:
-    """Where the reading of an instance's telemetry goes on.
+    """The point from which an instance's telemetry is read next.
 
     :ivar modelled: whether the instance has a model
-    :ivar last_time: start of its last counted sample, seconds UTC; None when
-        its counts are missing or of a format not known here
-    :ivar period_seconds: sampling period of its counts, or None likewise
-    :ivar mark: changes with its counts: what they begin with; None when they
-        are missing
+    :ivar last_time: start of its last counted sample, seconds UTC; None if its
+        counts are missing or have an unknown format
+    :ivar period_seconds: sampling period of its counts; None in the same cases
+    :ivar mark: the first bytes of its counts, which change with the counts;
+        None if they are missing
     """
 
     modelled: bool
@@ -111,13 +117,13 @@ class ResumePoint:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Learned:
-    """What the store has counted of an instance.
+    """The stored counts of an instance.
 
     :ivar modelled: whether the instance has a model
-    :ivar counts: TransitionCounts; None when they are missing, damaged or of
-        a format not known here
     :ivar refused: :class:`~vswitch_aware_scheduler.traffic.series.Refused`
-    :ivar name: of the instance, for people; None when not known
+    :ivar counts: TransitionCounts; None if they are missing, damaged or have
+        an unknown format
+    :ivar name: name of the instance for operators, or None if unknown
     """
 
     modelled: bool
@@ -128,9 +134,9 @@ class Learned:
 
 @dataclasses.dataclass(frozen=True)
 class ModelSummary:
-    """A stored model for a list: provenance and extremes, no states.
+    """A stored model for a list: origin, mean and peak, without states.
 
-    ``mean`` and ``peak`` are tuples of egress_kbps, ingress_kbps, kpps; the
+    ``mean`` and ``peak`` are tuples of egress_kbps, ingress_kbps, kpps. The
     other attributes are those of :class:`StoredModel`.
     """
 

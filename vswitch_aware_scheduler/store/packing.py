@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Laws, priors and attachments as bytes and texts of the store, checked."""
+"""Converts laws, priors and attachments to columns of the store and back.
+
+Values that are read are validated.
+"""
 
 import json
 
@@ -15,36 +18,46 @@ __all__ = ['pack_attachments', 'pack_law', 'pack_prior', 'storable',
            'unpack_attachments', 'unpack_laws', 'unpack_prior',
            'usable_attachments', 'usable_laws']
 
-#: First byte of a packed law. Behind it a row for each state: its probability
-#: twice, and three rates. The version before had a probability for each of two
-#: regimes there, and reads the same rows.
+#: First byte of a packed law. One row for each state follows: its probability
+#: twice, and three rates. The earlier version had probabilities of two regimes
+#: there and can read these rows.
 _LAW_FORMAT = 2
 _LAW_COLUMNS = 5
 _LAW_ROW_BYTES = 8 * _LAW_COLUMNS
 
-#: How much of the time each of the regimes was of the version before.
+#: Share of the time of each regime in the earlier version.
 _REGIME_SHARES = (0.9, 0.1)
 
-#: Bytes of what stands behind the states of a RateLaw.
+#: Number of bytes after the states of a RateLaw.
 _TAIL_BYTES = 8 * rate_law.LAW_COLUMNS * rate_law.TAIL_ROWS
 
 
 def check_text(value, limit, kind, owner, what, wrong=exceptions.InvalidModel):
+    """Check that a value is a string of a limited length.
+
+    :param value: value to check
+    :param limit: maximum number of characters
+    :param kind: kind of record, for the message
+    :param owner: name of the record, for the message
+    :param what: name of the value, for the message
+    :param wrong: class of the exception
+    :raises wrong: if the value is not a string of 1 to ``limit`` characters
+    """
     if not isinstance(value, str) or not 0 < len(value) <= limit:
         raise wrong(f'{kind} {owner!r}: {what} is {value!r}, wanted a string '
                     f'of 1 to {limit} characters')
 
 
 def usable_laws(names, laws, tails, kind, damaged):
-    """Return packed laws in one piece, without those that are damaged.
+    """Return packed laws concatenated, without damaged ones.
 
     :param names: n instance uuids or keys
-    :param laws: n values of the column law
-    :param tails: n values of the column slots
-    :param kind: of the names, such as 'model'
+    :param laws: n values of the column ``law``
+    :param tails: n values of the column ``slots``
+    :param kind: kind of the names, for example 'model'
     :param damaged: {(kind, name): reason in words}, to which damaged laws are
         added
-    :returns: (names, counts, data) of the others, as :func:`unpack_laws`
+    :returns: (names, counts, data) of the other laws, as :func:`unpack_laws`
     """
     try:
         return (names, *unpack_laws(names, laws, tails))
@@ -62,9 +75,13 @@ def usable_laws(names, laws, tails, kind, damaged):
 
 
 def usable_attachments(instance_uuid, text, kind, damaged):
-    """Return the Attachments that a column has, None where it is damaged.
+    """Return the Attachments of a column, or None if it is damaged.
 
-    Arguments are those of :func:`usable_laws`.
+    :param instance_uuid: uuid of the instance
+    :param text: value of the column
+    :param kind: kind of the record, for example 'claim'
+    :param damaged: {(kind, name): reason in words}, to which damaged values
+        are added
     """
     try:
         return unpack_attachments(instance_uuid, text)
@@ -74,9 +91,11 @@ def usable_attachments(instance_uuid, text, kind, damaged):
 
 
 def storable(text):
-    """Return a text for people without what databases refuse.
+    """Return a descriptive text without characters that databases reject.
 
-    That is the character NUL, and halves of surrogate pairs.
+    These are the character NUL and single surrogates.
+
+    :param text: string or None
     """
     if text is None:
         return None
@@ -84,16 +103,20 @@ def storable(text):
 
 
 def pack_attachments(attachments):
-    """Return Attachments, or None, as JSON."""
-    # One without any interface is false, and not unknown.
+    """Return Attachments, or None, as JSON.
+
+    :param attachments: Attachments or None
+    """
+    # Attachments without any interface are falsy, but not unknown.
     return json.dumps(None if attachments is None else attachments.to_data())
 
 
 def unpack_attachments(instance_uuid, text):
-    """Return the Attachments that a column has, or None.
+    """Return the Attachments of a column, or None.
 
-    :param text: of :func:`pack_attachments`, or None where nobody wrote any
-    :raises StoreError: on damaged text, naming the instance
+    :param instance_uuid: uuid of the instance, for the message
+    :param text: value that :func:`pack_attachments` returned, or None
+    :raises StoreError: if the text is damaged; the message names the instance
     """
     try:
         data = text if text is None else json.loads(text)
@@ -111,6 +134,7 @@ def unpack_attachments(instance_uuid, text):
 def pack_law(owner):
     """Return the columns of the law of a model, a claim or a prior.
 
+    :param owner: record with an attribute ``law``
     :returns: {'law': bytes, 'slots': bytes}
     """
     law = owner.law
@@ -121,7 +145,10 @@ def pack_law(owner):
 
 
 def pack_prior(prior_of):
-    """Return the columns of the law of a :class:`Prior`."""
+    """Return the columns of the law of a :class:`Prior`.
+
+    :param prior_of: Prior
+    """
     columns = pack_law(prior_of)
     if prior_of.instance_uuid is None:
         columns['slots'] = prior_of.high_shares + columns['slots'][-1:]
@@ -129,19 +156,19 @@ def pack_prior(prior_of):
 
 
 def unpack_prior(law, tail):
-    """Return the Expected that a group has.
+    """Return the Expected of a group.
 
-    :param law: RateLaw that :func:`unpack_laws` gave
-    :param tail: value of the column slots, or None
+    :param law: RateLaw that :func:`unpack_laws` returned
+    :param tail: value of the column ``slots``, or None
     """
     return prior.Expected(law, bytes(sampled_slots.SLOTS) if tail is None
                           else tail[:sampled_slots.SLOTS])
 
 
 def _unpack_tails(names, tails, states):
-    """Return (n, _TAIL_BYTES) uint8 of what stands behind the states.
+    """Return (n, _TAIL_BYTES) uint8, the part of RateLaws after the states.
 
-    Of a group, whose bits are drawn, there are no bits here.
+    The law of a group has no bits, because they are drawn.
     """
     packed = []
     for name, tail, count in zip(names, tails, states.tolist()):
@@ -161,16 +188,16 @@ def _unpack_tails(names, tails, states):
 
 
 def unpack_laws(names, laws, tails):
-    """Return many packed laws as RateLaws in one piece.
+    """Return many packed laws as concatenated RateLaws.
 
     :param names: n instance uuids or keys, for the message of an error
-    :param laws: n values of the column law, see :func:`pack_law`
-    :param tails: n values of the column slots, None where a version before
-        wrote the law
-    :returns: (counts, data): (n,) int64 number of states of each, and the
-        RateLaws one after the other, as bytes
-    :raises StoreVersionError: on a law of another format
-    :raises StoreError: on a damaged one
+    :param laws: n values of the column ``law``, see :func:`pack_law`
+    :param tails: n values of the column ``slots``; None for laws of an earlier
+        version
+    :returns: (counts, data): (n,) int64 number of states of each law, and the
+        concatenated RateLaws as bytes
+    :raises StoreVersionError: if a law has another format
+    :raises StoreError: if a law is damaged
     """
     head = bytes([_LAW_FORMAT])
     for name, law in zip(names, laws):
@@ -196,10 +223,10 @@ def unpack_laws(names, laws, tails):
 
 
 def _in_one_piece(rows, counts, tails):
-    """Return RateLaws one after the other.
+    """Return concatenated RateLaws.
 
-    :param rows: (states of all, _LAW_COLUMNS)
-    :param counts: (n,) states of each
+    :param rows: (number of all states, _LAW_COLUMNS)
+    :param counts: (n,) number of states of each law
     :param tails: (n, _TAIL_BYTES) uint8
     """
     tail_rows = rate_law.TAIL_ROWS
@@ -207,7 +234,7 @@ def _in_one_piece(rows, counts, tails):
                        rate_law.LAW_COLUMNS), dtype='<f8')
     at = np.arange(len(rows)) + np.repeat(
         tail_rows * np.arange(counts.size), counts)
-    # Exactly the number where both regimes have the same.
+    # This is exact if both regimes have the same probability.
     packed[at, 0] = np.where(
         rows[:, 0] == rows[:, 1], rows[:, 0], rows[:, :2] @ _REGIME_SHARES)
     packed[at, 1:] = rows[:, 2:]

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections of psycopg2 that a server which stands still cannot hold.
+"""Connections of psycopg2 with a time limit, for a server that hangs.
 
-libpq waits for an answer without limit, and the server's own statement_timeout
-is no help when the server is what hangs. psycopg2 could be given a limit for
-all connections of a process, those of nova among them. So each call of ours is
-watched instead: when it takes too long, the socket is shut, and the call ends
-with an error as after any lost connection.
+libpq waits for an answer without limit. The server's statement_timeout does
+not help if the server itself hangs. psycopg2 only has a limit for all
+connections of a process, including those of nova. Therefore each call on our
+connections is monitored: if it takes too long, the socket is shut down and the
+call fails as after a lost connection.
 """
 
 import contextlib
@@ -17,21 +17,21 @@ import threading
 __all__ = ['connection_factory']
 
 
-# Methods of psycopg2 that wait for an answer of the server.
+# Methods of psycopg2 that wait for the server.
 _CONNECTION_METHODS = ('commit', 'reset', 'rollback', 'set_client_encoding',
                        'set_isolation_level')
 _CURSOR_METHODS = ('callproc', 'copy_expert', 'copy_from', 'copy_to',
                    'execute', 'executemany')
-# A cursor that has a name is on the server, until it is closed.
+# A named cursor exists on the server until it is closed.
 _SERVER_CURSOR_METHODS = ('__next__', 'close', 'fetchall', 'fetchmany',
                           'fetchone', 'scroll')
 
 
 def connection_factory(extensions, seconds):
-    """Return a class of connections, each call of which is limited.
+    """Return a class of connections with a time limit on each call.
 
     :param extensions: module psycopg2.extensions
-    :param seconds: longest wait for one answer
+    :param seconds: longest wait for one answer, in seconds
     """
     def limit(base, names, connection_of):
         return {name: _limit(getattr(base, name), seconds, connection_of)
@@ -54,10 +54,10 @@ def connection_factory(extensions, seconds):
 
 
 def _limit(method, seconds, connection_of):
-    """Return a method that waits for the server no longer than a limit.
+    """Return a method that waits for the server only for a limited time.
 
-    :param connection_of: returns the connection of what the method belongs
-        to, or None when this call does not wait for the server
+    :param connection_of: callable, returns the connection of the method's
+        object, or None if this call does not wait for the server
     """
     @functools.wraps(method)
     def limited(self, *arguments, **more):
@@ -72,12 +72,12 @@ def _limit(method, seconds, connection_of):
 
 @contextlib.contextmanager
 def _limited(connection, seconds):
-    # Closed already, or in a test: there is nothing to wait for.
+    # The connection is closed, or belongs to a test: nothing to wait for.
     if connection.closed:
         yield
         return
-    # A descriptor of its own: that of libpq may be closed, and its number
-    # be another's, by the time that the limit is reached.
+    # A separate descriptor: libpq may have closed its own, and its number may
+    # be reused, when the limit is reached.
     with socket.socket(fileno=os.dup(connection.fileno())) as line:
         timer = threading.Timer(seconds, _shut, [line])
         timer.daemon = True

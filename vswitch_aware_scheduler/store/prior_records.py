@@ -14,20 +14,21 @@ __all__ = ['Prior']
 
 @dataclasses.dataclass(frozen=True)
 class Prior:
-    """What to expect of an instance without a model.
+    """The expected traffic of an instance without a model.
 
-    Of a group: that of a flavor and a project, of one of both, or of all; or
-    of one instance with a short history.
+    A prior belongs to a group (a flavor and a project, a flavor, a project, or
+    all instances) or to one instance with a short history.
 
-    :ivar flavor: name, or None: any
-    :ivar project: id, or None: any
-    :ivar law: RateLaw; that of a group has no bits
-    :ivar members: number of instances of the group that have a law, or of the
-        samples of the instance; above 0
     :ivar instance_uuid: None for a group
-    :ivar updated_at: when it was written, seconds UTC; set by the store
-    :ivar high_shares: of a group, as of :class:`.prior.Expected`
-    :raises InvalidModel: naming the group, the value and what was wanted
+    :ivar flavor: name, or None for any flavor
+    :ivar project: id, or None for any project
+    :ivar law: RateLaw; the law of a group has no bits
+    :ivar members: number of instances of the group that have a law, or number
+        of samples of the instance; above 0
+    :ivar updated_at: time of the write, seconds UTC; set by the store
+    :ivar high_shares: for a group, as in :class:`.prior.Expected`
+    :raises InvalidModel: if a value is invalid; the message names the group,
+        the value and the valid values
     """
 
     flavor: str | None

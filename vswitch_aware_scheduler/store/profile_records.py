@@ -12,15 +12,18 @@ __all__ = ['HostProfile']
 
 @dataclasses.dataclass(frozen=True)
 class HostProfile:
-    """Which switch profile a host has, as discovered or calibrated.
+    """The switch profile of a host, from discovery, calibration or operators.
 
     :ivar host: the host's name in nova
-    :ivar profile: name of a switch profile, or None: only overrides
+    :ivar profile: name of a switch profile, or None if there are only
+        overrides
     :ivar overrides: numbers of the profile that differ on this host, a
-        dictionary that JSON can hold
-    :ivar source: who says so, such as 'operator' or 'discovered'
-    :ivar updated_at: when it was written, seconds UTC; set by the store
-    :raises InvalidProfile: naming the host, the value and what was wanted
+        dictionary that JSON can represent
+    :ivar source: where the profile comes from, for example 'operator' or
+        'discovered'
+    :ivar updated_at: time of the write, seconds UTC; set by the store
+    :raises InvalidProfile: if a value is invalid; the message names the host,
+        the value and the valid values
     """
 
     host: str

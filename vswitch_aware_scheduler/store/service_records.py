@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records that modelers and workers write of themselves and of hosts."""
+"""Records of modelers, workers and the fleet."""
 
 import dataclasses
 
 __all__ = ['FLEET_KINDS', 'FleetFacts', 'Modeler', 'Worker']
 
-#: Kinds of facts of the fleet. An aggregate, by its id, has ``name``,
-#: ``metadata`` and ``hosts``; a flavor, by its name, its extra specs; a host
-#: and an uplink the policy in force, see :mod:`vswitch_aware_scheduler.modeler
-#: .fleet`; ``modeler`` of the options those that have to be alike.
+#: Kinds of facts of the fleet. 'aggregate', by id: ``name``, ``metadata`` and
+#: ``hosts``. 'flavor', by name: its extra specs. 'host' and 'uplink': the
+#: policy in force, see :mod:`vswitch_aware_scheduler.modeler.fleet`.
+#: 'options', by service: the options that have to be the same everywhere.
 FLEET_KINDS = ('aggregate', 'flavor', 'host', 'options', 'uplink')
 
 
@@ -16,18 +16,18 @@ FLEET_KINDS = ('aggregate', 'flavor', 'host', 'options', 'uplink')
 class Modeler:
     """The heartbeat of one modeler process.
 
-    :ivar name: of the process; no two have the same
     :ivar host: name of its machine
-    :ivar started_at: seconds UTC, as all times here, by the modeler's clock
-    :ivar seen_at: when the heartbeat was written
-    :ivar ended: whether the process has ended in order
-    :ivar interval_seconds: from the start of a pass to that of the next;
-        None: the process made a single pass
-    :ivar passes: number of passes that succeeded
-    :ivar passed_at: when the last of them ended, or None
-    :ivar outcome: what the last of them did, in words, or None
     :ivar waiting_for: what the modeler waits for, in words, or None
-    :ivar waiting_since: since when, or None
+    :ivar name: unique name of the process
+    :ivar started_at: seconds UTC by the modeler's clock, as all times here
+    :ivar seen_at: time of the heartbeat
+    :ivar ended: whether the process has ended normally
+    :ivar interval_seconds: seconds from the start of a pass to the start of
+        the next; None if the process made a single pass
+    :ivar passes: number of successful passes
+    :ivar passed_at: end of the last successful pass, or None
+    :ivar outcome: result of the last successful pass in words, or None
+    :ivar waiting_since: when the modeler started to wait, or None
     """
 
     name: str
@@ -45,10 +45,11 @@ class Modeler:
 
 @dataclasses.dataclass(frozen=True)
 class FleetFacts:
-    """What the modeler knows of the fleet, of one kind.
+    """Facts of one kind that the modeler has read about the fleet.
 
     :ivar facts: {name: dictionary}, see :data:`FLEET_KINDS`
-    :ivar read_at: when all of them were read, seconds UTC; None: never
+    :ivar read_at: time of the last reading of all facts, seconds UTC; None:
+        never
     """
 
     facts: dict
@@ -59,11 +60,11 @@ class FleetFacts:
 class Worker:
     """The state of one worker process of a scheduler.
 
-    :ivar name: of the process; no two have the same
     :ivar host: name of its machine
-    :ivar started_at: seconds UTC, as all times here, by the worker's clock
-    :ivar seen_at: when the state was written
-    :ivar state: dictionary that JSON can hold
+    :ivar name: unique name of the process
+    :ivar started_at: seconds UTC by the worker's clock, as all times here
+    :ivar seen_at: time of the report
+    :ivar state: dictionary that JSON can represent
     """
 
     name: str

@@ -1,27 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """One generation of the store, in memory.
 
-Immutable; answers without any I/O.
+Immutable; all methods answer without I/O.
 """
 
 from vswitch_aware_scheduler.traffic import prior
 
 __all__ = ['Snapshot']
 
-#: What a prior is of, by whether its key has a flavor and a project.
+#: What a prior was learned from, by whether its key has a flavor and a
+#: project.
 _LEVELS = {(True, True): 'flavor and project', (True, False): 'flavor',
            (False, True): 'project', (False, False): 'fleet'}
 
 
 class Snapshot:
-    """The long-run law of every modelled instance, and hosts' profiles.
+    """The laws of instances, the profiles of hosts, placements and priors.
 
-    Also what Nova told of instances, and priors of those without a model.
-
-    :ivar generation: store Generation it is of, None for the empty one
-    :ivar seen_at: what time the placements are of, seconds UTC, or None
     :ivar outcomes: {kind of host: TrialOutcome}, see :mod:`.limit_feedback`
     :ivar budgets: {(kind, name): balance in days} of error budgets
+    :ivar generation: the store's Generation, or None for an empty snapshot
+    :ivar seen_at: time of the placements, seconds UTC, or None
     """
 
     def __init__(self, generation=None, laws=None, host_profiles=None,
@@ -31,7 +30,7 @@ class Snapshot:
         self.seen_at = seen_at
         self.outcomes = {} if outcomes is None else outcomes
         self.budgets = {} if budgets is None else budgets
-        # Laws are bytes, which the garbage collector need not look at: there
+        # Laws are bytes, which the garbage collector does not traverse: there
         # may be a million.
         self._laws = {} if laws is None else laws
         self._host_profiles = {} if host_profiles is None else host_profiles
@@ -42,40 +41,55 @@ class Snapshot:
         return len(self._laws)
 
     def law(self, instance_uuid):
-        """Return the RateLaw of an instance, or None without a model."""
+        """Return the RateLaw of an instance, or None without a model.
+
+        :param instance_uuid: uuid of the instance
+        """
         return self._laws.get(instance_uuid)
 
     def laws(self, instance_uuids):
-        """Return a list of :meth:`law` of some instances."""
+        """Return the list of :meth:`law` of some instances.
+
+        :param instance_uuids: iterable of uuids
+        """
         return list(map(self._laws.get, instance_uuids))
 
     def placement(self, instance_uuid):
         """Return (host, flavor, project) of an instance, or None.
 
-        Each of them is None where it is not known. They are of the time
+        Each value is None if it is unknown. The values are those of the time
         ``seen_at``.
+
+        :param instance_uuid: uuid of the instance
         """
-        found = self._placements.get(instance_uuid)
-        return found and found[:3]
+        placement = self._placements.get(instance_uuid)
+        return placement and placement[:3]
 
     def placements(self):
         """Return {instance uuid: (host, flavor, project, Attachments)}.
 
-        Not to be changed; see :meth:`placement` and :meth:`attachments`.
+        The caller must not change the dict. See :meth:`placement` and
+        :meth:`attachments`.
         """
         return self._placements
 
     def attachments(self, instance_uuid):
-        """Return the :class:`.Attachments` of an instance, or None."""
-        found = self._placements.get(instance_uuid)
-        return found and found[3]
+        """Return the :class:`.Attachments` of an instance, or None.
+
+        :param instance_uuid: uuid of the instance
+        """
+        placement = self._placements.get(instance_uuid)
+        return placement and placement[3]
 
     def prior(self, instance_uuid, flavor=None, project=None):
-        """Return what to expect of an instance without a model.
+        """Return the expected law of an instance without a model.
 
-        :param flavor: name of its flavor; None: as the placement has it
-        :param project: id of its project, likewise
-        :returns: (RateLaw, what it is a prior of: 'instance', 'flavor and
+        :param instance_uuid: uuid of the instance
+        :param flavor: name of its flavor; None uses the flavor of its
+            placement
+        :param project: id of its project; None uses the project of its
+            placement
+        :returns: (RateLaw, what it was learned from: 'instance', 'flavor and
             project', 'flavor', 'project' or 'fleet'), or None
         """
         law = self._priors.get(instance_uuid)
@@ -84,10 +98,15 @@ class Snapshot:
         return self.group_prior(instance_uuid, flavor, project)
 
     def group_prior(self, instance_uuid, flavor=None, project=None):
-        """Return what to expect of an instance by its group alone.
+        """Return the expected law of an instance, by its group alone.
 
-        Arguments and result as of :meth:`prior`. In which of the sampled
-        slots the instance is high is drawn, the same in every process.
+        The sampled slots in which the instance is high are drawn, the same in
+        every process.
+
+        :param instance_uuid: uuid of the instance
+        :param flavor: as in :meth:`prior`
+        :param project: as in :meth:`prior`
+        :returns: as :meth:`prior`
         """
         if not self._priors:
             return None
@@ -102,11 +121,18 @@ class Snapshot:
         return None
 
     def host_profile(self, host):
-        """Return the store's HostProfile of a host, or None."""
+        """Return the store's HostProfile of a host, or None.
+
+        :param host: name of the host
+        """
         return self._host_profiles.get(host)
 
     def updated(self, changes):
-        """Return the snapshot that a store's Changes lead to."""
+        """Return the snapshot with some changes applied.
+
+        :param changes: Changes of the store
+        :returns: Snapshot
+        """
         if changes.complete:
             laws, hosts, placements, priors = {}, {}, {}, {}
         else:

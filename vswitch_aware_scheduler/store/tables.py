@@ -1,42 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of the store, as the newest migration leaves them.
+"""The tables of the store, as the newest migration creates them.
 
-What a scheduler reads at every refresh (``traffic_model``) is kept apart from
-what only the modeler and an operator read (``traffic_model_detail``), which
-is ten times as large. A row that a scheduler reads carries the generation that
-wrote it; a row of ``removal`` tells incremental readers what is gone.
+``traffic_model`` has what a scheduler reads at every refresh.
+``traffic_model_detail``, which is ten times as large, has what only the
+modeler and operators read. A row that a scheduler reads has the number of the
+generation that wrote it. A row of ``removal`` informs incremental readers of a
+deleted row.
 
-``unmodelled_instance`` is the modeler's own memory: what it has counted of
-instances without a model. With the counts beside the models it is all that a
-cycle needs to go on where the last one ended. ``fleet_load`` is not used; it
-stays for one release, for modelers of the version before.
+``unmodelled_instance`` has the counts of instances without a model. Together
+with the counts of the models, they are all that the modeler needs to continue
+after its last pass. ``fleet_load`` is not used; it remains for one release,
+for modelers of the earlier version.
 
-``placement`` is what Nova tells of instances, ``inventory`` how recent that
-is. ``prior`` is what to expect of an instance without a model.
+``placement`` has the data of instances that Nova reports, ``inventory`` the
+age of these data. ``prior`` has the expected traffic of instances without a
+model.
 
-``trial`` is on which imagined hosts the modelers have put instances, and
-``trial_outcome`` what came of that: how often those would have been
-overloaded.
+``trial`` has the simulated hosts on which the modelers have placed instances,
+and ``trial_outcome`` how often these hosts would have been overloaded.
 
-``generation_history`` and ``claim_history`` are the tokens of the last writes.
+``generation_history`` and ``claim_history`` have the tokens of the last
+writes.
 
-``claim`` is what schedulers tell each other of placements that no host has
-reported yet; it has a count of its own, ``claim_counter``, for it changes with
-every request and a generation does not.
+``claim`` has the claims that schedulers exchange about placements that no host
+has reported yet. It has its own counter, ``claim_counter``, because it changes
+with every request.
 
-``modeler`` is the heartbeat of each modeler, ``worker`` the state of each
-worker of a scheduler. ``fleet_fact`` is what the modeler knows of aggregates,
-flavors and the policies in force, ``fleet_reading`` when that was read. None
-of them makes a generation: no scheduler reads them.
+``modeler`` has the heartbeat of each modeler, ``worker`` the state of each
+worker of a scheduler. ``fleet_fact`` has the aggregates, flavors and policies
+in force that the modeler has read, ``fleet_reading`` the time of the reading.
+Schedulers do not read these tables, so that they create no generation.
 
-``decision`` is how schedulers judged the hosts for their last requests. It
-makes no generation either.
-
-``stay`` is on which host each instance was since when, and whether it ran.
-``budget_share`` is what each modeler has measured of hosts and uplinks in
-periods that are not settled yet; ``error_budget`` their budgets,
-``sum_history`` their sums of seven days, and ``budget_state`` the length of a
-period.
+``decision`` has how schedulers judged the hosts for their last requests. It
+creates no generation either.
 """
 
 import sqlalchemy as sa
@@ -50,10 +46,10 @@ __all__ = ['SCHEMA_VERSION', 'budget_share', 'budget_state', 'claim',
            'stay', 'sum_history', 'traffic_model', 'traffic_model_detail',
            'trial', 'trial_outcome', 'unmodelled_instance', 'worker']
 
-#: The newest migration; a store of another version is not touched.
+#: The newest migration. A store with another version is not used.
 SCHEMA_VERSION = '0013'
 
-#: Of ``removal.kind``.
+#: Values of ``removal.kind``.
 INSTANCE = 'instance'
 HOST = 'host'
 PLACEMENT = 'placement'
@@ -61,14 +57,14 @@ PLACEMENT = 'placement'
 metadata = sa.MetaData()
 
 _MYSQL = {'mysql_engine': 'InnoDB', 'mysql_charset': 'utf8mb4'}
-# MySQL's BLOB and TEXT end at 64 kB; the others know no such limit.
+# MySQL limits BLOB and TEXT to 64 kB; other databases have no such limit.
 _BLOB = sa.LargeBinary().with_variant(mysql.MEDIUMBLOB(), 'mysql', 'mariadb')
 _TEXT = sa.Text().with_variant(mysql.MEDIUMTEXT(), 'mysql', 'mariadb')
 
-# One row. store_id tells a store from another one at the same URL. A reader
-# whose generation is older than complete_since has to read everything:
-# removals up to that one are forgotten. token is another one for each
-# generation, null before the first. Times are seconds UTC throughout.
+# One row. store_id distinguishes stores at the same URL. A reader whose
+# generation is older than complete_since has to read everything, because older
+# removals are deleted. token differs for each generation; it is null before
+# the first. All times are seconds UTC.
 generation = sa.Table(
     'generation', metadata,
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
@@ -79,9 +75,9 @@ generation = sa.Table(
     sa.Column('token', sa.String(36), nullable=True),
     **_MYSQL)
 
-# Tokens of the last generations. A reader whose token is not that of its
-# number here has read another history: before a backup was restored, or from
-# a replica that was promoted.
+# Tokens of the last generations. If a reader has another token for its number,
+# it has read another history: before a backup was restored, or from a replica
+# that was promoted.
 generation_history = sa.Table(
     'generation_history', metadata,
     sa.Column('number', sa.BigInteger, primary_key=True, autoincrement=False),
@@ -89,8 +85,8 @@ generation_history = sa.Table(
     sa.Column('written_at', sa.Double, nullable=False),
     **_MYSQL)
 
-# slots is what stands behind the states of a RateLaw; null of a law that a
-# version before wrote.
+# slots is the part of a RateLaw after the states; null for a law that an
+# earlier version wrote.
 traffic_model = sa.Table(
     'traffic_model', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -135,7 +131,7 @@ removal = sa.Table(
     sa.Index('ix_removal_generation', 'generation'),
     **_MYSQL)
 
-# An instance is here or in traffic_model, never in both.
+# An instance is in this table or in traffic_model, never in both.
 unmodelled_instance = sa.Table(
     'unmodelled_instance', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -153,8 +149,8 @@ fleet_load = sa.Table(
     sa.Column('usual', sa.Double, nullable=False),
     **_MYSQL)
 
-# An instance that Nova knows. host is empty while it is on none; networks is
-# what Attachments.to_data returns, as JSON; null when it is not known.
+# An instance that Nova has. host is empty if it is on no host. networks is the
+# result of Attachments.to_data as JSON; null if unknown.
 placement = sa.Table(
     'placement', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -168,8 +164,9 @@ placement = sa.Table(
     sa.Index('ix_placement_generation', 'generation'),
     **_MYSQL)
 
-# An instance whose placement was removed: its flavor and project, and when it
-# was removed. Models of deleted instances count by them for a while.
+# An instance whose placement was removed: its flavor and project, and the time
+# of the removal. For some time, models of deleted instances count in priors by
+# these values.
 former_instance = sa.Table(
     'former_instance', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -178,15 +175,15 @@ former_instance = sa.Table(
     sa.Column('removed_at', sa.Double, nullable=False),
     **_MYSQL)
 
-# One row: 64 hexadecimal digits at random, made with the table. Hashes that
-# choose instances are keyed with it; no command prints it.
+# One row: 64 random hexadecimal digits, created with the table. They are the
+# key of the hashes that select instances; no command prints them.
 secret = sa.Table(
     'secret', metadata,
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
     sa.Column('value', sa.String(64), nullable=False),
     **_MYSQL)
 
-# One row, once there is an inventory: what placements are of when.
+# One row, once there is an inventory: the age of the placements.
 inventory = sa.Table(
     'inventory', metadata,
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
@@ -196,11 +193,11 @@ inventory = sa.Table(
     sa.Column('changed_until', sa.Double, nullable=True),
     **_MYSQL)
 
-# Of an instance with a short history, or of a group: then instance_uuid is
-# empty, and so is what does not matter for the group. A row without members
-# says that the prior is gone, for readers who had it. slots is as in
-# traffic_model for an instance; for a group it is the 504 bytes of
-# Expected.high_shares and the number of low states.
+# The prior of an instance with a short history, or of a group: then
+# instance_uuid is empty, and so are values that do not identify the group. A
+# row without members marks a removed prior, for readers that have read it.
+# slots is as in traffic_model for an instance; for a group it has the 504
+# bytes of Expected.high_shares and the number of low states.
 prior = sa.Table(
     'prior', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -214,9 +211,10 @@ prior = sa.Table(
     sa.Index('ix_prior_generation', 'generation'),
     **_MYSQL)
 
-# kind is a feedback.kind_of hosts. since is when it was made, until how far
-# its instances' traffic was followed; whole seconds UTC. hosts is a JSON
-# object: instances, and for each multiple of the limit each one's host.
+# kind is a name that limit_feedback.kind_of returns. since is the time of the
+# trial, until the end of the evaluated traffic; whole seconds UTC. hosts is a
+# JSON object: the instances, and for each multiple of the limit the host of
+# each instance.
 trial = sa.Table(
     'trial', metadata,
     sa.Column('trial_id', sa.String(36), primary_key=True),
@@ -226,8 +224,8 @@ trial = sa.Table(
     sa.Column('hosts', _TEXT, nullable=False),
     **_MYSQL)
 
-# What came of all trials of a kind of host that were followed on a day, which
-# is a number of days since 1970, at a multiple of its limit.
+# The outcome of all trials of a kind of host that were evaluated on a day
+# (number of days since 1970), at a multiple of the limit.
 trial_outcome = sa.Table(
     'trial_outcome', metadata,
     sa.Column('kind', sa.String(255), primary_key=True),
@@ -238,10 +236,11 @@ trial_outcome = sa.Table(
     sa.Column('host_days', sa.Double, nullable=False),
     **_MYSQL)
 
-# The newest word of schedulers on an instance. number is that of the write;
-# token tells a placement from an earlier one of the same instance; source is
-# the host that it was on before. stated: law is what it was said to demand,
-# and no default. networks is as in placement. Times are the database's own.
+# The newest statement of schedulers about an instance. number is the number of
+# the write. token distinguishes a placement from an earlier one of the same
+# instance. source is the host that had the instance before. stated: a model,
+# prior or flavor gave the law, not the default. networks is as in placement.
+# Times are those of the database.
 claim = sa.Table(
     'claim', metadata,
     sa.Column('instance_uuid', sa.String(36), primary_key=True),
@@ -260,9 +259,8 @@ claim = sa.Table(
     sa.Index('ix_claim_number', 'number'),
     **_MYSQL)
 
-# One row, on which all who write claims wait for each other, so that numbers
-# become visible in their order. complete_since and token are as in
-# generation.
+# One row, which all writers of claims lock, so that numbers become visible in
+# their order. complete_since and token are as in generation.
 claim_counter = sa.Table(
     'claim_counter', metadata,
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
@@ -271,7 +269,7 @@ claim_counter = sa.Table(
     sa.Column('token', sa.String(36), nullable=True),
     **_MYSQL)
 
-# As generation_history, of the writes of claims.
+# As generation_history, for the writes of claims.
 claim_history = sa.Table(
     'claim_history', metadata,
     sa.Column('number', sa.BigInteger, primary_key=True, autoincrement=False),
@@ -280,8 +278,8 @@ claim_history = sa.Table(
     **_MYSQL)
 
 # The heartbeat of one process. interval_seconds is null for a single pass
-# (--once). outcome is what the last pass did, in words. waiting_for is null
-# unless the modeler waits. Times are those of the modeler's own clock.
+# (--once). outcome is the result of the last pass in words. waiting_for is
+# null unless the modeler waits. Times are those of the modeler's clock.
 modeler = sa.Table(
     'modeler', metadata,
     sa.Column('name', sa.String(255), primary_key=True),
@@ -297,9 +295,9 @@ modeler = sa.Table(
     sa.Column('waiting_since', sa.Double, nullable=True),
     **_MYSQL)
 
-# value is a JSON object: by kind, an aggregate ('aggregate', name is its id),
-# the extra specs of a flavor ('flavor'), and a policy in force ('host',
-# 'uplink'). A row is written only where its value changes.
+# value is a JSON object: an aggregate (kind 'aggregate', its name is the id),
+# the extra specs of a flavor (kind 'flavor'), or a policy in force (kinds
+# 'host' and 'uplink'). A row is only written if its value changes.
 fleet_fact = sa.Table(
     'fleet_fact', metadata,
     sa.Column('kind', sa.String(16), primary_key=True),
@@ -307,7 +305,7 @@ fleet_fact = sa.Table(
     sa.Column('value', _TEXT, nullable=False),
     **_MYSQL)
 
-# When all facts of a kind were read last, seconds UTC.
+# Time of the last reading of all facts of a kind, seconds UTC.
 fleet_reading = sa.Table(
     'fleet_reading', metadata,
     sa.Column('kind', sa.String(16), primary_key=True),
@@ -315,7 +313,7 @@ fleet_reading = sa.Table(
     **_MYSQL)
 
 # A worker process of nova-scheduler. state is a JSON object. Times are those
-# of the worker's own clock.
+# of the worker's clock.
 worker = sa.Table(
     'worker', metadata,
     sa.Column('name', sa.String(255), primary_key=True),
@@ -325,8 +323,8 @@ worker = sa.Table(
     sa.Column('state', _TEXT, nullable=False),
     **_MYSQL)
 
-# body is a JSON object of the other values of a decisions.Decision.
-# decided_at is of the clock of the scheduler.
+# body is a JSON object of the other values of a decisions.Decision. decided_at
+# is a time of the scheduler's clock.
 decision = sa.Table(
     'decision', metadata,
     sa.Column('decision_id', sa.String(36), primary_key=True),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of daily trials of limits."""
+"""Records of the daily trials of limits."""
 
 import dataclasses
 
@@ -8,14 +8,14 @@ __all__ = ['StoredTrial', 'TrialOutcome']
 
 @dataclasses.dataclass(frozen=True)
 class StoredTrial:
-    """On which imagined hosts instances would be, see :mod:`.limit_feedback`.
+    """A placement of instances on simulated hosts, see :mod:`.limit_feedback`.
 
     :ivar trial_id: uuid
     :ivar kind: name of the kind of host
-    :ivar since: when it was made, whole seconds UTC
-    :ivar until: how far it was followed, likewise
     :ivar instances: tuple of n uuids
-    :ivar hosts: tuples of n whole numbers, one for each multiple
+    :ivar since: time of the trial, whole seconds UTC
+    :ivar until: end of the evaluated traffic, whole seconds UTC
+    :ivar hosts: tuples of n whole numbers, one tuple for each multiple
     """
 
     trial_id: str
@@ -28,12 +28,12 @@ class StoredTrial:
 
 @dataclasses.dataclass(frozen=True)
 class TrialOutcome:
-    """What came of trials of a kind of host.
+    """The outcome of the trials of a kind of host.
 
-    :ivar kind: its name
-    :ivar until: what they were followed to, the latest, seconds UTC
+    :ivar kind: name of the kind of host
+    :ivar until: latest end of the evaluated traffic, seconds UTC
     :ivar days: tuple of (multiple of the limit in percent, days of overload,
-        days that were looked at), of all hosts together
+        observed days), sums over all hosts
     """
 
     kind: str

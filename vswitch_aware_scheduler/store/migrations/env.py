@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How alembic runs a migration: on the connection that was handed to it."""
+"""Runs a migration with alembic, on the connection that the caller passed."""
 
 from alembic import context
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of migrations which can be repeated after an interruption.
+"""Steps of migrations that can be repeated after an interruption.
 
-MariaDB and MySQL commit each statement that changes the schema by itself. An
-upgrade that was killed therefore leaves a part of a migration behind, without
-its version. Each step here looks for its own result first, and does nothing
-where the result is complete. On SQLite and PostgreSQL an upgrade is one
-transaction, so that nothing is ever left behind: there a table of the same
-name belongs to someone else, and creating it fails.
+MariaDB and MySQL commit each statement that changes the schema. An upgrade
+that was killed therefore leaves a part of a migration without its version.
+Each step here first checks whether its result is complete, and does nothing if
+so. On SQLite and PostgreSQL an upgrade is one transaction, which leaves no
+part behind. There, a table of the same name belongs to another application,
+and creating it fails.
 """
 
 from alembic import op
@@ -28,7 +28,7 @@ def is_mysql():
 def byte_collation():
     """Return the collation of MariaDB or MySQL that compares bytes.
 
-    Other collations take upper and lower case, accents or trailing spaces for
+    Other collations treat upper and lower case, accents or trailing spaces as
     equal: two hosts would be one row.
     """
     return ('utf8mb4_nopad_bin' if op.get_bind().dialect.is_mariadb
@@ -36,7 +36,10 @@ def byte_collation():
 
 
 def compare_as_bytes(table_name):
-    """Convert a table whose texts are not compared as bytes."""
+    """Convert a table whose texts are not compared as bytes.
+
+    :param table_name: name of the table
+    """
     bind, collation = op.get_bind(), byte_collation()
     if {row[0] for row in bind.execute(sa.text(
             'SELECT collation_name FROM information_schema.columns WHERE '
@@ -50,10 +53,11 @@ def compare_as_bytes(table_name):
 def create_table(name, *items, **options):
     """Create a table with its indexes.
 
-    Names and ids are compared as bytes.
+    Texts are compared as bytes.
 
+    :param name: name of the table
     :param items: columns and indexes
-    :param options: of the table
+    :param options: options of the table
     :returns: the sqlalchemy Table
     """
     bind = op.get_bind()
@@ -74,7 +78,11 @@ def create_table(name, *items, **options):
 
 
 def add_column(table_name, column):
-    """Add a column to a table."""
+    """Add a column to a table, unless the table has it.
+
+    :param table_name: name of the table
+    :param column: sqlalchemy Column
+    """
     if _may_be_partial() and column.name in {
             present['name'] for present
             in sa.inspect(op.get_bind()).get_columns(table_name)}:
@@ -83,7 +91,11 @@ def add_column(table_name, column):
 
 
 def insert_row(table, row):
-    """Insert the only row of a table, unless the table has it."""
+    """Insert the only row of a table, unless the table has it.
+
+    :param table: sqlalchemy Table
+    :param row: {column: value}
+    """
     bind = op.get_bind()
     if not bind.scalar(sa.select(sa.func.count()).select_from(table)):
         bind.execute(sa.insert(table), [row])
