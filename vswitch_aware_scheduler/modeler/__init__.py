@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps the models fresh: one pass, and the service that repeats it."""
+"""The modeler: one pass that learns traffic models, and its service."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the store knows of the fleet: aggregates, flavors, policies in force.
+"""Updates the data about the fleet in the store.
 
-:class:`Fleet` reads aggregates, hosts and flavors from Nova, finds the policy
-of each host by the code that the scheduler uses, and writes all of it to the
-store, from which commands show the fleet without asking Nova. Opens nothing
-itself; no clock but the one handed in.
+:class:`Fleet` reads aggregates, hosts and flavors from Nova, determines the
+policy of each host with the same code as the scheduler, and writes all of it
+to the store. Commands then show the fleet without a request to Nova. The
+constructor opens nothing; no clock except the one that is passed.
 """
 
 from vswitch_aware_scheduler.admission import policy_in_force
@@ -14,18 +14,17 @@ __all__ = ['Fleet', 'stored_policies']
 
 
 class Fleet:
-    """Brings what the store knows of the fleet up to date.
+    """Updates aggregates, flavors and policies in force in the store.
 
-    :param access: :class:`.Access` of Nova, None: Nova may not be
-        asked, and the policies follow from profiles of the store and the
-        options
-    :param make_policies: returns (HostPolicies, UplinkPolicies), called for
-        each update
+    :param access: :class:`.Access` of Nova; None: no access to Nova, the
+        policies follow from the profiles in the store and from the options
+    :param make_policies: callable(), returns (HostPolicies, UplinkPolicies);
+        called for each update
     :param corrections: :class:`.Corrections`
-    :param options: {option: value} of those that schedulers have to have
-        alike
-    :param sleep: waits seconds, None: as :class:`.Client` does
-    :ivar options: as given
+    :param options: {option: value} of the options that schedulers must have
+        equal
+    :param sleep: keyword ``sleep`` of :class:`.Client`
+    :ivar options: as passed to the constructor
     """
 
     def __init__(self, access, make_policies, corrections, options=None,
@@ -37,13 +36,13 @@ class Fleet:
         self._sleep = sleep
 
     def update(self, store, clock):
-        """Read and write what there is.
+        """Read the fleet from Nova and write it to the store.
 
         :param store: :class:`~vswitch_aware_scheduler.store.Store`
-        :param clock: returns the time, seconds UTC
-        :returns: :class:`.Policies`
-        :raises TelemetryError: when Nova cannot be asked; nothing is written
-        :raises StoreError: when the store cannot be read or written
+        :param clock: callable, returns seconds UTC
+        :returns: :class:`.Policies` of the fleet
+        :raises TelemetryError: if Nova does not answer; nothing is written
+        :raises StoreError: if the store cannot be read or written
         """
         read = {} if self._access is None else placement_inventory.read_cloud(
             self._access, **self._sleep)
@@ -67,13 +66,18 @@ def stored_policies(store, host_policies, uplink_policies, corrections,
                     aggregates=None, nodes=None, placed_on=None):
     """Return the :class:`.Policies` of all hosts.
 
-    Hosts are those of Nova, of aggregates, of profiles of the store, and
-    those that instances are on.
+    The hosts are those of Nova, of aggregates, of profiles in the store, and
+    those with instances.
 
-    :param aggregates: {id: dictionary} of Nova; None: those of the store
-    :param nodes: {id: (host, whether it is bare metal)} of Nova, or None
-    :param placed_on: hosts that instances are on; None: as the store says
-    :raises StoreError: when the store cannot be read
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param host_policies: :class:`.HostPolicies`
+    :param uplink_policies: :class:`.UplinkPolicies`
+    :param corrections: :class:`.Corrections`
+    :param aggregates: {id: dictionary} from Nova; None uses those in the store
+    :param nodes: {id: (host, whether it is bare metal)} from Nova, or None
+    :param placed_on: set of the hosts with instances; None reads it from the
+        store
+    :raises StoreError: if the store cannot be read
     """
     if aggregates is None:
         aggregates = store.fleet('aggregate').facts

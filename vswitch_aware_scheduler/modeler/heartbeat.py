@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a modeler reports of itself to the store, and how to read it.
+"""The heartbeat of a modeler: what it reports to the store, and in words.
 
-A modeler that waits looks like one that works: its process runs and nothing
-fails. The heartbeat in the store says which of both it is, to whoever can
-read the store. No configuration, no clock but those handed in.
+A modeler that waits looks like one that works: its process runs without
+errors. The heartbeat in the store shows the difference. No configuration, no
+clock except those that are passed.
 """
 
 import dataclasses
@@ -24,15 +24,15 @@ LOG = logs.get_logger(__name__)
 
 _time = plain_text.iso_time
 
-#: Time between two heartbeats. The end of the first pass is reported at once,
-#: and so is that the modeler begins or ends to wait.
+#: Seconds between two heartbeats. The end of the first pass and the start and
+#: end of waiting are reported at once.
 BEAT_SECONDS = 60.0
 
 SILENT_SECONDS = self_check.SILENT_SECONDS
 is_silent = self_check.is_silent
 is_replaced = self_check.is_replaced
 
-#: Longest text that is stored.
+#: Maximum length of a stored text.
 _MOST_CHARACTERS = 2000
 
 
@@ -42,10 +42,10 @@ def _shortened(words):
 
 
 class Heartbeat:
-    """The heartbeat of this process. A store that fails is no problem here.
+    """The heartbeat of this process. Errors of the store are ignored.
 
-    :param clock: returns the time, seconds UTC
-    :param monotonic: returns seconds that only grow
+    :param clock: callable, returns seconds UTC
+    :param monotonic: callable, returns monotonic seconds
     """
 
     def __init__(self, clock, monotonic):
@@ -59,9 +59,10 @@ class Heartbeat:
         self._failed = False
 
     def report_to(self, store, interval_seconds):
-        """Write to a store from now on.
+        """Set the store to which heartbeats are written.
 
-        :param interval_seconds: as of :class:`~.store.Modeler`
+        :param store: :class:`~vswitch_aware_scheduler.store.Store`
+        :param interval_seconds: as in :class:`~.store.Modeler`
         """
         self._store = store
         self._state = dataclasses.replace(
@@ -69,9 +70,9 @@ class Heartbeat:
         self._next = self._monotonic()
 
     def passed(self, words):
-        """Note a pass that succeeded.
+        """Record a successful pass.
 
-        :param words: what it did
+        :param words: result of the pass in words
         """
         if not self._state.passes:
             self._next = self._monotonic()
@@ -81,7 +82,10 @@ class Heartbeat:
         self.waits(None)
 
     def waits(self, words):
-        """Note what the modeler waits for, None: for nothing."""
+        """Record what the modeler waits for.
+
+        :param words: what it waits for in words, or None if it does not wait
+        """
         before = self._state
         if bool(words) != bool(before.waiting_for):
             self._next = self._monotonic()
@@ -90,14 +94,14 @@ class Heartbeat:
             waiting_since=words and (before.waiting_since or self._clock()))
 
     def beat(self):
-        """Write to the store, if it is time to."""
+        """Write the heartbeat, if it is due."""
         if self._store is None or self._monotonic() < self._next:
             return
         self._next = self._monotonic() + BEAT_SECONDS
         self._write()
 
     def end(self):
-        """Report that the process ends, unless the store has just failed."""
+        """Report the end of the process, unless the store has just failed."""
         self._state = dataclasses.replace(self._state, ended=True)
         if self._store is not None and not self._failed:
             self._write()
@@ -108,16 +112,16 @@ class Heartbeat:
                 self._state, seen_at=self._clock()))
             self._failed = False
         except exceptions.StoreError as error:
-            # The next pass needs the store as well, and logs it.
+            # The next pass also needs the store and logs the problem.
             self._failed = True
             LOG.debug('vswitch-modeler: no heartbeat: %s', error)
 
 
 def describe(modeler, now):
-    """Return one sentence on how a modeler is.
+    """Return one sentence about the state of a modeler.
 
     :param modeler: :class:`~.store.Modeler`
-    :param now: seconds UTC
+    :param now: current time, seconds UTC
     """
     words = f'vswitch-modeler on {modeler.host}'
     if modeler.interval_seconds is None:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which profile the switch of each host has: from Neutron into the store.
+"""Writes the switch profiles of hosts that Neutron's agents imply.
 
-:func:`read_agents` asks Neutron, :mod:`~vswitch_aware_scheduler.vswitch
-.discovery` makes proposals of its answer, and :func:`apply` writes them. What
-somebody else wrote, by hand for instance, stays unless that is asked for.
+:func:`read_agents` reads the agents from Neutron,
+:mod:`~vswitch_aware_scheduler.vswitch .discovery` proposes profiles, and
+:func:`apply` writes them. Records from another source, for example from an
+operator, are kept unless the caller requests their replacement.
 """
 
 import dataclasses
@@ -20,12 +21,12 @@ SOURCE = 'discovered'
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """What becomes of a host's record.
+    """The change of a host's record.
 
-    :ivar host: its name
-    :ivar action: 'new', 'changed', 'same', 'kept': somebody else's, or
-        'none': nothing was proposed
     :ivar before: HostProfile in the store, or None
+    :ivar host: name of the host
+    :ivar action: 'new', 'changed', 'same', 'kept' (a record from another
+        source) or 'none' (no proposal)
     """
 
     host: str
@@ -34,14 +35,14 @@ class Step:
 
 
 def read_agents(access, **sleep):
-    """Return the agents of a Neutron, as dictionaries.
+    """Return the agents of Neutron, as dictionaries.
 
-    All are asked for at once: what ML2/OVN adds to an answer is on each of
-    its pages, and the link to a next one as well.
+    All agents are requested at once: ML2/OVN adds its agents to each page of
+    an answer, and a link to a next page as well.
 
     :param access: :class:`.Access` of Neutron
-    :param sleep: waits seconds, None: as :class:`.Client` does
-    :raises TelemetryError: when they cannot be read to their end
+    :param sleep: keyword ``sleep`` of :class:`.Client`
+    :raises TelemetryError: if the agents cannot be read completely
     """
     name = f'neutron {access.where()}'
     found = {}
@@ -59,7 +60,7 @@ def read_agents(access, **sleep):
 
 
 def _agent(agent):
-    """Return an agent as it is, when it is one."""
+    """Return an agent unchanged, if it is valid."""
     for key, kind in (('id', str), ('host', str), ('agent_type', str),
                       ('alive', bool), ('configurations', dict)):
         if not isinstance(agent[key], kind):
@@ -70,11 +71,11 @@ def _agent(agent):
 
 
 def plan(records, proposals, force=False):
-    """Return what would become of the hosts' records.
+    """Return the changes of the hosts' records.
 
-    :param records: HostProfile of the store
-    :param proposals: :class:`.discovery.Proposal` of each host
-    :param force: whether records of others are replaced
+    :param records: iterable of the HostProfile in the store
+    :param proposals: list of :class:`.discovery.Proposal`, one for each host
+    :param force: whether to replace records from other sources
     :returns: list of :class:`Step`, one for each proposal
     """
     known = {one.host: one for one in records}
@@ -96,18 +97,19 @@ def _action(before, proposal, force):
 
 
 def apply(store, proposals, force=False):
-    """Write proposals to a store; what is the same is not written again.
+    """Write proposals to a store. Equal records are not written again.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param proposals: as :func:`plan` takes them
-    :param force: whether records of others are replaced
-    :returns: list of :class:`Step` that were taken
-    :raises StoreError: when the store cannot be read or written
+    :param proposals: as in :func:`plan`
+    :param force: whether to replace records from other sources
+    :returns: list of the :class:`Step` of each proposal
+    :raises StoreError: if the store cannot be read or written
     """
     steps = plan(store.host_profiles(), proposals, force)
     records = [
-        model_store.HostProfile(one.host, one.profile, one.overrides, SOURCE)
-        for one, step in zip(proposals, steps)
+        model_store.HostProfile(found.host, found.profile, found.overrides,
+                                SOURCE)
+        for found, step in zip(proposals, steps)
         if step.action in ('new', 'changed')]
     if records:
         store.write(host_profiles=records)

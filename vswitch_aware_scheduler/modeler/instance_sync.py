@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instance is on which host, of which flavor and project.
+"""Copies the inventory of instances from Nova to the store.
 
-:class:`NovaSource` asks Nova, and Neutron for the networks, through
-openstacksdk; :class:`FileSource` reads a file. :func:`update` brings the
-store up to date: it reads only what has changed since the last time, writes
-only what differs, and now and then reads everything.
+:class:`NovaSource` reads instances from Nova, and their networks from Neutron,
+with openstacksdk. :class:`FileSource` reads a file. :func:`update` updates the
+store: it reads the changes since the last time, writes only differences, and
+reads everything at intervals.
 
-No answer is never taken for no instances. An instance goes when Nova says
-that it is deleted, or when a complete reading does not have it and Nova, asked
-for that very one, does not know it. A cell that does not answer thus keeps
-its instances as they were.
+A missing answer never means that there are no instances. An instance is only
+removed if Nova reports it as deleted, or if a complete reading lacks it and
+Nova then answers a request for this instance with HTTP 404. The instances of a
+cell that does not answer therefore remain unchanged.
 
-Knows no configuration, and no clock but the one handed in.
+No configuration, no clock except the one that is passed.
 """
 
 import collections
@@ -30,21 +30,22 @@ from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 __all__ = ['FileSource', 'NovaSource', 'Outcome', 'Reading', 'make_source',
            'update']
 
-# That of Stein: Nova tells of instances in a cell that does not answer, and
-# names the flavor of an instance.
+# Microversion of Stein: Nova reports instances in a cell that does not answer,
+# and the name of an instance's flavor.
 _VERSION = {'microversion': '2.69'}
 
-#: Instances or ports of one answer; Nova gives no more by default.
+#: Number of instances or ports in one answer; by default Nova returns at most
+#: this number.
 PAGE = 1000
 
-#: Changes are asked for from so long before the last one known: rows of a
-#: database become visible later than the time that is written in them.
+#: Changes are requested from this many seconds before the last known one,
+#: because rows of a database become visible later than their time stamp.
 OVERLAP_SECONDS = 120.0
 
-#: The store learns at least so often how recent its placements are.
+#: Longest time between two updates of the age of the placements in the store.
 _MARK_SECONDS = 3600.0
 
-#: Everything is read again after so long when some were not answered for.
+#: Seconds until everything is read again if a cell did not answer.
 _RETRY_SECONDS = 3600.0
 
 #: Whether an instance runs, by Nova's power state: running, paused, shut
@@ -52,10 +53,10 @@ _RETRY_SECONDS = 3600.0
 _RUNS = {1: True, 3: False, 4: False, 6: False, 7: False}
 _UNBUILT = 'BUILD'
 
-#: Instances that Nova is asked for one by one in a pass.
+#: Maximum number of instances that are requested individually in a pass.
 _MOST_ASKED = 500
 
-#: Instances, or networks, asked for at once: a URL is not endless.
+#: Number of instances or networks in one query, because a URL is limited.
 _DEVICES = 50
 
 _HOST = 'OS-EXT-SRV-ATTR:host'
@@ -67,13 +68,13 @@ _BOUND_TO = 'binding:host_id'
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """What a source told.
+    """The result of reading a source.
 
-    :ivar placements: {instance uuid: Placement}
-    :ivar deleted: set of uuids of instances that are deleted
-    :ivar unanswered: set of uuids of which nothing is known at the moment
-    :ivar changed_until: time of the newest change in it, seconds UTC by the
-        clock of the source, or None
+    :ivar placements: {instance uuid: InstanceRecord}
+    :ivar deleted: set of the uuids of deleted instances
+    :ivar unanswered: set of the uuids of instances whose cell does not answer
+    :ivar changed_until: time of the newest change in the result, seconds UTC
+        by the clock of the source, or None
     """
 
     placements: dict
@@ -84,12 +85,12 @@ class Reading:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What an update did.
+    """The result of an update.
 
-    :ivar complete: whether everything was read, and not only changes
-    :ivar told: number of instances that were told of
+    :ivar complete: whether everything was read, not only changes
+    :ivar told: number of instances that the source reported
     :ivar written: number of placements that were written
-    :ivar removed: number of those that went
+    :ivar removed: number of placements that were removed
     """
 
     complete: bool
@@ -99,16 +100,16 @@ class Outcome:
 
 
 def update(store, source, clock, complete_seconds):
-    """Bring the placements of a store up to date.
+    """Update the placements in a store.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param source: :class:`NovaSource` or :class:`FileSource`
-    :param clock: returns the time, seconds UTC
-    :param complete_seconds: everything is read after so long
+    :param clock: callable, returns seconds UTC
+    :param complete_seconds: seconds after which everything is read again
     :returns: :class:`Outcome`
-    :raises TelemetryError: when the source cannot be read to its end; nothing
-        is written then
-    :raises StoreError: when the store cannot be read or written
+    :raises TelemetryError: if the source cannot be read completely; nothing is
+        written then
+    :raises StoreError: if the store cannot be read or written
     """
     now = float(clock())
     before = store.inventory()
@@ -124,13 +125,14 @@ def update(store, source, clock, complete_seconds):
         missing = known.keys() - told
         gone |= source.unknown(sorted(missing - reading.unanswered))
         if missing - gone:
-            # What changes in a cell that is down is told by nobody.
+            # Nova does not report changes in a cell that is down.
             complete_at -= max(complete_seconds - _RETRY_SECONDS, 0)
     until = reading.changed_until
     if before is not None and before.source == source.name:
         if not (changed or gone or since is None and until is not None
                 or abs(now - before.seen_at) >= _MARK_SECONDS):
-            # A new generation for nothing would be work for many.
+            # A new generation without changes would cause work for all
+            # readers.
             return Outcome(since is None, len(told), 0, 0)
         until = max(filter(None, (until, before.changed_until)),
                     default=None)
@@ -142,7 +144,7 @@ def update(store, source, clock, complete_seconds):
 
 
 def _since(before, source, now, complete_seconds):
-    """Return from when on changes are to be read, None: read everything."""
+    """Return the time from which to read changes; None: read everything."""
     if before is None or before.source != source.name \
             or before.changed_until is None \
             or not 0 <= now - before.complete_at < complete_seconds:
@@ -152,11 +154,15 @@ def _since(before, source, now, complete_seconds):
 
 def make_source(path=None, access=None, network_url=None,
                 read_networks=False):
-    """Return the source that options ask for.
+    """Return the source that options select.
 
-    :param path: of a file, or None to ask Nova
+    :param path: path of a file, or None to ask Nova
     :param access: mapping of the arguments of :class:`.Access`
-    :raises InvalidInput: when an option has no usable value
+    :param network_url: URL of Neutron, or None for the service catalog
+    :param read_networks: whether to read the networks of instances from
+        Neutron
+    :returns: :class:`FileSource` or :class:`NovaSource`
+    :raises InvalidInput: if an option has an invalid value
     """
     if path is not None:
         return FileSource(path)
@@ -169,7 +175,7 @@ def make_source(path=None, access=None, network_url=None,
 class FileSource:
     """Reads a CSV file with a header.
 
-    :param path: of the file
+    :param path: path of the file
     """
 
     def __init__(self, path):
@@ -179,7 +185,8 @@ class FileSource:
     def read(self, since=None):
         """Return the Reading of the whole file.
 
-        :raises TelemetryError: when it cannot be read
+        :param since: ignored; the whole file is read
+        :raises TelemetryError: if the file cannot be read
         """
         found = {}
         try:
@@ -213,31 +220,36 @@ class FileSource:
         return Reading(found)
 
     def unknown(self, instance_uuids):
-        """Return which of some instances are gone: the file is all."""
+        """Return the given instances: the file is always complete.
+
+        :param instance_uuids: uuids of instances that the file lacks
+        :returns: set of uuids
+        """
         return set(instance_uuids)
 
 
 class NovaSource:
-    """Asks Nova for all instances of all projects. Opens nothing itself.
+    """Reads all instances of all projects from Nova. Opens nothing itself.
 
     :param access: :class:`.Access`
-    :param network: Access of Neutron, or None: networks are not read
-    :param sleep: waits seconds, None: as :class:`.Client` does
+    :param network: Access of Neutron, or None if networks are not read
+    :param sleep: keyword ``sleep`` of :class:`.Client`
     """
 
     def __init__(self, access, network=None, **sleep):
         self._access = access
         self._network = network
         self._sleep = sleep
-        # With networks it is another source: all have to be read once.
+        # With networks it is a different source, which has to be read once
+        # completely.
         self.name = f'nova {access.where()}' + (
             ' with networks' if network else '')
 
     def read(self, since=None):
         """Return the :class:`Reading` of all instances, or of changes.
 
-        :param since: seconds UTC by Nova's clock, or None: everything
-        :raises TelemetryError: when it cannot be read to its end
+        :param since: seconds UTC by Nova's clock, or None to read everything
+        :raises TelemetryError: if the answer cannot be read completely
         """
         query = {'all_tenants': 'True'}
         if since is not None:
@@ -272,9 +284,12 @@ class NovaSource:
     def unknown(self, instance_uuids):
         """Return which of some instances Nova does not know.
 
-        Of a few hundred at most: the others are taken for known.
+        Only the first few hundred instances are checked. The others count as
+        known.
 
-        :raises TelemetryError: when Nova does not answer
+        :param instance_uuids: list of uuids
+        :returns: set of uuids
+        :raises TelemetryError: if Nova does not answer
         """
         gone = set()
         if not instance_uuids:
@@ -297,13 +312,14 @@ class NovaSource:
     def _attachments(self, found, addresses, complete):
         """Return {instance uuid: Attachments} of the instances.
 
-        A tenant can write any uuid, also one of somebody else's instance, to
-        ``device_id`` of its ports, or nothing. So a port counts for an
-        instance only if it is bound to the host of the instance, which Nova
-        alone does, and is of its project or has an address that Nova lists
-        for it. An address that Nova lists counts also without a port.
+        A tenant can write any uuid to ``device_id`` of its ports, also the
+        uuid of an instance of another tenant. A port therefore counts for an
+        instance only if it is bound to the host of the instance, which only
+        Nova can do, and if it belongs to the instance's project or has an
+        address that Nova lists for the instance. An address that Nova lists
+        also counts if it has no port.
 
-        :param found: {instance uuid: Placement}
+        :param found: {instance uuid: InstanceRecord}
         :param addresses: {instance uuid: MAC addresses that Nova lists}
         :param complete: whether these are all instances
         """
@@ -333,7 +349,7 @@ class NovaSource:
 
 
 class _Port(typing.NamedTuple):
-    """A port of Neutron, as its API shows it to an administrator."""
+    """A port of Neutron, as the API shows it to an administrator."""
 
     id: str
     device: str
@@ -347,11 +363,11 @@ class _Port(typing.NamedTuple):
 def _ports_of(found, addresses, ports):
     """Return {instance uuid: list of its _Ports}.
 
-    None in a list stands for an address that no port has.
+    None in a list represents an address without a port.
 
-    :param found: {instance uuid: Placement}
-    :param addresses: {instance uuid: MAC addresses that Nova lists, each as
-        often as an interface has it; None for interfaces without}
+    :param found: {instance uuid: InstanceRecord}
+    :param addresses: {instance uuid: list of MAC addresses that Nova lists,
+        one for each interface; None for an interface without address}
     :param ports: iterable of _Port
     """
     by_device, by_address = {}, {}
@@ -368,7 +384,7 @@ def _ports_of(found, addresses, ports):
         unlisted = sum(port.mac not in listed for port in own.values())
         unknown = max(listed.pop(None, 0) - unlisted, 0)
         for mac, count in listed.items():
-            # Another tenant may have a port of this address, too.
+            # A port of another tenant may have the same address.
             candidates = sorted(
                 by_address.get((mac, placement.host), ()), key=lambda port: (
                     port.id not in own, port.project != placement.project,
@@ -382,8 +398,8 @@ def _ports_of(found, addresses, ports):
 def _attached(ports, types):
     """Return the Attachments of some ports.
 
-    :param ports: list of _Port, None for one of which nothing is known
-    :param types: {network: its type, None where Neutron does not tell}
+    :param ports: list of _Port, None for an unknown port
+    :param types: {network: its type, None if Neutron does not report it}
     """
     networks, others, functions = [], [], 0
     for port in ports:
@@ -399,7 +415,7 @@ def _attached(ports, types):
 
 
 def _pages(client, kind, path, read, query, **arguments):
-    """Yield what ``read`` makes of the items of a list, page by page."""
+    """Yield the results of ``read`` for the items of a list, page by page."""
     for page in openstack.pages(
         client,
         kind,
@@ -413,7 +429,7 @@ def _pages(client, kind, path, read, query, **arguments):
 
 
 def _server(item):
-    """Return (status, time of the last change or None, Placement, MACs)."""
+    """Return (status, time of last change or None, InstanceRecord, MACs)."""
     status = item['status']
     macs = ()
     if status in ('UNKNOWN', 'DELETED'):
@@ -429,8 +445,8 @@ def _server(item):
             else _RUNS.get(item.get(_POWER)),
             began_at=_seconds(item.get(_LAUNCHED) or item.get('created')),
             changed_at=_seconds(item.get('updated')))
-        # Nova lists a network without addresses for an interface that has
-        # none.
+        # For an interface without an address, Nova lists a network without
+        # addresses.
         listed = {(network, one and one[_MAC])
                   for network, some in (item.get('addresses') or {}).items()
                   for one in some or [None]}
@@ -461,7 +477,7 @@ def _network(item):
 
 
 def _some(key, values):
-    """Yield queries for some values, a few at a time."""
+    """Yield queries for some values, a few values in each."""
     values = sorted(values)
     for start in range(0, len(values), _DEVICES):
         yield {key: values[start:start + _DEVICES]}

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pass of the modeler: from what is new in telemetry to a generation.
+"""One pass of the modeler: learns from new samples and writes a generation.
 
-:func:`run` keeps nothing between two calls: all that a pass goes on from is
-in the store, so that a pass after a restart is a pass like any other. It
-writes once, at its end; one that fails or is ended before leaves the store
-as it was. No thread, no configuration, no clock but the one handed in.
+:func:`run` keeps no state between two calls. All that a pass continues from is
+in the store, so that a pass after a restart is a normal pass. A pass writes
+once, at its end. A pass that fails or is interrupted before leaves the store
+unchanged. No thread, no configuration, no clock except the one that is passed.
 
-What a pass promises:
+Guarantees of a pass:
 
-* *Nothing twice, nothing lost.* An instance is read from its last counted
-  sample on. Samples that are refused as an instance's history (see
+- *Nothing twice, nothing lost.* The samples of an instance are read from its
+  last counted sample on. Samples of an instance that is refused (see
   :class:`Refused`) are not counted and are read again.
-* *No answer is not no traffic.* An instance of which telemetry tells nothing
-  new keeps its model as it is.
-* *Passes may overlap.* Of an instance that another pass has learned more of
-  meanwhile nothing is written, nor of any other: the pass is void.
-* *The clock decides little.* Samples from the future are not read yet; else
-  time is the time of samples. Where the clock differs from that of the
-  database or of telemetry, nothing is learned until they agree.
+- *No answer does not mean no traffic.* If telemetry has nothing new about an
+  instance, its model is unchanged.
+- *Passes may overlap.* If another pass has learned more about one of the
+  instances meanwhile, the pass is void and writes nothing.
+- *The local clock has little influence.* Samples from the future are not read
+  yet. All other times are those of samples. If the local clock differs from
+  the clock of the database or of telemetry, nothing is learned until they
+  agree.
 
-Refused samples after the last usable one are counted again with the next
-usable one, unless nothing else was new.
-
-Derivation: reference/model.rst, "Estimation".
+Rejected samples after the last usable sample are counted again together with
+the next usable one, unless nothing else was new. Derivation:
+reference/model.rst, "Estimation".
 """
 
 import contextlib
@@ -41,38 +41,39 @@ from vswitch_aware_scheduler.traffic import series as rate_series
 __all__ = ['LATE_SECONDS', 'NOT_IN_INVENTORY',
            'Outcome', 'Refused', 'Settings', 'check_store_clock', 'run']
 
-#: So many instances are counted, merged and fitted at once.
+#: Number of instances that are counted, merged and fitted together.
 _TOGETHER = 1000
 
-#: Samples may come so much later than those of other instances: an instance
-#: that was deleted before is not asked for any more.
+#: Largest delay of samples compared with those of other instances. An instance
+#: that was deleted earlier is not read any more.
 LATE_SECONDS = 7200.0
 
-#: Why an instance of telemetry is ignored.
+#: Reason for ignoring an instance of telemetry.
 NOT_IN_INVENTORY = 'not in Nova'
 
-#: Steps in which progress is told.
+#: Number of steps in which progress is reported.
 _STEPS = 1000
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How a pass learns.
+    """The parameters of a pass.
 
-    :ivar source: name of where the samples come from, for the provenance
-    :ivar min_samples: fewest samples that a model is fitted to
-    :ivar half_life_seconds: age at which a sample counts half, or None: all
-        count alike for ever
-    :ivar forget_seconds: an instance that telemetry does not know any more is
-        forgotten when its last sample is by so much older than the newest of
-        all; None: never
-    :ivar clock_seconds: how far the clock may be from that of the database
-        and that of telemetry; None: neither is looked at
-    :ivar only_of_inventory: whether instances that the inventory does not
-        have are ignored, where there is an inventory
-    :ivar default_kbps: mean bandwidth of an instance of which nothing is
+    :ivar source: name of the source of the samples, stored with the models
+    :ivar min_samples: minimum number of samples to fit a model
+    :ivar half_life_seconds: age at which the weight of a sample is one half;
+        None: all samples have the same weight forever
+    :ivar forget_seconds: an instance that telemetry no longer has is removed
+        when its last sample is older than the newest sample of all by this
+        time; None: never
+    :ivar clock_seconds: largest permitted difference between the local clock
+        and those of the database and of telemetry; None: not checked
+    :ivar only_of_inventory: whether instances that are missing in the
+        inventory are ignored, if there is an inventory
+    :ivar default_kbps: mean bandwidth of an instance about which nothing is
         known
-    :raises InvalidInput: naming the setting, the value and what was wanted
+    :raises InvalidInput: if a value is invalid; the message names the setting,
+        the value and the valid values
     """
 
     source: str
@@ -104,10 +105,10 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """An instance that got no new model, for want of usable history.
+    """An instance without a new model, because its history is not usable.
 
-    :ivar reason: short, the same for all that it holds for
-    :ivar detail: with the values seen and wanted
+    :ivar reason: short text, the same for all instances with the same problem
+    :ivar detail: text with the value and the expected value
     """
 
     instance_uuid: str
@@ -118,22 +119,23 @@ class Refused:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a pass did.
+    """The result of a pass.
 
-    :ivar generation: :class:`.Generation` that is the last one now
-    :ivar written: whether the pass published it
-    :ivar instances: number of instances that telemetry knows, of the share
     :ivar samples: number of new samples that were counted
-    :ivar fitted: number of models that were fitted anew
-    :ivar waiting: number of instances that are counted and have no model yet
-    :ivar removed: uuids of instances that were forgotten
+    :ivar generation: :class:`.Generation` after the pass
+    :ivar written: whether the pass wrote this generation
+    :ivar instances: number of instances of this modeler's share that telemetry
+        has
+    :ivar fitted: number of models that were fitted
+    :ivar waiting: number of instances with counts but without a model
+    :ivar removed: uuids of removed instances
     :ivar refused: tuple of :class:`Refused`
-    :ivar refused_samples: :class:`.series.Refused` of what was read
-    :ivar last_time: time of the newest counted sample of all, seconds UTC, or
-        None
+    :ivar refused_samples: :class:`.series.Refused` of the samples that were
+        read
+    :ivar last_time: time of the newest counted sample, seconds UTC, or None
     :ivar ahead: number of instances whose last sample is later than the clock
-    :ivar seconds: how long it took
-    :ivar ignored: {why: number} of what telemetry has and does not count
+    :ivar seconds: duration of the pass in seconds
+    :ivar ignored: {reason: number} of resources in telemetry that do not count
     """
 
     generation: model_store.Generation
@@ -152,7 +154,7 @@ class Outcome:
 
     @property
     def ignored_kinds(self):
-        """{kind: number} of ``ignored``, without names of who made what."""
+        """{kind: number} of ``ignored``, without the names of creators."""
         found = {}
         for why, count in self.ignored.items():
             kind = why.partition(':')[0]
@@ -161,7 +163,7 @@ class Outcome:
 
     @property
     def reasons(self):
-        """{reason: number of refused instances}, most frequent first."""
+        """{reason: number of refused instances}, the most frequent first."""
         found = {}
         for one in self.refused:
             found[one.reason] = found.get(one.reason, 0) + 1
@@ -170,25 +172,25 @@ class Outcome:
 
 def run(store, driver, clock, settings, progress=None, writing=None,
         share=None, most_kbps=None):
-    """Learn what is new and publish it as one generation.
+    """Learn from new samples and write one generation.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param driver: telemetry :class:`~.base.Driver`
-    :param clock: returns the time, seconds UTC
+    :param clock: callable, returns seconds UTC
     :param settings: :class:`Settings`
-    :param progress: None, or called as ``progress(done, total)`` while there
-        is nothing written yet: what it raises ends the pass
+    :param progress: None, or callable(done, total), called until the write
+        starts; an exception that it raises ends the pass
     :param writing: None, or a context manager around the write
-    :param share: None: learn of all instances; or called with a uuid, whether
-        to learn of that one
-    :param most_kbps: {uuid: kbit/s in one direction} that the hosts of
-        instances can carry; rates above it are no samples
-    :returns: :class:`Outcome`; where nothing is new, nothing is written
-    :raises TelemetryError: when telemetry cannot be read to its end
-    :raises StoreError: when the store cannot be read or written
-    :raises StoreChanged: when something else has learned of the same
-        instances meanwhile: run it again
-    :raises ClockError: when the clock differs from that of the database or of
+    :param share: None to learn of all instances, or callable(uuid), returns
+        whether to learn of this instance
+    :param most_kbps: {uuid: largest possible rate in one direction on the host
+        of the instance, in kbit/s}; higher rates are rejected
+    :returns: :class:`Outcome`; if nothing is new, nothing is written
+    :raises TelemetryError: if telemetry cannot be read completely
+    :raises StoreError: if the store cannot be read or written
+    :raises StoreChanged: if another pass has learned of the same instances
+        meanwhile; run the pass again
+    :raises ClockError: if the clock differs from that of the database or of
         telemetry; nothing is written then
     """
     began = time.monotonic()
@@ -204,13 +206,13 @@ def run(store, driver, clock, settings, progress=None, writing=None,
 
 
 def check_store_clock(store, clock, settings):
-    """Check that a clock agrees with that of the database of a store.
+    """Check that a clock agrees with the clock of a store's database.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param clock: returns the time, seconds UTC
+    :param clock: callable, returns seconds UTC
     :param settings: :class:`Settings`
-    :raises ClockError: when they are further apart than ``clock_seconds``
-    :raises StoreError: when the store cannot be read
+    :raises ClockError: if they differ by more than ``clock_seconds``
+    :raises StoreError: if the store cannot be read
     """
     if settings.clock_seconds is not None:
         _check_clock(clock, store.server_time(), f'the database {store.url}',
@@ -232,9 +234,9 @@ def _check_clock(clock, other, whose, settings):
 
 @dataclasses.dataclass(frozen=True)
 class _Piece:
-    """What is new of one instance.
+    """The new samples of one instance.
 
-    :ivar counts: list of TransitionCounts of stretches, in order
+    :ivar counts: list of TransitionCounts of successive periods
     """
 
     instance_uuid: str
@@ -277,7 +279,7 @@ class _Pass:
     def _known(self, instances):
         """Return those of some instances that may be learned of.
 
-        Telemetry takes the word of others for which instances there are.
+        Other users can report instances to telemetry that do not exist.
         """
         if not self._settings.only_of_inventory \
                 or self._store.inventory() is None:
@@ -296,9 +298,9 @@ class _Pass:
     def _asked_for(self, instances):
         """Return {uuid: name} of the instances that may have new samples.
 
-        That is all, less those that telemetry says have ended, or have no
-        samples, since the newest counted one of all: earlier passes have read
-        them to their end.
+        Instances that have ended, or have no samples according to telemetry,
+        since the newest counted sample of all are omitted: earlier passes have
+        read them completely.
         """
         newest = max((point.last_time for point in self._points.values()
                       if point.last_time is not None), default=None)
@@ -311,7 +313,7 @@ class _Pass:
                 and (recent is None or one.uuid in recent)}
 
     def read(self):
-        """Count what is new."""
+        """Read and count new samples."""
         groups = _groups(self._asked, self._points, self._reads_all)
         for number, (start, wanted) in enumerate(groups):
             if start is not None and start > self._now:
@@ -319,12 +321,12 @@ class _Pass:
 
             def progress(done, total, number=number):
                 part = done / total if total else 1.0
-                # Fitting is the last tenth.
+                # Fitting is the last tenth of the progress.
                 self._tell(0.9 * (number + part) / len(groups))
 
             together = []
-            # From the future comes nothing but mistakes, and a last sample
-            # in the year 2100 would be the last one for long.
+            # Samples from the future are errors. If one in the year 2100 were
+            # counted, no later sample would be read.
             for series in self._driver.series(
                     start, math.nextafter(self._now, math.inf), wanted,
                     progress):
@@ -341,7 +343,7 @@ class _Pass:
             self._progress(step, _STEPS)
 
     def _new_part(self, series, start):
-        """Return a series without the samples that are counted already."""
+        """Return a series without the samples that are already counted."""
         most = self._most_kbps.get(series.instance_uuid)
         if most is not None:
             series = series.within(most)
@@ -350,7 +352,8 @@ class _Pass:
             return series
         refused = series.refused
         if start is None or last - start > 1.5 * series.period_seconds:
-            # Some of these were counted when the samples were.
+            # Some of the rejected samples were counted together with the
+            # samples.
             refused = rate_series.Refused()
         return series.since(last, refused)
 
@@ -359,7 +362,7 @@ class _Pass:
         return None if point is None else point.last_time
 
     def _count(self, together):
-        """Take over the new parts of some series."""
+        """Count the new parts of some series."""
         together = self._without_low_bounds(together)
         pieces = [one for one in together if len(one)]
         for one in together:
@@ -382,18 +385,19 @@ class _Pass:
                 self._refuse(one.instance_uuid, self._reason(
                     merged, learned), str(lack))
                 if learned is not None and learned.modelled:
-                    # The model is better than what there is instead of it.
-                    # It stays as it is, and so does where reading goes on.
+                    # The stored model is better than a new one. The model and
+                    # the time from which to read are unchanged.
                     continue
             self._samples += len(one)
             self._pieces.append(_Piece(one.instance_uuid, counts,
                                        one.refused, lack is None))
 
     def _without_low_bounds(self, together):
-        """Return series without lower bounds that say too little.
+        """Return series without lower bounds that are too low.
 
-        Too little is less than what the instance counts with otherwise: its
-        model or its prior, whichever is more, or the default demand.
+        A lower bound is too low if it is less than what the instance counts
+        with otherwise: its model or its prior, whichever is larger, or the
+        default demand.
         """
         bounded = [one.instance_uuid for one in together
                    if one.partial is not None]
@@ -409,10 +413,10 @@ class _Pass:
             self._settings.default_kbps)) for one in together]
 
     def _learned(self, pieces):
-        """Return {uuid: Learned}, all of which the pieces go on from.
+        """Return {uuid: Learned}, the stored counts of instances.
 
-        :raises StoreChanged: when another writer has added to one: the write
-            would be refused
+        :raises StoreChanged: if another writer has added to one of them, so
+            that the write would be rejected
         """
         known = self._store.learned(one.instance_uuid for one in pieces)
         for uuid, one in known.items():
@@ -426,7 +430,7 @@ class _Pass:
         return known
 
     def _stretches(self, series):
-        """Cut a series into half-lives: samples age from the end of theirs."""
+        """Divide a series into half-lives, from whose ends samples age."""
         half_life = self._settings.half_life_seconds
         if half_life is None:
             return [series]
@@ -439,7 +443,7 @@ class _Pass:
             if cuts.size else [series]
 
     def _merged(self, learned, later):
-        """Return the counts so far, aged, and later ones together.
+        """Return the aged counts so far together with later ones.
 
         :param later: list of TransitionCounts, in order
         """
@@ -454,7 +458,7 @@ class _Pass:
                 merged = merged.merged(one)
                 continue
             factor = 0.5 ** ((one.last_time - merged.last_time) / half_life)
-            # Peaks of a history of no weight would stay for ever.
+            # The peaks of a history without weight would remain forever.
             if factor * merged.total_samples < 0.5:
                 merged = one
             else:
@@ -478,7 +482,7 @@ class _Pass:
     # Fitting
 
     def fit(self):
-        """Merge what is new with what was counted, and fit it."""
+        """Merge the new counts with the stored ones, and fit models."""
         for first in range(0, len(self._pieces), _TOGETHER):
             self._tell(0.9 + 0.1 * first / len(self._pieces))
             pieces = self._pieces[first:first + _TOGETHER]
@@ -507,7 +511,7 @@ class _Pass:
             keys=[one.instance_uuid for one, *_ in found]) if found else []
         for (one, counts, more), model in zip(found, models):
             if isinstance(model, exceptions.NotEnoughSamples):
-                # lack_of_history has said that there is enough.
+                # lack_of_history has reported that the history is sufficient.
                 raise model
             self._models.append(model_store.StoredModel.from_counts(
                 one.instance_uuid, model, counts, **more))
@@ -515,7 +519,7 @@ class _Pass:
     # Writing
 
     def publish(self, writing, began):
-        """Write what has changed; return the Outcome."""
+        """Write the changes. Return the Outcome."""
         last = {uuid: point.last_time
                 for uuid, point in self._basis.points.items()
                 if point.last_time is not None}
@@ -546,9 +550,9 @@ class _Pass:
             {**self._ignored, **self._driver.ignored})
 
     def _forgotten(self, last, newest):
-        """Return the instances that are gone for so long.
+        """Return the instances that have been gone for ``forget_seconds``.
 
-        An instance that telemetry lists and Nova has stays.
+        An instance that both telemetry and Nova have is never removed.
         """
         seconds = self._settings.forget_seconds
         if seconds is None or newest is None:
@@ -560,17 +564,17 @@ class _Pass:
 
 
 def _continues(learned, later):
-    """Whether counts go on with later ones, rather than begin with them."""
+    """Return whether later counts continue the stored counts."""
     return (learned is not None and learned.counts is not None
             and learned.counts.period_seconds == later.period_seconds)
 
 
 def _floor_kbps(learned, priors, placement, default_kbps):
-    """Return the bandwidth that an instance counts with when not measured.
+    """Return the bandwidth with which an unmeasured instance counts.
 
     :param learned: Learned of the instance, or None
     :param priors: {key: Prior}
-    :param placement: Placement of the instance, or None
+    :param placement: InstanceRecord of the instance, or None
     """
     floor_kbps = None
     for key in prior.levels_of(*(
@@ -587,13 +591,13 @@ def _floor_kbps(learned, priors, placement, default_kbps):
 
 
 def _groups(names, points, are_all):
-    """Say which instances are read together, and from when on.
+    """Return which instances to read together, and from which time.
 
-    A driver reads many instances at once, all from the same time on. Those
-    that end alike are read together; the further back, the wider what is
-    taken for alike, so that there are few groups whoever is late by how much.
+    A driver reads many instances from the same time on. Instances with similar
+    last samples are read together. The older the samples, the larger the
+    permitted difference, so that there are few groups in all cases.
 
-    :param are_all: whether these are all that telemetry knows
+    :param are_all: whether these are all instances of telemetry
     :returns: list of (start or None, uuids or None for all)
     """
     new = [uuid for uuid in names

@@ -1,19 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trials of the limits that hosts have, once a day.
+"""Daily trials of the limits of hosts.
 
-:func:`update` follows the trials that are under way through the traffic of
-the last day, adds what came of them to the store, and starts one more for
-each kind of host. It is a reading of its own for the few instances that are
-tried: by then late samples are there, and a pass that learns needs to keep
-nothing for it.
+:func:`update` evaluates the running trials on the traffic of the last day,
+adds the outcomes to the store, and starts one new trial for each kind of host.
+It reads the samples of the few instances in trials separately from a learning
+pass, when late samples have arrived.
 
-All is one write. How far a trial was followed is kept with it, and a write
-that goes on from anything else is void: no day is counted twice or left out,
-whenever a modeler ends. Modelers that share the instances each try some of
-their own; a trial that is of several modelers now is over. No configuration,
-no clock but the one handed in.
-
-Derivation: reference/feedback.rst.
+Everything is written in one transaction. The store keeps the time up to which
+a trial was evaluated, and a write that started from another time is void. No
+day is therefore counted twice or omitted, whenever a modeler ends. Modelers
+that share the instances use instances of their own share. A trial with
+instances of several modelers ends. No configuration, no clock except the one
+that is passed. Derivation: reference/feedback.rst.
 """
 
 import collections
@@ -37,22 +35,22 @@ from vswitch_aware_scheduler.traffic import shares
 __all__ = ['HostKinds', 'MOST_INSTANCES', 'MOST_KINDS', 'SETTLED_SECONDS',
            'Update', 'day_of', 'update']
 
-#: Instances of one trial of one modeler at most.
+#: Maximum number of instances in one trial of one modeler.
 MOST_INSTANCES = 500
 
-#: Kinds of hosts that are tried, those with most hosts.
+#: Maximum number of kinds of hosts with trials, those with the most hosts.
 MOST_KINDS = 8
 
-#: Samples may come so late; whole periods of most sources are in it.
+#: Delay after which samples are expected to be complete.
 SETTLED_SECONDS = 3600.0
 
-#: A slot of time counts when so many of those who were measured at all that
-#: day were, and of those that telemetry knows.
+#: A time slot counts if it has samples of these shares of the instances that
+#: were measured on that day, and of those in telemetry.
 _MEASURED, _KNOWN = 0.9, 0.5
 
 _DAY_SECONDS = 86400.0
 
-#: Laws that are read at a time.
+#: Number of laws that are read together.
 _TOGETHER = 1000
 
 
@@ -61,10 +59,11 @@ def _settled(now):
 
 
 def _by_samples(now, newest):
-    """Return the time that trials go by.
+    """Return the time by which trials are evaluated.
 
-    That of the clock, unless the newest counted sample is much older: a clock
-    that is ahead would end all trials and forget what came of them.
+    This is the time of the clock, unless the newest counted sample is much
+    older: a clock that is ahead would end all trials and remove their
+    outcomes.
     """
     return now if newest is None else min(now, newest + SETTLED_SECONDS)
 
@@ -72,19 +71,19 @@ def _by_samples(now, newest):
 def day_of(now, newest=None):
     """Return the day of the trials that are due, in days since 1970.
 
-    :param now: seconds UTC
-    :param newest: time of the newest counted sample, or None
+    :param now: current time, seconds UTC
+    :param newest: time of the newest counted sample, seconds UTC, or None
     """
     return int(_settled(_by_samples(now, newest)) // _DAY_SECONDS)
 
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-    """What an update did.
+    """The result of an update.
 
     :ivar made: number of new trials
-    :ivar followed: number of trials that were followed
-    :ivar ended: number of trials that are over
+    :ivar followed: number of trials that were evaluated
+    :ivar ended: number of trials that have ended
     """
 
     made: int = 0
@@ -93,13 +92,13 @@ class Update:
 
 
 class HostKinds:
-    """What kinds of hosts there are.
+    """Determines the kinds of hosts.
 
-    :param make_policies: returns
-        :class:`.HostPolicies`, asked anew each time
-    :param access: :class:`.Access` of Nova, for the aggregates if
-        they may be read, or None
-    :param sleep: waits seconds, None: as :class:`.Client` does
+    :param make_policies: callable(), returns :class:`.HostPolicies`; called
+        for each use
+    :param access: :class:`.Access` of Nova, to read aggregates if permitted,
+        or None
+    :param sleep: keyword ``sleep`` of :class:`.Client`
     """
 
     def __init__(self, make_policies, access=None, **sleep):
@@ -108,14 +107,16 @@ class HostKinds:
         self._sleep = sleep
 
     def find(self, store):
-        """Return {kind: HostPolicy} of those with most hosts.
+        """Return the kinds with the largest numbers of hosts.
 
-        Hosts of which neither the store nor an aggregate says anything are
-        one host here.
+        All hosts about which neither the store nor an aggregate states
+        anything count as one host.
 
-        :raises TelemetryError: when Nova cannot be asked
-        :raises StoreError: when the store cannot be read
-        :raises VSwitchError: what ``make_policies`` raises
+        :param store: :class:`~vswitch_aware_scheduler.store.Store`
+        :returns: {kind: HostPolicy}
+        :raises TelemetryError: if Nova does not answer
+        :raises StoreError: if the store cannot be read
+        :raises VSwitchError: if ``make_policies`` raises it
         """
         found, counts = {}, collections.Counter()
         for policy in self._policies(store, self._aggregates()):
@@ -127,10 +128,11 @@ class HostKinds:
         return {kind: found[kind] for kind in most[:MOST_KINDS]}
 
     def most_kbps(self, store):
-        """Return what the hosts of instances can carry of one of them.
+        """Return the largest possible rate of each instance on its host.
 
-        :returns: {instance uuid: kbit/s in one direction}; without those on
-            hosts whose profile does not state it
+        :param store: :class:`~vswitch_aware_scheduler.store.Store`
+        :returns: {instance uuid: kbit/s in one direction}, without instances
+            on hosts whose profile does not state this rate
         :raises VSwitchError: as :meth:`find`
         """
         placements = store.placements()
@@ -150,12 +152,13 @@ class HostKinds:
 
     @property
     def asks_nova(self):
-        """Whether aggregates can be asked for."""
+        """Whether aggregates are read from Nova."""
         return self._access is not None
 
     def described(self, store):
         """Return whether any host has a profile or is behind an uplink.
 
+        :param store: :class:`~vswitch_aware_scheduler.store.Store`
         :raises VSwitchError: as :meth:`find`
         """
         if any(policy.profile is not None
@@ -169,10 +172,7 @@ class HostKinds:
                 for policy in self._policies(store, aggregates))
 
     def _policies(self, store, aggregates):
-        """Yield the HostPolicy of each host that anything is said of.
-
-        First that of all others.
-        """
+        """Yield the HostPolicy of hosts, first that of unspecified hosts."""
         policies = self._make_policies()
         profiles = {one.host: one for one in store.host_profiles()}
         for host in [None, *sorted(aggregates.keys() | profiles.keys())]:
@@ -188,29 +188,30 @@ class HostKinds:
         except http.Refusal as refusal:
             if refusal.status != 403:
                 raise
-            # Who may read instances need not be allowed to read aggregates.
+            # A user who may read instances may lack permission to read
+            # aggregates.
             return {}
 
 
 def update(store, driver, clock, kinds, share=None, progress=None,
            writing=None, needs_inventory=False):
-    """Follow the trials and start those of today, unless that was done.
+    """Evaluate the trials and start those of today, if they are due.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param driver: telemetry :class:`~.base.Driver`
-    :param clock: returns the time, seconds UTC
+    :param clock: callable, returns seconds UTC
     :param kinds: :class:`HostKinds`
-    :param share: None: all instances are of this modeler; or called with a
-        uuid, whether that one is
-    :param progress: None, or called as ``progress(done, total)``: what it
+    :param share: None if all instances belong to this modeler, or
+        callable(uuid), returns whether this instance does
+    :param progress: None, or callable(done, total); an exception that it
         raises ends the update
     :param writing: None, or a context manager around the write
-    :param needs_inventory: whether no instance is tried before the store has
-        an inventory; False: without one all instances may be
+    :param needs_inventory: whether trials require an inventory in the store;
+        False: without an inventory, all instances may be in trials
     :returns: :class:`Update`
-    :raises TelemetryError: when telemetry or Nova cannot be read
-    :raises StoreError: when the store cannot be read or written
-    :raises StoreChanged: when another writer has followed the same trials
+    :raises TelemetryError: if telemetry or Nova cannot be read
+    :raises StoreError: if the store cannot be read or written
+    :raises StoreChanged: if another writer has evaluated the same trials
         meanwhile
     """
     now = float(clock())
@@ -251,10 +252,10 @@ def _newest(store):
 
 
 def _sorted(trials, share, until):
-    """Return (those of this modeler alone, those that are over).
+    """Return (trials of this modeler alone, trials that have ended).
 
-    Both lists of StoredTrial, oldest first. What was followed last too long
-    ago, or after now, is over too.
+    Both are lists of StoredTrial, the oldest first. A trial also ends if its
+    last evaluation is too old or in the future.
     """
     own, over = [], []
     oldest = until - limit_feedback.TRIAL_DAYS * _DAY_SECONDS
@@ -268,7 +269,7 @@ def _sorted(trials, share, until):
 
 
 def _steps(own, due, until):
-    """Return ([(trial, how far it is to be followed)], [trial that ends])."""
+    """Return ([(trial, time up to which to evaluate)], [ending trial])."""
     followed, over = [], []
     for trial in own:
         if trial.kind not in due:
@@ -282,7 +283,7 @@ def _steps(own, due, until):
 
 
 def _outcomes(traffic, due, followed, until):
-    """Return a list of TrialOutcome of the kinds of which there is one."""
+    """Return a list of TrialOutcome of the kinds that have an outcome."""
     outcomes = []
     for kind, policy in due.items():
         found = functools.reduce(limit_feedback.Outcome.__add__, (
@@ -298,7 +299,7 @@ def _outcomes(traffic, due, followed, until):
 def _made(store, due, known, needs_inventory, until, progress):
     """Return the new trials of some kinds of hosts."""
     laws = _drawn(store, known, needs_inventory) if due else {}
-    # In another order every day.
+    # In a different order every day.
     order = sorted(laws, key=functools.partial(
         _number, store.secret(), str(until)))
     made = []
@@ -318,10 +319,10 @@ def _made(store, due, known, needs_inventory, until, progress):
 
 
 def _drawn(store, known, needs_inventory):
-    """Return {uuid: RateLaw} of some instances, day by day the same.
+    """Return {uuid: RateLaw} of selected instances, the same each day.
 
-    Of those that Nova has, where there is an inventory; no project has more
-    than its share.
+    If there is an inventory, only instances of Nova are selected. No project
+    has more than its share.
     """
     placements = store.placements()
     if needs_inventory or store.inventory() is not None:
@@ -345,7 +346,7 @@ def _drawn(store, known, needs_inventory):
 
 
 def _quotas(counts):
-    """Return {project: most instances in a trial}.
+    """Return {project: maximum number of instances in a trial}.
 
     :param counts: {project: number of its instances}
     """
@@ -356,18 +357,18 @@ def _quotas(counts):
 
 
 def _number(secret, salt, uuid):
-    """Return a number by which instances are in an order of chance.
+    """Return a number that sorts instances in a random order.
 
-    Without the secret of the store nobody can tell which instances come first.
+    Without the secret of the store, the order cannot be predicted.
     """
     return hmac.digest(secret, f'{salt} {uuid}'.encode(), 'sha256')
 
 
 class _Traffic:
-    """What the instances of some trials carried.
+    """The traffic of the instances of some trials.
 
-    :param followed: (StoredTrial, seconds to follow it to)
-    :param known: uuids that telemetry knows
+    :param followed: list of (StoredTrial, time up to which to evaluate it)
+    :param known: set of the uuids of instances in telemetry
     """
 
     def __init__(self, driver, followed, known, progress):
@@ -380,12 +381,13 @@ class _Traffic:
                 max(end for _, end in followed), wanted, progress))
             self._series = {one.instance_uuid: one for one in found
                             if len(one)}
-        # One slot for all, so long that each has a sample in it.
+        # One slot length for all instances, so long that each has a sample in
+        # a slot.
         self._seconds = max((one.period_seconds
                              for one in self._series.values()), default=1.0)
 
     def outcome(self, trial, policy, end):
-        """Return the Outcome of a StoredTrial since it was followed."""
+        """Return the Outcome of a StoredTrial since its last evaluation."""
         first, last = (math.ceil(time / self._seconds)
                        for time in (trial.until, end))
         rates, times = {}, np.zeros((len(trial.instances), last - first), bool)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which instances this modeler learns of, beside others.
+"""Divides the instances among the modelers of a store.
 
-A group in tooz knows which modelers of a store there are; a hash ring gives
-each instance to one of them. Members may see a change of the group at
-different times, so that for a while an instance is of two shares or of none:
-the store lets only one of two passes count it, and the next pass takes up
-what nobody has. No configuration, no clock.
+A tooz group lists the modelers of a store, and a hash ring assigns each
+instance to one of them. Members may notice a change of the group at different
+times. For some time an instance may then belong to two shares or to none. The
+store accepts only one of two passes for an instance, and the next pass reads
+instances that were omitted. No configuration, no clock.
 """
 
 import contextlib
@@ -24,18 +24,20 @@ __all__ = ['PATIENCE_SECONDS', 'Group', 'Share']
 
 LOG = logs.get_logger(__name__)
 
-#: Longest wait for a backend; its client may try for minutes.
+#: Longest wait for a backend in seconds; its client may try for minutes.
 PATIENCE_SECONDS = 10.0
 
-#: Points of each modeler on the ring. Shares then differ by some percent.
+#: Number of points of each modeler on the ring. Shares then differ by some
+#: percent.
 _POINTS = 1024
 
-#: The ring is asked for these instead of each instance, which is slow.
+#: Number of parts of the hash range that are looked up in the ring. Looking up
+#: each instance would be slow.
 _PARTS = 4096
 
 
 class Share:
-    """The instances of one modeler: called with a uuid, whether it is one.
+    """The instances of one modeler: callable(uuid), returns whether it is one.
 
     :ivar members: number of modelers
     """
@@ -54,16 +56,16 @@ class Share:
 class Group:
     """The modelers that share the instances of one store.
 
-    Each process is a member of its own, whatever its machine is called: no
-    two have the same name. Making one connects to nothing.
+    Each process is a member with a unique name, independent of its machine.
+    The constructor does not connect.
 
-    :param url: of a tooz backend, which may hold a password
-    :raises CoordinationError: when tooz is not installed
+    :param url: URL of a tooz backend, which may contain a password
+    :raises CoordinationError: if tooz is not installed
     """
 
     def __init__(self, url):
         try:
-            # Only now: it is optional, and loads much.
+            # Imported here, because tooz is optional and slow to load.
             self._tooz = importlib.import_module('tooz.coordination')
         except ImportError as error:
             raise exceptions.CoordinationError(
@@ -79,30 +81,31 @@ class Group:
         self._at_work = threading.Lock()
 
     def share(self, store_id):
-        """Return the :class:`Share` of this modeler now; join if need be.
+        """Return the current :class:`Share` of this modeler. Join if needed.
 
-        :param store_id: of the store's Generation; only modelers of one
-            store share its instances
-        :raises CoordinationError: when the backend does not answer; the next
-            call connects anew
+        :param store_id: id of the store; only modelers of one store share its
+            instances
+        :raises CoordinationError: if the backend does not answer; the next
+            call connects again
         """
         return self._within(lambda: self._asked(store_id, self._share))
 
     def count(self, store_id):
-        """Return the number of members, without being one.
+        """Return the number of members, without joining.
 
+        :param store_id: id of the store
         :raises CoordinationError: as :meth:`share`
         """
         return len(self._within(
             lambda: self._asked(store_id, self._members)))
 
     def leave(self):
-        """Leave the group, so that others take over at once."""
+        """Leave the group, so that others take over the instances at once."""
         with contextlib.suppress(exceptions.CoordinationError):
             self._within(self._leave)
 
     def _within(self, function):
-        """Call a function; go on without it when it takes too long."""
+        """Call a function, but wait for it only for a limited time."""
         found = []
 
         def work():
@@ -112,8 +115,8 @@ class Group:
                 except exceptions.CoordinationError as error:
                     found.append((None, error))
 
-        # One at a time, whatever became of the one before: a signal may have
-        # ended this before that one had begun.
+        # One thread at a time: a signal may have interrupted the previous
+        # call.
         before = self._worker
         if before is not None and before.ident is not None:
             before.join(PATIENCE_SECONDS)
@@ -131,7 +134,7 @@ class Group:
         return result
 
     def _asked(self, store_id, function):
-        """Return what a function of the connected group returns."""
+        """Return the result of a function that uses the connected group."""
         if store_id != self._store_id:
             self._leave()
             self._store_id = store_id
@@ -142,7 +145,8 @@ class Group:
                 self._coordinator.start(start_heart=True)
             return function()
         except Exception as error:
-            # Whatever a backend's client raises: not all of it is of tooz.
+            # The client of a backend may raise exceptions that are not of
+            # tooz.
             self._leave()
             raise exceptions.CoordinationError(
                 f'modeler_coordination_url: its backend does not answer: '
@@ -153,7 +157,7 @@ class Group:
     def _share(self):
         members = self._members()
         if self.name not in members:
-            # New, or the backend has lost what it knew.
+            # The group is new, or the backend has lost its data.
             self._join()
             members = self._members()
         return Share(self.name, members | {self.name})
@@ -162,7 +166,7 @@ class Group:
         coordinator, self._coordinator = self._coordinator, None
         alive, self._alive = self._alive, None
         try:
-            # A lock is of a connection, which ends with the coordinator.
+            # A lock belongs to a connection, which ends with the coordinator.
             if alive is not None:
                 alive.release()
         except Exception as error:
@@ -179,13 +183,13 @@ class Group:
 
     @property
     def _forgets_nobody(self):
-        # Not what tooz says is "not based on time-outs": etcd and ZooKeeper
-        # are, and end the membership of whom they do not hear.
+        # Do not use tooz's attribute "not based on time-outs": etcd and
+        # ZooKeeper also end the membership of a client that does not respond.
         return self.url.partition(':')[0] == 'file'
 
     def _join(self):
         if self._forgets_nobody and self._alive is None:
-            # Held for as long as this process lives.
+            # Held as long as this process runs.
             self._alive = self._coordinator.get_lock(self.name)
             self._alive.acquire(blocking=False)
         with contextlib.suppress(self._tooz.GroupAlreadyExist):
@@ -204,7 +208,7 @@ class Group:
         return members
 
     def _bury(self, member):
-        """Remove a member whose process has ended; return whether it has."""
+        """Remove a member whose process has ended. Return whether it has."""
         lock = self._coordinator.get_lock(member)
         if not lock.acquire(blocking=False):
             return False

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the modeler tells Prometheus of itself.
+"""Exports the metrics of the modeler to Prometheus.
 
-Numbers only: no uuid, name or URL is ever a label. Nothing listens before
-:meth:`Metrics.serve`.
+All values are numbers: a uuid, name or URL is never a label. No port is opened
+before :meth:`Metrics.serve`.
 """
 
 from vswitch_aware_scheduler import exceptions
@@ -18,14 +18,15 @@ __all__ = ['Metrics']
 
 _PREFIX = 'vswitch_modeler'
 
-#: What a modeler can wait for: each is shown, with 0 while it does not.
+#: What a modeler can wait for. Each is exported, with 0 while the modeler does
+#: not wait for it.
 WAITS = ('configuration', 'telemetry', 'store', 'coordination')
 
 
 class Metrics:
-    """Counts what passes did, and serves it over HTTP.
+    """Counts the results of passes, and serves them over HTTP.
 
-    :raises InvalidInput: when prometheus_client is not installed
+    :raises InvalidInput: if prometheus_client is not installed
     """
 
     def __init__(self):
@@ -111,9 +112,11 @@ class Metrics:
             'kind')
 
     def serve(self, address, port):
-        """Answer at this address, and at no other any more.
+        """Serve the metrics at an address, instead of an earlier address.
 
-        :raises OSError: when it cannot be listened on
+        :param address: IP address to listen on
+        :param port: TCP port
+        :raises OSError: if the address cannot be used
         """
         if (address, port) == self.served_at:
             return
@@ -123,18 +126,18 @@ class Metrics:
         self.served_at = address, port
 
     def close(self):
-        """Answer no more."""
+        """Close the port."""
         if self._listener is not None:
             listener, self._listener = self._listener, None
             self.served_at = None
             listener.close()
 
     def succeeded(self, outcome, members, now):
-        """Count a pass.
+        """Count a successful pass.
 
         :param outcome: :class:`.Outcome`
         :param members: number of modelers
-        :param now: seconds UTC
+        :param now: current time, seconds UTC
         """
         self._passes.observe(outcome.seconds)
         self._last.set(now)
@@ -157,16 +160,16 @@ class Metrics:
     def waits(self, kind):
         """Report what the modeler waits for.
 
-        :param kind: short, such as 'store', or None for nothing
+        :param kind: short text such as 'store', or None if it does not wait
         """
         self._waits.clear()
-        for one in {*WAITS, *([kind] if kind else [])}:
-            self._waits.labels(one).set(one == kind)
+        for label in {*WAITS, *([kind] if kind else [])}:
+            self._waits.labels(label).set(label == kind)
 
     def corrected(self, multiples):
-        """Tell by what limits are multiplied.
+        """Report the factors by which limits are multiplied.
 
-        :param multiples: {kind of host: multiple}
+        :param multiples: {kind of host: factor}
         """
         self._multiple.clear()
         for kind, times in multiples.items():
@@ -203,6 +206,6 @@ class Metrics:
     def failed(self, kind):
         """Count a pass that failed.
 
-        :param kind: short, such as 'store'
+        :param kind: short text such as 'store'
         """
         self._failures.labels(kind).inc()

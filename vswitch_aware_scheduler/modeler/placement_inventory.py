@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What placement keeps of the hosts' switches, for the strict mode.
+"""Maintains the inventories of hosts in Placement, for the strict mode.
 
-:class:`PlacementInventories` gives each host that has a limit a resource
-provider with an inventory of :data:`.RESOURCE_CLASS`, and keeps that up to
-date with profiles, aggregates and models. It is a child of the
-compute node's own provider: of that one nova-compute replaces the inventory
-as a whole, and what is not its own would be gone, or in its way once it is in
-use. Children that nova-compute has not made it leaves alone.
+:class:`PlacementInventories` creates, for each host with a limit, a resource
+provider with an inventory of :data:`.RESOURCE_CLASS`. It updates the inventory
+when profiles, aggregates and models change. The provider is a child of the
+compute node's provider: nova-compute replaces the complete inventory of the
+latter, but does not change child providers that it has not created.
 
-What an instance needs is what the scheduler takes it to need: by its model,
-the prior of its own, its flavor, the prior of its group, the default.
-
-Allocations are never written while the mode is on, for a change of Nova's that
-happens at the same time would fail. What an instance has come to need beyond
-its allocation is taken off the host as ``reserved``; what it does not need is
-left to it, so that a host keeps its limit whoever leaves.
-
-Derivation: reference/strict.rst.
+The need of an instance is what the scheduler judges it by: its model, the
+prior of its own traffic, its flavor, the prior of its group, or the default.
+Allocations are never written while the mode is on, because a concurrent change
+by Nova would fail. If the need of an instance grows beyond its allocation, the
+difference is subtracted from the host as ``reserved``. If the need shrinks,
+the allocation remains, so that a host keeps its limit whichever instance
+leaves. Derivation: reference/strict.rst.
 """
 
 import dataclasses
@@ -41,27 +38,27 @@ __all__ = [
     'read_cloud',
 ]
 
-# That of Train, as Nova claims with.
+# Microversion of Train, which Nova uses for claims.
 _PLACEMENT = {'microversion': '1.36'}
 
-# That of Wallaby, which lets a provider have another parent or none.
+# Microversion of Wallaby, which can change or remove the parent of a provider.
 _MOVING = {'microversion': '1.37'}
 
-# That of Stein, as the inventory asks with: the id of a hypervisor is that of
-# its resource provider, and flavors come with their extra specs.
+# Microversion of Stein, as for the inventory: the id of a hypervisor is the id
+# of its resource provider, and flavors include their extra specs.
 _COMPUTE = {'microversion': '2.69'}
 
-#: Type of the hypervisor of bare metal.
+#: Hypervisor type of bare metal nodes.
 _IRONIC = 'ironic'
 
-#: Hypervisors or flavors of one answer.
+#: Number of hypervisors or flavors in one answer.
 PAGE = 1000
 
-#: A write is tried so often again when something else has written meanwhile.
+#: Number of attempts of a write if another client writes at the same time.
 _ATTEMPTS = 5
 
-#: nova-compute asks for providers that it has seen below its own until it
-#: reads the tree again, every five minutes by default.
+#: nova-compute asks for known child providers until it reads the tree again,
+#: every five minutes by default.
 DETACHED_SECONDS = 900.0
 
 _CLASS = effective_limit.RESOURCE_CLASS
@@ -69,7 +66,10 @@ _DETACHED = re.compile(r':vswitch detached at (\d+)$')
 
 
 def provider_uuid(node_uuid):
-    """Return the uuid of the provider that is made for a compute node."""
+    """Return the uuid of the child provider of a compute node.
+
+    :param node_uuid: uuid of the compute node
+    """
     return str(uuids.uuid5(uuids.UUID(node_uuid), 'vswitch'))
 
 
@@ -77,23 +77,23 @@ def read_aggregates(access, **sleep):
     """Return {host: [(name of an aggregate, its metadata)]} of Nova.
 
     :param access: :class:`.Access` of Nova
-    :param sleep: waits seconds, None: as :class:`.Client` does
-    :raises TelemetryError: when they cannot be read
+    :param sleep: keyword ``sleep`` of :class:`.Client`
+    :raises TelemetryError: if the aggregates cannot be read
     """
     with _nova(access, sleep) as client:
         return _by_host(client)
 
 
 def read_cloud(access, **sleep):
-    """Return what Nova has that decides on policies and demands.
+    """Return the data in Nova that determine policies and demands.
 
     :param access: :class:`.Access` of Nova
-    :param sleep: waits seconds, None: as :class:`.Client` does
+    :param sleep: keyword ``sleep`` of :class:`.Client`
     :returns: {'aggregate': {id: dictionary with name, metadata, hosts},
-        'node': {id: (host, whether it is bare metal)}, 'flavor': {name:
-        extra specs}}, without those that may not be read; of metadata and
-        extra specs the keys of this package alone
-    :raises TelemetryError: when Nova cannot be asked
+        'node': {id: (host, whether it is bare metal)}, 'flavor': {name: extra
+        specs}}, without kinds that this user may not read. Metadata and extra
+        specs contain only keys of this package.
+    :raises TelemetryError: if Nova does not answer
     """
     found = {}
     with _nova(access, sleep) as client:
@@ -113,7 +113,8 @@ def read_cloud(access, **sleep):
             try:
                 found[kind] = read()
             except http.Refusal as refusal:
-                # Who may read instances need not be allowed to read these.
+                # A user who may read instances may lack permission to read
+                # these.
                 if refusal.status != 403:
                     raise
     return found
@@ -121,13 +122,13 @@ def read_cloud(access, **sleep):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What was done.
+    """The result of an update.
 
-    :ivar hosts: number of hosts that have an inventory
     :ivar written: number of inventories that were written
-    :ivar short: {host: (kbit/s in use, kbit/s there are)} of those that have
-        more allocated than there is
-    :ivar left_out: {host: why} of those whose inventory is not kept
+    :ivar hosts: number of hosts that have an inventory
+    :ivar short: {host: (kbit/s in use, kbit/s available)} of hosts with more
+        allocated than available
+    :ivar left_out: {host: why} of hosts whose inventory is not maintained
     """
 
     hosts: int
@@ -138,12 +139,11 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Review:
-    """What there is, compared with what there is to be.
+    """The differences between Placement and the expected inventories.
 
-    :ivar hosts: number of hosts that have a limit
-    :ivar wrong: {host: what is wrong with its inventory, in words}
-    :ivar uplinks: names of what hosts share, whose limits placement does not
-        keep
+    :ivar hosts: number of hosts with a limit
+    :ivar wrong: {host: problem of its inventory, in words}
+    :ivar uplinks: names of uplinks, whose limits Placement does not enforce
     """
 
     hosts: int
@@ -155,10 +155,11 @@ class Review:
 class _Node:
     """A compute node.
 
-    :ivar bare_metal: whether its instances are machines of their own
-    :ivar known: {consumer: kbit/s allocated, 0 for none}, or None
-    :ivar generations: of its provider and of ours, that this is of
     :ivar inventory: (total, reserved) as written, or None
+    :ivar bare_metal: whether its instances are physical machines
+    :ivar known: {consumer: allocated kbit/s, or 0}, or None if not read yet
+    :ivar generations: generations of its provider and of the child provider
+        when this was read
     """
 
     uuid: str
@@ -171,16 +172,17 @@ class _Node:
 
 
 class PlacementInventories:
-    """Keeps inventories in placement. Opens nothing itself.
+    """Maintains the inventories in Placement. Opens nothing itself.
 
     :param access: :class:`.Access` of Nova
-    :param placement: Access of placement
+    :param placement: Access of Placement
     :param policies: :class:`.HostPolicies`
-    :param headroom: see :class:`.EffectiveLimit`
-    :param unknown: RateLaw of an instance of which nothing is known, or None
+    :param headroom: as in :class:`.EffectiveLimit`
+    :param unknown: RateLaw of an instance about which nothing is known, or
+        None
     :param corrections: :class:`.Corrections` of the policies, or
         None
-    :param sleep: waits seconds, None: as :class:`.Client` does
+    :param sleep: keyword ``sleep`` of :class:`.Client`
     """
 
     def __init__(
@@ -205,13 +207,13 @@ class PlacementInventories:
         self._limits = effective_limit.EffectiveLimits(headroom)
 
     def update(self, store, progress=None):
-        """Bring the inventories up to date.
+        """Update the inventories.
 
         :param store: :class:`~vswitch_aware_scheduler.store.Store`
-        :param progress: None, or called as ``progress(done, total)``
+        :param progress: None, or callable(done, total)
         :returns: :class:`Outcome`
-        :raises TelemetryError: when Nova or placement cannot be asked
-        :raises StoreError: when the store cannot be read
+        :raises TelemetryError: if Nova or Placement does not answer
+        :raises StoreError: if the store cannot be read
         """
         aggregates, left_out = self._look(store)
         hosts = written = 0
@@ -235,7 +237,7 @@ class PlacementInventories:
                 try:
                     written += self._bring(client, node, limit, generations)
                 except http.Refusal as refusal:
-                    # Of one host it is no reason to leave the others.
+                    # An error in one host does not affect the other hosts.
                     node.known = None
                     left_out[node.host] = ' '.join(str(refusal).split())
                     continue
@@ -247,14 +249,14 @@ class PlacementInventories:
         return Outcome(hosts, written, short, left_out)
 
     def review(self, store):
-        """Compare what placement has with what it is to have; write nothing.
+        """Compare Placement with the expected inventories. Writes nothing.
 
-        What is reserved changes with each instance, and is not looked at.
+        The reserved amount changes with each instance and is not compared.
 
         :param store: :class:`~vswitch_aware_scheduler.store.Store`
         :returns: :class:`Review`
-        :raises TelemetryError: when Nova or placement cannot be asked
-        :raises StoreError: when the store cannot be read
+        :raises TelemetryError: if Nova or Placement does not answer
+        :raises StoreError: if the store cannot be read
         """
         aggregates, left_out = self._look(store)
         wrong = dict(left_out)
@@ -285,10 +287,10 @@ class PlacementInventories:
     # Hosts and their limits
 
     def _look(self, store):
-        """Read what decides on inventories, of the store and of Nova.
+        """Read what determines the inventories from the store and from Nova.
 
-        :returns: ({host: [(aggregate, metadata)]}, {host: why} of those that
-            have a limit and can have no inventory)
+        :returns: ({host: [(aggregate, metadata)]}, {host: why} of the hosts
+            that have a limit but cannot have an inventory)
         """
         self._snapshot = self._snapshot.updated(
             store.read_changes(self._snapshot.generation))
@@ -330,15 +332,15 @@ class PlacementInventories:
         )
 
     def _bring(self, client, node, limit, generations):
-        """Bring the inventory of one host up to date.
+        """Update the inventory of one host.
 
         :returns: whether it was written
-        :raises Refusal: when placement does not take it
+        :raises Refusal: if Placement rejects it
         """
         ours = provider_uuid(node.uuid)
         told = generations[node.uuid], generations.get(ours)
         for attempt in range(_ATTEMPTS):
-            # Where an allocation ends no generation tells of it.
+            # The end of an allocation does not change a generation.
             if node.known is None or told != node.generations \
                     or node.inventory[1]:
                 self._read(client, node, told[1] is None)
@@ -356,7 +358,7 @@ class PlacementInventories:
             except http.Refusal as refusal:
                 if refusal.status != 409 or attempt == _ATTEMPTS - 1:
                     raise
-                # Somebody was faster.
+                # Another client was faster.
                 node.known = None
                 told = node.generations
                 continue
@@ -365,7 +367,7 @@ class PlacementInventories:
             return True
 
     def _read(self, client, node, new):
-        """Read what placement has of a host; make the provider if need be."""
+        """Read the state of a host in Placement. Create a missing provider."""
         ours = provider_uuid(node.uuid)
         if new:
             self._make(client, node, ours)
@@ -389,13 +391,13 @@ class PlacementInventories:
         except http.Refusal as refusal:
             if refusal.status != 409:
                 raise
-            # It exists: another modeler has made it, or it was detached.
+            # It exists: another modeler has created it, or it was detached.
             _place(client, ours, f'{node.name}:vswitch', node.uuid)
 
     def _wanted(self, node, limit):
-        """Return (total, reserved) that a host is to have."""
+        """Return the expected (total, reserved) of a host."""
         if limit is None:
-            # Who moves may still bring an allocation with it.
+            # An instance that moves may still add an allocation.
             return effective_limit.LARGEST, 0
         lacking, laws = 0, []
         for consumer, amount in node.known.items():
@@ -404,18 +406,18 @@ class PlacementInventories:
                 lacking += max(0, limit.amount(law) - amount)
                 laws.append(law)
         lacking += limit.held_back(laws)
-        # Placement knows no inventory of nothing.
+        # Placement does not accept an inventory with total 0.
         total = max(limit.total, 1)
         return total, min(lacking, total) if limit.total else total
 
     def _law(self, consumer, amount, limit):
-        """Return the RateLaw of a consumer, None: its allocation says all."""
+        """Return the RateLaw of a consumer, or None to use its allocation."""
         law = self._snapshot.law(consumer)
         if law is not None or amount:
             return law
         found = self._snapshot.placement(consumer)
         if found is None:
-            # No instance, but for example a migration, whose source it is.
+            # Not an instance but, for example, a migration whose source it is.
             return None
         return resident_demand.unmodelled_law(
             self._snapshot, consumer, self._flavors.get(found[1], {}),
@@ -424,10 +426,11 @@ class PlacementInventories:
     # Looking and clearing up
 
     def inventories(self):
-        """Return what placement has now.
+        """Return the inventories that Placement has now.
 
-        :returns: list of (provider's name, total, reserved, used), by name
-        :raises TelemetryError: when placement cannot be asked
+        :returns: list of (name of the provider, total, reserved, used), by
+            name
+        :raises TelemetryError: if Placement does not answer
         """
         found = []
         with self._client() as client:
@@ -439,20 +442,19 @@ class PlacementInventories:
         return found
 
     def remove(self, providers=False):
-        """Take all of it out of placement, allocations too.
+        """Remove all inventories and their allocations from Placement.
 
-        What stays, unless it is to go as well, is the providers, empty.
-        nova-compute remembers those below its own, and asks placement for
-        each: where one has gone it fails, and deletions of servers with it,
-        until it reads the tree again
-        (``[compute]/resource_provider_association_refresh``). So a provider
-        that is to go is detached from the compute node's, and removed
-        :data:`DETACHED_SECONDS` later, when nobody asks for it any more.
+        By default, the empty providers remain. nova-compute remembers the
+        child providers and asks Placement for each of them. If one is missing,
+        it fails, and deletions of servers fail too, until it reads the tree
+        again (``[compute]/resource_provider_association_refresh``). Therefore
+        a provider that has to be removed is first detached from the provider
+        of the compute node. It is removed :data:`DETACHED_SECONDS` later.
 
-        :param providers: whether the providers are to go as well
-        :returns: (number of inventories, of allocations, of providers
-            removed, of providers detached that are still there)
-        :raises TelemetryError: when placement cannot be asked or refuses
+        :param providers: whether to remove the providers as well
+        :returns: (number of removed inventories, of removed allocations, of
+            removed providers, of detached providers that remain)
+        :raises TelemetryError: if Placement does not answer or refuses
         """
         inventories = allocations = removed = detached = 0
         with self._client() as client:
@@ -475,7 +477,7 @@ class PlacementInventories:
                                        f'/resource_providers/{uuid}')
                 else:
                     detached += 1
-            # Somebody else may use it.
+            # Another application may use the class.
             _delete(client, 'resource class', f'/resource_classes/{_CLASS}',
                     409)
         self._nodes.clear()
@@ -483,7 +485,7 @@ class PlacementInventories:
 
 
 def _place(client, uuid, name, parent):
-    """Give a provider a name and a parent, None: it is a root."""
+    """Set the name and the parent of a provider. None makes it a root."""
     client.json(f'provider {name}', 'PUT', f'/resource_providers/{uuid}',
                 'to have the parent',
                 json={'name': name, 'parent_provider_uuid': parent},
@@ -491,10 +493,10 @@ def _place(client, uuid, name, parent):
 
 
 def _delete(client, what, path, *allowed):
-    """Delete something of placement.
+    """Delete something in Placement.
 
-    :param allowed: statuses of answers that leave it there
-    :returns: whether it was there, and is no more
+    :param allowed: statuses of answers for which it remains
+    :returns: whether it existed and was deleted
     """
     try:
         client.json(what, 'DELETE', path, 'it to go', **_PLACEMENT)
@@ -506,9 +508,9 @@ def _delete(client, what, path, *allowed):
 
 
 def _release(client, consumer, provider):
-    """Take what is of one provider out of the allocations of a consumer.
+    """Remove the allocations of one provider from those of a consumer.
 
-    :returns: whether there was any
+    :returns: whether there were any
     """
     path = f'/allocations/{consumer}'
     for attempt in range(_ATTEMPTS):
@@ -532,17 +534,17 @@ def _release(client, consumer, provider):
 
 
 def _record(total, reserved):
-    """Return an inventory as placement has it."""
+    """Return an inventory in the format of Placement."""
     return {'total': total, 'reserved': reserved, 'min_unit': 1,
             'max_unit': effective_limit.LARGEST, 'step_size': 1,
             'allocation_ratio': 1.0}
 
 
 def _several(nodes):
-    """Return {host: why} of the hosts that have several compute nodes."""
+    """Return {host: why} of the hosts with several compute nodes."""
     counts = {}
-    for one in nodes:
-        counts[one.host] = counts.get(one.host, 0) + 1
+    for node in nodes:
+        counts[node.host] = counts.get(node.host, 0) + 1
     return {host: f'it has {count} compute nodes, which share no switch that '
                   f'one of them could have' for host, count in counts.items()
             if count > 1}
@@ -569,14 +571,16 @@ def _by_host(client):
 
 
 def _aggregates(answer):
-    return [(one['name'], dict(one['metadata']), list(one['hosts']))
-            for one in answer['aggregates']]
+    return [(aggregate['name'], dict(aggregate['metadata']),
+             list(aggregate['hosts']))
+            for aggregate in answer['aggregates']]
 
 
 def _aggregates_by_id(answer):
-    return {str(one.get('uuid') or one['name']): {
-        'name': one['name'], 'metadata': _ours_of(one['metadata']),
-        'hosts': list(one['hosts'])} for one in answer['aggregates']}
+    return {str(aggregate.get('uuid') or aggregate['name']): {
+        'name': aggregate['name'], 'metadata': _ours_of(aggregate['metadata']),
+        'hosts': list(aggregate['hosts'])}
+        for aggregate in answer['aggregates']}
 
 
 def _ours_of(mapping):
@@ -585,7 +589,7 @@ def _ours_of(mapping):
 
 
 def _all(client, kind, path, read, **query):
-    """Return {id: what ``read`` makes of it} of all that Nova lists."""
+    """Return {id: result of ``read``} of all items of a list of Nova."""
     found = {}
     for page in openstack.pages(
         client,
@@ -612,7 +616,7 @@ def _node(item):
 
 
 def _inventory_of(client, provider, name):
-    """Return what :func:`_inventory` does of a provider."""
+    """Return the result of :func:`_inventory` for a provider."""
     return client.json(
         f'inventory of {name}', 'GET',
         f'/resource_providers/{provider}/inventories',
@@ -624,7 +628,7 @@ def _inventory(answer):
     one = answer['inventories'].get(_CLASS)
     found = one and (int(one['total']), int(one['reserved']))
     if found and one['allocation_ratio'] != 1:
-        # Not as it is written.
+        # Not as this module writes it.
         found = None
     return found, answer['resource_provider_generation']
 
@@ -646,7 +650,7 @@ def _generations(client):
 
 
 def _ours(client):
-    """Return [(uuid, name)] of the providers that were made here."""
+    """Return [(uuid, name)] of the providers that this module created."""
     return sorted(((uuid, name) for uuid, name, parent, _
                    in _providers(client)
                    if parent and provider_uuid(parent) == uuid),
@@ -654,7 +658,7 @@ def _ours(client):
 
 
 def _allocations(client, provider, host):
-    """Return ({consumer: kbit/s of ours}, generation of the provider)."""
+    """Return ({consumer: kbit/s of our class}, generation of the provider)."""
     return client.json(
         f'allocations on {host}', 'GET',
         f'/resource_providers/{provider}/allocations', 'allocations',

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What to expect of instances without a model, learned from the others.
+"""Learns priors for instances without a model from the other instances.
 
-:func:`update` pools the laws of instances by flavor and project, as the
-inventory has them, and writes what differs from what the store holds. Where
-the store has an inventory, only instances of Nova count: those that Nova has,
-and those that Nova had and has deleted, which fade. No configuration, and no
-clock but the one handed in.
-
-Derivation: reference/priors.rst.
+:func:`update` combines the laws of instances by flavor and project, according
+to the inventory, and writes the differences to the store. If the store has an
+inventory, only instances of Nova count: existing ones, and deleted ones with a
+weight that decreases. No configuration, no clock except the one that is
+passed. Derivation: reference/priors.rst.
 """
 
 import dataclasses
@@ -19,10 +17,10 @@ from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['FADING_SECONDS', 'MEMBER_SECONDS', 'Outcome', 'plan', 'update']
 
-#: Time after which a deleted instance counts half as much as before.
+#: Time after which the weight of a deleted instance is halved.
 FADING_SECONDS = 7 * 86400.0
 
-#: An instance counts once it has been measured for so long.
+#: An instance counts after it has been measured for this time.
 MEMBER_SECONDS = 7200.0
 
 _DAY_SECONDS = 86400.0
@@ -30,12 +28,12 @@ _DAY_SECONDS = 86400.0
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What an update did.
+    """The result of an update.
 
-    :ivar groups: number of groups that have a prior
-    :ivar instances: number of instances with a short history that have one
     :ivar written: number of priors that were written
-    :ivar removed: number of those that were removed
+    :ivar groups: number of groups with a prior
+    :ivar instances: number of instances with a short history and a prior
+    :ivar removed: number of priors that were removed
     :ivar ignored: number of measured instances that Nova does not have
     """
 
@@ -48,17 +46,17 @@ class Outcome:
 
 def update(store, clock, min_samples=estimate.MIN_SAMPLES,
            member_seconds=MEMBER_SECONDS, needs_inventory=False):
-    """Bring the priors of a store up to date with its models.
+    """Update the priors of a store by its models.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param clock: returns the time, seconds UTC
-    :param min_samples: fewest samples that a model is fitted to
-    :param member_seconds: an instance counts in the priors of groups once
-        its first and its last sample are so far apart
-    :param needs_inventory: whether no instance counts before the store has
-        an inventory; False: without one all instances count
+    :param clock: callable, returns seconds UTC
+    :param min_samples: minimum number of samples to fit a model
+    :param member_seconds: an instance counts in the priors of groups if its
+        first and last sample are this many seconds apart
+    :param needs_inventory: whether instances only count if the store has an
+        inventory; False: without an inventory, all instances count
     :returns: :class:`Outcome`
-    :raises StoreError: when the store cannot be read or written
+    :raises StoreError: if the store cannot be read or written
     """
     now = float(clock())
     found, changed, gone = plan(store, now, min_samples, member_seconds,
@@ -73,12 +71,16 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
          unmodelled=()):
     """Return what :func:`update` would do after a write of some models.
 
-    :param now: seconds UTC
-    :param models: StoredModels with their counts that are to be written
-    :param unmodelled: Unmodelled that are to be written
-    :returns: (:class:`Outcome`, list of Priors to write, list of those to
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param now: current time, seconds UTC
+    :param min_samples: as in :func:`update`
+    :param member_seconds: as in :func:`update`
+    :param needs_inventory: as in :func:`update`
+    :param models: StoredModels with counts that will be written
+    :param unmodelled: Unmodelled that will be written
+    :returns: (:class:`Outcome`, list of Priors to write, list of Priors to
         remove)
-    :raises StoreError: when the store cannot be read
+    :raises StoreError: if the store cannot be read
     """
     laws = dict(store.read_changes().laws())
     seconds = store.measured_seconds()
@@ -96,7 +98,8 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
         seconds[uuid] = one.last_time + one.period_seconds - one.first_time
     groups, weights = _instances(store, {*laws, *counts}, now,
                                  needs_inventory)
-    # Rounded: a packed time is no exact multiple of a period.
+    # Tolerance for rounding: a packed time is not an exact multiple of a
+    # period.
     members = [uuid for uuid in laws if uuid in weights
                and (seconds.get(uuid) is None
                     or seconds[uuid] >= member_seconds - 1)]
@@ -130,11 +133,11 @@ def plan(store, now, min_samples=estimate.MIN_SAMPLES,
 
 
 def _instances(store, uuids, now, needs_inventory):
-    """Return the groups of measured instances, and how much each counts.
+    """Return the groups and the weights of measured instances.
 
-    :param uuids: of all that are measured
-    :returns: ({uuid: (flavor, project)}, {uuid: number in (0, 1]}): those
-        that Nova never had are in neither where there is an inventory
+    :param uuids: uuids of all measured instances
+    :returns: ({uuid: (flavor, project)}, {uuid: number in (0, 1]}). If there
+        is an inventory, instances that Nova never had are in neither.
     """
     placements = store.placements()
     groups = {uuid: (placements[uuid].flavor, placements[uuid].project)
@@ -148,7 +151,7 @@ def _instances(store, uuids, now, needs_inventory):
     for uuid, one in store.former_instances().items():
         if uuid in uuids and uuid not in groups:
             groups[uuid] = one.flavor, one.project
-            # By the day: else all priors would change in every pass.
+            # In whole days, so that priors do not all change in every pass.
             days = max(now // _DAY_SECONDS - one.removed_at // _DAY_SECONDS,
                        0.0)
             weights[uuid] = 0.5 ** (days * _DAY_SECONDS / FADING_SECONDS)
@@ -158,7 +161,7 @@ def _instances(store, uuids, now, needs_inventory):
 def _with_bits(pool, counts, uuid):
     """Return the law of an instance with a short history.
 
-    Its bits are those that it has shown; others are drawn.
+    Its bits are the observed ones; unknown bits are drawn.
     """
     [low_bins] = estimate.classes([counts])
     return prior.with_high(pool.law, estimate.high_slots(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learn again what can no longer be read in the store."""
+"""Replaces models in the store that cannot be read."""
 
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler import store as model_store
@@ -13,17 +13,17 @@ LOG = logs.get_logger(__name__)
 def learn_again(store, clock, settings, share=None):
     """Replace damaged models, before a pass.
 
-    A model is fitted again to what was counted of its instance. Where that is
-    missing or damaged as well, both are removed: the pass that follows reads
-    all of the instance's telemetry again.
+    A model is fitted again to the counts of its instance. If the counts are
+    also missing or damaged, both are removed, and the next pass reads all
+    telemetry of the instance again.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param clock: returns the time, seconds UTC
+    :param clock: callable, returns seconds UTC
     :param settings: :class:`.Settings`
-    :param share: None: look after all instances; or called with a uuid,
-        whether to look after that one
+    :param share: None to check all instances, or callable(uuid), returns
+        whether to check this instance
     :returns: number of models that were replaced or removed
-    :raises StoreError: when the store cannot be read or written
+    :raises StoreError: if the store cannot be read or written
     """
     uuids = sorted(uuid for uuid in store.unreadable_models()
                    if share is None or share(uuid))

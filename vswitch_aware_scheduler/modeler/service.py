@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The life of the modeler's process: passes, signals, failures, health.
+"""The process of the modeler: passes, signals, failures, health.
 
-Knows configuration, through :func:`set_up` alone. What a pass does is in
-:mod:`.learning`.
+Only :func:`set_up` reads the configuration. :mod:`.learning` implements a
+pass.
 
-systemd is told by datagrams of its sd_notify protocol, which is a socket and
-a few words: sdnotify has had no release for years, and oslo.service would
-bring its whole machinery of workers for it.
+The service notifies systemd with datagrams of the sd_notify protocol, which
+only needs a socket. The package sdnotify has had no release for years, and
+oslo.service would add its complete worker framework.
 """
 
 import contextlib
@@ -57,64 +57,66 @@ __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
 
 LOG = logs.get_logger(__name__)
 
-#: Pause after a pass that failed; it doubles with each that follows.
+#: Seconds to wait after a failed pass; doubled after each further failure.
 FIRST_PAUSE_SECONDS = 5.0
 
-#: It does not grow beyond this: recovery is noticed within that time.
+#: Longest wait, so that the service notices a recovery within this time.
 LONGEST_PAUSE_SECONDS = 300.0
 
-#: Telemetry that tells nothing new for so long, and for three passes, is
-#: worth a word.
+#: If telemetry has nothing new for this time and for three passes, this is
+#: logged.
 QUIET_SECONDS = 3600.0
 
 _DAY_SECONDS = 86400.0
 
-#: States that a pass which fails, or succeeds, does not end.
+#: States that remain after a pass, whether it fails or succeeds.
 _LASTING = frozenset({'ahead', 'bounds', 'budgets', 'discovery', 'fleet',
                       'inventory', 'metrics', 'placement', 'quiet',
                       'schedulers', 'sharing', 'slow', 'trials',
                       'unprotected', 'waiting'})
 
-#: Stands for the inventory and the priors where instances are shared.
+#: Key for the inventory and the priors if instances are shared.
 _COMMON = 'inventory'
 
-#: Signals are looked at so often while there is nothing to do.
+#: Seconds between two checks for signals while the service is idle.
 _TICK_SECONDS = 1.0
 
-#: Makers of ignored resources that are logged.
+#: Maximum number of creators of ignored resources that are logged.
 _MOST_MAKERS = 100
 
-#: Hosts that are told of when something is wrong with many.
+#: Maximum number of hosts that a message names.
 _SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class SetUp:
-    """What a configuration amounts to.
+    """The objects that a configuration specifies.
 
     :ivar store: :class:`~vswitch_aware_scheduler.store.Store`
-    :ivar driver: telemetry driver, or None: telemetry is not configured
     :ivar settings: :class:`.Settings`
-    :ivar interval_seconds: from the start of a pass to that of the next
-    :ivar group: :class:`.Group` that shares the instances, or
-        None: there is no other modeler
-    :ivar metrics_at: (address, port) to serve metrics at, or None
-    :ivar inventory: source of :mod:`.inventory`, or None: there is none
-    :ivar complete_seconds: all of the inventory is read after so long
     :ivar keeper: :class:`.PlacementInventories` of the strict mode, or None
-    :ivar member_seconds: an instance counts in priors once it was measured
-        for so long
-    :ivar kinds: :class:`.HostKinds` of which limits are tried, or None
-    :ivar hosts: :class:`.HostKinds` whose profiles bound the rates of
-        their instances, or None
-    :ivar corrections: :class:`.Corrections` that come of that
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
     :ivar earned_share: a host earns this times E of its time as error
         budget, None: there are no error budgets
-    :ivar discovery: :class:`Discovery` of profiles of hosts, or None
-    :ivar missing: what is not configured, in words, where driver is None
-    :ivar unprotected: why every instance of telemetry counts, or None
     :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
+    :ivar driver: telemetry driver, or None if telemetry is not configured
+    :ivar interval_seconds: seconds from the start of a pass to the start of
+        the next
+    :ivar group: :class:`.Group` that shares the instances, or None for a
+        single modeler
+    :ivar metrics_at: (address, port) at which to serve metrics, or None
+    :ivar inventory: source of the inventory, or None
+    :ivar complete_seconds: seconds after which all of the inventory is read
+        again
+    :ivar member_seconds: time for which an instance has to be measured to
+        count in priors
+    :ivar kinds: :class:`.HostKinds` for trials of limits, or None
+    :ivar hosts: :class:`.HostKinds` whose profiles limit the rates of their
+        instances, or None
+    :ivar corrections: :class:`.Corrections` that result from the trials
+    :ivar discovery: :class:`Discovery` of host profiles, or None
+    :ivar missing: what is not configured, in words, if driver is None
+    :ivar unprotected: why every instance in telemetry counts, or None
     """
 
     store: model_store.Store
@@ -139,34 +141,35 @@ class SetUp:
 
     @property
     def source(self):
-        """What is read, for messages."""
+        """The source of the samples, for messages."""
         return 'no telemetry' if self.driver is None else self.driver.source
 
 
-#: How long a service waits for other writers, before it makes its pass again.
+#: Seconds that a service waits for other writers before it repeats its pass.
 PATIENCE_SECONDS = 120
 
 
 def set_up(conf, patience_seconds=None):
-    """Return the :class:`SetUp` of a configuration; touch nothing.
+    """Return the :class:`SetUp` of a configuration. Opens nothing.
 
-    :param conf: an oslo.config ConfigOpts with our options registered
-    :param patience_seconds: of the :class:`~.store.Store`
-    :raises oslo_config.cfg.Error: when an option has no usable value
-    :raises ValueError: when telemetry is not configured, and a name in the
-        configuration is no option
-    :raises VSwitchError: when there is no such driver, or another option
-        cannot be used
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :param patience_seconds: as in :class:`~.store.Store`
+    :returns: :class:`SetUp`
+    :raises oslo_config.cfg.Error: if an option has an invalid value
+    :raises ValueError: if telemetry is not configured, and a name in the
+        configuration is not an option
+    :raises VSwitchError: if the driver does not exist, or another option is
+        invalid
     """
     group = conf[options.GROUP]
-    # Ask for all, so that a bad value is told before any work is done.
+    # Read all options, so that an invalid value is reported before any work.
     for name in group:
         group[name]
     missing = None
     try:
         driver = configured_driver(conf)
     except exceptions.TelemetryNotConfigured as error:
-        # Not set, or set by a name that is no option.
+        # Not set, or set with a name that is not an option.
         options.refuse_unknown(conf)
         driver, missing = None, _in_words(error)
     store = model_store.Store(group.store_url, group.store_timeout_seconds,
@@ -203,7 +206,7 @@ def set_up(conf, patience_seconds=None):
 
 
 def _default_kbps(group):
-    """Return the mean bandwidth of an instance of which nothing is known."""
+    """Return the mean bandwidth of an instance with the default demand."""
     if group.unknown_instance_policy != 'default':
         return 0.0
     return float(model.TrafficModel.on_off(
@@ -211,9 +214,9 @@ def _default_kbps(group):
 
 
 def unprotected(conf):
-    """Return why every instance of telemetry counts, None: not every one does.
+    """Return why every instance in telemetry counts, or None.
 
-    :param conf: an oslo.config ConfigOpts with our options registered
+    :param conf: an oslo.config ConfigOpts with the options of this package
     """
     name = conf[options.GROUP].telemetry_driver
     if name == 'file' or options.inventory_options(conf) is not None:
@@ -229,9 +232,10 @@ def unprotected(conf):
 
 
 def configured_driver(conf):
-    """Return the telemetry driver that options ask for.
+    """Return the telemetry driver that options select.
 
-    :raises TelemetryNotConfigured: when no option says what it should read
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :raises TelemetryNotConfigured: if no option names the source of the data
     """
     group = conf[options.GROUP]
     name = group.telemetry_driver
@@ -250,11 +254,11 @@ def configured_driver(conf):
 
 
 def make_driver(conf, name):
-    """Return the telemetry driver that asks a service.
+    """Return the telemetry driver that reads from a service.
 
-    :param conf: an oslo.config ConfigOpts with our options registered
-    :param name: of a driver that has a group of options
-    :raises TelemetryNotConfigured: when no option says which service
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :param name: name of a driver with its own group of options
+    :raises TelemetryNotConfigured: if no option names the service
     """
     given = options.telemetry_options(conf, name)
     if given['access']['url'] is None and given['access']['auth'] is None:
@@ -267,10 +271,10 @@ def make_driver(conf, name):
 
 
 def make_store(set_up):
-    """Make the store where it is an SQLite file that does not exist yet.
+    """Create the store if it is an SQLite file that does not exist yet.
 
     :param set_up: :class:`SetUp`
-    :raises StoreError: when the file cannot be read or made
+    :raises StoreError: if the file cannot be read or created
     """
     if set_up.store_url is not None \
             and migration.is_new_file(set_up.store_url):
@@ -279,13 +283,13 @@ def make_store(set_up):
 
 
 def _inventory_source(conf):
-    """Return the source of the inventory that options ask for, or None."""
+    """Return the source of the inventory that options select, or None."""
     given = options.inventory_options(conf)
     return given and instance_sync.make_source(**given)
 
 
 def make_corrections(group):
-    """Return the :class:`.Corrections` that options ask for.
+    """Return the :class:`.Corrections` that options select.
 
     :param group: the options of [vswitch_scheduler]
     """
@@ -294,7 +298,7 @@ def make_corrections(group):
 
 
 def _ignore(topic, problem):
-    """Tell nobody: the scheduler tells what is wrong with hosts."""
+    """Ignore a problem: the scheduler reports problems of hosts."""
 
 
 def _host_policies(group, report=_ignore):
@@ -309,11 +313,11 @@ def _host_policies(group, report=_ignore):
 
 
 def make_policies(group, report=_ignore):
-    """Return (HostPolicies, UplinkPolicies) of options.
+    """Return (HostPolicies, UplinkPolicies) of the options.
 
     :param group: the options of [vswitch_scheduler]
-    :param report: callable(topic, problem or None)
-    :raises VSwitchError: when profiles or another option cannot be used
+    :param report: callable(topic, problem or None), receives invalid values
+    :raises VSwitchError: if a profile or another option is invalid
     """
     return _host_policies(group, report), uplinks.UplinkPolicies(
         switch_profile.profiles(group.switch_profiles_file),
@@ -321,7 +325,7 @@ def make_policies(group, report=_ignore):
 
 
 def _fleet(conf):
-    """Return the :class:`.fleet.Fleet` that options ask for."""
+    """Return the :class:`.fleet.Fleet` that options select."""
     given = options.inventory_options(conf)
     asks = given is not None and given['access']['auth'] is not None
     group = conf[options.GROUP]
@@ -332,11 +336,11 @@ def _fleet(conf):
 
 @dataclasses.dataclass(frozen=True)
 class Discovery:
-    """How profiles of hosts are discovered.
+    """The parameters for the discovery of host profiles.
 
     :ivar neutron: :class:`.Access` of Neutron
     :ivar profiles: callable(), returns {name: SwitchProfile}
-    :ivar mapping: texts as :func:`.discovery.parse_mapping` takes them
+    :ivar mapping: list of texts as for :func:`.discovery.parse_mapping`
     """
 
     neutron: http.Access
@@ -345,9 +349,9 @@ class Discovery:
 
 
 def _discovery(conf):
-    """Return the :class:`Discovery` that options ask for, or None.
+    """Return the :class:`Discovery` that options select, or None.
 
-    :raises VSwitchError: when an option cannot be used
+    :raises VSwitchError: if an option is invalid
     """
     group = conf[options.INVENTORY_GROUP]
     if not group.discover_hosts:
@@ -371,13 +375,13 @@ def _discovery(conf):
 
 
 def review_aggregates(conf):
-    """Return what cannot be used of the metadata of Nova's aggregates.
+    """Return the invalid values in the metadata of Nova's aggregates.
 
-    :param conf: an oslo.config ConfigOpts with our options registered
-    :returns: list of problems in words, or None where nobody is named to ask
-        Nova as
-    :raises TelemetryError: when Nova cannot be asked
-    :raises VSwitchError: when profiles or another option cannot be used
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :returns: list of problems in words, or None if no credentials for Nova are
+        configured
+    :raises TelemetryError: if Nova does not answer
+    :raises VSwitchError: if a profile or another option is invalid
     """
     given = options.inventory_options(conf)
     if given is None or given['access']['auth'] is None:
@@ -398,7 +402,7 @@ def review_aggregates(conf):
 
 
 def make_kinds(group):
-    """Return the :class:`.HostKinds` that options and a store make.
+    """Return the :class:`.HostKinds` of options, without access to Nova.
 
     :param group: the options of [vswitch_scheduler]
     """
@@ -406,9 +410,9 @@ def make_kinds(group):
 
 
 def host_kinds(conf):
-    """Return the :class:`.HostKinds` of the hosts of options.
+    """Return the :class:`.HostKinds` of options.
 
-    :param conf: an oslo.config ConfigOpts with our options registered
+    :param conf: an oslo.config ConfigOpts with the options of this package
     """
     given = options.inventory_options(conf)
     asks = given is not None and given['access']['auth'] is not None
@@ -418,11 +422,12 @@ def host_kinds(conf):
 
 
 def make_keeper(conf):
-    """Return the :class:`.PlacementInventories` that options ask for.
+    """Return the :class:`.PlacementInventories` that options select.
 
-    :param conf: an oslo.config ConfigOpts with our options registered
-    :raises InvalidInput: when nobody is named to ask Nova and placement as
-    :raises VSwitchError: when profiles or another option cannot be used
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :raises InvalidInput: if no credentials for Nova and Placement are
+        configured
+    :raises VSwitchError: if a profile or another option is invalid
     """
     group = conf[options.GROUP]
     given = options.inventory_options(conf)
@@ -444,12 +449,12 @@ def make_keeper(conf):
 
 
 def update_inventory(set_up, clock):
-    """Bring the inventory up to date, where there is one to be.
+    """Update the inventory, if one is configured.
 
     :param set_up: :class:`SetUp`
-    :param clock: returns the time, seconds UTC
-    :returns: None, or what was wrong in words: then the inventory is as before
-    :raises StoreError: when the store cannot be read or written
+    :param clock: callable, returns seconds UTC
+    :returns: None, or the problem in words; the inventory is unchanged then
+    :raises StoreError: if the store cannot be read or written
     """
     if set_up.inventory is None:
         return None
@@ -460,7 +465,7 @@ def update_inventory(set_up, clock):
     except exceptions.StoreError:
         raise
     except Exception as error:
-        # Traffic is learned all the same.
+        # Traffic is still learned.
         return f'the inventory stays as it is: {_in_words(error)}'
     LOG.debug('vswitch-modeler: inventory: %s', found)
     return None
@@ -474,12 +479,12 @@ def _in_words(error):
 
 
 def update_placement(set_up, progress=None):
-    """Bring placement's inventories up to date, in the strict mode.
+    """Update the inventories in Placement, in the strict mode.
 
     :param set_up: :class:`SetUp`
-    :param progress: as :meth:`.PlacementInventories.update` takes it
-    :returns: None, or what is wrong in words
-    :raises StoreError: when the store cannot be read
+    :param progress: as in :meth:`.PlacementInventories.update`
+    :returns: None, or the problem in words
+    :raises StoreError: if the store cannot be read
     """
     if set_up.keeper is None:
         return None
@@ -501,12 +506,12 @@ def update_placement(set_up, progress=None):
 
 
 def update_fleet(set_up, clock):
-    """Bring what the store knows of the fleet up to date.
+    """Update the data about the fleet in the store.
 
     :param set_up: :class:`SetUp`
-    :param clock: returns the time, seconds UTC
-    :returns: None, or what was wrong in words: then it is as before
-    :raises StoreError: when the store cannot be read or written
+    :param clock: callable, returns seconds UTC
+    :returns: None, or the problem in words; the data are unchanged then
+    :raises StoreError: if the store cannot be read or written
     """
     if set_up.fleet is None:
         return None
@@ -515,7 +520,7 @@ def update_fleet(set_up, clock):
     except exceptions.StoreError:
         raise
     except Exception as error:
-        # Traffic is learned all the same.
+        # Traffic is still learned.
         return f'the policies of hosts in the store stay as they are: ' \
                f'{_in_words(error)}'
     if found.problems:
@@ -526,13 +531,13 @@ def update_fleet(set_up, clock):
 
 
 def update_hosts(set_up):
-    """Write the profiles of hosts that follow from Neutron's agents.
+    """Write the profiles of hosts that Neutron's agents imply.
 
-    What somebody else wrote stays.
+    Profiles from another source are kept.
 
     :param set_up: :class:`SetUp`
-    :returns: None, or what was wrong in words: then profiles are as before
-    :raises StoreError: when the store cannot be read or written
+    :returns: None, or the problem in words; the profiles are unchanged then
+    :raises StoreError: if the store cannot be read or written
     """
     given = set_up.discovery
     if given is None:
@@ -545,7 +550,7 @@ def update_hosts(set_up):
     except exceptions.StoreError:
         raise
     except Exception as error:
-        # Traffic is learned all the same.
+        # Traffic is still learned.
         return f'profiles of hosts stay as they are: {_in_words(error)}'
     written = [step.host for step in steps
                if step.action in ('new', 'changed')]
@@ -556,11 +561,11 @@ def update_hosts(set_up):
 
 
 def check_schedulers(set_up, clock):
-    """Return what is wrong with the workers of schedulers, or None.
+    """Return the problem of the schedulers' workers in words, or None.
 
     :param set_up: :class:`SetUp`
-    :param clock: returns the time, seconds UTC
-    :raises StoreError: when the store cannot be read
+    :param clock: callable, returns seconds UTC
+    :raises StoreError: if the store cannot be read
     """
     if set_up.fleet is None:
         return None
@@ -576,9 +581,11 @@ def check_schedulers(set_up, clock):
 
 
 def update_priors(set_up, clock):
-    """Bring the priors up to date with the models and the inventory.
+    """Update the priors by the models and the inventory.
 
-    :raises StoreError: when the store cannot be read or written
+    :param set_up: :class:`SetUp`
+    :param clock: callable, returns seconds UTC
+    :raises StoreError: if the store cannot be read or written
     """
     found = priors.update(
         set_up.store, clock, set_up.settings.min_samples,
@@ -587,12 +594,12 @@ def update_priors(set_up, clock):
 
 
 def most_kbps(set_up):
-    """Return what the hosts of instances can carry, and what was wrong.
+    """Return the largest possible rates of instances, and the problem.
 
     :param set_up: :class:`SetUp`
-    :returns: {instance uuid: kbit/s}, and None or a problem in words: rates
-        are then bounded by no host
-    :raises StoreError: when the store cannot be read
+    :returns: {instance uuid: kbit/s}, and None or the problem in words, in
+        which case no rate is limited
+    :raises StoreError: if the store cannot be read
     """
     if set_up.hosts is None:
         return {}, None
@@ -601,18 +608,20 @@ def most_kbps(set_up):
     except exceptions.StoreError:
         raise
     except Exception as error:
-        # Traffic is learned all the same.
+        # Traffic is still learned.
         return {}, f'rates are bounded by no host: {_in_words(error)}'
 
 
 def update_trials(set_up, clock, share=None, progress=None, writing=None):
-    """Follow the trials of limits and start new ones, where that is wanted.
+    """Evaluate the trials of limits and start new ones, if configured.
 
     :param set_up: :class:`SetUp`
-    :param clock: returns the time, seconds UTC
-    :param share: as :func:`.update` takes it, and so are the others
-    :returns: None, or what was wrong in words: then trials are as before
-    :raises StoreError: when the store cannot be read or written
+    :param clock: callable, returns seconds UTC
+    :param share: as in :func:`.limit_trials.update`
+    :param progress: as in :func:`.limit_trials.update`
+    :param writing: as in :func:`.limit_trials.update`
+    :returns: None, or the problem in words; the trials are unchanged then
+    :raises StoreError: if the store cannot be read or written
     """
     if set_up.kinds is None:
         return None
@@ -631,7 +640,7 @@ def update_trials(set_up, clock, share=None, progress=None, writing=None):
         if isinstance(error, exceptions.StoreError) \
                 and not isinstance(error, exceptions.StoreChanged):
             raise
-        # Traffic is learned all the same.
+        # Traffic is still learned.
         return f'trials stay as they are: {_in_words(error)}'
     LOG.debug('vswitch-modeler: trials: %s', found)
     return None
@@ -673,7 +682,7 @@ def update_budgets(set_up, clock, newest, **values):
         if isinstance(error, exceptions.StoreError) \
                 and not isinstance(error, exceptions.StoreChanged):
             raise
-        # Traffic is learned all the same.
+        # Traffic is still learned.
         return None, f'error budgets stay as they are: {_in_words(error)}'
     LOG.debug('vswitch-modeler: error budgets: %d shares, %d periods '
               'measured, %d unknown', found.shares, found.measured,
@@ -682,7 +691,7 @@ def update_budgets(set_up, clock, newest, **values):
 
 
 def words_of(outcome):
-    """Return in words what a pass did.
+    """Return the result of a pass in words.
 
     :param outcome: :class:`.Outcome`
     """
@@ -698,19 +707,23 @@ def words_of(outcome):
 
 
 class Notifier:
-    """Tells systemd how the service is; silent where nobody listens.
+    """Notifies systemd of the state of the service, if systemd listens.
 
-    :param environment: of the process; NOTIFY_SOCKET says where to
+    :param environment: environment of the process; NOTIFY_SOCKET is the
+        address of systemd's socket
     """
 
     def __init__(self, environment=None):
         environment = os.environ if environment is None else environment
         address = environment.get('NOTIFY_SOCKET', '')
-        # A name in the abstract namespace begins with a zero byte.
+        # A name in the abstract namespace starts with a zero byte.
         self._address = '\0' + address[1:] if address[:1] == '@' else address
 
     def tell(self, **words):
-        """Send words such as READY=1; a failure is no one's problem."""
+        """Send a notification, for example READY=1. Errors are ignored.
+
+        :param words: {name: value} of the notification
+        """
         if not self._address:
             return
         text = '\n'.join(f'{name}={str(value)[:2000]}'.replace('\n', ' ')
@@ -726,27 +739,27 @@ class Notifier:
 
 
 class _End(BaseException):
-    """SIGTERM came while nothing was being written.
+    """SIGTERM arrived while nothing was being written.
 
-    No Exception: as KeyboardInterrupt it must pass through whatever retries
-    or tells errors on the way.
+    Like KeyboardInterrupt, it is not an Exception, so that code which retries
+    or reports errors does not catch it.
     """
 
 
 class Service:
-    """Pass after pass until a signal says otherwise.
+    """Makes passes until a signal ends it.
 
-    SIGTERM and SIGINT end it: at once where nothing is being written, after
-    the write where something is. SIGHUP makes it read its configuration anew
-    after the pass. Where telemetry is not configured, it does what needs no
-    telemetry and waits for a configuration that has it.
+    SIGTERM and SIGINT end the service at once, or after a write that is under
+    way. After SIGHUP the service reads its configuration again when the
+    current pass is over. If telemetry is not configured, the service does the
+    tasks that need no telemetry and waits for a new configuration.
 
-    :param load: called without arguments, returns a :class:`SetUp` of the
-        configuration as it is now
+    :param load: callable(), returns the :class:`SetUp` of the current
+        configuration
     :param notifier: :class:`Notifier`
-    :param clock: returns the time, seconds UTC
-    :param monotonic: returns seconds that only grow
-    :param sleep: waits seconds; a signal may not end it
+    :param clock: callable, returns seconds UTC
+    :param monotonic: callable, returns monotonic seconds
+    :param sleep: callable(seconds), waits; a signal may not interrupt it
     """
 
     def __init__(self, load, notifier, clock=time.time,
@@ -761,7 +774,7 @@ class Service:
         self._interruptible = self._interrupted = False
         self._in_pass = False
         self._failures = 0
-        # Those that the pause grows by.
+        # Number of failures that the pause depends on.
         self._attempts = 0
         self._passed = False
         self._failing_since = None
@@ -769,23 +782,23 @@ class Service:
         self._told_alive = None
         self._share = None
         self._metrics = None
-        # What is wrong now, so that each is told once: {kind: words}.
+        # Current problems, so that each is logged once: {kind: words}.
         self._states = {}
-        # Generation that the priors are up to date with.
+        # Generation for which the priors were updated last.
         self._priors_of = None
         # Day of the last trials.
         self._trials_of = None
-        # What was logged as ignored.
+        # Ignored resources that were logged.
         self._ignored = set()
         self._heartbeat = heartbeat.Heartbeat(clock, monotonic)
-        # Set-up whose store was made, if it had to be.
+        # SetUp whose store was created, if necessary.
         self._made_store_of = None
 
     def run(self):
-        """Work until told to end; return the number of passes done.
+        """Make passes until a signal ends the service.
 
-        :raises Exception: of ``load``, when the first configuration is no
-            good
+        :returns: number of passes
+        :raises Exception: from ``load``, if the first configuration is invalid
         """
         before = {}
         passes = 0
@@ -860,15 +873,16 @@ class Service:
             self._sleep(min(left, _TICK_SECONDS))
 
     def _heed(self):
-        # Python drops what a signal raises while an object is destroyed.
+        # Python ignores an exception that a signal handler raises while an
+        # object is destroyed.
         if self._interrupted:
             raise _End
 
     def _alive(self, *_):
         """Report to systemd that the service makes progress.
 
-        Called between the steps of a pass and while nothing is to be done,
-        never by a thread or a timer: who is stuck does not call it.
+        Called between the steps of a pass and while the service is idle, never
+        by a thread or a timer, so that a service that hangs does not report.
         """
         self._heed()
         now = self._monotonic()
@@ -878,10 +892,10 @@ class Service:
             self._beat()
 
     def _beat(self):
-        """Write the heartbeat; a signal to end does not wait for it."""
+        """Write the heartbeat. A signal to end does not wait for it."""
         in_pass, writing = self._in_pass, not self._interruptible
         if in_pass and writing:
-            # A second writer at the same time would wait for the first.
+            # A second writer would wait for the first.
             return
         self._interruptible = not self._stopping
         try:
@@ -898,7 +912,7 @@ class Service:
 
     def _reloaded(self, set_up):
         self._reloading = False
-        # What was wrong may have been put right.
+        # The problem may have been solved.
         self._attempts = 0
         self._notifier.tell(RELOADING=1, MONOTONIC_USEC=int(
             time.clock_gettime(time.CLOCK_MONOTONIC) * 1e6))
@@ -908,7 +922,8 @@ class Service:
         except (cfg.Error, ValueError, OSError) as error:
             reason = ' '.join(str(error).split())
         except Exception as error:
-            # A driver can raise anything; the old configuration still works.
+            # A driver may raise any exception; the old configuration still
+            # works.
             reason = _in_words(error)
         else:
             reason = None
@@ -924,7 +939,7 @@ class Service:
         return set_up
 
     def _in_group_of(self, old, new):
-        """Return a new set-up, in the old one's group if that is its own."""
+        """Return a new SetUp with the group of the old one if it is equal."""
         if old.group is None:
             return new
         if new.group is not None and new.group.url == old.group.url:
@@ -956,7 +971,7 @@ class Service:
     # Passes
 
     def _shared(self, set_up):
-        """Return which instances to learn of, as cycle.run takes it."""
+        """Return which instances to learn of, for :func:`.learning.run`."""
         if set_up.group is None:
             return None
         store_id = set_up.store.generation().store_id
@@ -977,9 +992,9 @@ class Service:
         return self._share
 
     def _pass(self, set_up):
-        """Make a pass; return whether it succeeded."""
-        # Told outside the handlers: in them, oslo.log adds the error to
-        # every line.
+        """Make a pass. Return whether it succeeded."""
+        # Logged outside the except clauses: inside, oslo.log would add the
+        # error to every line.
         failure = outcome = None
         try:
             self._in_pass = True
@@ -991,7 +1006,7 @@ class Service:
                 set_up.store, self._clock, set_up.settings
             )
             share = self._shared(set_up)
-            # What is not about single instances is one modeler's work.
+            # One modeler does the tasks that do not concern single instances.
             common = share is None or share(_COMMON)
             began = float(self._clock())
             problem = common and update_inventory(set_up, self._clock)
@@ -1005,7 +1020,8 @@ class Service:
             self._state('schedulers', common and check_schedulers(
                 set_up, self._clock))
             self._notifier.tell(WATCHDOG=1)
-            # By what was learned before: it need not wait for telemetry.
+            # By the models of earlier passes: this need not wait for
+            # telemetry.
             self._state('placement', common and update_placement(
                 set_up, self._alive))
             self._notifier.tell(WATCHDOG=1)
@@ -1048,7 +1064,8 @@ class Service:
         except exceptions.ClockError as error:
             failure = 'clock', error
         except Exception as error:
-            # Whatever it is, to end now would be to be started again.
+            # Whatever the error is: a service that ends would be started
+            # again.
             failure = 'unexpected', error
         finally:
             self._interruptible = self._interrupted = self._in_pass = False
@@ -1077,7 +1094,7 @@ class Service:
             self._metrics.budgeted(found.budgets.values())
 
     def _try(self, set_up, share, outcome):
-        """Bring the trials up to date, once a day."""
+        """Update the trials, once a day."""
         day = limit_trials.day_of(self._clock(), outcome.last_time)
         if day != self._trials_of:
             self._interruptible = not self._stopping
@@ -1116,13 +1133,13 @@ class Service:
         words = (f'telemetry is not configured, no traffic is learned: '
                  f'{set_up.missing}; then send SIGHUP to vswitch-modeler')
         if self._states.get('waiting', words) != words:
-            # Another reason than before.
+            # The reason has changed.
             del self._states['waiting']
         self._state('waiting', words)
         if self._metrics is not None:
             self._metrics.waits('configuration')
             self._serve_metrics(set_up)
-        # Nothing new is to be expected.
+        # No new samples are expected.
         self._news_at = self._monotonic()
         self._notifier.tell(STATUS=f'waiting: {words}', WATCHDOG=1)
         self._heartbeat.waits(words)
@@ -1160,7 +1177,7 @@ class Service:
             f'those'))
         self._report_ignored(set_up, outcome.ignored)
         words = words_of(outcome)
-        # The first one shows that it works; the rest is for who looks.
+        # The first pass is logged at INFO to show that the service works.
         LOG.log(logging.DEBUG if self._passed else logging.INFO,
                 'vswitch-modeler: %s; refused: %s', words, outcome.reasons)
         self._passed = True
@@ -1168,7 +1185,7 @@ class Service:
         self._heartbeat.passed(words)
 
     def _report_ignored(self, set_up, ignored):
-        """Log what telemetry has and does not count, once for each maker."""
+        """Log which resources of telemetry are ignored, by creator."""
         self._state('unprotected', set_up.unprotected)
         for why, count in ignored.items():
             if why in self._ignored or len(self._ignored) >= _MOST_MAKERS:
@@ -1178,7 +1195,7 @@ class Service:
                         'ignored (%s)', count, why)
 
     def _state(self, kind, words):
-        """Log when something begins to be wrong, and when it ends."""
+        """Log when a problem of a kind appears, and when it disappears."""
         if words and kind not in self._states:
             self._states[kind] = words
             LOG.warning('vswitch-modeler: %s', words)
