@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drivers that bring traffic samples in.
+"""Drivers that read traffic samples.
 
-A driver is a class registered under the entry point group
-:data:`DRIVER_GROUP` that keeps the contract of :class:`.base.Driver`. This
-package knows the form of a source; it knows nothing of models, of the store
-or of CONF.
+A driver is a class with an entry point in the group :data:`DRIVER_GROUP` that
+implements :class:`.base.Driver`. The drivers know the formats of their
+sources. They use no models, no store and no CONF.
 """
 
 import inspect
@@ -21,20 +20,20 @@ DRIVER_GROUP = 'vswitch_aware_scheduler.telemetry'
 
 
 def available_drivers():
-    """Return the sorted names of the registered drivers; imports none."""
+    """Return the sorted names of the registered drivers. Imports none."""
     manager = named.NamedExtensionManager(DRIVER_GROUP, names=[])
     return sorted(set(manager.entry_points_names()))
 
 
 def load_driver(name, **options):
-    """Return a new driver, which has opened nothing yet.
+    """Return a new driver, which has not opened anything yet.
 
-    :param name: as registered, 'file' for instance
+    :param name: name of the entry point, for example 'file'
     :param options: arguments of the driver's constructor
     :returns: a :class:`.base.Driver`
-    :raises TelemetryError: when no such driver is registered, when it cannot
-        be imported, or when it takes no such options
-    :raises InvalidInput: when the driver refuses the value of an option
+    :raises TelemetryError: if no such driver is registered, if it cannot be
+        imported, or if it does not accept the options
+    :raises InvalidInput: if the driver rejects the value of an option
     """
     names = available_drivers()
     if name not in names:
@@ -44,8 +43,8 @@ def load_driver(name, **options):
     try:
         factory = stevedore_driver.DriverManager(DRIVER_GROUP, name).driver
     except Exception as error:
-        # Whatever the module of a driver raises while it is imported, most
-        # often because the client library of an extra is not installed.
+        # The module of a driver may raise any exception when it is imported,
+        # usually because the client library of an extra is not installed.
         raise exceptions.TelemetryError(
             f'telemetry driver {name!r} cannot be loaded: '
             f'{type(error).__name__}: {error}; wanted an importable driver, '
@@ -55,8 +54,9 @@ def load_driver(name, **options):
         signature.bind(**options)
     except TypeError as error:
         needed, others = [], []
-        for one in signature.parameters.values():
-            (needed if one.default is one.empty else others).append(one.name)
+        for parameter in signature.parameters.values():
+            (needed if parameter.default is parameter.empty
+             else others).append(parameter.name)
         raise exceptions.TelemetryError(
             f'telemetry driver {name!r}: options are '
             f'{", ".join(sorted(options)) or "none"}; expected '

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of a telemetry driver.
+"""The interface of telemetry drivers.
 
-Knows what a reader of telemetry may count on, whatever the source. Knows no
-source, no clock and no configuration. ``tests/contract`` holds the suite that
-every driver passes.
+All drivers fulfil this contract, whatever their source. This module uses no
+source, no clock and no configuration. ``tests/contract`` has the test suite
+that every driver passes.
 
-What every driver promises:
+Every driver guarantees:
 
-* *Cheap to make.* A constructor opens no file, socket or thread; a driver
-  can be made before a fork and pickled. Everything is opened by
-  :meth:`Driver.instances` and :meth:`Driver.series`, on every call anew.
-* *One instance at a time.* :meth:`Driver.series` is lazy: the reader holds
-  one RateSeries, the driver no more than it must to make the next.
-* *No answer is not no traffic.* A sample that is missing or unusable is
-  absent from the series and counted in ``RateSeries.refused``; no driver
-  fills in zeros. An instance that the source knows but has no usable sample
-  of yields an empty series, one that the source does not know yields none.
-* *All or an error.* A source that cannot be read, wholly or from some point
-  on, raises TelemetryError: a stream that ends without error is complete.
+- *Cheap to create.* A constructor opens no file, socket or thread. A driver
+  can be created before a fork and pickled. :meth:`Driver.instances` and
+  :meth:`Driver.series` open everything again in each call.
+- *One instance at a time.* :meth:`Driver.series` is lazy: the reader holds one
+  RateSeries, and the driver only what it needs for the next one.
+- *No answer does not mean no traffic.* A missing or unusable sample is absent
+  from the series and counted in ``RateSeries.refused``. A driver never inserts
+  zeros. For an instance without usable samples, the source yields an empty
+  series. For an unknown instance, it yields no series.
+- *Complete or an error.* If a source cannot be read completely, the driver
+  raises TelemetryError. A stream that ends without an error is complete.
 """
 
 import abc
@@ -33,9 +33,11 @@ __all__ = ['Driver', 'Instance', 'normalised_uuid']
 
 
 def normalised_uuid(text):
-    """Return a uuid in its canonical form, or None when it is not one.
+    """Return a uuid in its canonical form, or None if it is invalid.
 
-    Accepted are 32 hexadecimal digits with or without the four hyphens.
+    Valid are 32 hexadecimal digits with or without the four hyphens.
+
+    :param text: any value
     """
     if not isinstance(text, str) or len(text) not in (32, 36):
         return None
@@ -52,14 +54,14 @@ def normalised_uuid(text):
 class Instance:
     """An instance that a source knows.
 
-    :ivar uuid: canonical uuid, the one of its RateSeries
-    :ivar name: what the source calls it, its control characters escaped; of
-        a trace the VM number in decimal
-    :ivar metadata: read-only mapping of what else the source tells. Keys that
-        a source has no value for are absent. Common keys: ``cpu_cores``
-        (float) and ``memory_kb`` (float, as the source states it);
-        ``ended_at`` (float, seconds UTC): it was deleted then.
-    :raises InvalidInput: when ``uuid`` is not one
+    :ivar uuid: canonical uuid, the same as in its RateSeries
+    :ivar name: name of the instance in the source, with control characters
+        escaped; in a trace, the decimal VM number
+    :ivar metadata: read-only mapping of other values of the source. Keys
+        without a value are absent. Common keys: ``cpu_cores`` (float),
+        ``memory_kb`` (float, in the unit of the source) and ``ended_at``
+        (float, time of the deletion in seconds UTC).
+    :raises InvalidInput: if ``uuid`` is not a uuid
     """
 
     uuid: str
@@ -82,18 +84,18 @@ class Instance:
 
 
 class Driver(abc.ABC):
-    """Where traffic samples come from.
+    """A source of traffic samples.
 
     A subclass implements :attr:`source`, :meth:`instances` and
-    :meth:`_series`; readers call :meth:`series`.
+    :meth:`_series`. Readers call :meth:`series`.
     """
 
     def __init__(self, period_seconds=None):
-        """Remember the options; open nothing.
+        """Store the options. Opens nothing.
 
-        :param period_seconds: sampling period to deliver, or None to take
-            the source's own
-        :raises InvalidInput: when that is not a finite number above 0
+        :param period_seconds: sampling period of the samples, or None to use
+            the period of the source
+        :raises InvalidInput: if the period is not a finite number above 0
         """
         if period_seconds is not None:
             period_seconds = _finite_number('period_seconds', period_seconds)
@@ -103,86 +105,88 @@ class Driver(abc.ABC):
                     f'above 0')
         self._period_seconds = period_seconds
 
-    #: {instance uuid: host that Nova has the instance on}. A reader that has
-    #: an inventory sets it before a reading; drivers whose series name their
-    #: hosts then leave out what other hosts report of an instance.
+    #: {instance uuid: host of the instance in Nova}. A reader with an
+    #: inventory sets this before a reading. Drivers whose series name their
+    #: hosts then ignore what other hosts report about an instance.
     hosts = types.MappingProxyType({})
 
     @property
     def period_seconds(self):
-        """Sampling period that was asked for, in seconds, or None.
+        """Requested sampling period in seconds, or None.
 
-        None: each instance has the period of its samples. What holds is
-        always ``RateSeries.period_seconds``. Reading this opens nothing.
+        None means that each instance has the period of its samples.
+        ``RateSeries.period_seconds`` is always the actual period. Reading this
+        attribute opens nothing.
         """
         return self._period_seconds
 
     @property
     @abc.abstractmethod
     def source(self):
-        """What is read, for messages: a path or a URL, never a secret."""
+        """The path or URL that is read, for messages; without secrets."""
 
     def server_time(self):
-        """Return what the clock of the source shows now, seconds UTC.
+        """Return the time of the source's clock, seconds UTC.
 
-        By the last answer of the source; None where no answer had a time.
-        Opens nothing.
+        The time comes from the last answer of the source; None if no answer
+        had a time. Opens nothing.
         """
         return None
 
     @property
     def ignored(self):
-        """{why: number} of what the last :meth:`instances` left out.
+        """{reason: number} of what the last :meth:`instances` omitted.
 
-        Interfaces and series that the source has and that somebody made whose
-        word does not count. ``why`` is for a reader, and has names in it.
+        These are interfaces and series in the source whose creator is not
+        trusted. The reason is a text for operators and contains names.
         """
         return {}
 
     @abc.abstractmethod
     def instances(self):
-        """Return what instances the source knows.
+        """Return the instances that the source knows.
 
-        :returns: list of :class:`Instance`, each uuid once, in the order in
-            which :meth:`series` yields them
-        :raises TelemetryError: when the source cannot be read
+        :returns: list of :class:`Instance`, each uuid once, in the same order
+            as in :meth:`series`
+        :raises TelemetryError: if the source cannot be read
         """
 
     def recent(self, since):
-        """Return which instances may have samples since a time.
+        """Return the instances that may have samples since a given time.
 
-        So that a reader need not ask for all that were deleted before.
+        A reader can therefore omit instances that were deleted earlier.
 
         :param since: seconds UTC
-        :returns: set of uuids; None where the source cannot tell without
-            reading samples
-        :raises TelemetryError: when the source cannot be read
+        :returns: set of uuids; None if the source would have to read samples
+            for the answer
+        :raises TelemetryError: if the source cannot be read
         """
         return None
 
     def series(self, start=None, end=None, instances=None, progress=None):
-        """Return an iterator over the traffic of one instance after another.
+        """Return an iterator over the traffic of the instances.
 
-        A reader that resumes passes ``math.nextafter(last, math.inf)`` as
-        ``start``, with ``last`` the time of the last sample it has.
-        ``refused`` counts samples between ``start`` and ``end`` only, so that
-        reading in pieces counts nothing twice.
+        A reader that continues passes ``math.nextafter(last, math.inf)`` as
+        ``start``, where ``last`` is the time of its last sample. ``refused``
+        only counts samples between ``start`` and ``end``, so that reading in
+        pieces counts nothing twice.
 
-        :param start: first time wanted, seconds UTC, None: from the beginning
-        :param end: first time no longer wanted, None: to the end
-        :param instances: collection of uuids wanted, None: all; unknown ones
-            are left out of the answer
-        :param progress: None, or called as ``progress(done, total)`` while
-            reading: in a unit of the driver's choice, ``total`` constant,
-            ``done`` from 0 upwards, and ``progress(total, total)`` when the
-            iterator ends
-        :returns: iterator of RateSeries, each wanted and known instance
-            exactly once, ``start <= times < end``, rates in kbit/s and
-            kilo-packets/s; a time is the start of a sampling period, or
-            whatever moment of it the source stamps, the same for all samples
-        :raises InvalidInput: at once, when an argument is not usable
-        :raises TelemetryError: from the iterator, when the source cannot be
-            read; it names the source, the value seen and the one wanted
+        :param start: time of the first sample, seconds UTC; None: from the
+            beginning
+        :param end: end of the samples, exclusive; None: to the end
+        :param instances: collection of uuids, None: all; unknown uuids are
+            ignored
+        :param progress: None, or callable(done, total), called while reading.
+            The unit is chosen by the driver; ``total`` is constant, ``done``
+            starts at 0, and the last call is ``progress(total, total)``.
+        :returns: iterator of RateSeries, one for each requested and known
+            instance, ``start <= times < end``, rates in kbit/s and
+            kilo-packets/s. A time is the start of a sampling period, or the
+            moment that the source uses, the same for all samples.
+        :raises InvalidInput: immediately, if an argument is invalid
+        :raises TelemetryError: from the iterator, if the source cannot be
+            read; the message names the source, the value and the expected
+            value
         """
         start = -math.inf if start is None else _time('start', start)
         end = math.inf if end is None else _time('end', end)
@@ -192,12 +196,12 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def _series(self, start, end, instances, progress):
-        """Yield what :meth:`series` promises.
+        """Yield what :meth:`series` returns.
 
         :param start: float, may be -inf
         :param end: float, may be inf
         :param instances: frozenset of canonical uuids, or None for all
-        :param progress: always callable
+        :param progress: callable(done, total)
         """
 
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telemetry from the Ceilometer v2 API, which left OpenStack in Queens.
+"""Telemetry from the Ceilometer v2 API, which OpenStack removed in Queens.
 
-Knows the statistics of the meters ``network.outgoing.bytes.rate``,
+The driver reads the statistics of the meters ``network.outgoing.bytes.rate``,
 ``network.incoming.bytes.rate`` and the same of packets. The queries are those
-of python-ceilometerclient 2.9, its last release. The meters are rates already,
-which Ceilometer worked out of two samples; there is nothing to be known of the
-counters behind them. Knows nothing of what becomes of the rates.
+of python-ceilometerclient 2.9, its last release. Ceilometer has computed these
+rates from two samples; the counters are not available.
 
-The API can select one resource or all of them, no list of some: an interface
-is asked for by itself, with all its periods in one answer.
+The API can select one resource or all resources, but not a list. Each
+interface therefore needs a request, whose answer contains all periods.
 """
 
 import contextlib
@@ -35,30 +34,31 @@ _RESOURCE = re.compile(
     r'(.*?)-?([0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})'
     r'-.+', re.IGNORECASE | re.DOTALL)
 
-#: Most periods asked for at once: on a SQL database the server makes a query
-#: for each of them, those without samples too.
+#: Maximum number of periods in a request: on an SQL database the server makes
+#: a query for each of them, also for those without samples.
 _MAX_PERIODS = 1000
 
 
 class CeilometerDriver(service.ServiceDriver):
-    """Telemetry from a Ceilometer API server, asked anew on every call."""
+    """Telemetry from a Ceilometer API server, read again in every call."""
 
     NAME = 'ceilometer'
     SERVICE_TYPE = 'metering'
 
     def __init__(self, access, period_seconds=600, settle_seconds=120,
                  max_age_seconds=2592000, clock=time.time, sleep=time.sleep):
-        """Remember the options; open nothing.
+        """Store the options. Opens nothing.
 
-        :param access: :class:`.Access`, or a mapping of its
-            arguments
-        :param period_seconds: of the statistics, and sampling period to
-            deliver; no shorter than that in which Ceilometer polls, which
-            was 600 s by default
-        :param settle_seconds: how long after their end periods are not read
-        :param max_age_seconds: how far back instances are looked for and
-            samples are used
-        :raises InvalidInput: when an option has no usable value
+        :param access: :class:`.Access`, or a mapping of its arguments
+        :param period_seconds: period of the statistics and of the samples in
+            seconds; not shorter than the polling interval of Ceilometer, by
+            default 600 s
+        :param settle_seconds: time after its end before a period is read
+        :param max_age_seconds: maximum age of instances and samples that are
+            used
+        :param clock: callable, returns seconds UTC
+        :param sleep: callable(seconds), waits
+        :raises InvalidInput: if an option has an invalid value
         """
         super().__init__(access, period_seconds, settle_seconds,
                          max_age_seconds, clock, sleep)
@@ -74,7 +74,8 @@ class CeilometerDriver(service.ServiceDriver):
     def instances(self):
         """Return the instances that have had samples since the oldest time.
 
-        :raises TelemetryError: when Ceilometer cannot be asked
+        :returns: list of :class:`.base.Instance`
+        :raises TelemetryError: if Ceilometer does not answer
         """
         with self._opened() as client:
             found = self._known(client, None)
@@ -95,8 +96,8 @@ class CeilometerDriver(service.ServiceDriver):
             progress(0, len(found))
             first, last, oldest = self._bounds(start, end)
             first = max(first, math.floor(oldest / self._period_seconds), 0)
-            # There is nothing to close a period here: it has its rate when
-            # it is over.
+            # Unlike for a counter, no later sample is needed: a period has its
+            # rate when it is over.
             last += end == math.inf
             begin = max(0, first - counters.GRACE_PERIODS)
             for done, (uuid, links) in enumerate(found, 1):
@@ -108,7 +109,7 @@ class CeilometerDriver(service.ServiceDriver):
                 progress(done, len(found))
 
     def _known(self, client, wanted):
-        """Return [(instance uuid, [_Interface])] in the order of uuids."""
+        """Return [(instance uuid, [_Interface])], sorted by uuid."""
         since = self._clock() - self._max_age_seconds
         links = {}
         for meter in (*_BYTES, *_PACKETS):
@@ -121,8 +122,8 @@ class CeilometerDriver(service.ServiceDriver):
         found = {}
         for resource in sorted(links):
             link = links[resource]
-            # Packets alone are no traffic to be known; of a direction that
-            # is not told, nothing is known either.
+            # Packets alone do not give the traffic. If one direction is
+            # missing, its rate is unknown.
             if set(_BYTES) & set(link.meters):
                 found.setdefault(link.instance_uuid, []).append(link)
         return sorted(found.items())
@@ -136,8 +137,8 @@ class CeilometerDriver(service.ServiceDriver):
         for meter in meters:
             values = {}
             if meter in link.meters:
-                # Where there are samples at all; the last one may have a
-                # successor by now.
+                # Start at the first sample. The last one may have a successor
+                # by now.
                 begin = link.meters[meter] // self._period_seconds
                 for low in range(max(first, int(begin)), last,
                                  _MAX_PERIODS):
@@ -159,7 +160,7 @@ class CeilometerDriver(service.ServiceDriver):
 
 
 class _Interface:
-    """A network interface of an instance, as Ceilometer knows it."""
+    """A network interface of an instance in Ceilometer."""
 
     def __init__(self, resource, instance_uuid, domain):
         self.resource = resource
@@ -170,7 +171,7 @@ class _Interface:
 
 
 class _CeilometerClient(http.Client):
-    """Requests of the API, whose queries ceilometerclient writes."""
+    """Requests to the API, with the queries of ceilometerclient."""
 
     def __enter__(self):
         try:
@@ -181,12 +182,17 @@ class _CeilometerClient(http.Client):
                 f'imported ({error}), wanted the extra "ceilometer" of this '
                 f'package') from error
         super().__enter__()
-        # Not its client, which parses each answer as a whole, however deep.
+        # Do not use its client, which parses each answer completely, however
+        # large.
         self._build_url = ceilometerclient.v2.options.build_url
         return self
 
     def resources(self, meter, since):
-        """Return [(id, time of its first sample)] since a time."""
+        """Return [(id, time of its first sample)] since a given time.
+
+        :param meter: name of the meter
+        :param since: time in seconds UTC
+        """
         def read(item):
             resource = _text(item['groupby']['resource_id'])
             begin = _seconds(item['duration_start'])
@@ -243,7 +249,7 @@ def _query(field, operator, value):
 
 
 def _seconds(text):
-    """Return seconds UTC of a time as Ceilometer writes it, NaN of others."""
+    """Return seconds UTC of a time in Ceilometer's format, NaN if invalid."""
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         moment = datetime.datetime.fromisoformat(text)
         return moment.replace(tzinfo=datetime.timezone.utc).timestamp()

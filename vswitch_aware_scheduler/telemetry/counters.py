@@ -1,35 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what a source tells of interfaces to the rates of an instance.
+"""Computes the rates of an instance from counters of its interfaces.
 
-Knows how readings of counters become rates, period by period, what may not
-be concluded from them, and when the sum over the interfaces of an instance
-is known. Pure: no clock, no I/O. Time is cut into *periods* of equal length,
-numbered by ``floor(time / period_seconds)``, the same for all interfaces, so
-that a reading in pieces gives what one reading gives.
+Readings of counters become rates, period by period. The module also determines
+when the sum over the interfaces of an instance is known. Pure: no clock, no
+I/O. Time is divided into *periods* of equal length, numbered by ``floor(time /
+period_seconds)``, the same for all interfaces. A reading in pieces therefore
+gives the same result as one reading.
 
 The rules, which configuration/telemetry_services.rst explains:
 
-* a counter is a curve of volume over time. The rate of a period is what the
-  curve rises by from the start of the period to its end. The periods join
-  without overlap, so that no volume counts twice and none is lost;
-* a counter that is continuous lies on the curve at each reading. A counter
-  of a source that updates at intervals, as an exporter that repeats the last
-  poll, shows the volume of an *update* before the reading, see
-  :func:`update_seconds`. The curve is the straightest that agrees with that;
-* readings more than one and a half periods apart leave a gap: in which part
-  of the gap the counter rose is unknown;
-* a counter that goes backwards was reset;
-* the counters of two hosts have nothing to do with each other. The host
-  whose counter began later has the interface, until that counter ends and
-  the other one goes on rising;
-* an interface that had an answer at most :data:`GRACE_PERIODS` periods ago
-  is expected to have one: without it the sum is not known. After that it
-  counts as detached;
-* where the sum is not known, the sum over the other interfaces is a *lower
-  bound* of it. It is delivered as such, unless it is lower than the sum of at
-  most :data:`GRACE_PERIODS` periods ago with what is missing now. A broken
-  interface thus neither hides what the others carry, nor makes their sum look
-  like all there is.
+- A counter is a curve of volume over time. The rate of a period follows from
+  the rise of the curve from the start to the end of the period. Periods do not
+  overlap, so that no volume counts twice or is lost.
+- The curve of a continuous counter passes through each reading. Some sources
+  update their counters at intervals, for example an exporter that repeats the
+  last poll. Their reading shows the volume of an earlier *update*, see
+  :func:`update_seconds`. The curve is the straightest one that agrees with all
+  readings.
+- Readings more than one and a half periods apart leave a gap, because it is
+  unknown in which part of the gap the counter rose.
+- A counter that decreases was reset.
+- The counters of two hosts are unrelated. The host whose counter started later
+  has the interface, until that counter ends and the other counter continues to
+  rise.
+- An interface that had an answer at most :data:`GRACE_PERIODS` periods ago is
+  expected to have one: without an answer, the sum is unknown. After that, the
+  interface counts as detached.
+- If the sum is unknown, the sum over the other interfaces is a *lower bound*.
+  It is returned as such, unless it is lower than the sum of at most
+  :data:`GRACE_PERIODS` periods ago including the missing interfaces. A broken
+  interface therefore neither hides the traffic of the others, nor makes their
+  sum look complete.
 
 Derivation: reference/counters.rst.
 """
@@ -48,105 +49,109 @@ __all__ = ['AGGREGATES_AROUND', 'GRACE_PERIODS', 'Aggregates', 'Part',
            'from_rates', 'guessed_update_seconds', 'instance_series', 'joined',
            'margin_seconds', 'together', 'update_seconds']
 
-#: For how many periods an interface may be silent before it counts as
-#: detached from its instance.
+#: Number of periods without an answer before an interface counts as detached
+#: from its instance.
 GRACE_PERIODS = 2
 
-# Why a period has no rate. If several reasons hold, the last one counts.
+# Why a period has no rate. If several reasons apply, the last one counts.
 _REASONS = ('missing', 'negative', 'absurd', 'gap', 'reset', 'migration')
 _MISSING, _NEGATIVE, _ABSURD, _GAP, _RESET, _MIGRATION = range(1, 7)
 
 _LIMITS = np.array([rate_series.MAX_RATE_KBPS, rate_series.MAX_RATE_KBPS,
                     rate_series.MAX_RATE_KPPS])
 
-#: Periods of a longer gap are not counted one by one.
+#: Maximum number of periods of a gap that are counted.
 _LONGEST_GAP = 10000
 
 #: kbit/s in 1 byte/s, and kilo-packets/s in 1 packet/s.
 KBPS_PER_BYTE = 0.008
 KPPS_PER_PACKET = 0.001
 
-#: Readings further apart than this leave a gap, in periods.
+#: Readings that are further apart, in periods, leave a gap.
 _GAP_PERIODS = 1.5
 
-#: A source updates at intervals if its interval is at least so many times
-#: that of the readings.
+#: A source updates at intervals if its interval is at least this multiple of
+#: the interval of the readings.
 _STEPPED = 1.25
 
-#: Below so many intervals of the readings, several updates may come between
-#: two readings.
+#: Below this multiple of the interval of the readings, several updates may
+#: come between two readings.
 _VISIBLE = 1.9
 
-#: Below so many intervals of the readings, updates cannot be told apart well.
+#: Below this multiple of the interval of the readings, updates cannot be
+#: separated well.
 _SHARP = 2.2
 
-#: Longer intervals are those of the traffic, seconds.
+#: Longer intervals are caused by the traffic, in seconds.
 _LONGEST = 4000.0
 
-#: Intervals that are configured somewhere, seconds.
+#: Intervals that are commonly configured, in seconds.
 _USUAL_SECONDS = (10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 90.0, 120.0, 180.0,
                   240.0, 300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0)
 
-#: Counters that stand still for so long are those of idle instances, seconds.
+#: Counters that do not change for this time, in seconds, belong to idle
+#: instances.
 _WAIT_SECONDS = 10000.0
 
-#: A reading is missing where two are further apart than this, in intervals of
-#: the readings.
+#: A reading is missing if two are further apart than this, in intervals of the
+#: readings.
 _MISSED = 1.6
 
-#: Between which times an update came is found from so many updates before and
-#: after it as well.
+#: Number of updates before and after an update that narrow its time window.
 _NEIGHBOURS = 3
 
-#: A curve may change by readings of so many periods later.
+#: Readings up to this number of periods later may change a curve.
 _NEIGHBOUR_PERIODS = 2
 
-#: After so many intervals without a change, a counter of steady traffic is
-#: read on before what it shows is delivered: the poller may stand still.
+#: After this number of intervals without a change, later readings of a counter
+#: of steady traffic are needed before its rates are returned, because the
+#: poller may stand still.
 _LATE = 3
 _LATEST = 12
 
-#: Among so many changes before and after, two are steady.
+#: Number of changes before and after among which two are steady.
 _AROUND = 4
 
-#: How far the rate over missed updates may differ from the rates before and
-#: after them.
+#: Largest relative difference between the rate over missed updates and the
+#: rates before and after.
 _LATE_TOLERANCE = 0.25
 
-#: Changes of a counter that its update interval is found from, at least.
+#: Minimum number of changes of a counter to determine its update interval.
 _MIN_CHANGES = 4
 
-#: An interval within this share of the period counts as the period itself.
+#: An interval within this share of the period is treated as the period.
 _SAME_AS_PERIOD = 0.01
 
-#: Where updates cannot be told apart, the curve is bounded by the readings if
-#: an update may be so late, in periods.
+#: If updates cannot be separated, the readings bound the curve if an update
+#: may be this late, in periods.
 _LATENESS_PERIODS = 0.03
 
-#: Around an empty period the values of so many periods are of any moment.
+#: Number of values around an empty period that are from an unknown moment.
 AGGREGATES_AROUND = 5
 
-#: Places of the first and the last value that are tried, in bounds.
+#: Places of the first and the last value that are tried, in units of their
+#: bounds.
 _PLACES = (0.0, -0.5, 0.5, -1.0, 1.0)
 
-#: A rise of aggregates that is so many times as large as all before it may be
-#: one of two polls.
+#: A rise of aggregates that is this multiple of all earlier rises may belong
+#: to two polls.
 _LARGER = 1.3
 
-#: An update is early or late by up to this share of the interval, and so many
-#: seconds.
+#: An update may be early or late by this share of the interval, plus
+#: _JITTER_SECONDS.
 _JITTER = 0.05
 _JITTER_SECONDS = 2.0
 
-#: A steady counter rises by up to so many updates between two readings, for
-#: the updates to show.
+#: Maximum number of updates between two readings of a steady counter at which
+#: the updates can be detected.
 _MOST_UPDATES = 10
 
-#: So many updates at each end of a run of bounded readings are not used.
+#: Number of updates at each end of a run of bounded readings that are not
+#: used.
 _UNSURE_UPDATES = 2
 
-#: How far such a rise may be from a whole number of updates, beside what the
-#: updates are early or late; at most.
+#: Permitted difference of such a rise from a whole number of updates, in
+#: addition to the jitter; and its maximum.
 _EXACTLY_WHOLE = 0.05
 _WHOLE = 0.3
 
@@ -155,9 +160,10 @@ _WHOLE = 0.3
 class Readings:
     """Readings of the counters of an interface on one host.
 
-    :ivar times: (n, c) seconds UTC, when each counter was read, increasing
     :ivar counters: (n, c) bytes sent and received and, with c = 4, packets
         sent and received; finite
+    :ivar times: (n, c) time of each reading of each counter, seconds UTC,
+        increasing
     """
 
     times: np.ndarray
@@ -166,22 +172,22 @@ class Readings:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Aggregates(Readings):
-    """A counter by what one value of each period is left of it.
+    """A counter of which one value for each period is stored.
 
-    The value is the volume at some moment of the period. A time is the begin
-    of the period.
+    The value is the volume at an unknown moment of the period. A time is the
+    start of the period.
     """
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Part:
-    """What one interface says of its instance.
+    """The rates of one interface of an instance.
 
-    :ivar periods: (n,) int64, increasing, each once
-    :ivar rates: (n, 3) egress_kbps, ingress_kbps, kpps; NaN where a source
-        has no answer for a column
-    :ivar lost: {period: index + 1 into the reasons} of periods of which the
-        interface should have a rate and has none
+    :ivar periods: (n,) int64, increasing, without duplicates
+    :ivar rates: (n, 3) egress_kbps, ingress_kbps, kpps; NaN if the source has
+        no value
+    :ivar lost: {period: index + 1 into the reasons} of the periods in which
+        the interface should have a rate but has none
     """
 
     periods: np.ndarray
@@ -190,11 +196,11 @@ class Part:
 
 
 def finite(times, values):
-    """Return the readings that are numbers, in the order of their times.
+    """Return the readings that are numbers, sorted by time.
 
     :param times: (n,) seconds UTC, in any order
-    :param values: (n,)
-    :returns: times, values; of several at one time the last one
+    :param values: (n,) values of the counter
+    :returns: (times, values); of several values at one time, the last one
     """
     times, values = np.asarray(times, float), np.asarray(values, float)
     usable = np.isfinite(times) & np.isfinite(values)
@@ -209,9 +215,10 @@ def finite(times, values):
 def joined(series):
     """Return the readings of several series of one counter as one series.
 
-    Where two overlap, the one that began later replaces the other.
+    Where two series overlap, the one that started later replaces the other.
 
     :param series: list of (times, values) as :func:`finite` returns them
+    :returns: (times, values)
     """
     series = sorted((one for one in series if one[0].size),
                     key=lambda one: one[0][0])
@@ -231,12 +238,13 @@ def joined(series):
 def together(columns, period_seconds):
     """Return :class:`Readings` of the counters of an interface.
 
-    Counters that are read at the same times are taken as they are. Of
-    counters that are read at different times the last reading of each period
-    is taken, of the periods in which every counter has one.
+    Counters with the same times are combined unchanged. Of counters with
+    different times, the last reading of each period is used, for the periods
+    in which every counter has a reading.
 
-    :param columns: for each counter (times, values) as :func:`finite`
-        returns them
+    :param columns: for each counter (times, values) as :func:`finite` returns
+        them
+    :param period_seconds: length of a period in seconds
     """
     first = columns[0][0]
     if all(np.array_equal(first, times) for times, _ in columns[1:]):
@@ -263,24 +271,24 @@ def _last_of_periods(times, values, period_seconds):
 # When a source updates its counters
 
 def update_seconds(series, min_changes=_MIN_CHANGES, period_seconds=None):
-    """Return the interval in which a source updates its counters.
+    """Return the interval at which a source updates its counters.
 
-    A counter of traffic that does not pause changes at each update. The
-    interval of a series is its usual time between two changes; that of the
-    source is the interval of its busiest series, but for a tenth of them: one
-    odd series does not decide for the others.
+    A counter of traffic without pauses changes at each update. The interval of
+    a series is its usual time between two changes. The interval of the source
+    is that of its busiest series, excluding a tenth of them, so that one
+    unusual series does not determine the result.
 
-    An interval shorter than that of the readings shows in steady traffic
-    only: such a counter rises by one update now, and by two then.
+    An interval that is shorter than that of the readings is only visible in
+    steady traffic: such a counter rises by a varying whole number of updates.
 
     :param series: list of (times, values) of counters, as :func:`finite`
         returns them
-    :param min_changes: series with fewer changes do not count
-    :param period_seconds: where there are several readings in a period, those
-        of a dozen changes are needed to call counters continuous; None: fewer
-        are enough
-    :returns: seconds, 0.0 if the counters are continuous as far as their
-        readings show, None if too few of them change to tell
+    :param min_changes: minimum number of changes of a series that counts
+    :param period_seconds: if there are several readings in a period, a dozen
+        changes are needed to treat counters as continuous; None: fewer changes
+        are sufficient
+    :returns: seconds; 0.0 if the counters are continuous as far as their
+        readings show; None if too few of them change
     """
     found = []
     for times, values in series:
@@ -304,16 +312,17 @@ def update_seconds(series, min_changes=_MIN_CHANGES, period_seconds=None):
             return None
     if interval < _STEPPED * between:
         return 0.0
-    # The first and the last change were between two readings.
+    # The first and the last change were each between two readings.
     return _configured(interval, between / count)
 
 
 def guessed_update_seconds(series, period_seconds, until):
-    """Return what to take for the interval if it cannot be found.
+    """Return the assumed interval if it cannot be determined.
 
-    :param series: as :func:`update_seconds` takes it
-    :param until: time up to which was read
-    :returns: seconds, or None: what will be read may still show it
+    :param series: as in :func:`update_seconds`
+    :param period_seconds: length of a period in seconds
+    :param until: end of the time that was read, seconds UTC
+    :returns: seconds, or None if later readings may still show it
     """
     known = update_seconds(series, 3, period_seconds)
     if known is not None:
@@ -323,7 +332,7 @@ def guessed_update_seconds(series, period_seconds, until):
            and np.median(np.diff(times)) < period_seconds / 2
            for times, _ in series if times.size > 1):
         return None
-    # Rates over less than a period would be of no use.
+    # Rates over less than a period would not be useful.
     known = update_seconds(series, 2)
     if known is not None:
         return known
@@ -332,9 +341,9 @@ def guessed_update_seconds(series, period_seconds, until):
 
 
 def _configured(seconds, uncertain):
-    """Return an interval as somebody would have configured it.
+    """Return an interval as it would usually be configured.
 
-    :param uncertain: by how much it may be wrong
+    :param uncertain: possible error of the interval
     """
     nearest = min(_USUAL_SECONDS, key=lambda usual: abs(usual - seconds))
     tolerance = max(0.005 * seconds, uncertain)
@@ -342,48 +351,46 @@ def _configured(seconds, uncertain):
 
 
 def _usual_intervals(times, values, between, min_changes):
-    """Return the times between changes of a counter without a pause."""
+    """Return the times between changes of a counter without pauses."""
     changed = np.flatnonzero(np.diff(values) != 0)
     nothing = np.empty(0)
     if changed.size < min_changes:
         return nothing
-    # A change is between two readings. Where one is missing in between, this
-    # says little.
+    # A change is between two readings. If a reading is missing in between, the
+    # time of the change is uncertain.
     low, high = times[changed], times[changed + 1]
     told = (high - low) <= _MISSED * between
     apart = np.diff((low + high) / 2)[told[:-1] & told[1:]]
     if not apart.size:
         return nothing
-    # Changes follow each other at the interval, give or take that of the
-    # readings, and further apart where there was no traffic.
+    # Changes follow each other at the interval, with an error of the interval
+    # of the readings, and further apart if there was no traffic.
     least = np.quantile(apart, 0.1)
     near = apart < max(1.7 * least, least + 2.05 * between)
     return apart[near] if near.sum() >= max(1, min_changes - 2) else nothing
 
 
 def _updates_of_reading(values, between):
-    """Return how many updates come from a reading to the next, on average.
+    """Return the mean number of updates from a reading to the next.
 
     If the traffic is steady, each rise is that of a whole number of updates.
-    Now and then the number is another one, without a second of that kind
-    beside it.
+    Occasionally the number differs, but not twice in succession.
 
-    :returns: 0.0 where nothing shows that there are updates, None where there
-        are too few rises to find one
+    :returns: 0.0 if nothing indicates updates, None if there are too few rises
     """
     rises = np.diff(values)
-    # One that is negative is a reset.
+    # A negative rise is a reset.
     rises = rises[rises >= 0]
     if rises.size < 3 * _MIN_CHANGES:
         return None
-    # A pause is several readings long; what is beside it is a part of a rise.
+    # A pause has several readings; its neighbours are partial rises.
     pause = np.convolve(rises <= 0, [1, 1], 'full') > 1
     pause = pause[:-1] | pause[1:]
     beside = np.concatenate([[True], pause, [True]])
     rises = rises[~(beside[:-2] | beside[1:-1] | beside[2:])]
     if rises.size < 3 * _MIN_CHANGES:
         return None
-    # Half of the rises may be those of one update more.
+    # Half of the rises may include one more update.
     usual = np.quantile(rises, 0.4, method='nearest')
     if usual <= 0:
         return 0.0
@@ -396,7 +403,7 @@ def _updates_of_reading(values, between):
         others = np.flatnonzero(whole != number)
         if not others.size:
             continue
-        # Each end of a rise is that much early or late.
+        # Each end of a rise may be early or late by the jitter.
         exactly = 2 * _JITTER_SECONDS * number / between + _EXACTLY_WHOLE
         off = abs(updates - whole) > (
             min(exactly, _WHOLE) if others.size > 1 else _EXACTLY_WHOLE)
@@ -409,9 +416,10 @@ def _updates_of_reading(values, between):
 
 
 def margin_seconds(period_seconds, update):
-    """Return how much more than a period to read, before and after it.
+    """Return how much time to read before and after a period.
 
-    :param update: seconds as :func:`update_seconds` returns them
+    :param period_seconds: length of a period in seconds
+    :param update: seconds as returned by :func:`update_seconds`
     """
     return _delay(period_seconds, update) + update \
         + _GAP_PERIODS * period_seconds
@@ -423,7 +431,7 @@ def _neighbours(period_seconds, update):
 
 
 def _delay(period_seconds, update):
-    """Return for how long later readings change what earlier ones say."""
+    """Return for how long later readings affect the rates of earlier ones."""
     if not update:
         return 0.0
     return (max(_neighbours(period_seconds, update), _LATE + 1) + 1) * update
@@ -433,11 +441,11 @@ def _delay(period_seconds, update):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Curve:
-    """The volume that an interface has carried, by points of a curve.
+    """The volume of an interface over time, as points of a curve.
 
     :ivar times: (k, c) seconds, increasing
     :ivar volumes: (k, c) values of the counters at these times
-    :ivar end: no point before this time changes by later readings
+    :ivar end: later readings do not change points before this time
     """
 
     times: np.ndarray
@@ -460,7 +468,7 @@ class _Run:
 
 
 def _runs(host, readings, newest, period_seconds, update):
-    """Return the runs of one host's readings, in order."""
+    """Return the runs of the readings of one host, in order."""
     times, counters = readings.times, readings.counters
     if not len(times):
         return []
@@ -468,8 +476,8 @@ def _runs(host, readings, newest, period_seconds, update):
     gap = _GAP_PERIODS * period_seconds
     aggregated = isinstance(readings, Aggregates)
     if aggregated and len(times) > 1:
-        # One period may be empty, beside those without a poll, because the
-        # poll was late.
+        # One period may be empty because a poll was late, in addition to the
+        # periods without a poll.
         gap += min(float(np.median(np.diff(times[:, 0]))),
                    2 * AGGREGATES_AROUND * period_seconds)
     apart = (np.diff(times, axis=0) > gap).any(axis=1)
@@ -493,11 +501,11 @@ def _rates(times, counters, is_over, period_seconds, update, sides=None):
 
     :param times: (n, c)
     :param counters: (n, c), not decreasing
-    :param is_over: whether it is known that no reading follows
-    :param update: seconds, 0: the counters are continuous
-    :param sides: of :class:`Aggregates`, whether several periods are empty
+    :param is_over: whether it is certain that no reading follows
+    :param update: interval of updates in seconds; 0: continuous counters
+    :param sides: for :class:`Aggregates`, whether several periods are empty
         before and after them, else None
-    :returns: first period, (m, 3) rates of it and those that follow
+    :returns: first period, (m, 3) rates of it and of the following periods
     """
     between = float(np.median(np.diff(times[:, 0]))) if len(times) > 1 \
         else 0.0
@@ -514,13 +522,13 @@ def _rates(times, counters, is_over, period_seconds, update, sides=None):
         interval = between
     begin = float(curve.times[0].max())
     first = math.ceil(begin / period_seconds)
-    # The start of the first period that is not complete any more.
+    # Start of the first period that is not complete.
     last = math.floor(min(float(curve.times[-1].min()), curve.end)
                       / period_seconds)
     joins_readings = abs(interval - period_seconds) \
         <= _SAME_AS_PERIOD * period_seconds
     if joins_readings:
-        # What the first reading is nearest to begins there.
+        # Start with the period to which the first reading is nearest.
         first = math.floor(begin / period_seconds - 0.5) + 1
         if is_over:
             last = math.floor((float(curve.times[-1].min())
@@ -535,7 +543,7 @@ def _rates(times, counters, is_over, period_seconds, update, sides=None):
     told = np.flatnonzero(np.isfinite(per_second).all(axis=1))
     if not told.size:
         return math.floor(begin / period_seconds), np.zeros((0, 3))
-    # Only at the ends there can be a period without a rate.
+    # Only periods at the ends can be without a rate.
     first += int(told[0])
     per_second = per_second[told[0]:told[-1] + 1]
     rates = np.zeros((len(per_second), 3))
@@ -546,15 +554,15 @@ def _rates(times, counters, is_over, period_seconds, update, sides=None):
 
 
 def _rises(times, volumes, bounds, joins_readings):
-    """Return (m,) rises per second between (m + 1,) bounds."""
+    """Return the (m,) rises per second between (m + 1,) bounds."""
     if not joins_readings or times.size < 2:
         return np.diff(np.interp(bounds, times, volumes)) / np.diff(bounds)
-    # The counter is read, or updated, once a period. Rates from one reading
-    # to the next are sharper than those from bound to bound.
+    # The counter is read, or updated, once a period. Rates from one reading to
+    # the next are then more precise than rates between bounds.
     after = np.clip(np.searchsorted(times, bounds), 1, times.size - 1)
     nearest = after - (bounds - times[after - 1] <= times[after] - bounds)
     seconds = np.diff(times[nearest])
-    # Where one reading is the nearest to two bounds.
+    # If one reading is the nearest to two bounds.
     plain = np.diff(np.interp(bounds, times, volumes, np.nan, np.nan)
                     ) / np.diff(bounds)
     return np.divide(np.diff(volumes[nearest]), seconds, out=plain,
@@ -564,11 +572,10 @@ def _rises(times, volumes, bounds, joins_readings):
 def _updated_curve(times, counters, is_over, between, period_seconds, update):
     """Return the :class:`_Curve` of counters that are updated at intervals.
 
-    A reading shows the volume of the last update before the reading. That
-    update came after the reading before if the counter changed, and at most
-    an interval ago. The curve is the straightest of all that agree with this.
-
-    Derivation: reference/counters.rst.
+    A reading shows the volume of the last update before it. If the counter
+    changed, that update came after the previous reading, at most an interval
+    ago. The curve is the straightest that agrees with this. Derivation:
+    reference/counters.rst.
     """
     clock = times[:, 0]
     volume = counters[:, :2].sum(axis=1)
@@ -576,11 +583,11 @@ def _updated_curve(times, counters, is_over, between, period_seconds, update):
     if _began_late(clock, counters, changed, update):
         return _updated_curve(times[changed[0]:], counters[changed[0]:],
                               is_over, between, period_seconds, update)
-    # The rows with the first and with the last reading of each volume.
+    # Rows with the first and with the last reading of each volume.
     first = np.concatenate([[0], changed])
     last = np.concatenate([changed - 1, [len(clock) - 1]])
-    # The update that a volume is of was at most so long ago. Where several
-    # updates come between two readings, a missing one does not show.
+    # Largest age of the update that a volume belongs to. If several updates
+    # come between two readings, a missing one is not visible.
     longest = (1 + (update < _SHARP * between) + _JITTER) * update \
         + _JITTER_SECONDS
     after, before = _windows(clock, changed, between, update, longest)
@@ -595,8 +602,8 @@ def _updated_curve(times, counters, is_over, between, period_seconds, update):
         low_times, column[first], high_times, column[first],
         (clock[0] - age, column[0]), (clock[-1] - age, column[-1]))
         for column in counters.T]
-    # How old the first and the last volume are is not known: what follows
-    # from them is not used.
+    # The age of the first and of the last volume is unknown, so that rates
+    # that depend on them are not used.
     unsure = _UNSURE_UPDATES * update + between
     when = np.unique(np.concatenate([
         [clock[0] + unsure], *(points for points, _ in strings)]))
@@ -606,7 +613,7 @@ def _updated_curve(times, counters, is_over, between, period_seconds, update):
     if not is_over:
         end = min(end, _steady_until(clock, changed, between, update))
     return _Curve(
-        # Counters of one interface are read a moment after each other.
+        # The counters of one interface are read shortly after each other.
         when[:, None] + (times[:1] - times[:1, :1]),
         np.stack([np.interp(when, *string) for string in strings], axis=1),
         end)
@@ -616,17 +623,17 @@ def _aggregated_curve(times, counters, is_over, period_seconds, update,
                       sides):
     """Return the :class:`_Curve` of aggregates, and their interval.
 
-    If the polls keep their place in the periods, a value is that of the begin
-    of its period, or of another moment that is the same in all periods. A
-    poll that is late may leave a period empty and come into the next one
-    together with the next poll. So the values around an empty period are of
-    any moment of theirs, and the curve is the straightest that agrees with
+    If the polls keep their place in the periods, a value is that of the start
+    of its period, or of another moment that is the same in all periods. A late
+    poll may leave a period empty and fall into the next period together with
+    the next poll. Values around an empty period are therefore from an unknown
+    moment of their periods, and the curve is the straightest that agrees with
     this.
 
-    :param update: interval of the polls in seconds if polls were seen to
-        change their place, else 0
-    :param sides: whether several periods are empty before and after
-    :returns: the curve; the period, or 0 if polls may have changed their
+    :param update: interval of the polls in seconds if their place was seen to
+        change, else 0
+    :param sides: whether several periods are empty before and after the run
+    :returns: the curve, and the period, or 0 if polls may have changed their
         place
     """
     clock = times[:, 0]
@@ -637,7 +644,7 @@ def _aggregated_curve(times, counters, is_over, period_seconds, update,
         near |= (clock >= clock[at] - around) & (
             clock <= clock[at + 1] + around)
     if near.mean() > 0.5:
-        # No place is the usual one: the middle is as good as any.
+        # There is no usual place: use the middle.
         slack = np.full(clock.size, period_seconds / 2)
     else:
         slack = np.where(near, period_seconds, 0.0)
@@ -659,7 +666,7 @@ def _aggregated_curve(times, counters, is_over, period_seconds, update,
         at, volumes = string(counters[:, :2].sum(axis=1), offsets)
         return abs(np.diff(np.diff(volumes) / np.diff(at))).sum()
 
-    # The ends are where the curve bends least.
+    # Choose the ends at which the curve bends least.
     offsets = (0.0, 0.0)
     for end_of in (0, 1):
         choices = [list(offsets) for _ in _PLACES]
@@ -667,8 +674,8 @@ def _aggregated_curve(times, counters, is_over, period_seconds, update,
             choice[end_of] = place * slack[-end_of]
         offsets = min(choices, key=bend)
     strings = [string(column, offsets) for column in counters.T]
-    # Which moment the first and the last value are of is not known: what
-    # follows from them is not used.
+    # The moments of the first and of the last value are unknown, so that rates
+    # that depend on them are not used.
     begin = clock[0] + 2 * period_seconds * bool(slack[0])
     end = min(end, clock[-1] - 2 * period_seconds * bool(slack[-1]))
     when = np.unique(np.concatenate([
@@ -681,10 +688,10 @@ def _aggregated_curve(times, counters, is_over, period_seconds, update,
 
 
 def _sure_until(clock, counters):
-    """Return until when aggregates show what they show for good.
+    """Return the time until which aggregates will not change.
 
-    A rise that is larger than all before it may be one of two polls. Whether
-    a period is empty instead shows in the next ones.
+    A rise that is larger than all earlier ones may belong to two polls. The
+    next periods show whether one period is empty instead.
     """
     rises = np.diff(counters[:, :2].sum(axis=1))
     for at in range(max(1, rises.size - AGGREGATES_AROUND), rises.size):
@@ -695,19 +702,19 @@ def _sure_until(clock, counters):
 
 
 def _windows(clock, changed, between, update, longest):
-    """Return between which times each update came that changed a counter.
+    """Return the time windows of the updates that changed a counter.
 
-    That is between two readings. Updates follow each other at the interval,
-    so what the updates around it leave open is less.
+    Each window is between two readings. Updates follow each other at the
+    interval, so that adjacent updates narrow the windows.
 
-    :returns: (k,) and (k,)
+    :returns: (k,) start and (k,) end of the windows
     """
     before = clock[changed]
     after = np.maximum(clock[changed - 1], before - longest)
     if update < _SHARP * between:
         return after, before
     steps = np.round(np.diff((after + before) / 2) / update)
-    # Where readings are missing, the number of updates is not known.
+    # If readings are missing, the number of updates is unknown.
     wide = before - after
     steps[wide[1:] + wide[:-1] > update] += 2 * _NEIGHBOURS
     number = np.concatenate([[0], np.cumsum(np.maximum(steps, 1))])
@@ -727,10 +734,10 @@ def _windows(clock, changed, between, update, longest):
 
 
 def _steady_until(clock, changed, between, update):
-    """Return until when a counter of steady traffic shows what came.
+    """Return the time until which a counter of steady traffic is reliable.
 
-    If it stands still after that, the next updates say whether the poller
-    did.
+    If the counter then stands still, the next updates show whether the poller
+    stood still.
     """
     at = np.append(clock[changed], clock[-1])
     steady = _is_steady(np.diff(at), between, update)
@@ -743,10 +750,10 @@ def _steady_until(clock, changed, between, update):
 
 
 def _began_late(clock, counters, changed, update):
-    """Whether the first change is that of a time before all readings.
+    """Whether the first change includes traffic from before all readings.
 
-    So it is if the counter stood still until then, rises steadily after it,
-    and rose by more than it does in an interval.
+    This is the case if the counter stood still until then, rises steadily
+    after it, and rose by more than it does in an interval.
     """
     apart = np.diff(clock[changed[:3]])
     if apart.size < 2 or (apart > 1.5 * update).any() \
@@ -759,15 +766,15 @@ def _began_late(clock, counters, changed, update):
 
 
 def _are_late(moments, volume, between, update):
-    """Return before which changes updates were missing, rather than traffic.
+    """Return before which changes updates were missing.
 
-    If a poller misses updates, the rise after them is the rise of all of them.
-    It is taken for that where the traffic is as steady as this: the changes
-    around it, with two before and two after that follow each other at the
-    interval, have the rate that the whole time has.
+    If a poller misses updates, the next rise includes all of them. A rise is
+    interpreted in this way if the traffic is steady: the changes around it,
+    with two before and two after that follow each other at the interval, have
+    the same rate as the whole time.
 
-    :param moments: (k,) of the changes
-    :param volume: (k,) after each of them
+    :param moments: (k,) times of the changes
+    :param volume: (k,) volume after each of them
     :returns: (k,) bool
     """
     late = np.zeros(moments.size, dtype=bool)
@@ -776,7 +783,7 @@ def _are_late(moments, volume, between, update):
     tolerance = max(_LATE_TOLERANCE, between / (2 * update))
     for at in np.flatnonzero(~steady).tolist():
         rate = rises[at] / apart[at]
-        # Before the first change that was read nothing is known.
+        # Nothing is known about the time before the first change.
         sides = _around(steady, range(at - 1, -1, -1)), _around(
             steady, range(at + 1, steady.size))
         late[at + 1] = steady[sides[1]].sum() == 2 and all(
@@ -787,7 +794,7 @@ def _are_late(moments, volume, between, update):
 
 
 def _is_steady(apart, between, update):
-    """Return which changes follow those before them at the interval."""
+    """Return which changes follow the previous ones at the interval."""
     return apart < max(1.5 * update, update + between)
 
 
@@ -806,9 +813,10 @@ def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
 
     :param hosts: list of :class:`Readings`, one for each host that reports
         the interface
-    :param update: interval in which the source updates its counters in
-        seconds, 0: counters are continuous
-    :param until: time up to which the counters were read
+    :param period_seconds: length of a period in seconds
+    :param update: interval at which the source updates its counters in
+        seconds, 0: continuous counters
+    :param until: end of the time that was read, seconds UTC
     """
     hosts = [host for host in hosts if len(host.times)]
     newest = max([until, *(host.times[-1].max() for host in hosts)])
@@ -826,8 +834,8 @@ def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
                 reason = _RESET if run.after_reset else _GAP
                 first = before.last
             elif run.first <= before.last and not began_here:
-                # A host that the instance has left and that still repeats
-                # the last state of a counter, after a pause.
+                # The instance has left this host, which repeats the last state
+                # of a counter after a pause.
                 continue
             else:
                 reason = _MIGRATION
@@ -846,12 +854,13 @@ def from_counters(hosts, period_seconds, update=0.0, until=-math.inf):
 
 
 def _return_after(run, before, runs):
-    """Let the host of one run follow a run of another host that ends earlier.
+    """Insert the earlier host of an interface again after another host.
 
-    The interface is there again, or two exporters report it, if the counter
-    goes on rising. That of a host that the interface has left does not.
+    The interface has returned, or two exporters report it, if the counter
+    continues to rise. The counter of a host that the interface has left does
+    not rise.
 
-    :param runs: list of those that follow, in order; added to
+    :param runs: list of the following runs in order; a run may be added
     """
     rates = before.rates[max(0, run.last - before.first):]
     if len(rates) > GRACE_PERIODS and rates.any():
@@ -863,27 +872,27 @@ def from_rates(periods, rates):
     """Return the :class:`Part` of an interface whose source reports rates.
 
     :param periods: (n,) int64, increasing
-    :param rates: (n, 3); NaN where the source has no answer
+    :param rates: (n, 3); NaN if the source has no value
     """
     return Part(periods, np.asarray(rates, float), {})
 
 
 def from_increments(periods, increments, seconds):
-    """Return the :class:`Part` of an interface of increments of counters.
+    """Return the :class:`Part` of an interface from increments of counters.
 
-    An increment is the one of the period at whose end the counter was read.
-    It belongs to that period and no other only if the counter was read in
-    the period before as well. Of the first one nobody knows.
+    An increment belongs to the period at whose end the counter was read. It
+    belongs only to that period if the counter was also read in the previous
+    period. The time of the first increment is unknown.
 
-    If one period is empty, its reading was left out, or came a moment earlier
-    or later into a period with another one. The increment after it is twice
-    as large in the former case. In the latter it is no larger than the ones
-    beside it; the mean of two increments is then the one of two periods.
+    If one period is empty, its reading is missing, or it came slightly early
+    or late into a period with another reading. In the first case the next
+    increment is twice as large. In the second case it is not larger than its
+    neighbours, and the mean of two increments is that of two periods.
 
-    :param periods: (n,) int64, increasing, of the readings
+    :param periods: (n,) int64, increasing, periods of the readings
     :param increments: (n, 2) bytes or (n, 4) bytes and packets, mean rise
         between two readings
-    :param seconds: time between two readings
+    :param seconds: time between two readings in seconds
     """
     per_second = np.asarray(increments, float) / seconds
     rates = np.zeros((periods.size, 3))
@@ -894,7 +903,7 @@ def from_increments(periods, increments, seconds):
     follows = np.zeros(periods.size, dtype=bool)
     follows[1:] = steps == 1
     reset = (per_second < 0).any(axis=1)
-    # Of the increment before an empty period and the one after the next.
+    # For the increment before an empty period and the one after the next.
     largest = per_second.copy()
     largest[1:] = per_second[:-1]
     at = np.flatnonzero(follows[2:]) + 1
@@ -902,7 +911,7 @@ def from_increments(periods, increments, seconds):
     moved = np.zeros(periods.size, dtype=bool)
     moved[1:] = (steps == 2) & (
         per_second <= (1 + _JITTER) * largest).all(axis=1)[1:]
-    # The first increment of all is the one of an unknown time.
+    # The time of the very first increment is unknown.
     moved[1:2] = False
     keep = (follows | moved) & ~reset
     lost = {}
@@ -924,16 +933,18 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
                     oldest=-math.inf, complete=True):
     """Return the RateSeries of an instance: the sum over its interfaces.
 
-    :param start: first time wanted, may be -inf
-    :param end: first time no longer wanted, may be inf
-    :param parts: list of :class:`Part`, one for each interface. They reach
-        back to :data:`GRACE_PERIODS` periods before ``start``, where the
-        source does.
-    :param oldest: what is from before that time is refused as too old
-    :param complete: False if the source did not answer for some interface:
-        the sum is then not known
+    :param instance_uuid: uuid of the instance
+    :param period_seconds: length of a period in seconds
+    :param start: time of the first sample, may be -inf
+    :param end: end of the samples, exclusive, may be inf
+    :param parts: list of :class:`Part`, one for each interface, from
+        :data:`GRACE_PERIODS` periods before ``start`` on, if the source has
+        them
+    :param oldest: samples from before this time are rejected as too old
+    :param complete: False if the source did not answer for an interface, so
+        that the sum is unknown
     :returns: :class:`.series.RateSeries`; a time is the start of a period.
-        What is a lower bound is marked ``partial``.
+        Lower bounds are marked ``partial``.
     """
     known = [periods for part in parts for periods in (
         part.periods, np.fromiter(part.lost, np.int64, len(part.lost)))]
@@ -973,11 +984,11 @@ def instance_series(instance_uuid, period_seconds, start, end, parts,
 
 
 def _usable(part, periods):
-    """Return what can be used of a part, and why the rest cannot.
+    """Return the usable rates of a part, and why the others are not usable.
 
-    :param periods: (n,) increasing, with all those of the part
-    :returns: rates (n, 3), 0 where there is none, and (n,) reasons: 0 where
-        the rates are whole, -1 where the part says nothing
+    :param periods: (n,) increasing, including all periods of the part
+    :returns: rates (n, 3), 0 where there is none, and (n,) reasons: 0 for
+        usable rates, -1 where the part has nothing
     """
     rates = np.zeros((periods.size, 3))
     reason = np.full(periods.size, -1, dtype=np.int8)
@@ -995,7 +1006,7 @@ def _usable(part, periods):
 
 
 def _lately(periods, alive):
-    """Return which periods are at most so many after one that was alive."""
+    """Return which periods are shortly after one with an answer."""
     if not alive.size:
         return np.zeros(periods.size, dtype=bool)
     before = np.searchsorted(alive, periods, side='right') - 1

@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Telemetry from files: published traces and exports of a cloud.
 
-Knows three formats, told apart by content, and nothing of where the files
-came from:
+The driver detects three formats by their content:
 
-* GWA-T-12 (Bitbrains) CSV: a file, or a folder of ``<VM number>.csv``;
-* the same data as ``.npz``: arrays vm, t0, dt, rx_KBps, tx_KBps;
-* plain CSV: ``instance,time,egress_kbps,ingress_kbps`` and optional ``kpps``.
+- GWA-T-12 (Bitbrains) CSV: a file, or a folder of ``<VM number>.csv``;
+- the same data as ``.npz``: arrays vm, t0, dt, rx_KBps, tx_KBps;
+- plain CSV: ``instance,time,egress_kbps,ingress_kbps`` and optional ``kpps``.
 
-CSV files may be compressed with gzip. Received is ingress and transmitted is
-egress, as seen by the instance. 1 KB/s is 1000 bytes/s, 8 kbit/s.
+CSV files may be compressed with gzip. Received traffic is ingress and
+transmitted traffic is egress of the instance. 1 KB/s is 1000 bytes/s, that is
+8 kbit/s.
 
-What is wrong with the *structure* of a file (header, number of cells, a time
-or an instance that cannot be read) raises TelemetryError with file and line:
-what follows cannot be trusted. What is wrong with one *rate* (an empty cell,
-text) says only that there is no answer for that one sample, so it is refused
-as missing, counted, and told once per file in the log. The manual has the
-rest: configuration/telemetry.rst.
+An error in the *structure* of a file (header, number of cells, a time or an
+instance that cannot be parsed) raises TelemetryError with file and line,
+because the rest of the file cannot be trusted. An error in one *rate* (an
+empty cell, text) only means that this sample is missing: it is rejected,
+counted, and logged once for each file. See also configuration/telemetry.rst.
 """
 
 import array
@@ -47,18 +46,18 @@ __all__ = ['DEFAULT_PERIOD_SECONDS', 'FileDriver', 'INSTANCE_NAMESPACE',
 
 LOG = logs.get_logger(__name__)
 
-#: Namespace of the uuids of instances that a file names otherwise. A constant
-#: for ever: stored models are found by these uuids.
+#: Namespace of the uuids of instances that a file identifies otherwise. It
+#: must never change, because stored models have these uuids.
 INSTANCE_NAMESPACE = uuid.UUID('bcc7ba66-a018-5cbc-b4a2-75162d257fe2')
 
 #: kbit/s in 1 KB/s.
 KBPS_PER_KBYTES = 8.0
 
-#: The period of an instance with fewer than two samples, which shows none;
-#: with so few there is no step between samples that it could misjudge.
+#: Period of an instance with fewer than two samples, which has no step between
+#: samples.
 DEFAULT_PERIOD_SECONDS = 300.0
 
-#: A time above this (the year 5138 in seconds) is in milliseconds.
+#: A larger time (the year 5138 in seconds) is in milliseconds.
 _MILLISECONDS_ABOVE = 1e11
 
 _GWA_TIME = 'timestamp [ms]'
@@ -73,19 +72,20 @@ _PLAIN_COLUMNS = ('instance', 'time', 'egress_kbps', 'ingress_kbps')
 _FORMATS = ('a GWA-T-12 CSV file or a folder of them, an .npz trace, or CSV '
             'with the header ' + ','.join(_PLAIN_COLUMNS))
 
-#: Rows between two reports of progress.
+#: Number of rows between two reports of progress.
 _ROWS_PER_REPORT = 65536
 
 
 def instance_uuid(number_or_name):
-    """Return the uuid of an instance of a file.
+    """Return the uuid of an instance in a file.
 
-    A uuid stays what it is, in canonical form. A VM number, as an integer or
+    A uuid remains unchanged, in canonical form. A VM number, as an integer or
     in decimal digits, gets ``uuid5(INSTANCE_NAMESPACE, 'gwa-t-12/<number>')``
-    in every format; any other name ``uuid5(INSTANCE_NAMESPACE,
-    'name/<name>')``, blanks around it removed.
+    in every format. Any other name gets ``uuid5(INSTANCE_NAMESPACE,
+    'name/<name>')``, without surrounding spaces.
 
-    :raises InvalidInput: on an empty name or a negative number
+    :param number_or_name: integer or string
+    :raises InvalidInput: if the name is empty or the number negative
     """
     if isinstance(number_or_name, str):
         name = number_or_name.strip()
@@ -111,16 +111,16 @@ def instance_uuid(number_or_name):
 
 
 class FileDriver(base.Driver):
-    """Telemetry from a file or a folder, read anew on every call."""
+    """Telemetry from a file or a folder, read again in every call."""
 
     def __init__(self, path, period_seconds=None):
-        """Remember the path; open nothing.
+        """Store the path. Opens nothing.
 
         :param path: file, or folder of GWA-T-12 CSV files
         :param period_seconds: sampling period of the samples, or None to
-            infer it for each instance. An .npz states its own, with which
-            this must agree.
-        :raises InvalidInput: when an option has no usable value
+            determine it for each instance. An .npz file states its own period,
+            which has to be equal.
+        :raises InvalidInput: if an option has an invalid value
         """
         super().__init__(period_seconds)
         try:
@@ -138,13 +138,13 @@ class FileDriver(base.Driver):
     def instances(self):
         """Return the instances in the file or folder.
 
-        A plain CSV is read through for it. ``cpu_cores`` and ``memory_kb``
-        are those of the first row of a GWA-T-12 file; beside ``X.npz`` they
-        are read from ``vms_X.csv`` (columns vm, cpu_cores, mem_kb) if it is
-        there.
+        A plain CSV file is read completely. ``cpu_cores`` and ``memory_kb``
+        are those of the first row of a GWA-T-12 file. For ``X.npz`` they are
+        read from ``vms_X.csv`` (columns vm, cpu_cores, mem_kb), if this file
+        exists.
 
         :returns: list of :class:`.base.Instance`
-        :raises TelemetryError: when a file cannot be read
+        :raises TelemetryError: if a file cannot be read
         """
         return self._format().instances()
 
@@ -154,7 +154,7 @@ class FileDriver(base.Driver):
             yield self._rate_series(samples, start, end)
 
     def _format(self):
-        """Return a reader for what is at the path."""
+        """Return a reader for the format at the path."""
         path = self.source
         if os.path.isdir(path):
             return _GwaTrace(_numbered_files(path))
@@ -172,11 +172,11 @@ class FileDriver(base.Driver):
         raise _error(path, 'line 1', _shown(header), _FORMATS)
 
     def _rate_series(self, samples, start, end):
-        """Make the series of the samples of one instance.
+        """Return the series of the samples of one instance.
 
-        Samples at most half a period apart are of two recordings of one
-        instance (some VMs of GWA-T-12 have them): the later one is refused
-        as a duplicate, so that one recording is followed.
+        Samples at most half a period apart belong to two recordings of one
+        instance, which some VMs of GWA-T-12 have. The later one is rejected as
+        a duplicate, so that one recording is used.
         """
         period = samples.period_seconds or self._period_seconds
         if period is None:
@@ -187,7 +187,8 @@ class FileDriver(base.Driver):
             samples.uuid, period, samples.times[wanted],
             samples.egress_kbps[wanted], samples.ingress_kbps[wanted], kpps)
         if samples.cut_off and end == math.inf:
-            # Its time is not known: it belongs to a reading without end.
+            # The time of the incomplete line is unknown: it counts in a
+            # reading without an end.
             series = dataclasses.replace(
                 series,
                 refused=series.refused + rate_series.Refused(missing=1))
@@ -202,10 +203,10 @@ class FileDriver(base.Driver):
 
 @dataclasses.dataclass
 class _Samples:
-    """What a file says of one instance, in any order, NaN: no sample.
+    """The samples of one instance in a file, in any order; NaN if missing.
 
-    ``period_seconds`` is None when the file does not state it; ``cut_off``
-    tells that the last line, of this instance, is not whole.
+    ``period_seconds`` is None if the file does not state it. ``cut_off`` means
+    that the last line belongs to this instance and is incomplete.
     """
 
     uuid: str
@@ -262,7 +263,8 @@ class _NpzTrace:
 
     @contextlib.contextmanager
     def _arrays(self):
-        # Opened here, as np.load leaves a file open that it cannot read.
+        # Opened here, because np.load does not close a file that it cannot
+        # read.
         with _telling(self._path), open(self._path, 'rb') as stream, \
                 np.load(stream, allow_pickle=False) as arrays:
             yield arrays
@@ -305,7 +307,7 @@ class _NpzTrace:
         return _error(self._path, what, seen, wanted)
 
     def _metadata(self):
-        """Return {VM number: metadata} of the companion CSV, if any."""
+        """Return {VM number: metadata} of the companion CSV file, if any."""
         folder, name = os.path.split(self._path)
         path = os.path.join(folder, f'vms_{os.path.splitext(name)[0]}.csv')
         if not os.path.exists(path):
@@ -382,13 +384,13 @@ class _GwaTrace:
 
 
 class _PlainCsv:
-    """CSV with a row for each sample, of all instances in any order."""
+    """CSV with one row for each sample, of all instances in any order."""
 
     def __init__(self, path):
         self._path = path
 
     def instances(self):
-        found = {}
+        names = {}
         with _text(self._path) as (_, text):
             rows = csv.reader(text)
             at = self._header(rows).index('instance')
@@ -396,9 +398,9 @@ class _PlainCsv:
             for row in rows:
                 if row and row[at] not in known:
                     known.add(row[at])
-                    found.setdefault(self._uuid(row[at], rows.line_num),
+                    names.setdefault(self._uuid(row[at], rows.line_num),
                                      row[at].strip())
-        return [base.Instance(uuid_, name) for uuid_, name in found.items()]
+        return [base.Instance(uuid_, name) for uuid_, name in names.items()]
 
     def samples(self, wanted, progress):
         total = 0
@@ -407,8 +409,8 @@ class _PlainCsv:
         progress(0, total)
         buffers = self._read(
             wanted, lambda done: progress(min(done, total), total))
-        # A buffer is dropped as soon as its instance was handed over: the
-        # peak is the samples of the file and one series.
+        # A buffer is deleted after its instance was returned: the maximum is
+        # the samples of the file and one series.
         for uuid_ in list(buffers):
             buffer = buffers.pop(uuid_)
             yield _Samples(uuid_, *map(np.frombuffer, buffer.columns),
@@ -416,7 +418,7 @@ class _PlainCsv:
         progress(total, total)
 
     def _read(self, wanted, report):
-        """Return {uuid: _Buffer} of the wanted instances, in file order."""
+        """Return {uuid: _Buffer} of some instances, in the file's order."""
         buffers, by_name, ignored = {}, {}, object()
         bad = _BadCells(self._path)
         with _text(self._path) as (raw, text):
@@ -467,7 +469,7 @@ class _PlainCsv:
         return names
 
     def _accept_cut(self, rows, row, cells):
-        """Return when a row of another length is a cut last line."""
+        """Return if a row with too few cells is an incomplete last line."""
         line = rows.line_num
         if len(row) > cells or any(rows):
             raise _error(self._path, f'line {line}',
@@ -503,7 +505,7 @@ class _Buffer:
 
 
 class _BadCells:
-    """Counts the cells of a file that should be a rate and are not."""
+    """Counts the cells of a file that should be a rate but are not."""
 
     _SAYS_NOTHING = frozenset(['', '-', 'na', 'n/a', 'nan', 'none', 'null'])
 
@@ -529,7 +531,7 @@ class _BadCells:
 def _fast_table(lines, width):
     """Return the cells of GWA-T-12 lines as numbers, or None.
 
-    None says that there is anything at all to be looked at with care.
+    None means that a line needs a closer check.
     """
     if not lines.strip():
         return np.empty((0, width))
@@ -550,8 +552,8 @@ def _times_usable(times):
 def _careful_table(path, lines, names, at):
     """Return times, egress, ingress of GWA-T-12 lines, and if it is cut off.
 
-    Like :func:`_fast_table`, cell by cell, so that a rate that is no number
-    becomes NaN and a wrong line is told by its number.
+    Like :func:`_fast_table`, but cell by cell: an invalid rate becomes NaN,
+    and an error message names the number of the line.
     """
     numbered = [(number, line) for number, line
                 in enumerate(lines.split('\n'), 2) if line.strip()]
@@ -587,7 +589,7 @@ def _careful_table(path, lines, names, at):
 
 def _numbered_files(folder):
     """Return [(VM number, path)] of a folder, by number."""
-    found = {}
+    paths = {}
     with _telling(folder):
         names = sorted(os.listdir(folder))
     for name in names:
@@ -595,16 +597,16 @@ def _numbered_files(folder):
         if match is None:
             continue
         number = int(match[1])
-        if number in found:
+        if number in paths:
             raise _error(folder, f'files of VM {number}',
-                         f'{os.path.basename(found[number])} and {name}',
+                         f'{os.path.basename(paths[number])} and {name}',
                          'one file')
-        found[number] = os.path.join(folder, name)
-    if not found:
+        paths[number] = os.path.join(folder, name)
+    if not paths:
         raise _error(folder, 'list of its files',
                      _shown(', '.join(names)) if names else 'none',
                      '<VM number>.csv of GWA-T-12')
-    return [(str(number), found[number]) for number in sorted(found)]
+    return [(str(number), paths[number]) for number in sorted(paths)]
 
 
 @contextlib.contextmanager
@@ -616,14 +618,14 @@ def _text(path):
         raw.seek(0)
         stream = stack.enter_context(gzip.GzipFile(fileobj=raw)) \
             if packed else raw
-        # utf-8-sig drops the byte order mark that spreadsheets write.
+        # utf-8-sig removes the byte order mark that spreadsheets write.
         yield raw, stack.enter_context(
             io.TextIOWrapper(stream, 'utf-8-sig'))
 
 
 @contextlib.contextmanager
 def _telling(path):
-    """Turn what reading a broken file raises into TelemetryError."""
+    """Convert exceptions for a damaged file to TelemetryError."""
     try:
         yield
     except exceptions.VSwitchError:
@@ -637,8 +639,8 @@ def _telling(path):
     except (EOFError, KeyError, NotImplementedError, RuntimeError,
             SyntaxError, ValueError, csv.Error, struct.error,
             zipfile.BadZipFile, zlib.error) as error:
-        # What np.load, zipfile, gzip, csv and the UTF-8 decoder raise on
-        # damaged or foreign content.
+        # Exceptions of np.load, zipfile, gzip, csv and the UTF-8 decoder for
+        # damaged files or other formats.
         raise _error(path, 'content',
                      f'unreadable ({type(error).__name__}: '
                      f'{_shown(str(error))})', 'an undamaged file') from error
@@ -650,19 +652,19 @@ def _error(path, what, seen, wanted):
 
 
 def _shown(text):
-    """Return a value as seen, cut to what fits in a message."""
+    """Return a value, shortened for a message."""
     text = text.rstrip('\r\n')
     return repr(text if len(text) <= 100 else text[:97] + '...')
 
 
 def _cells(line, delimiter):
-    """Return the cells of a header or a row, without blanks, lower case."""
+    """Return the cells of a header or a row, without spaces, lower case."""
     return [cell.strip().strip('"').lower()
             for cell in line.strip().split(delimiter)]
 
 
 def _check_columns(path, names, required, optional=()):
-    """Raise TelemetryError when a column is not there, or there twice."""
+    """Raise TelemetryError if a column is missing or occurs twice."""
     for name in (*required, *optional):
         count = names.count(name)
         if count > 1 or (count == 0 and name in required):
@@ -672,7 +674,7 @@ def _check_columns(path, names, required, optional=()):
 
 
 def _numbers_only(items):
-    """Return as a dictionary the items whose text is a finite number."""
+    """Return the items whose text is a finite number, as a dictionary."""
     numbers = {}
     for key, text in items:
         with contextlib.suppress(ValueError):
@@ -682,9 +684,9 @@ def _numbers_only(items):
 
 
 def _seconds(cell):
-    """Return the time that a cell of a plain CSV tells, seconds UTC.
+    """Return the time in a cell of a plain CSV file, seconds UTC.
 
-    :raises ValueError: when it tells none
+    :raises ValueError: if the cell has no time
     """
     try:
         seconds = float(cell)
@@ -703,11 +705,11 @@ def _seconds(cell):
 def _usual_step(times):
     """Return the most frequent step between times, in seconds.
 
-    Steps from one second on are compared as whole seconds, clocks being what
-    they are; of equally frequent ones the shortest is taken, as gaps only
-    lengthen steps. Unlike the median, the most frequent step stays the
-    sampling period when two recordings drift through each other, as those of
-    three VMs of GWA-T-12 do.
+    Steps from one second on are rounded to whole seconds, because clocks are
+    imprecise. Of equally frequent steps the shortest is used, because gaps
+    only lengthen steps. Unlike the median, the most frequent step remains the
+    sampling period if two recordings drift relative to each other, as in three
+    VMs of GWA-T-12.
     """
     steps = np.diff(np.unique(times))
     if not steps.size:
@@ -718,7 +720,7 @@ def _usual_step(times):
 
 
 def _apart(times, distance):
-    """Return (n,) bool: more than ``distance`` after the one kept before."""
+    """Return (n,) bool: more than ``distance`` after the last kept time."""
     keep = np.ones(times.size, dtype=bool)
     if (np.diff(times) > distance).all():
         return keep

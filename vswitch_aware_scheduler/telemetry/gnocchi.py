@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telemetry from Gnocchi, where Ceilometer publishes what it polls.
+"""Telemetry from Gnocchi, where Ceilometer publishes its samples.
 
-Knows the API of Gnocchi 4, through gnocchiclient: resources of the type
-``instance_network_interface`` with the metrics ``network.outgoing.bytes``,
-``network.incoming.bytes`` and the same of packets, which are counters that
-only rise. Knows nothing of what becomes of the rates.
+The driver uses the API of Gnocchi 4 through gnocchiclient. It reads resources
+of the type ``instance_network_interface`` with the metrics
+``network.outgoing.bytes``, ``network.incoming.bytes`` and the same of packets,
+which are counters that only rise.
 
-Gnocchi keeps points of a *granularity* and, of each, what the *archive
-policy* of the metric aggregates. ``rate:mean`` is the mean rise between two
-measures, not a rate: it is divided by the time between two measures. Where
-the policy has no ``rate:mean``, the differences of the counter itself are
-taken. Many interfaces are asked for in one request, their sum over the
-interfaces of an instance is made here (:mod:`.counters` says why).
+Gnocchi stores points at a *granularity* and, for each point, the aggregates of
+the metric's *archive policy*. ``rate:mean`` is the mean rise between two
+measures, not a rate: it is divided by the time between two measures. If the
+policy has no ``rate:mean``, the differences of the counter are used. Many
+interfaces are requested together, and the sum over the interfaces of an
+instance is computed here (:mod:`.counters` explains why).
 """
 
 import contextlib
@@ -34,32 +34,32 @@ __all__ = ['AGGREGATIONS', 'GnocchiDriver']
 
 LOG = logs.get_logger(__name__)
 
-#: What may be read of a counter, the best first.
+#: Aggregations of a counter that can be used, the best first.
 AGGREGATIONS = ('rate:mean', 'last', 'max', 'mean', 'min')
 
 _BYTES = ('network.outgoing.bytes', 'network.incoming.bytes')
 _PACKETS = ('network.outgoing.packets', 'network.incoming.packets')
 
 _PAGE = 1000
-#: Most pages of one listing: 10 million resources.
+#: Maximum number of pages of one list: 10 million resources.
 _MAX_PAGES = 10000
 
-#: Instances wanted up to which only their resources are listed, and metrics
-#: one interface at a time.
+#: Up to this number of requested instances, only their resources are listed,
+#: and metrics are requested interface by interface.
 _FEW = 200
 
-#: Longest stretch read at a time, in points of one metric.
+#: Maximum number of points of one metric in a request.
 _MAX_POINTS_OF_METRIC = 20000
 
 
-#: So many periods before and after those that are wanted are read: they show
-#: whether polls came late.
+#: Number of additional periods that are read before and after the requested
+#: ones. They show whether polls were late.
 _BEFORE = 2 * counters.AGGREGATES_AROUND
 _AFTER = counters.AGGREGATES_AROUND + 1
 
 
 class GnocchiDriver(service.ServiceDriver):
-    """Telemetry from a Gnocchi server, asked anew on every call."""
+    """Telemetry from a Gnocchi server, read again in every call."""
 
     NAME = 'gnocchi'
     SERVICE_TYPE = 'metric'
@@ -69,27 +69,27 @@ class GnocchiDriver(service.ServiceDriver):
                  max_age_seconds=None, points_per_request=200000,
                  resource_type='instance_network_interface',
                  trusted_creators=None, clock=time.time, sleep=time.sleep):
-        """Remember the options; open nothing.
+        """Store the options. Opens nothing.
 
-        :param access: :class:`.Access`, or a mapping of its
-            arguments
-        :param period_seconds: granularity to read, and sampling period to
-            deliver
+        :param access: :class:`.Access`, or a mapping of its arguments
+        :param period_seconds: granularity of the points, and sampling period
+            of the samples
         :param interval_seconds: time between two measures of a metric, by
             which ``rate:mean`` is divided; None: ``period_seconds``
-        :param aggregation: one of :data:`AGGREGATIONS`, or 'auto': for each
-            interface the first that its archive policies have
-        :param settle_seconds: how long after their end points may still
-            change
-        :param max_age_seconds: samples older than that are refused, None:
-            none are
-        :param points_per_request: about how many points to ask for at once
-        :param resource_type: of interfaces
-        :param trusted_creators: whose resources count: ids of projects or of
-            users, ``user:project``, or user names of basic authentication.
-            None: those of the project that the driver authenticates for, in
-            basic mode those of its user
-        :raises InvalidInput: when an option has no usable value
+        :param aggregation: one of :data:`AGGREGATIONS`, or 'auto' for the
+            first one that the archive policies of an interface have
+        :param settle_seconds: time after its end during which a point may
+            still change
+        :param max_age_seconds: older samples are rejected; None: no limit
+        :param points_per_request: approximate number of points in one request
+        :param resource_type: type of the resources of interfaces
+        :param trusted_creators: list of creators whose resources count: ids of
+            projects or of users, ``user:project``, or user names of basic
+            authentication. None: the project that the driver authenticates
+            for, or its user in basic mode
+        :param clock: callable, returns seconds UTC
+        :param sleep: callable(seconds), waits
+        :raises InvalidInput: if an option has an invalid value
         """
         super().__init__(access, period_seconds, settle_seconds,
                          max_age_seconds, clock, sleep)
@@ -122,13 +122,14 @@ class GnocchiDriver(service.ServiceDriver):
 
     @property
     def ignored(self):
-        """{why: number} of resources that somebody else made."""
+        """{reason: number} of resources that an untrusted user created."""
         return dict(self._ignored)
 
     def instances(self):
-        """Return the instances that have interfaces in Gnocchi.
+        """Return the instances with interfaces in Gnocchi.
 
-        :raises TelemetryError: when Gnocchi cannot be asked
+        :returns: list of :class:`.base.Instance`
+        :raises TelemetryError: if Gnocchi does not answer
         """
         with self._opened() as client:
             trusted = self._trusted(client)
@@ -151,7 +152,7 @@ class GnocchiDriver(service.ServiceDriver):
                                  trusted is not None)
             _, last, oldest = self._bounds(start, end)
             first = self._first(found, start)
-            # What follows shows whether polls came late.
+            # The following points show whether polls were late.
             settled = self._bounds(-math.inf, math.inf)[1]
             finish = min(last + _AFTER, settled)
             if first is not None and last <= start / self._period_seconds:
@@ -173,12 +174,12 @@ class GnocchiDriver(service.ServiceDriver):
                     done += 1
                     progress(done, len(found))
 
-    # What there is
+    # Resources and metrics.
 
     def _trusted(self, client):
-        """Return whose resources count, None: everybody's.
+        """Return the trusted creators, or None to trust everybody.
 
-        By the default policy of Gnocchi every user of the cloud may create
+        With Gnocchi's default policy, every user of the cloud may create
         resources of any instance.
         """
         if self._trusted_creators:
@@ -194,10 +195,11 @@ class GnocchiDriver(service.ServiceDriver):
         return frozenset([creator]) if creator else None
 
     def _resources(self, client, wanted, trusted):
-        """Return [(instance uuid, [_Interface])] in the order of uuids."""
+        """Return [(instance uuid, [_Interface])], sorted by uuid."""
         if wanted is not None and not wanted:
             return []
-        # A list of one type: Gnocchi takes no bare "true" as a search.
+        # A list with one type, because Gnocchi does not accept "true" as a
+        # search.
         search = {'in': {'instance_id': sorted(wanted)}} if _few(wanted) \
             else {'!=': {'instance_id': None}}
         if trusted is not None:
@@ -216,9 +218,9 @@ class GnocchiDriver(service.ServiceDriver):
         return sorted(found.items())
 
     def _others(self, client, trusted):
-        """Return {why: number} of resources that are not counted.
+        """Return {reason: number} of resources that do not count.
 
-        Of the first page: more of them cost no more.
+        Only the first page is read, to limit the effort.
         """
         if trusted is None:
             return {}
@@ -241,10 +243,10 @@ class GnocchiDriver(service.ServiceDriver):
         return found
 
     def _learn_policies(self, client, found, few, by_creator):
-        """Set what can be read of each interface.
+        """Determine which aggregation of each interface can be read.
 
-        :param few: whether they may be few of very many
-        :param by_creator: whether metrics of others are left out
+        :param few: whether the interfaces are a small part of all
+        :param by_creator: whether metrics of other creators are omitted
         """
         links = [link for _, links in found for link in links
                  if set(_BYTES) & set(link.metrics)]
@@ -266,7 +268,7 @@ class GnocchiDriver(service.ServiceDriver):
         for link in links:
             names = [name for name in (*_BYTES, *_PACKETS)
                      if link.metrics.get(name) in policies]
-            # Packets count where both directions are counted.
+            # Packets only count if both directions are counted.
             link.names = names if len(names) == 4 \
                 else [name for name in names if name in _BYTES]
             if not link.names:
@@ -311,12 +313,12 @@ class GnocchiDriver(service.ServiceDriver):
         LOG.warning('Telemetry %s: %s, wanted %s; they have no samples',
                     self.source, seen, wanted)
 
-    # What was measured
+    # Measures.
 
     def _first(self, found, start):
-        """Return the first period to ask for, None: what is the first.
+        """Return the first period to request; None: the first that exists.
 
-        It is early enough to show what the first period wanted follows.
+        It is early enough for the first requested period to have predecessors.
         """
         if start > -math.inf:
             rates = all(link.aggregation == 'rate:mean'
@@ -332,7 +334,7 @@ class GnocchiDriver(service.ServiceDriver):
             self._clock() / self._period_seconds) - points)
 
     def _shards(self, found, first, last):
-        """Cut the list of instances into what one request may ask for."""
+        """Divide the list of instances into parts for one request each."""
         shard, size = [], 0
         for uuid, links in found:
             more = 0
@@ -358,7 +360,7 @@ class GnocchiDriver(service.ServiceDriver):
                     groups.setdefault(
                         (link.aggregation, tuple(link.names)),
                         []).append(link.id)
-        # One more point closes the last period.
+        # One more point completes the last period.
         end = last + 1
         if first is not None and end <= first + 1:
             nothing = np.empty(0, np.int64), np.empty(0)
@@ -376,8 +378,8 @@ class GnocchiDriver(service.ServiceDriver):
                     pieces = found.setdefault(link, {})
                     for name, piece in metrics.items():
                         pieces.setdefault(name, []).append(piece)
-        # One that was listed a moment ago and has gone in between is not
-        # answered for, wholly or for a part of the time.
+        # An interface that was deleted after it was listed has no answer, or
+        # only for a part of the time.
         return {link: {name: tuple(map(np.concatenate, zip(*pieces)))
                        for name, pieces in metrics.items()}
                 for link, metrics in found.items()
@@ -385,10 +387,10 @@ class GnocchiDriver(service.ServiceDriver):
                        for pieces in metrics.values())}
 
     def _measures(self, client, ids, names, aggregation, low, high):
-        """Return the measures of some interfaces, as many as can be read.
+        """Return the measures of some interfaces, as far as they can be read.
 
-        An answer that is too large is asked for in halves, down to the
-        interface that is the reason.
+        A request with a too large answer is repeated for each half of the
+        interfaces, down to one interface.
         """
         try:
             return client.measures(self._resource_type, ids, names,
@@ -408,8 +410,8 @@ class GnocchiDriver(service.ServiceDriver):
     def _update(self, shard, answers):
         """Return the interval of polls that change their place, else 0.
 
-        That is an interval of less than a period, or one at which polls now
-        and then come twice in a period.
+        This is an interval shorter than a period, or one with sometimes two
+        polls in a period.
         """
         if self._interval_seconds < self._period_seconds:
             return float(self._interval_seconds)
@@ -419,22 +421,22 @@ class GnocchiDriver(service.ServiceDriver):
             if link.id in answers and link.aggregation != 'rate:mean'
             for periods, values in answers[link.id].values()]
         update = counters.update_seconds(series) or 0.0
-        # Longer intervals are those of traffic, or leave periods empty. The
-        # mean of two polls is of half an interval later than one.
+        # Longer intervals are caused by traffic, or leave periods empty. The
+        # mean of two polls is half an interval later than one poll.
         return min(2 * update, self._period_seconds) \
             if update < 1.25 * self._period_seconds else 0.0
 
     def _part(self, link, answer, update, until):
         """Return the :class:`.Part` of an interface.
 
-        :param update: as :meth:`_update` returns it
-        :param until: time up to which points were asked for
+        :param update: as returned by :meth:`_update`
+        :param until: end of the requested time, seconds UTC
         """
         columns = [(periods * self._period_seconds, values)
                    for periods, values in (answer[name]
                                            for name in link.names)]
         if len(columns) == 1:
-            # Of the other direction nothing is known.
+            # The other direction is unknown.
             columns *= 2
         readings = counters.together(columns, self._period_seconds)
         if link.aggregation == 'rate:mean':
@@ -451,9 +453,9 @@ class GnocchiDriver(service.ServiceDriver):
 
 
 def _made_by(trusted):
-    """Return the search for resources of trusted creators.
+    """Return the search expression for resources of trusted creators.
 
-    A creator is ``user:project`` with keystone, else the name of a user.
+    A creator is ``user:project`` with keystone, or the name of a user.
     """
     return {'or': [condition for one in sorted(trusted) for condition in (
         {'=': {'creator': one}}, {'like': {'creator': f'%:{one}'}},
@@ -461,14 +463,14 @@ def _made_by(trusted):
 
 
 def _metadata(links):
-    """Return what Gnocchi has of an instance, from its interfaces."""
-    found = {}
+    """Return Gnocchi's metadata of an instance, from its interfaces."""
+    metadata = {}
     if links[0].project_id:
-        found['project_id'] = links[0].project_id
+        metadata['project_id'] = links[0].project_id
     ends = [link.ended_at for link in links]
     if None not in ends:
-        found['ended_at'] = max(ends)
-    return found
+        metadata['ended_at'] = max(ends)
+    return metadata
 
 
 def _few(wanted):
@@ -476,7 +478,7 @@ def _few(wanted):
 
 
 class _Interface:
-    """A network interface of an instance, as Gnocchi knows it."""
+    """A network interface of an instance in Gnocchi."""
 
     def __init__(self, id_, instance_uuid, domain, project_id, ended_at,
                  creator, metrics):
@@ -498,7 +500,7 @@ class _Interface:
         uuid = base.normalised_uuid(item['instance_id'])
         # Ceilometer names an interface <domain>-<instance uuid>-<device>.
         domain = str(item['original_resource_id']).partition(f'-{uuid}')[0]
-        # Of very many metrics of a resource four are of interest.
+        # A resource has many metrics, of which four are used.
         return cls(_text(item['id']), uuid, domain or uuid,
                    item.get('project_id'), _end(item.get('ended_at')),
                    item.get('creator') or '',
@@ -507,7 +509,7 @@ class _Interface:
                     if name in item['metrics']})
 
     def is_made_by(self, trusted):
-        """Whether the creator is a trusted one, None: whoever it is."""
+        """Whether the creator is trusted. If ``trusted`` is None, all are."""
         user, _, project = self.creator.partition(':')
         return trusted is None or bool(
             trusted & {self.creator, user, project} - {''})
@@ -532,7 +534,7 @@ class _Metric:
 
 
 def _end(value):
-    """Return seconds UTC of a time as Gnocchi writes it, None: no time."""
+    """Return seconds UTC of a time in Gnocchi's format, None if empty."""
     try:
         end = datetime.datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -549,7 +551,7 @@ def _text(value):
 
 
 def _granularity(value):
-    """Return seconds of a number or of text such as 1 day, 0:05:00."""
+    """Return the seconds of a number or of a text such as 1 day, 0:05:00."""
     if isinstance(value, (int, float)):
         return float(value)
     match = re.fullmatch(
@@ -562,7 +564,7 @@ def _granularity(value):
 
 
 class _GnocchiClient(http.Client):
-    """Requests of the API, through gnocchiclient's own HTTP client."""
+    """Requests to the API, through gnocchiclient's own HTTP client."""
 
     def __enter__(self):
         try:
@@ -583,10 +585,14 @@ class _GnocchiClient(http.Client):
         return self
 
     def page(self, what, path, search, read, parameters):
-        """Return what ``read`` makes of the items of one page.
+        """Return the results of ``read`` for the items of one page.
 
-        :param search: of a POST, or None for a GET
-        :raises TooLarge: when they are too much for one answer
+        :param what: description of the request, for messages
+        :param path: path of the URL
+        :param search: search expression of a POST, or None for a GET
+        :param read: callable(item), converts one item of the answer
+        :param parameters: {name: value} of the query of the URL
+        :raises TooLarge: if the answer is too large
         """
         def check(answer):
             if not isinstance(answer, list):
@@ -601,10 +607,13 @@ class _GnocchiClient(http.Client):
             'a list of Gnocchi', check, ((), read), **arguments)[0]
 
     def pages(self, what, path, search, read, parameters=None):
-        """Yield what all pages of a listing hold.
+        """Yield the items of all pages of a list.
 
-        :param search: of a POST, or None for a GET
-        :param read: makes a value of one item of the answer
+        :param what: description of the request, for messages
+        :param path: path of the URL
+        :param search: search expression of a POST, or None for a GET
+        :param read: callable(item), converts one item of the answer
+        :param parameters: {name: value} of the query of the URL, or None
         """
         marker, seen, limit = None, set(), _PAGE
         for _ in range(_MAX_PAGES):
@@ -620,8 +629,8 @@ class _GnocchiClient(http.Client):
                 continue
             new = [item for item in items if item.id not in seen]
             yield from new
-            # The server may give fewer than asked for: only an empty page
-            # is surely the end.
+            # The server may return fewer items than requested. Only an empty
+            # page is certainly the end.
             if not items:
                 return
             if not new:
@@ -635,7 +644,11 @@ class _GnocchiClient(http.Client):
             f'pages, wanted fewer')
 
     def metrics(self, what, path):
-        """Return the metrics of a resource; none if it has gone."""
+        """Return the metrics of a resource; none if it no longer exists.
+
+        :param what: description of the request, for messages
+        :param path: path of the URL
+        """
         try:
             answer, _ = self.json(
                 what, 'GET', path, 'a list of metrics',
@@ -651,8 +664,13 @@ class _GnocchiClient(http.Client):
                  first, last):
         """Return {interface id: {metric name: (periods, values)}}.
 
-        :param first: first period, None: whatever is the first
-        :param last: first period no longer wanted
+        :param resource_type: type of the resources
+        :param ids: ids of the interfaces
+        :param names: names of the metrics
+        :param aggregation: one of :data:`AGGREGATIONS`
+        :param granularity: length of a period in seconds
+        :param first: first period, None: the first that exists
+        :param last: end of the periods, exclusive
         """
         def read(group):
             """Return what a group tells of the interfaces asked for.
@@ -691,7 +709,7 @@ class _GnocchiClient(http.Client):
                       'search': {'in': {'id': list(ids)}},
                       'resource_type': resource_type})
         except http.Refusal as refusal:
-            # Gnocchi's way to say that none of them is there any more.
+            # Gnocchi's answer if none of them exists any more.
             if refusal.status == 404 and 'does not exist' in refusal.body:
                 return {}
             raise
@@ -699,9 +717,9 @@ class _GnocchiClient(http.Client):
 
 
 def _points(points, granularity):
-    """Return (periods, values) of what Gnocchi tells of a metric.
+    """Return (periods, values) of Gnocchi's points of a metric.
 
-    A point whose time or value cannot be used is left out.
+    A point with an invalid time or value is omitted.
     """
     points = [point for point in points
               if isinstance(point, list) and len(point) == 3
@@ -713,13 +731,13 @@ def _points(points, granularity):
     low, high = http.TIME_RANGE
     usable = (times >= low) & (times < high) & np.isfinite(values)
     periods = np.floor(times[usable] / granularity + 1e-9).astype(np.int64)
-    # Sorted, and each once.
+    # Sorted, without duplicates.
     periods, first = np.unique(periods, return_index=True)
     return periods, values[usable][first]
 
 
 def _times(stamps):
-    """Return seconds UTC of times as Gnocchi writes them, NaN of others."""
+    """Return seconds UTC of times in Gnocchi's format, NaN if invalid."""
     try:
         if all(stamp.endswith('+00:00') for stamp in stamps):
             return np.array([stamp[:-6] for stamp in stamps],

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Telemetry from Prometheus, or what answers its HTTP API, as Aetos does.
+"""Telemetry from Prometheus or a service with its HTTP API, such as Aetos.
 
-Knows the endpoints ``/api/v1/series`` and ``/api/v1/query``, and the names
-that the usual exporters give to the counters of interfaces. Knows nothing of
-what becomes of the rates.
+The driver uses the endpoints ``/api/v1/series`` and ``/api/v1/query``, and the
+names that common exporters give to the counters of interfaces.
 
-Samples are read as they were scraped, with their own times, by range
-selectors such as ``metric{...}[6h]``. A range *query* would answer for each
-step with the last sample of up to five minutes before: a scrape that failed
-would look like a counter that stood still, and no answer like no traffic.
+Samples are read with their own times, by range selectors such as
+``metric{...}[6h]``. A range *query* would return, for each step, the last
+sample of up to five minutes before. A failed scrape would then look like a
+counter that stood still, and a missing answer like no traffic.
 """
 
 import collections
@@ -36,43 +35,44 @@ _LABEL = re.compile(r'[a-zA-Z_][a-zA-Z0-9_]*')
 _UUID = re.compile(r'[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-'
                    r'[0-9a-f]{12}', re.IGNORECASE)
 
-#: Longest selector in the URL of a GET, and in the body of a POST.
+#: Maximum length of a selector in the URL of a GET, and in the body of a POST.
 _GET_CHARACTERS = 3000
 _POST_CHARACTERS = 100000
 
-#: A series has a sample at least that often, until an answer tells how
-#: often it has one.
+#: Assumed time between two samples of a series, until an answer shows it.
 _FIRST_GUESS_SECONDS = 10.0
 
-#: The interval of updates is found from the readings of so many hours, and of
-#: so many instances. The longer stretches are read only if counters change too
-#: seldom in the shorter ones.
+#: The interval of updates is determined from readings of (hours, number of
+#: instances). A longer time is only read if counters change too rarely in a
+#: shorter time.
 _PROBES = ((3.0, 20), (12.0, 20), (36.0, 10), (math.inf, 1))
 
-#: What Prometheus says of a query that is too large for it.
+#: Messages of Prometheus for a query that is too large.
 _TOO_MUCH = re.compile(r'too many samples|maximum resolution|exceeded maximum'
                        r'|too large|max.samples', re.IGNORECASE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Names:
-    """What an exporter calls the counters, and how it labels them.
+    """Names and labels of the counters of an exporter.
 
     :ivar egress_query: selector of the series of bytes that instances sent
-    :ivar ingress_query: the same of bytes received
-    :ivar egress_packets_query: of packets sent, or '' to count none
-    :ivar ingress_packets_query: of packets received, or ''
-    :ivar select_label: label by whose values series are asked for
-    :ivar instance_label: label that holds the uuid of the instance,
-        possibly within other text
-    :ivar interface_labels: labels that tell apart the interfaces of an
+    :ivar ingress_query: selector of the series of bytes that instances
+        received
+    :ivar egress_packets_query: selector for sent packets, or '' to count no
+        packets
+    :ivar ingress_packets_query: selector for received packets, or ''
+    :ivar select_label: label whose values select series
+    :ivar instance_label: label that contains the uuid of the instance
+    :ivar interface_labels: labels that distinguish the interfaces of an
         instance
-    :ivar host_labels: labels that differ between the hosts that an instance
-        has been on; those that a series has not are left out
-    :ivar identity_query: '' if ``instance_label`` is a label of the counters
-        themselves, else a selector of series that have it
-    :ivar identity_labels: labels by which those and the counters are matched
-    :raises InvalidInput: when one of them is not usable
+    :ivar host_labels: labels that distinguish the hosts of an instance;
+        missing labels are ignored
+    :ivar identity_query: '' if ``instance_label`` is a label of the counters,
+        else a selector of series with this label
+    :ivar identity_labels: labels that the counters have in common with the
+        series of ``identity_query``
+    :raises InvalidInput: if a value is invalid
     """
 
     egress_query: str
@@ -128,7 +128,7 @@ class Names:
 
     @property
     def queries(self):
-        """The selectors of all counters: bytes and, if wanted, packets."""
+        """The selectors of all counters: bytes and, if configured, packets."""
         return tuple(filter(None, (
             self.egress_query, self.ingress_query,
             self.egress_packets_query, self.ingress_packets_query)))
@@ -142,7 +142,7 @@ _LIBVIRT = Names(
     'domain', 'instance_id', ('target_device',), ('instance',),
     'libvirt_domain_openstack_info', ('domain', 'instance'))
 
-#: Names of exporters; the manual tells where they were read.
+#: Names of exporters; the manual names their origin.
 EXPORTERS = {
     # The exporter of Ceilometer's polling agent, and sg-core.
     'ceilometer': Names(
@@ -159,7 +159,7 @@ EXPORTERS = {
 
 
 class PrometheusDriver(service.ServiceDriver):
-    """Telemetry from a Prometheus server, asked anew on every call."""
+    """Telemetry from a Prometheus server, read again in every call."""
 
     NAME = 'prometheus'
     SERVICE_TYPE = 'metric-storage'
@@ -169,25 +169,26 @@ class PrometheusDriver(service.ServiceDriver):
                  max_age_seconds=2592000, samples_per_request=100000,
                  update_interval_seconds=None, host_names=None,
                  clock=time.time, sleep=time.sleep):
-        """Remember the options; open nothing.
+        """Store the options. Opens nothing.
 
-        :param access: :class:`.Access`, or a mapping of its
-            arguments
-        :param period_seconds: sampling period to deliver; no shorter than
-            that in which the counters are polled
-        :param names: mapping of arguments of :class:`Names` that take the
-            place of those of the exporter
+        :param access: :class:`.Access`, or a mapping of its arguments
+        :param period_seconds: sampling period of the samples; not shorter than
+            the interval in which the counters are polled
+        :param names: mapping of arguments of :class:`Names` that replace those
+            of the exporter
         :param exporter: one of :data:`EXPORTERS`
-        :param settle_seconds: how long after their end periods are not read
-        :param max_age_seconds: how far back instances are looked for and
-            samples are used
-        :param samples_per_request: about how many samples to ask for at once
-        :param update_interval_seconds: interval in which what is scraped
-            updates its counters; 0: at each scrape; None: found from the
-            counters
+        :param settle_seconds: time after its end before a period is read
+        :param max_age_seconds: maximum age of instances and samples that are
+            used
+        :param samples_per_request: approximate number of samples in one
+            request
+        :param update_interval_seconds: interval at which the exporter updates
+            its counters; 0: at each scrape; None: determined from the counters
         :param host_names: {value of the last of the host labels, without a
-            port: name of the host in Nova}, where the two differ
-        :raises InvalidInput: when an option has no usable value
+            port: name of the host in Nova}, if the two differ
+        :param clock: callable, returns seconds UTC
+        :param sleep: callable(seconds), waits
+        :raises InvalidInput: if an option has an invalid value
         """
         super().__init__(access, period_seconds, settle_seconds,
                          max_age_seconds, clock, sleep)
@@ -225,13 +226,14 @@ class PrometheusDriver(service.ServiceDriver):
 
     @property
     def ignored(self):
-        """{why: number} of series of instances that are on another host."""
+        """{reason: number} of series of instances that are on another host."""
         return dict(self._ignored)
 
     def instances(self):
         """Return the instances that have had series since the oldest time.
 
-        :raises TelemetryError: when Prometheus cannot be asked
+        :returns: list of :class:`.base.Instance`
+        :raises TelemetryError: if Prometheus does not answer
         """
         self._ignored = {}
         with self._opened() as client:
@@ -245,9 +247,11 @@ class PrometheusDriver(service.ServiceDriver):
                                  on_headers=self._hear)
 
     def recent(self, since):
-        """Return the instances that have had series since a time.
+        """Return the instances that have had series since a given time.
 
-        :raises TelemetryError: when Prometheus cannot be asked
+        :param since: time in seconds UTC
+        :returns: set of uuids
+        :raises TelemetryError: if Prometheus does not answer
         """
         with self._opened() as client:
             return {uuid for uuid, _ in self._reading(
@@ -264,21 +268,21 @@ class PrometheusDriver(service.ServiceDriver):
         return self._bounds(-math.inf, math.inf)[1]
 
     def _update(self, reading, found, oldest, first, last, start):
-        """Return the interval in which counters are updated, in seconds.
+        """Return the interval at which counters are updated, in seconds.
 
-        None: they have been read for too short a time to tell.
+        None means that too few readings are available.
 
-        :param oldest: first period that is used at all
-        :param first: first period wanted
-        :param last: first period no longer wanted
-        :param start: time from which on samples are wanted, or -inf
+        :param oldest: first period that may be used
+        :param first: first requested period
+        :param last: end of the requested periods, exclusive
+        :param start: time of the first requested sample, or -inf
         """
         if self._update_seconds is not None:
             return float(self._update_seconds)
         if not found:
             return 0.0
         if start > -math.inf:
-            # What was read at the last pass, and some more.
+            # The time that was read in the last pass, and a margin.
             high = first + math.ceil(
                 _PROBES[0][0] * 900 / self._period_seconds)
         else:
@@ -309,20 +313,20 @@ class PrometheusDriver(service.ServiceDriver):
             found = reading.known(instances)
             progress(0, len(found))
             first, last, oldest = self._bounds(start, end)
-            # Nothing from before the oldest time, but for what tells how
-            # things were when the first period began.
+            # Nothing from before the oldest time, except what determines the
+            # counters at the start of the first period.
             lowest = max(math.floor(oldest / self._period_seconds), 0)
             first = max(first, lowest)
             update = self._update(reading, found, lowest, first, last, start)
             if update is None:
-                # Nothing is old enough.
+                # No period is old enough.
                 first, update = last, 0.0
             margin = math.ceil(interface_counters.margin_seconds(
                 self._period_seconds, update) / self._period_seconds)
             begin = max(
                 0, first - max(margin, interface_counters.GRACE_PERIODS)
             )
-            # What closes the last period. It is old enough, too.
+            # Readings that complete the last period and are old enough.
             finish = min(last + 1 + margin, self._settled() + 1)
             done = 0
             for shard in reading.shards(found, begin, finish):
@@ -344,13 +348,13 @@ class PrometheusDriver(service.ServiceDriver):
                     progress(done, len(found))
 
     def _leave_out_others(self, links, home):
-        """Remove what other hosts report while the instance is on its own.
+        """Remove what other hosts report while the instance is on its host.
 
-        Before the first reading on its own host it was on others. A host
-        that Nova does not know by this name may be its own.
+        Before the first reading on its host, the instance was on other hosts.
+        A host name that Nova does not know may be another name of its host.
 
-        :param links: as :func:`_parts` takes them
-        :param home: host that Nova has the instance on
+        :param links: as for :func:`_parts`
+        :param home: host of the instance in Nova
         """
         named = {key: self._host_of(key[-1])
                  for hosts in links.values() for key in hosts}
@@ -387,7 +391,7 @@ class PrometheusDriver(service.ServiceDriver):
 
     @property
     def _known_hosts(self):
-        """{name, or its first part where that is unique: host of Nova}."""
+        """{name, or its first part if that is unique: host of Nova}."""
         if self._names_of is not self.hosts:
             hosts = set(filter(None, self.hosts.values()))
             short = collections.Counter(
@@ -400,16 +404,16 @@ class PrometheusDriver(service.ServiceDriver):
 
 
 def _parts(links, count, period_seconds, update, until):
-    """Return the parts of an instance, and whether they are all there.
+    """Return the parts of an instance, and whether they are complete.
 
     :param links: {interface: {host: {number of the query: (times, values)}}}
-    :param count: how many counters an interface has
-    :param update: interval in which the counters are updated, seconds
-    :param until: time up to which the counters were read
+    :param count: number of counters of an interface
+    :param update: interval at which the counters are updated, in seconds
+    :param until: end of the time that was read, seconds UTC
     """
     parts, complete = [], True
     for _, hosts in sorted(links.items()):
-        # Where a counter is missing, the others are a lower bound.
+        # If a counter is missing, the others are a lower bound.
         told = {number for columns in hosts.values() for number in columns}
         numbers = list(range(count)) if len(told) == count \
             else sorted(told & {0, 1})
@@ -432,7 +436,7 @@ def _parts(links, count, period_seconds, update, until):
 
 
 class _Reading:
-    """One reading of a server: what is known of it so far."""
+    """The state of one reading of a server."""
 
     def __init__(self, client, names, period_seconds, samples_per_request,
                  since, now):
@@ -445,12 +449,15 @@ class _Reading:
         self._identities = None
         self._sample_seconds = _FIRST_GUESS_SECONDS
         self._too_large = set()  # instances that no answer has room for
-        # A selector is sent as it is or in the body, with what a URL makes
-        # of each of its quotation marks and bars.
+        # A selector is sent in the URL or in the body, where quotation marks
+        # and bars are encoded.
         self._characters = client.selector_characters
 
     def known(self, wanted):
-        """Return [(instance uuid, values of the select label)], by uuid."""
+        """Return [(instance uuid, values of the select label)], by uuid.
+
+        :param wanted: collection of uuids, or None for all
+        """
         names = self._names
         if names.identity_query:
             self._identities = {}
@@ -479,7 +486,12 @@ class _Reading:
             _values(labels, self._names.identity_labels))
 
     def shards(self, found, first, last):
-        """Cut the list of instances into what one query may ask for."""
+        """Divide the list of instances into parts for one query each.
+
+        :param found: list as returned by :meth:`known`
+        :param first: first period
+        :param last: end of the periods, exclusive
+        """
         periods = max(1, min(last - first, self._longest(1)))
         shard, series, characters = [], 0, 0
         for uuid, values in found:
@@ -500,7 +512,7 @@ class _Reading:
         return max(1.0, self._period_seconds / self._sample_seconds)
 
     def _longest(self, series):
-        """Return how many periods of so many series one query may ask for."""
+        """Return for how many periods one query may request these series."""
         return max(1, int(self._samples_per_request
                           / (series * self._samples_per_period())))
 
@@ -509,8 +521,8 @@ class _Reading:
 
         :param shard: list of (instance uuid, values of the select label)
         :param first: first period
-        :param last: first period no longer wanted
-        :param queries: how many of the queries to make, None: all
+        :param last: end of the periods, exclusive
+        :param queries: number of queries to make, None: all
         :returns: {uuid: {interface: {host: {number of the query: (times,
             values)}}}}
         """
@@ -538,8 +550,8 @@ class _Reading:
             for hosts in links.values():
                 for columns in hosts.values():
                     for number, series in columns.items():
-                        # Series of one host differ in what does not matter
-                        # here, as the name of the instance.
+                        # Series of one host may differ in irrelevant labels,
+                        # such as the name of the instance.
                         columns[number] = interface_counters.joined(
                             [
                                 interface_counters.finite(
@@ -551,18 +563,23 @@ class _Reading:
         return found
 
     def columns(self, shard, first, last):
-        """Return [(times, values)] of the bytes of all interfaces."""
+        """Return [(times, values)] of the bytes of all interfaces.
+
+        :param shard: list of (instance uuid, values of the select label)
+        :param first: first period
+        :param last: end of the periods, exclusive
+        """
         return [column for links in self.counters(
             shard, first, last, queries=2).values()
             for hosts in links.values() for columns in hosts.values()
             for column in columns.values()]
 
     def _samples(self, query, values, low, high):
-        """Return [(labels, times, values)] of some periods, however many.
+        """Return [(labels, times, values)] of some periods.
 
-        A query that is too much for the server, or whose answer is too large
-        for us, is asked for in two halves. An instance of which even one
-        period is too large has no samples from then on.
+        A query that is too large for the server, or whose answer is too large,
+        is repeated for each half. An instance with a too large answer for a
+        single period has no samples from then on.
         """
         period = self._period_seconds
         values = [one for one in values if one not in self._too_large]
@@ -590,7 +607,8 @@ class _Reading:
             self._too_large.add(values[0])
             return []
         densest = max((len(times) for _, times, _ in found), default=0)
-        # With no more than one sample nobody knows: ask for more next time.
+        # With at most one sample the interval is unknown: request more next
+        # time.
         seconds = (high - low) * period / densest if densest > 1 \
             else 2 * self._sample_seconds
         self._sample_seconds = min(seconds, period)
@@ -607,10 +625,10 @@ def _values(labels, names):
 
 
 def _quoted(value):
-    """Return a label's value as it stands in a regular expression of PromQL.
+    """Return a label's value for a regular expression of PromQL.
 
-    First what means something in a regular expression is escaped, then what
-    means something in a string.
+    The function first escapes special characters of regular expressions, then
+    special characters of strings.
     """
     pattern = re.sub(r'([\\.+*?()|\[\]{}^$])', r'\\\1', value)
     return pattern.replace('\\', '\\\\').replace('"', '\\"') \
@@ -618,7 +636,7 @@ def _quoted(value):
 
 
 def _with_values(selector, label, values):
-    """Return a selector of those of its series with one of the values."""
+    """Return a selector, limited to series with one of the values."""
     matcher = f'{label}=~"{"|".join(map(_quoted, values))}"'
     name, brace, rest = selector.partition('{')
     inside = rest.rpartition('}')[0].strip().rstrip(',') if brace else ''
@@ -626,29 +644,29 @@ def _with_values(selector, label, values):
 
 
 class _PrometheusClient(http.Client):
-    """Requests of the HTTP API."""
+    """Requests to the HTTP API."""
 
     @property
     def selector_characters(self):
-        """How many characters of values a selector may have."""
+        """Return the maximum number of characters of values in a selector."""
         return _GET_CHARACTERS if self._behind_keystone() \
             else _POST_CHARACTERS
 
     def _behind_keystone(self):
-        # Aetos answers GET only.
+        # Aetos only supports GET.
         return self._access.auth is not None
 
     def _ask(self, what, path, parameters, keys, read):
-        """Return what ``read`` makes of each item of a list in the answer.
+        """Return the results of ``read`` for the items of a list in an answer.
 
-        :param keys: that lead to the list in the data of the answer
+        :param keys: path to the list in the data of the answer
         """
         def checked(answer):
             if answer['status'] != 'success':
                 raise ValueError(f'status {answer["status"]!r}')
             if answer.get('warnings'):
-                # Of a part of the data only, as from a remote store that is
-                # down: not to be taken for all of it.
+                # The answer covers only a part of the data, for example
+                # because a remote store is down, and is therefore not used.
                 raise ValueError(f'warnings {answer["warnings"]!r}')
             found = answer['data']
             if keys and found['resultType'] != 'matrix':
@@ -667,9 +685,12 @@ class _PrometheusClient(http.Client):
             checked, (('data', *keys), read), **arguments)[0]
 
     def series(self, selector, start, end, names):
-        """Return the labels of the series that there were in a time.
+        """Return the labels of the series that existed in a period of time.
 
-        :param names: of the labels that are wanted
+        :param selector: selector of the series
+        :param start: start of the time, seconds UTC
+        :param end: end of the time, seconds UTC
+        :param names: names of the labels to return
         """
         def read(labels):
             return {name: _text(labels[name]) for name in names
@@ -682,8 +703,12 @@ class _PrometheusClient(http.Client):
     def samples(self, selector, start, end):
         """Return [(labels, times, values)], ``start <= times < end``.
 
-        Of a series without readings that can be used, such as a native
-        histogram, there are no times and values.
+        A series without usable readings, such as a native histogram, has no
+        times and values.
+
+        :param selector: selector of the series
+        :param start: start of the time, seconds UTC
+        :param end: end of the time, seconds UTC
         """
         def read(one):
             labels = {str(name): _text(value)
@@ -696,8 +721,8 @@ class _PrometheusClient(http.Client):
             return labels, times[inside], values[inside]
 
         # The range of Prometheus 2 includes both of its ends, that of
-        # Prometheus 3 the later one only: to be on the safe side of both,
-        # it begins a millisecond early and ends one early.
+        # Prometheus 3 only the later one. To work with both, the range starts
+        # and ends one millisecond earlier.
         milliseconds = round((end - start) * 1000)
         return self._ask(
             f'samples of {http.shown(selector)}', 'query',
@@ -710,7 +735,7 @@ def _text(value):
 
 
 def _at(reading, number):
-    """Return one of the two values of a reading, None: there is none."""
+    """Return one of the two values of a reading, or None if missing."""
     if isinstance(reading, list) and len(reading) == 2:
         return reading[number]
     return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the drivers that ask a service over HTTP have in common."""
+"""The common part of the drivers that read from a service over HTTP."""
 
 import contextlib
 import datetime
@@ -17,7 +17,7 @@ __all__ = ['ServiceDriver', 'iso_time', 'numbers']
 
 
 class ServiceDriver(base.Driver):
-    """A driver that asks a service. Constructors open nothing."""
+    """A driver that reads from a service. Constructors open nothing."""
 
     #: Name of the driver, for messages.
     NAME = ''
@@ -27,16 +27,15 @@ class ServiceDriver(base.Driver):
 
     def __init__(self, access, period_seconds=300, settle_seconds=0,
                  max_age_seconds=None, clock=time.time, sleep=time.sleep):
-        """Remember the options; open nothing.
+        """Store the options. Opens nothing.
 
         :param access: :class:`Access`, or a mapping of its arguments
-        :param period_seconds: sampling period to deliver
-        :param settle_seconds: what is younger than that is not read yet
-        :param max_age_seconds: samples older than that are refused, None:
-            none are
-        :param clock: returns the time, seconds UTC
-        :param sleep: waits seconds
-        :raises InvalidInput: when an option has no usable value
+        :param period_seconds: sampling period of the samples
+        :param settle_seconds: younger samples are not read yet
+        :param max_age_seconds: older samples are rejected; None: no limit
+        :param clock: callable, returns seconds UTC
+        :param sleep: callable(seconds), waits
+        :raises InvalidInput: if an option has an invalid value
         """
         super().__init__(period_seconds)
         if self._period_seconds is None:
@@ -63,18 +62,18 @@ class ServiceDriver(base.Driver):
         self._max_age_seconds = max_age_seconds
         self._clock = clock
         self._sleep = sleep
-        # Date of the newest answer, and monotonic seconds at that moment.
+        # Date of the newest answer, and monotonic seconds when it arrived.
         self._served = None
 
     def server_time(self):
-        """Return what the clock of the service shows now, or None."""
+        """Return the current time of the service's clock, or None."""
         if self._served is None:
             return None
         seconds, at = self._served
         return seconds + time.monotonic() - at
 
     def _hear(self, headers):
-        # No such header, or none that is a date.
+        # The header is missing or is not a date.
         with contextlib.suppress(LookupError, TypeError, ValueError,
                                  OverflowError):
             self._served = email.utils.parsedate_to_datetime(
@@ -95,11 +94,11 @@ class ServiceDriver(base.Driver):
         )
 
     def _bounds(self, start, end):
-        """Return the periods to read, and the oldest time to trust.
+        """Return the periods to read, and the oldest usable time.
 
-        :returns: (first period, first period no longer wanted, oldest time):
-            the periods whose start is wanted and whose end, with the
-            reading that closes it, is old enough not to change any more
+        :returns: (first period, end of the periods, oldest time). The periods
+            start in the requested time and ended, including the reading that
+            completes them, long enough ago not to change.
         """
         now = self._clock()
         period = self._period_seconds
@@ -114,7 +113,7 @@ class ServiceDriver(base.Driver):
 
 
 def numbers(values):
-    """Return an array of numbers; NaN for each value that is none.
+    """Return an array of numbers; NaN for each value that is no number.
 
     :param values: list of numbers or texts of numbers
     """
@@ -132,6 +131,9 @@ def _number(value):
 
 
 def iso_time(seconds):
-    """Return seconds UTC as the services read them, without an offset."""
+    """Return a time in the format of the services, without an offset.
+
+    :param seconds: time in seconds UTC
+    """
     return datetime.datetime.fromtimestamp(
         seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%S.%f')

@@ -2,12 +2,11 @@
 """The straightest curve of volume that agrees with all readings.
 
 A reading of a counter that is updated at intervals is the volume at some
-moment before the reading: it bounds the curve from below at the time of the
-reading, and from above at the earliest moment that it can be of. Of all
-curves within such bounds, the *taut string* is the shortest one. No other has
-a lower peak, nor rates that differ less.
-
-Derivation: reference/counters.rst. Pure: no clock, no I/O.
+moment before the reading. It is a lower bound of the curve at the time of the
+reading, and an upper bound at the earliest possible moment. The *taut string*
+is the shortest curve within such bounds. No other curve has a lower peak or
+smaller differences between rates. Derivation: reference/counters.rst. Pure: no
+clock, no I/O.
 """
 
 import numpy as np
@@ -19,11 +18,11 @@ def taut_string(low_times, low, high_times, high, begin, end):
     """Return the points of the shortest curve within bounds.
 
     :param low_times: (m,) increasing
-    :param low: (m,) not decreasing; the curve is at least that at that time
+    :param low: (m,) not decreasing, lower bounds of the curve at these times
     :param high_times: (n,) increasing
-    :param high: (n,) not decreasing; the curve is at most that at that time
-    :param begin: (time, volume) at which the curve begins
-    :param end: (time, volume) at which it ends
+    :param high: (n,) not decreasing, upper bounds of the curve at these times
+    :param begin: (time, volume) of the start of the curve
+    :param end: (time, volume) of the end of the curve
     :returns: times, volumes of the points, increasing
     """
     at, bound, is_low = _bounds(low_times, low, high_times, high, begin, end)
@@ -31,8 +30,8 @@ def taut_string(low_times, low, high_times, high, begin, end):
     times, volumes = [time], [volume]
     index, count = 0, len(at)
     while index < count:
-        # The narrowest slopes that all bounds from here on leave open, up to
-        # the first bound that none of them meets.
+        # The range of slopes that all bounds so far permit, up to the first
+        # bound that excludes all slopes.
         least, most = -np.inf, np.inf
         least_at = most_at = index
         turn = None
@@ -71,7 +70,7 @@ def _bounds(low_times, low, high_times, high, begin, end):
     low_times, low = low_times[inside], low[inside]
     inside = (high_times > begin[0]) & (high_times < end[0])
     high_times, high = high_times[inside], high[inside]
-    # The ends hold all that is bounded outside.
+    # The ends replace all bounds outside.
     at = np.concatenate([low_times, high_times, [end[0]]])
     bound = np.clip(np.concatenate([low, high, [end[1]]]), begin[1], end[1])
     kind = np.repeat([_LOWER, _UPPER, _BOTH],
