@@ -22,7 +22,7 @@ from tests.unit.store import base
 from tests.unit.store import test_claims
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import generation_rows
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.store import tables
 
@@ -326,23 +326,23 @@ def server_that_is_killed_while_it_is_written():
         with _store(kind) as tool:
             one = tool.make_store()
             one.write([base.constant(1)])
-            original = database._forget_removals
+            original = generation_rows.forget_removals
             for _ in range(2):
                 before = one.generation().number
 
                 def kill(connection, now, kind=kind):
-                    database._forget_removals = original
+                    generation_rows.forget_removals = original
                     _server(kind).stop_server()
                     _server(kind).start_server()
                     original(connection, now)
 
-                database._forget_removals = kill
+                generation_rows.forget_removals = kill
                 try:
                     made = store.Store(
                         tool.url, 5, patience_seconds=LIMIT).write(
                             [base.constant(2)])
                 finally:
-                    database._forget_removals = original
+                    generation_rows.forget_removals = original
                 check.assertEqual(before + 1, made.number)
                 survived += 1
     return survived

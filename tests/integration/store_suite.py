@@ -25,7 +25,8 @@ from tests.unit.store import test_resuming
 from tests.unit.store import test_trials
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import generation_rows
+from vswitch_aware_scheduler.store import model_rows
 
 _MY_NUMBER = {'mysql': 'SELECT CONNECTION_ID()',
               'postgresql': 'SELECT pg_backend_pid()'}
@@ -86,8 +87,8 @@ class ContentionTestCase(store_base.StoreTestCase):
                 left.pop()(connection)
             original(connection, now)
 
-        original = database._forget_removals
-        with mock.patch.object(database, '_forget_removals',
+        original = generation_rows.forget_removals
+        with mock.patch.object(generation_rows, 'forget_removals',
                                forget_removals):
             yield
         self.assertEqual([], left)
@@ -131,7 +132,7 @@ class ContentionTestCase(store_base.StoreTestCase):
             attempts.append(arguments)
             original(*arguments)
 
-        original = database._write_models
+        original = model_rows.write
         if self.kind == 'postgresql':
             # Who looks first is the victim.
             self.other.exec_driver_sql("SET deadlock_timeout = '1min'")
@@ -140,7 +141,7 @@ class ContentionTestCase(store_base.StoreTestCase):
             self.store.write([store_base.constant(n) for n in range(200)])
         before = self.store.generation().number
         self.other.exec_driver_sql('UPDATE traffic_model SET samples = 7')
-        with mock.patch.object(database, '_write_models', write_models):
+        with mock.patch.object(model_rows, 'write', write_models):
             writing = self.pool.submit(self.store.write,
                                        [store_base.constant(1)])
             time.sleep(.5)

@@ -9,42 +9,35 @@ last complete generation and nothing else, whatever happens to a writer.
 import contextlib
 import dataclasses
 import itertools
-import json
 import math
 import os
 import time
 
-import numpy as np
 from oslo_db import api as db_api
 from oslo_db import exception as db_exception
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
-from sqlalchemy.dialects import postgresql
-from sqlalchemy.dialects import sqlite
 from sqlalchemy import exc
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.store import budgets as budget_table
-from vswitch_aware_scheduler.store import claims as claim_table
+from vswitch_aware_scheduler.store import claim_rows
 from vswitch_aware_scheduler.store import decisions as decision_table
 from vswitch_aware_scheduler.store import engines
-from vswitch_aware_scheduler.store import fleet as fleet_table
+from vswitch_aware_scheduler.store import fleet_rows
+from vswitch_aware_scheduler.store import generation_rows
 from vswitch_aware_scheduler.store import generations
-from vswitch_aware_scheduler.store import instance_records
-from vswitch_aware_scheduler.store import model_records
-from vswitch_aware_scheduler.store import packing
-from vswitch_aware_scheduler.store import prior_records
-from vswitch_aware_scheduler.store import profile_records
+from vswitch_aware_scheduler.store import instance_rows
+from vswitch_aware_scheduler.store import model_rows
+from vswitch_aware_scheduler.store import prior_rows
+from vswitch_aware_scheduler.store import profile_rows
 from vswitch_aware_scheduler.store import service_records
+from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
-from vswitch_aware_scheduler.store import trial_records
+from vswitch_aware_scheduler.store import trial_rows
 from vswitch_aware_scheduler.traffic import estimate
-from vswitch_aware_scheduler.traffic import model as traffic_model
-from vswitch_aware_scheduler.traffic import rate_law
-from vswitch_aware_scheduler.traffic import series
 
-__all__ = ['FORMER_SECONDS', 'Store']
+__all__ = ['Store']
 
 LOG = logs.get_logger(__name__)
 
@@ -53,29 +46,13 @@ LOG = logs.get_logger(__name__)
 _SHOWN = 5
 _LOGGED = 10_000
 
-#: How long incremental readers can learn of a removal; one that comes later
-#: reads everything.
-REMOVAL_SECONDS = 86400
-
-_DAY_SECONDS = 86400.0
-
-#: How long the flavor and the project of a deleted instance are kept.
-FORMER_SECONDS = 35 * _DAY_SECONDS
 
 #: How long the heartbeat of a modeler is kept after the last one.
 MODELER_SECONDS = 86400
 
-#: Rows a statement; memory of a read or a write beside its result.
-_CHUNK = 5000
-
-#: Keys that one query asks for; some builds of SQLite take 999 parameters.
-_KEYS = 900
 
 #: A writer tries so often again, as long as its patience lasts.
 _ATTEMPTS = 20
-
-_INSERTS = {'sqlite': sqlite.insert, 'postgresql': postgresql.insert,
-            'mysql': mysql.insert, 'mariadb': mysql.insert}
 
 
 class Store:
@@ -119,7 +96,8 @@ class Store:
 
     def generation(self):
         """Return the last complete :class:`~.Generation`."""
-        return self._read(lambda connection: _generation(connection)[0])
+        return self._read(
+            lambda connection: generation_rows.read(connection)[0])
 
     def read_changes(self, since=None):
         """Return what a reader needs to be up to date, in one consistent view.
@@ -132,13 +110,13 @@ class Store:
             backup, a replica that was promoted) or too old to know what was
             removed
         """
-        changes = self._read_rows(_changes, since)
+        changes = self._read_rows(generation_rows.changes, since)
         self._log_well(changes)
         return changes
 
     def unreadable_models(self):
         """Return the set of uuids of instances whose model is damaged."""
-        return self._read_rows(_unreadable_models)
+        return self._read_rows(model_rows.unreadable)
 
     def damaged(self):
         """Return {(kind, name): reason in words} of rows that are damaged.
@@ -156,8 +134,8 @@ class Store:
 
         :raises StoreVersionError: when it has a format not known here
         """
-        return self._read(lambda connection: _model(connection,
-                                                    instance_uuid))
+        return self._read(lambda connection: model_rows.read(connection,
+                                                             instance_uuid))
 
     def has_models(self):
         """Return whether any instance has a traffic model."""
@@ -173,18 +151,18 @@ class Store:
         :param instance_uuids: collection of uuids
         :returns: {instance uuid: (name or None, TrafficModel)}
         """
-        return self._read_rows(_chains, instance_uuids)
+        return self._read_rows(model_rows.chains, instance_uuids)
 
     def models(self, name=None):
         """Return a list of :class:`~.ModelSummary`, by uuid.
 
         :param name: only instances of that name
         """
-        return self._read_rows(_summaries, name)
+        return self._read_rows(model_rows.summaries, name)
 
     def host_profiles(self):
         """Return a list of :class:`~.HostProfile`, by host."""
-        return self._read_rows(_host_profiles, sa.select(
+        return self._read_rows(profile_rows.read, sa.select(
             tables.host_profile).order_by(tables.host_profile.c.host))
 
     def resume_points(self):
@@ -192,7 +170,7 @@ class Store:
 
         Those of instances without a model as well.
         """
-        return self._read(_resume_points)
+        return self._read(model_rows.resume_points)
 
     def learned(self, instance_uuids):
         """Return what is counted of some instances; unknown ones are absent.
@@ -202,8 +180,8 @@ class Store:
         :param instance_uuids: collection of uuids
         :returns: {instance uuid: :class:`~.Learned`}
         """
-        return self._read(lambda connection: _learned(connection,
-                                                      instance_uuids))
+        return self._read(lambda connection: model_rows.learned(
+            connection, instance_uuids))
 
     def placements(self, instance_uuids=None):
         """Return what is known of some instances; unknown ones are absent.
@@ -211,7 +189,7 @@ class Store:
         :param instance_uuids: collection of uuids, None for all
         :returns: {instance uuid: :class:`~.InstanceRecord`}
         """
-        return self._read_rows(_placements, instance_uuids)
+        return self._read_rows(instance_rows.read, instance_uuids)
 
     def projects(self):
         """Return {instance uuid: id of its project, or None} of placements."""
@@ -221,15 +199,15 @@ class Store:
 
     def inventory(self):
         """Return the :class:`~.InventoryState`, or None."""
-        return self._read(_inventory)
+        return self._read(instance_rows.inventory)
 
     def former_instances(self):
         """Return {instance uuid: :class:`~.FormerInstance`}.
 
         Of those whose placement was removed in the last
-        :data:`FORMER_SECONDS`.
+        :data:`.instance_rows.FORMER_SECONDS`.
         """
-        return self._read(_former_instances)
+        return self._read(instance_rows.former)
 
     def model_times(self):
         """Return [(instance uuid, name, window_end, updated_at)] of models.
@@ -238,7 +216,7 @@ class Store:
         """
         table = tables.traffic_model.c
         return self._read(lambda connection: [
-            tuple(row) for row in _stream(connection, sa.select(
+            tuple(row) for row in sql.stream(connection, sa.select(
                 table.instance_uuid, table.name, table.window_end,
                 table.updated_at))])
 
@@ -248,7 +226,7 @@ class Store:
         Of all instances with a model; None where a model was written without
         the time that its samples are of.
         """
-        return self._read(_measured_seconds)
+        return self._read(model_rows.measured_seconds)
 
     def server_time(self):
         """Return what the clock of the database shows now, seconds UTC.
@@ -257,7 +235,7 @@ class Store:
         """
         if engines.sqlite_path(self._url) is not None:
             return None
-        return self._read(claim_table.now)
+        return self._read(claim_rows.now)
 
     def secret(self):
         """Return the secret of the store as bytes, a key for hashes."""
@@ -265,22 +243,22 @@ class Store:
 
     def priors(self):
         """Return {key: :class:`~.Prior`} of all."""
-        return self._read_rows(_priors)
+        return self._read_rows(prior_rows.read)
 
     def laws(self, instance_uuids):
         """Return {instance uuid: RateLaw} of those of some that have one.
 
         :param instance_uuids: collection of uuids
         """
-        return self._read_rows(_laws, instance_uuids)
+        return self._read_rows(model_rows.laws, instance_uuids)
 
     def trials(self):
         """Return a list of :class:`~.StoredTrial`, oldest first."""
-        return self._read_rows(_trials)
+        return self._read_rows(trial_rows.read)
 
     def trial_outcomes(self):
         """Return {kind: :class:`~.TrialOutcome`} of all."""
-        return self._read(_trial_outcomes)
+        return self._read(trial_rows.outcomes)
 
     def basis(self):
         """Return the :class:`~.Basis` of a pass.
@@ -288,7 +266,8 @@ class Store:
         That is what ``generation`` and ``resume_points`` return.
         """
         return self._read(lambda connection: generations.Basis(
-            _generation(connection)[0], _resume_points(connection)))
+            generation_rows.read(connection)[0],
+            model_rows.resume_points(connection)))
 
     def write(self, models=(), remove=(), host_profiles=(), remove_hosts=(),
               now=None, unmodelled=(), based_on=None, placements=(),
@@ -368,29 +347,30 @@ class Store:
                 connection.execute(sa.update(tables.generation).values(
                     number=tables.generation.c.number + 1, published_at=now,
                     token=token))
-                generation, _ = _generation(connection)
-                claim_table.remember(connection, tables.generation_history,
-                                     generation.number, token, now)
-                if based_on is not None and _is_later(
+                generation, _ = generation_rows.read(connection)
+                claim_rows.remember(connection, tables.generation_history,
+                                    generation.number, token, now)
+                if based_on is not None and generation_rows.is_later(
                         connection, generation, based_on.generation):
                     self._require_same(connection, based_on, [
                         *(one.instance_uuid for one in models),
                         *(one.instance_uuid for one in unmodelled), *remove])
-                _write_models(connection, models, generation, left_out)
-                _write_unmodelled(connection, unmodelled, generation,
-                                  left_out)
-                _write_host_profiles(connection, host_profiles, generation,
-                                     left_out)
-                _write_placements(connection, placements, inventory,
-                                  generation, left_out)
-                _write_priors(connection, priors, remove_priors, generation,
-                              left_out)
+                model_rows.write(connection, models, generation, left_out)
+                model_rows.write_unmodelled(connection, unmodelled, generation,
+                                            left_out)
+                profile_rows.write(connection, host_profiles, generation,
+                                   left_out)
+                instance_rows.write(connection, placements, inventory,
+                                    generation, left_out)
+                prior_rows.write(connection, priors, remove_priors, generation,
+                                 left_out)
                 self._follow_trials(connection, followed)
-                _write_trials(connection, trials, end_trials, outcomes,
-                              forget_outcomes_before, left_out)
-                _remove(connection, remove, remove_hosts, remove_placements,
-                        generation, left_out)
-                _forget_removals(connection, now)
+                trial_rows.write(connection, trials, end_trials, outcomes,
+                                 forget_outcomes_before, left_out)
+                generation_rows.remove(
+                    connection, remove, remove_hosts, remove_placements,
+                    generation, left_out)
+                generation_rows.forget_removals(connection, now)
                 return generation
 
         # Looks at the schema in a transaction of its own: a reader that
@@ -411,7 +391,7 @@ class Store:
         """
         damaged = {}
         with self._claims('read') as (connection, found):
-            changes = claim_table.read(connection, since, damaged, *found)
+            changes = claim_rows.read(connection, since, damaged, *found)
         self._log_damaged(damaged)
         return changes
 
@@ -428,12 +408,12 @@ class Store:
         """
         with self._claims('write', lock=True) as (connection, found):
             seen, _, now = found
-            rows, late = claim_table.upsert_rows(
-                connection, claims, _key_chunks(dict.fromkeys(
+            rows, late = claim_rows.upsert_rows(
+                connection, claims, sql.key_chunks(dict.fromkeys(
                     claim.instance_uuid for claim in claims)),
                 seen.number, now)
             left_out = {}
-            _upsert(connection, tables.claim, rows, left_out)
+            sql.upsert(connection, tables.claim, rows, left_out)
         self._log_damaged(left_out)
         return late
 
@@ -444,11 +424,11 @@ class Store:
                     tables.claim.c.expires_at < found[-1])):
                 return 0
         with self._claims('write', lock=True) as (connection, found):
-            return claim_table.purge(connection, found[-1])
+            return claim_rows.purge(connection, found[-1])
 
     def modelers(self):
         """Return a list of :class:`~.Modeler`, by host and start."""
-        return self._read(_modelers)
+        return self._read(fleet_rows.modelers)
 
     def report_modeler(self, modeler):
         """Write the heartbeat of a modeler, in place of its last one.
@@ -467,19 +447,19 @@ class Store:
                 self._engine().begin() as connection:
             # Selected first: a DELETE that finds nothing locks gaps in
             # MariaDB.
-            _delete(connection, table.c.name, connection.scalars(
+            sql.delete(connection, table.c.name, connection.scalars(
                 sa.select(table.c.name).where(
                     (table.c.seen_at < modeler.seen_at - MODELER_SECONDS)
                     | ((table.c.host == modeler.host) & table.c.ended)
                 )).all())
-            _upsert(connection, table, [dataclasses.asdict(modeler)])
+            sql.upsert(connection, table, [dataclasses.asdict(modeler)])
 
     def fleet(self, kind):
         """Return the :class:`~.FleetFacts` of a kind.
 
         :param kind: of :data:`~.FLEET_KINDS`
         """
-        return self._read_rows(fleet_table.read, kind)
+        return self._read_rows(fleet_rows.read, kind)
 
     def write_fleet(self, facts, read_at):
         """Replace what is known of the fleet, of some kinds.
@@ -497,19 +477,19 @@ class Store:
         with engines.translate_errors(self._url, 'write'), \
                 self._engine().begin() as connection:
             for kind, of_kind in facts.items():
-                rows, gone = fleet_table.changes(connection, kind, of_kind)
-                for chunk in _key_chunks(gone):
+                rows, gone = fleet_rows.changes(connection, kind, of_kind)
+                for chunk in sql.key_chunks(gone):
                     connection.execute(sa.delete(table).where(
                         (table.c.kind == kind) & table.c.name.in_(chunk)))
-                for chunk in _chunks(rows):
-                    _upsert(connection, table, chunk, left_out)
-            _upsert(connection, tables.fleet_reading, [
+                for chunk in sql.chunks(rows):
+                    sql.upsert(connection, table, chunk, left_out)
+            sql.upsert(connection, tables.fleet_reading, [
                 {'kind': kind, 'read_at': read_at} for kind in facts])
         self._log_damaged(left_out)
 
     def workers(self):
         """Return a list of :class:`~.Worker`, by host and start."""
-        return self._read_rows(fleet_table.workers)
+        return self._read_rows(fleet_rows.workers)
 
     def report_worker(self, worker):
         """Write the state of a scheduler's worker, in place of its last one.
@@ -522,11 +502,11 @@ class Store:
         table = tables.worker
         with engines.translate_errors(self._url, 'write'), \
                 self._engine().begin() as connection:
-            _delete(connection, table.c.name, connection.scalars(
+            sql.delete(connection, table.c.name, connection.scalars(
                 sa.select(table.c.name).where(
                     table.c.seen_at < worker.seen_at
-                    - fleet_table.WORKER_SECONDS)).all())
-            _upsert(connection, table, [fleet_table.worker_row(worker)])
+                    - fleet_rows.WORKER_SECONDS)).all())
+            sql.upsert(connection, table, [fleet_rows.worker_row(worker)])
 
     def decisions(self, instance_uuid=None, request_id=None, since=None,
                   limit=None):
@@ -566,7 +546,7 @@ class Store:
                     f'decision {one.decision_id}: {error}')
         with engines.translate_errors(self._url, 'write'), \
                 self._engine().begin() as connection:
-            _upsert(connection, tables.decision, rows, left_out)
+            sql.upsert(connection, tables.decision, rows, left_out)
         self._log_damaged(left_out)
 
     def purge_decisions(self, kept, age_seconds):
@@ -583,7 +563,7 @@ class Store:
         if ids:
             with engines.translate_errors(self._url, 'write'), \
                     self._engine().begin() as connection:
-                _delete(connection, tables.decision.c.decision_id, ids)
+                sql.delete(connection, tables.decision.c.decision_id, ids)
         return len(ids)
 
     def error_budgets(self):
@@ -632,8 +612,8 @@ class Store:
                 self._engine().begin() as connection:
             budget_table.forget_shares(connection, modeler, {
                 (one.kind, one.name) for one in shares})
-            for chunk in _chunks(shares):
-                _upsert(connection, tables.budget_share, [
+            for chunk in sql.chunks(shares):
+                sql.upsert(connection, tables.budget_share, [
                     budget_table.share_row(one, written_at)
                     for one in chunk], left_out)
         self._log_damaged(left_out)
@@ -659,19 +639,19 @@ class Store:
         left_out = {}
         with engines.translate_errors(self._url, 'write'), \
                 self._engine().begin() as connection:
-            changed = budget_table.settle(connection, budgets, _upsert,
+            changed = budget_table.settle(connection, budgets, sql.upsert,
                                           left_out)
             if changed is not None:
                 raise exceptions.StoreChanged(
                     f'store {self.url}: the error budget of {changed[0]} '
                     f'{changed[1]} has changed, wanted as it was read: '
                     f'another writer was faster')
-            for chunk in _chunks(list(sums)):
-                _upsert(connection, tables.sum_history,
-                        [budget_table.sums_row(one) for one in chunk],
-                        left_out)
+            for chunk in sql.chunks(list(sums)):
+                sql.upsert(connection, tables.sum_history,
+                           [budget_table.sums_row(one) for one in chunk],
+                           left_out)
             budget_table.forget(connection, remove, forget_before)
-            _upsert(connection, tables.budget_state, [
+            sql.upsert(connection, tables.budget_state, [
                 {'id': 1, **dataclasses.asdict(state)}])
         self._log_damaged(left_out)
 
@@ -691,11 +671,11 @@ class Store:
                             tables.claim_counter).values(
                                 number=tables.claim_counter.c.number + 1,
                                 token=token))
-                    seen, since, version, now = claim_table.head(connection)
+                    seen, since, version, now = claim_rows.head(connection)
                     if version != tables.SCHEMA_VERSION:
                         self._check_schema(connection)
                     if lock:
-                        claim_table.remember(
+                        claim_rows.remember(
                             connection, tables.claim_history, seen.number,
                             token, now)
                     yield connection, (seen, since, now)
@@ -706,10 +686,10 @@ class Store:
 
     def _require_same(self, connection, based_on, instance_uuids):
         """Check that counts are what they were; others' do not matter."""
-        points = _resume_points(connection, instance_uuids)
+        points = model_rows.resume_points(connection, instance_uuids)
         changed = [uuid for uuid in instance_uuids
-                   if _mark(points.get(uuid))
-                   != _mark(based_on.points.get(uuid))]
+                   if model_rows.mark(points.get(uuid))
+                   != model_rows.mark(based_on.points.get(uuid))]
         if changed:
             raise exceptions.StoreChanged(
                 f'store {self.url}: counts of {len(changed)} instances, such '
@@ -846,243 +826,6 @@ def _require_distinct(kind, keys):
         seen.add(key)
 
 
-def _chunks(rows, size=_CHUNK):
-    for start in range(0, len(rows), size):
-        yield rows[start:start + size]
-
-
-def _key_chunks(names):
-    """Yield lists of names to look for, without those that cannot be there."""
-    yield from _chunks([name for name in names
-                        if packing.storable(name) == name], _KEYS)
-
-
-def _stream(connection, query):
-    # For this query alone: psycopg2 could not write on such a connection.
-    return connection.execute(query, execution_options={
-        'stream_results': True, 'max_row_buffer': _CHUNK})
-
-
-def _generation(connection):
-    """Return (Generation, complete_since)."""
-    table = tables.generation
-    row = connection.execute(sa.select(
-        table.c.store_id, table.c.number, table.c.published_at,
-        table.c.token, table.c.complete_since)).one()
-    return generations.Generation(*row[:4]), row.complete_since
-
-
-def _changes(connection, since, damaged):
-    generation, complete_since = _generation(connection)
-    complete = (since is None or since.store_id != generation.store_id
-                or not complete_since <= since.number <= generation.number
-                or not claim_table.is_remembered(
-                    connection, tables.generation_history, since, generation))
-
-    def changed(table, *columns):
-        query = sa.select(*columns)
-        if not complete:
-            query = query.where(table.c.generation > since.number)
-        return query
-
-    uuids, counts, data = [], [np.zeros(0, np.int64)], bytearray()
-    hosts, gone, placements, priors = [], [], ((), ()), {}
-    outcomes = budgets = None
-    if complete or since.number != generation.number:
-        table = tables.traffic_model
-        rows = _stream(connection, changed(table, table.c.instance_uuid,
-                                           table.c.law, table.c.slots))
-        for chunk in rows.partitions(_CHUNK):
-            names, count, rates = packing.usable_laws(
-                *zip(*chunk), 'model', damaged)
-            uuids.extend(names)
-            counts.append(count)
-            data += rates
-        hosts = _host_profiles(connection, changed(
-            tables.host_profile, tables.host_profile), damaged)
-        placements = _placement_values(connection, changed(
-            tables.placement, *_PLACED), damaged)
-        priors = _prior_laws(connection, changed(tables.prior, *_PRIOR),
-                             damaged)
-        outcomes = _trial_outcomes(connection)
-        budgets = budget_table.read_days(connection)
-        if not complete:
-            table = tables.removal
-            gone = connection.execute(changed(
-                table, table.c.kind, table.c.name)).all()
-            gone += [(kind, name) for kind, name in (
-                (_REMOVED_KINDS.get(kind), name) for kind, name in damaged)
-                if kind is not None]
-    given = set(uuids) if gone else ()
-    given_hosts = {host.host for host in hosts}
-    placed = set(placements[0]) if gone else ()
-    inventory = _inventory(connection)
-    return generations.Changes(
-        generation=generation, complete=complete, instance_uuids=uuids,
-        states=np.concatenate(counts), packed_laws=data,
-        removed=[name for kind, name in gone
-                 if kind == tables.INSTANCE and name not in given],
-        host_profiles=hosts,
-        removed_hosts=[name for kind, name in gone
-                       if kind == tables.HOST and name not in given_hosts],
-        placements=placements,
-        removed_placements=[name for kind, name in gone
-                            if kind == tables.PLACEMENT
-                            and name not in placed],
-        seen_at=inventory and inventory.seen_at, priors=priors,
-        outcomes=outcomes, budgets=budgets, damaged=damaged)
-
-
-#: What a reader removes where a row of a kind is damaged.
-_REMOVED_KINDS = {'model': tables.INSTANCE, 'host': tables.HOST}
-
-
-_PLACED = [tables.placement.c[name] for name in (
-    'instance_uuid', 'host', 'flavor', 'project', 'networks')]
-_RUNNING = tables.placement.c.running
-
-_PRIOR = [tables.prior.c[name] for name in (
-    'instance_uuid', 'flavor', 'project', 'members', 'law', 'slots')]
-
-
-def _placement_values(connection, query, damaged):
-    """Return (uuids, [(host, flavor, project, Attachments or None)]).
-
-    There may be a million: equal ones are one object.
-    """
-    uuids, values, shared, attached = [], [], {}, {}
-    for chunk in _stream(connection, query).partitions(_CHUNK):
-        for uuid, *names, networks in chunk:
-            if networks not in attached:
-                attached[networks] = packing.usable_attachments(
-                    uuid, networks, 'placement', damaged)
-            names.append(attached[networks])
-            value = tuple(shared.setdefault(name, name) for name in names)
-            uuids.append(uuid)
-            values.append(shared.setdefault(value, value))
-    return uuids, values
-
-
-def _prior_laws(connection, query, damaged):
-    """Return {key: RateLaw or Expected, None of one gone or damaged}."""
-    rows = {_prior_key(row): row for row in connection.execute(query)}
-    found = dict.fromkeys(rows)
-    for key, law in _unpacked([row for row in rows.values() if row.members],
-                              damaged).items():
-        found[key] = law if rows[key].instance_uuid else \
-            packing.unpack_prior(law, rows[key].slots)
-    return found
-
-
-def _prior_key(row):
-    return row.instance_uuid or (row.flavor or None, row.project or None)
-
-
-def _unpacked(rows, damaged):
-    """Return {key: RateLaw} of rows of the table prior."""
-    keys, counts, data = packing.usable_laws(
-        [_prior_key(row) for row in rows], [row.law for row in rows],
-        [row.slots for row in rows], 'prior', damaged)
-    return dict(zip(keys, rate_law.split_laws(data, counts)))
-
-
-def _priors(connection, damaged):
-    table = tables.prior
-    rows = {_prior_key(row): row for row in connection.execute(sa.select(
-        *_PRIOR, table.c.updated_at).where(table.c.members > 0))}
-    priors = {}
-    for key, law in _unpacked(list(rows.values()), damaged).items():
-        row = rows[key]
-        try:
-            priors[key] = prior_records.Prior(
-                row.flavor or None, row.project or None, law, row.members,
-                row.instance_uuid or None, row.updated_at,
-                packing.unpack_prior(law, row.slots).high_shares)
-        except (exceptions.InvalidModel, TypeError) as error:
-            damaged['prior', key] = str(error)
-    return priors
-
-
-def _laws(connection, instance_uuids, damaged):
-    table, found = tables.traffic_model, {}
-    for chunk in _key_chunks(instance_uuids):
-        rows = connection.execute(sa.select(
-            table.c.instance_uuid, table.c.law, table.c.slots).where(
-                table.c.instance_uuid.in_(chunk))).all()
-        if rows:
-            uuids, counts, data = packing.usable_laws(
-                *zip(*rows), 'model', damaged)
-            found.update(zip(uuids, rate_law.split_laws(data, counts)))
-    return found
-
-
-def _trials(connection, damaged):
-    table = tables.trial
-    found = []
-    for row in connection.execute(sa.select(table).order_by(
-            table.c.since, table.c.trial_id)):
-        try:
-            hosts = json.loads(row.hosts)
-            found.append(trial_records.StoredTrial(
-                row.trial_id, row.kind, row.since, row.until,
-                tuple(hosts['instances']), tuple(map(tuple, hosts['hosts']))))
-        except (ValueError, TypeError, KeyError) as error:
-            damaged['trial', row.trial_id] = (
-                f'trial {row.trial_id}: its hosts are damaged: '
-                f'{type(error).__name__}: {error}')
-    return found
-
-
-def _trial_outcomes(connection):
-    table = tables.trial_outcome
-    days, until = {}, {}
-    for kind, percent, latest, *numbers in connection.execute(sa.select(
-            table.c.kind, table.c.percent, sa.func.max(table.c.until),
-            sa.func.sum(table.c.overload_days),
-            sa.func.sum(table.c.host_days)).group_by(
-                table.c.kind, table.c.percent).order_by(table.c.percent)):
-        days.setdefault(kind, []).append((percent, *numbers))
-        until[kind] = max(latest, until.get(kind, latest))
-    return {kind: trial_records.TrialOutcome(kind, until[kind], tuple(numbers))
-            for kind, numbers in days.items()}
-
-
-def _inventory(connection):
-    table = tables.inventory
-    row = connection.execute(sa.select(
-        table.c.source, table.c.seen_at, table.c.complete_at,
-        table.c.changed_until)).first()
-    return row and instance_records.InventoryState(*row)
-
-
-def _modelers(connection):
-    table = tables.modeler
-    return [
-        service_records.Modeler(**row._mapping)
-        for row in connection.execute(
-            sa.select(table).order_by(
-                table.c.host, table.c.started_at, table.c.name
-            )
-        )
-    ]
-
-
-def _former_instances(connection):
-    table = tables.former_instance
-    return {row.instance_uuid: instance_records.FormerInstance(*row[1:])
-            for row in connection.execute(sa.select(
-                table.c.instance_uuid, table.c.flavor, table.c.project,
-                table.c.removed_at))}
-
-
-def _measured_seconds(connection):
-    table = tables.traffic_model
-    return {uuid: None if not samples and start == end else end - start
-            for uuid, start, end, samples in _stream(connection, sa.select(
-                table.c.instance_uuid, table.c.window_start,
-                table.c.window_end, table.c.samples))}
-
-
 def _secret(connection):
     value = connection.scalar(sa.select(tables.secret.c.value))
     try:
@@ -1093,200 +836,18 @@ def _secret(connection):
             'restore the store from a backup') from None
 
 
-def _placements(connection, instance_uuids, damaged):
-    table = tables.placement
-    query = sa.select(*_PLACED, _RUNNING)
-    queries = [query] if instance_uuids is None else [
-        query.where(table.c.instance_uuid.in_(chunk))
-        for chunk in _key_chunks(instance_uuids)]
-    placements = {}
-    for one in queries:
-        for row in connection.execute(one):
-            uuid = row.instance_uuid
-            try:
-                placements[uuid] = instance_records.InstanceRecord(
-                    *row[:4], packing.usable_attachments(
-                        uuid, row.networks, 'placement', damaged),
-                    row.running)
-            except exceptions.InvalidModel as error:
-                damaged['placement', uuid] = str(error)
-    return placements
-
-
-def _refused(text):
-    """Return the Refused of a column, without any where it is damaged."""
-    try:
-        return series.Refused(**json.loads(text))
-    except (ValueError, TypeError):
-        return series.Refused()
-
-
-def _model(connection, instance_uuid):
-    table, detail = tables.traffic_model, tables.traffic_model_detail
-    row = connection.execute(
-        sa.select(table, detail.c.format_version, detail.c.model,
-                  detail.c.counts)
-        .join(detail, detail.c.instance_uuid == table.c.instance_uuid)
-        .where(table.c.instance_uuid == instance_uuid)).first()
-    if row is None:
-        return None
-    if row.format_version != traffic_model.FORMAT_VERSION:
-        raise exceptions.StoreVersionError(
-            f'instance {instance_uuid}: format version of its model is '
-            f'{row.format_version}, wanted {traffic_model.FORMAT_VERSION}')
-    try:
-        return model_records.StoredModel(
-            instance_uuid=row.instance_uuid,
-            model=traffic_model.TrafficModel.from_dict(json.loads(row.model)),
-            counts=(None if row.counts is None else
-                    estimate.TransitionCounts.from_bytes(row.counts)),
-            window_start=row.window_start, window_end=row.window_end,
-            samples=row.samples, refused=_refused(row.refused),
-            source=row.source, name=row.name, updated_at=row.updated_at,
-            format_version=row.format_version)
-    except (ValueError, TypeError) as error:
-        raise exceptions.StoreError(
-            f'instance {instance_uuid}: its stored model is damaged: '
-            f'{error}') from error
-
-
-def _is_later(connection, generation, other):
-    """Whether a generation does not follow at once on another one."""
-    return (other.store_id, other.number + 1) != (
-        generation.store_id, generation.number) \
-        or not claim_table.is_remembered(
-            connection, tables.generation_history, other, generation)
-
-
-def _mark(point):
-    return point and (point.modelled, point.mark)
-
-
-def _resume_points(connection, instance_uuids=None):
-    """Return the resume points of some instances, None: of all."""
-    found = {}
-    for column, modelled in (
-            (tables.unmodelled_instance.c.counts, False),
-            (tables.traffic_model_detail.c.counts, True)):
-        uuid = column.table.c.instance_uuid
-        query = sa.select(uuid, sa.func.substr(
-            column, 1, estimate.HEADER_BYTES, type_=sa.LargeBinary))
-        for some in ([query] if instance_uuids is None else
-                     [query.where(uuid.in_(chunk))
-                      for chunk in _key_chunks(instance_uuids)]):
-            for instance_uuid, data in _stream(connection, some):
-                data = data if data is None else bytes(data)
-                period, last = (None, None) if data is None else \
-                    estimate.period_and_last_time(data)
-                found[instance_uuid] = model_records.ResumePoint(
-                    modelled, last, period, data)
-    return found
-
-
-def _chains(connection, instance_uuids, damaged):
-    table, detail = tables.traffic_model, tables.traffic_model_detail
-    found = {}
-    for chunk in _key_chunks(instance_uuids):
-        for uuid, name, text in connection.execute(
-                sa.select(table.c.instance_uuid, table.c.name, detail.c.model)
-                .join(detail, detail.c.instance_uuid == table.c.instance_uuid)
-                .where(table.c.instance_uuid.in_(chunk)
-                       & (detail.c.format_version
-                          == traffic_model.FORMAT_VERSION))):
-            try:
-                found[uuid] = name, traffic_model.TrafficModel.from_dict(
-                    json.loads(text))
-            except (ValueError, TypeError) as error:
-                damaged['model', uuid] = (
-                    f'instance {uuid}: its stored model is damaged: {error}')
-    return found
-
-
-def _learned(connection, instance_uuids):
-    found = {}
-    model, detail = tables.traffic_model, tables.traffic_model_detail
-    other = tables.unmodelled_instance
-    for chunk in _key_chunks(instance_uuids):
-        for modelled, query in (
-                (False, sa.select(other.c.instance_uuid, other.c.refused,
-                                  other.c.name, other.c.counts)
-                 .where(other.c.instance_uuid.in_(chunk))),
-                (True, sa.select(model.c.instance_uuid, model.c.refused,
-                                 model.c.name, detail.c.counts)
-                 .join(detail, detail.c.instance_uuid
-                       == model.c.instance_uuid)
-                 .where(model.c.instance_uuid.in_(chunk)))):
-            for instance_uuid, refused, name, data in connection.execute(
-                    query):
-                try:
-                    counts = data and \
-                        estimate.TransitionCounts.from_bytes(data)
-                except (exceptions.InvalidSeries, TypeError):
-                    counts = None
-                found[instance_uuid] = model_records.Learned(
-                    modelled, counts or None, _refused(refused), name)
-    return found
-
-
-def _summaries(connection, name, damaged):
-    table = tables.traffic_model
-    query = sa.select(table).order_by(table.c.instance_uuid)
-    if name is not None:
-        query = query.where(table.c.name == name)
-    found = []
-    for chunk in _stream(connection, query).partitions(_CHUNK):
-        names, counts, data = packing.usable_laws(
-            [row.instance_uuid for row in chunk], [row.law for row in chunk],
-            [row.slots for row in chunk], 'model', damaged)
-        if not names:
-            continue
-        usable = set(names)
-        chunk = [row for row in chunk if row.instance_uuid in usable]
-        for row, law in zip(chunk, rate_law.split_laws(data, counts)):
-            found.append(model_records.ModelSummary(
-                row.instance_uuid, row.name, tuple(law.mean.tolist()),
-                tuple(law.peak.tolist()),
-                row.window_start, row.window_end, row.samples,
-                _refused(row.refused), row.source, row.updated_at))
-    return found
-
-
-def _host_profiles(connection, query, damaged):
-    found = []
-    for row in connection.execute(query):
-        try:
-            overrides = json.loads(row.overrides)
-            found.append(profile_records.HostProfile(
-                row.host, row.profile, overrides, row.source,
-                row.updated_at))
-        except (ValueError, TypeError) as error:
-            damaged['host', row.host] = (
-                f'host {row.host}: its stored profile is damaged: {error}')
-    return found
-
-
-def _unreadable_models(connection, damaged):
-    table, found = tables.traffic_model, {}
-    for chunk in _stream(connection, sa.select(
-            table.c.instance_uuid, table.c.law,
-            table.c.slots)).partitions(_CHUNK):
-        packing.usable_laws(*zip(*chunk), 'model', found)
-    damaged.update(found)
-    return {uuid for _, uuid in found}
-
-
 def _find_damaged(connection, damaged):
-    _changes(connection, None, damaged)
-    _priors(connection, damaged)
-    _placements(connection, None, damaged)
-    _trials(connection, damaged)
-    fleet_table.workers(connection, damaged)
+    generation_rows.changes(connection, None, damaged)
+    prior_rows.read(connection, damaged)
+    instance_rows.read(connection, None, damaged)
+    trial_rows.read(connection, damaged)
+    fleet_rows.workers(connection, damaged)
     budget_table.read(connection, damaged)
     budget_table.read_shares(connection, damaged)
     for kind in service_records.FLEET_KINDS:
-        fleet_table.read(connection, kind, damaged)
+        fleet_rows.read(connection, kind, damaged)
     for table in (tables.unmodelled_instance, tables.traffic_model_detail):
-        for uuid, data in _stream(connection, sa.select(
+        for uuid, data in sql.stream(connection, sa.select(
                 table.c.instance_uuid, table.c.counts).where(
                     table.c.counts.is_not(None))):
             try:
@@ -1294,229 +855,3 @@ def _find_damaged(connection, damaged):
             except (exceptions.InvalidSeries, TypeError) as error:
                 damaged['counts', uuid] = (
                     f'instance {uuid}: what was counted is damaged: {error}')
-
-
-def _upsert(connection, table, rows, left_out=None):
-    """Insert rows, or update those that are there.
-
-    :param left_out: None, or {(table, key): reason in words}, to which rows
-        are added that the database refuses for a value in them. The others
-        are written.
-    """
-    if not rows:
-        return
-    if left_out is None:
-        _insert_or_update(connection, table, rows)
-        return
-    savepoint = connection.begin_nested()
-    try:
-        _insert_or_update(connection, table, rows)
-        savepoint.commit()
-    except Exception as error:
-        # After a deadlock MariaDB has no savepoint any more.
-        if not engines.is_refused_value(error):
-            raise
-        savepoint.rollback()
-        if len(rows) > 1:
-            half = len(rows) // 2
-            _upsert(connection, table, rows[:half], left_out)
-            _upsert(connection, table, rows[half:], left_out)
-            return
-        key = tuple(rows[0][column.name] for column in table.primary_key)
-        left_out[table.name, key] = (
-            f'{table.name} of {", ".join(map(repr, key))}: '
-            f'{engines.reason(error)}')
-
-
-def _insert_or_update(connection, table, rows):
-    insert = _INSERTS[connection.dialect.name](table)
-    others = [column.name for column in table.columns
-              if not column.primary_key]
-    if hasattr(insert, 'on_duplicate_key_update'):
-        insert = insert.on_duplicate_key_update(
-            {name: insert.inserted[name] for name in others})
-    else:
-        insert = insert.on_conflict_do_update(
-            index_elements=list(table.primary_key),
-            set_={name: insert.excluded[name] for name in others})
-    connection.execute(insert, rows)
-
-
-def _delete(connection, column, names):
-    for chunk in _key_chunks(names):
-        connection.execute(
-            sa.delete(column.table).where(column.in_(chunk)))
-
-
-def _write_models(connection, models, generation, left_out):
-    detail = tables.traffic_model_detail
-    for chunk in _chunks(models):
-        _upsert(connection, tables.traffic_model, [
-            {'instance_uuid': item.instance_uuid,
-             'generation': generation.number,
-             **packing.pack_law(item.model),
-             'name': packing.storable(item.name),
-             # psycopg2 knows no numbers of numpy.
-             'window_start': float(item.window_start),
-             'window_end': float(item.window_end),
-             'samples': float(item.samples),
-             'refused': json.dumps(item.refused.to_dict()),
-             'source': packing.storable(item.source),
-             'updated_at': generation.published_at}
-            for item in chunk], left_out)
-        _upsert(connection, detail, [
-            {'instance_uuid': item.instance_uuid,
-             'format_version': traffic_model.FORMAT_VERSION,
-             'model': json.dumps(item.model.to_dict()),
-             'counts': item.counts and item.counts.to_bytes()}
-            for item in chunk
-            if (tables.traffic_model.name, (item.instance_uuid,))
-            not in left_out], left_out)
-        # One without the other is of no use.
-        _delete(connection, tables.traffic_model.c.instance_uuid, [
-            item.instance_uuid for item in chunk
-            if (detail.name, (item.instance_uuid,)) in left_out])
-        _delete(connection, tables.unmodelled_instance.c.instance_uuid,
-                [item.instance_uuid for item in chunk])
-
-
-def _write_unmodelled(connection, unmodelled, generation, left_out):
-    for chunk in _chunks(unmodelled):
-        _upsert(connection, tables.unmodelled_instance, [
-            {'instance_uuid': item.instance_uuid,
-             'counts': item.counts.to_bytes(),
-             'name': packing.storable(item.name),
-             'refused': json.dumps(item.refused.to_dict()),
-             'source': packing.storable(item.source),
-             'updated_at': generation.published_at}
-            for item in chunk], left_out)
-
-
-def _write_host_profiles(connection, host_profiles, generation, left_out):
-    for chunk in _chunks(host_profiles):
-        _upsert(connection, tables.host_profile, [
-            {'host': item.host, 'generation': generation.number,
-             'profile': item.profile,
-             'overrides': json.dumps(item.overrides),
-             'source': packing.storable(item.source),
-             'updated_at': generation.published_at}
-            for item in chunk], left_out)
-
-
-def _write_placements(connection, placements, inventory, generation,
-                      left_out):
-    for chunk in _chunks(placements):
-        budget_table.follow(connection, chunk, (), generation.published_at,
-                            _upsert, _key_chunks, left_out)
-        _delete(connection, tables.former_instance.c.instance_uuid,
-                [item.instance_uuid for item in chunk])
-        _upsert(connection, tables.placement, [
-            {'instance_uuid': item.instance_uuid,
-             'generation': generation.number, 'host': item.host,
-             'flavor': item.flavor, 'project': item.project,
-             'networks': packing.pack_attachments(item.attachments),
-             'running': item.running,
-             'updated_at': generation.published_at}
-            for item in chunk], left_out)
-    if inventory is not None:
-        _upsert(connection, tables.inventory, [
-            {'id': 1, **dataclasses.asdict(inventory)}])
-
-
-def _write_priors(connection, priors, remove, generation, left_out):
-    rows = [(item, item.members, packing.pack_prior(item))
-            for item in priors] + [
-        (item, 0.0, {'law': b'', 'slots': None}) for item in remove]
-    for chunk in _chunks(rows):
-        _upsert(connection, tables.prior, [
-            {'instance_uuid': item.instance_uuid or '',
-             'flavor': '' if item.instance_uuid else item.flavor or '',
-             'project': '' if item.instance_uuid else item.project or '',
-             'generation': generation.number, **law,
-             'members': members, 'updated_at': generation.published_at}
-            for item, members, law in chunk], left_out)
-
-
-def _write_trials(connection, trials, end, outcomes, forget_before,
-                  left_out):
-    _upsert(connection, tables.trial, [
-        {'trial_id': one.trial_id, 'kind': one.kind, 'since': one.since,
-         'until': one.until, 'hosts': json.dumps(
-             {'instances': one.instances, 'hosts': one.hosts})}
-        for one in trials], left_out)
-    _delete(connection, tables.trial.c.trial_id, list(end))
-    table = tables.trial_outcome
-    for one in outcomes:
-        day = int(one.until // _DAY_SECONDS)
-        known = {percent: numbers for percent, *numbers in connection.execute(
-            sa.select(table.c.percent, table.c.until, table.c.overload_days,
-                      table.c.host_days).where(
-                table.c.kind == one.kind, table.c.day == day))}
-        rows = []
-        for percent, overload, hosts in one.days:
-            before = known.get(percent, (one.until, 0.0, 0.0))
-            rows.append({
-                'kind': one.kind, 'day': day, 'percent': percent,
-                'until': max(one.until, before[0]),
-                'overload_days': before[1] + overload,
-                'host_days': before[2] + hosts})
-        _upsert(connection, table, rows, left_out)
-    if forget_before is not None:
-        connection.execute(sa.delete(table).where(
-            table.c.day < int(forget_before)))
-
-
-def _keep_former(connection, placements, generation):
-    """Keep flavor and project of instances that are removed now."""
-    table = tables.placement
-    for chunk in _key_chunks(placements):
-        _upsert(connection, tables.former_instance, [
-            {**row._mapping, 'removed_at': generation.published_at}
-            for row in connection.execute(sa.select(
-                table.c.instance_uuid, table.c.flavor, table.c.project).where(
-                    table.c.instance_uuid.in_(chunk)))])
-    table = tables.former_instance
-    connection.execute(sa.delete(table).where(
-        table.c.removed_at < generation.published_at - FORMER_SECONDS))
-
-
-def _remove(connection, instance_uuids, hosts, placements, generation,
-            left_out):
-    _keep_former(connection, placements, generation)
-    budget_table.follow(connection, (), placements, generation.published_at,
-                        _upsert, _key_chunks, left_out)
-    for kind, names, columns in (
-            (tables.INSTANCE, instance_uuids,
-             (tables.traffic_model.c.instance_uuid,
-              tables.traffic_model_detail.c.instance_uuid,
-              tables.unmodelled_instance.c.instance_uuid)),
-            (tables.HOST, hosts, (tables.host_profile.c.host,)),
-            (tables.PLACEMENT, placements,
-             (tables.placement.c.instance_uuid,))):
-        for chunk in _chunks(names):
-            for column in columns:
-                _delete(connection, column, chunk)
-            _upsert(connection, tables.removal, [
-                {'kind': kind, 'name': name,
-                 'generation': generation.number,
-                 'removed_at': generation.published_at} for name in chunk],
-                left_out)
-
-
-def _forget_removals(connection, now):
-    limit = now - REMOVAL_SECONDS
-    claim_table.forget_tokens(connection, tables.generation_history,
-                              tables.generation, limit)
-    for table, old in (
-            (tables.removal, tables.removal.c.removed_at < limit),
-            (tables.prior, (tables.prior.c.members == 0)
-             & (tables.prior.c.updated_at < limit))):
-        last = connection.scalar(
-            sa.select(sa.func.max(table.c.generation)).where(old))
-        if last is None:
-            continue
-        connection.execute(sa.delete(table).where(old))
-        connection.execute(sa.update(tables.generation).values(
-            complete_since=sa.case(
-                (tables.generation.c.complete_since < last, last),
-                else_=tables.generation.c.complete_since)))

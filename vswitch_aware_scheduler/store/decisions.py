@@ -9,7 +9,7 @@ import json
 
 import sqlalchemy as sa
 
-from vswitch_aware_scheduler.store import claims
+from vswitch_aware_scheduler.store import claim_rows as claims
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import tables
 

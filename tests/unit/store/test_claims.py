@@ -9,7 +9,7 @@ import threading
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import claims as claim_table
+from vswitch_aware_scheduler.store import claim_rows as claim_table
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import attachments

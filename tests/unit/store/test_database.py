@@ -16,6 +16,8 @@ from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import generation_rows
+from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
@@ -122,7 +124,7 @@ class RoundTripTestCase(base.StoreTestCase):
 
     def test_more_rows_than_fit_a_chunk_are_all_there(self):
         one = self.make_store()
-        with mock.patch.object(database, '_CHUNK', 3):
+        with mock.patch.object(sql, 'CHUNK', 3):
             one.write([base.constant(n, egress_kbps=n) for n in range(10)])
             changes = one.read_changes()
             self.assertEqual(10, len(one.models()))
@@ -213,7 +215,7 @@ class IncrementalReadTestCase(base.StoreTestCase):
     def test_a_reader_that_missed_forgotten_removals_reads_everything(self):
         second = self.store.write(remove=[base.instance_uuid(1)],
                                   now=base.NOW)
-        late = base.NOW + database.REMOVAL_SECONDS
+        late = base.NOW + generation_rows.REMOVAL_SECONDS
         self.store.write(now=late)
         self.assertFalse(self.store.read_changes(self.first).complete)
         self.store.write(now=late + 1)
@@ -322,7 +324,7 @@ class InterruptionTestCase(base.StoreTestCase):
 
         broken = store.StoredModel(base.instance_uuid(8),
                                    Broken.constant(egress_kbps=3.0))
-        with mock.patch.object(database, '_CHUNK', 1), \
+        with mock.patch.object(sql, 'CHUNK', 1), \
                 self.assertRaisesRegex(RuntimeError, 'in the middle'):
             self.store.write([base.constant(0, egress_kbps=9.0), broken],
                              remove=[base.instance_uuid(1)])
@@ -330,7 +332,7 @@ class InterruptionTestCase(base.StoreTestCase):
 
     def test_a_killed_writer_leaves_the_last_good_generation(self):
         def die():
-            with mock.patch.object(database, '_forget_removals',
+            with mock.patch.object(generation_rows, 'forget_removals',
                                    lambda *_: os._exit(9)):
                 self.store.write([base.constant(0, egress_kbps=9.0)],
                                  remove=[base.instance_uuid(1)])
@@ -341,7 +343,7 @@ class InterruptionTestCase(base.StoreTestCase):
 
     def test_a_reader_beside_a_writer_sees_the_last_good_generation(self):
         # Holds for the time of a write that has changed rows already.
-        with mock.patch.object(database, '_forget_removals',
+        with mock.patch.object(generation_rows, 'forget_removals',
                                lambda *_: self._assert_last_good()):
             self.store.write([base.constant(0, egress_kbps=9.0)],
                              remove=[base.instance_uuid(1)])
@@ -359,7 +361,7 @@ class InterruptionTestCase(base.StoreTestCase):
                                   for n in range(50)])
 
         with concurrent.futures.ThreadPoolExecutor(1) as pool, \
-                mock.patch.object(database, '_CHUNK', 7):
+                mock.patch.object(sql, 'CHUNK', 7):
             writing = pool.submit(write)
             try:
                 seen = set()
@@ -679,7 +681,7 @@ class BrokenFileTestCase(_Failing, base.StoreTestCase):
                                     'being written'):
             reader._read_unlocked(write_meanwhile)
         self.assertEqual(1, reader._read_unlocked(
-            lambda connection: database._generation(connection)[0]).number)
+            lambda connection: generation_rows.read(connection)[0]).number)
 
 
 class SpeedTestCase(base.StoreTestCase):

@@ -7,7 +7,8 @@ import sqlalchemy as sa
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import generation_rows
+from vswitch_aware_scheduler.store import instance_rows
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
@@ -99,7 +100,7 @@ class PlacementsTestCase(base.StoreTestCase):
         self.assertEqual({uuids[0], uuids[2]},
                          set(self.store.former_instances()))
         self.store.write(remove_placements=['unknown'],
-                         now=55.0 + database.FORMER_SECONDS)
+                         now=55.0 + instance_rows.FORMER_SECONDS)
         self.assertEqual({uuids[2]}, set(self.store.former_instances()))
 
     def test_each_store_has_a_secret_of_its_own(self):
@@ -221,7 +222,7 @@ class PriorsTestCase(base.StoreTestCase):
         self.store.write(remove_priors=self._priors()[:1], now=2.0)
         after = self.store.read_changes(before)
         self.store.write([base.constant(1)],
-                         now=2.5 + database.REMOVAL_SECONDS)
+                         now=2.5 + generation_rows.REMOVAL_SECONDS)
         late = self.store.read_changes(before)
         self.assertTrue(late.complete)
         self.assertNotIn(('f', 'p'), late.priors)

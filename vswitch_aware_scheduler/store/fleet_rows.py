@@ -13,7 +13,8 @@ import sqlalchemy as sa
 from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import tables
 
-__all__ = ['WORKER_SECONDS', 'changes', 'read', 'worker_row', 'workers']
+__all__ = ['WORKER_SECONDS', 'changes', 'modelers', 'read', 'worker_row',
+           'workers']
 
 #: How long, in seconds, the state of a worker is kept after its last report.
 WORKER_SECONDS = 86400
@@ -95,3 +96,19 @@ def _dictionary(text):
         raise ValueError(f'it is a {type(value).__name__}, wanted a '
                          f'dictionary')
     return value
+
+
+def modelers(connection):
+    """Return a list of :class:`~.Modeler`, by host and start.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    """
+    table = tables.modeler
+    return [
+        service_records.Modeler(**row._mapping)
+        for row in connection.execute(
+            sa.select(table).order_by(
+                table.c.host, table.c.started_at, table.c.name
+            )
+        )
+    ]

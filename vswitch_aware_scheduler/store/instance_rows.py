@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the inventory: where instances are, and former ones."""
+
+import dataclasses
+
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import budgets as budget_table
+from vswitch_aware_scheduler.store import instance_records
+from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import sql
+from vswitch_aware_scheduler.store import tables
+
+__all__ = ['COLUMNS', 'FORMER_SECONDS', 'former', 'inventory', 'keep_former',
+           'read', 'values', 'write']
+
+_DAY_SECONDS = 86400.0
+
+#: How long the flavor and the project of a deleted instance are kept.
+FORMER_SECONDS = 35 * _DAY_SECONDS
+
+COLUMNS = [tables.placement.c[name] for name in (
+    'instance_uuid', 'host', 'flavor', 'project', 'networks')]
+
+_RUNNING = tables.placement.c.running
+
+
+def values(connection, query, damaged):
+    """Return (uuids, [(host, flavor, project, Attachments or None)]).
+
+    There may be a million: equal ones are one object.
+    """
+    uuids, values, shared, attached = [], [], {}, {}
+    for chunk in sql.stream(connection, query).partitions(sql.CHUNK):
+        for uuid, *names, networks in chunk:
+            if networks not in attached:
+                attached[networks] = packing.usable_attachments(
+                    uuid, networks, 'placement', damaged)
+            names.append(attached[networks])
+            value = tuple(shared.setdefault(name, name) for name in names)
+            uuids.append(uuid)
+            values.append(shared.setdefault(value, value))
+    return uuids, values
+
+
+def inventory(connection):
+    """Return the :class:`~.InventoryState`, or None.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    """
+    table = tables.inventory
+    row = connection.execute(sa.select(
+        table.c.source, table.c.seen_at, table.c.complete_at,
+        table.c.changed_until)).first()
+    return row and instance_records.InventoryState(*row)
+
+
+def former(connection):
+    """Return {instance uuid: :class:`~.FormerInstance`} of all.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    """
+    table = tables.former_instance
+    return {row.instance_uuid: instance_records.FormerInstance(*row[1:])
+            for row in connection.execute(sa.select(
+                table.c.instance_uuid, table.c.flavor, table.c.project,
+                table.c.removed_at))}
+
+
+def read(connection, instance_uuids, damaged):
+    """Return {instance uuid: :class:`~.InstanceRecord`}.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param instance_uuids: collection of uuids, None for all
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
+    """
+    table = tables.placement
+    query = sa.select(*COLUMNS, _RUNNING)
+    queries = [query] if instance_uuids is None else [
+        query.where(table.c.instance_uuid.in_(chunk))
+        for chunk in sql.key_chunks(instance_uuids)]
+    placements = {}
+    for one in queries:
+        for row in connection.execute(one):
+            uuid = row.instance_uuid
+            try:
+                placements[uuid] = instance_records.InstanceRecord(
+                    *row[:4], packing.usable_attachments(
+                        uuid, row.networks, 'placement', damaged),
+                    row.running)
+            except exceptions.InvalidModel as error:
+                damaged['placement', uuid] = str(error)
+    return placements
+
+
+def write(connection, placements, inventory, generation,
+          left_out):
+    """Write placements and the state of the inventory.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param placements: list of InstanceRecord
+    :param inventory: InventoryState, or None to keep the one there is
+    :param generation: Generation that is being written
+    :param left_out: {(kind, name): reason}, to which records are added
+        that the database refuses
+    """
+    for chunk in sql.chunks(placements):
+        budget_table.follow(connection, chunk, (), generation.published_at,
+                            sql.upsert, sql.key_chunks, left_out)
+        sql.delete(connection, tables.former_instance.c.instance_uuid,
+                   [item.instance_uuid for item in chunk])
+        sql.upsert(connection, tables.placement, [
+            {'instance_uuid': item.instance_uuid,
+             'generation': generation.number, 'host': item.host,
+             'flavor': item.flavor, 'project': item.project,
+             'networks': packing.pack_attachments(item.attachments),
+             'running': item.running,
+             'updated_at': generation.published_at}
+            for item in chunk], left_out)
+    if inventory is not None:
+        sql.upsert(connection, tables.inventory, [
+            {'id': 1, **dataclasses.asdict(inventory)}])
+
+
+def keep_former(connection, placements, generation):
+    """Keep flavor and project of instances that are removed now."""
+    table = tables.placement
+    for chunk in sql.key_chunks(placements):
+        sql.upsert(connection, tables.former_instance, [
+            {**row._mapping, 'removed_at': generation.published_at}
+            for row in connection.execute(sa.select(
+                table.c.instance_uuid, table.c.flavor, table.c.project).where(
+                    table.c.instance_uuid.in_(chunk)))])
+    table = tables.former_instance
+    connection.execute(sa.delete(table).where(
+        table.c.removed_at < generation.published_at - FORMER_SECONDS))

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of traffic models and of what is counted of instances."""
+
+import json
+
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import model_records
+from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import sql
+from vswitch_aware_scheduler.store import tables
+from vswitch_aware_scheduler.traffic import estimate
+from vswitch_aware_scheduler.traffic import model as traffic_model
+from vswitch_aware_scheduler.traffic import rate_law
+from vswitch_aware_scheduler.traffic import series
+
+__all__ = ['chains', 'laws', 'learned', 'mark', 'measured_seconds', 'read',
+           'resume_points', 'summaries', 'unreadable', 'write',
+           'write_unmodelled']
+
+
+def laws(connection, instance_uuids, damaged):
+    """Return {instance uuid: RateLaw} of those that have a model.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param instance_uuids: collection of uuids
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
+    """
+    table, found = tables.traffic_model, {}
+    for chunk in sql.key_chunks(instance_uuids):
+        rows = connection.execute(sa.select(
+            table.c.instance_uuid, table.c.law, table.c.slots).where(
+                table.c.instance_uuid.in_(chunk))).all()
+        if rows:
+            uuids, counts, data = packing.usable_laws(
+                *zip(*rows), 'model', damaged)
+            found.update(zip(uuids, rate_law.split_laws(data, counts)))
+    return found
+
+
+def measured_seconds(connection):
+    """Return {instance uuid: seconds from its first to its last sample}.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    """
+    table = tables.traffic_model
+    return {uuid: None if not samples and start == end else end - start
+            for uuid, start, end, samples in sql.stream(connection, sa.select(
+                table.c.instance_uuid, table.c.window_start,
+                table.c.window_end, table.c.samples))}
+
+
+def _refused(text):
+    """Return the Refused of a column, without any where it is damaged."""
+    try:
+        return series.Refused(**json.loads(text))
+    except (ValueError, TypeError):
+        return series.Refused()
+
+
+def read(connection, instance_uuid):
+    """Return the :class:`~.StoredModel` of an instance, or None.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param instance_uuid: uuid
+    :raises StoreVersionError: when the model has a format not known here
+    :raises StoreError: when it is damaged
+    """
+    table, detail = tables.traffic_model, tables.traffic_model_detail
+    row = connection.execute(
+        sa.select(table, detail.c.format_version, detail.c.model,
+                  detail.c.counts)
+        .join(detail, detail.c.instance_uuid == table.c.instance_uuid)
+        .where(table.c.instance_uuid == instance_uuid)).first()
+    if row is None:
+        return None
+    if row.format_version != traffic_model.FORMAT_VERSION:
+        raise exceptions.StoreVersionError(
+            f'instance {instance_uuid}: format version of its model is '
+            f'{row.format_version}, wanted {traffic_model.FORMAT_VERSION}')
+    try:
+        return model_records.StoredModel(
+            instance_uuid=row.instance_uuid,
+            model=traffic_model.TrafficModel.from_dict(json.loads(row.model)),
+            counts=(None if row.counts is None else
+                    estimate.TransitionCounts.from_bytes(row.counts)),
+            window_start=row.window_start, window_end=row.window_end,
+            samples=row.samples, refused=_refused(row.refused),
+            source=row.source, name=row.name, updated_at=row.updated_at,
+            format_version=row.format_version)
+    except (ValueError, TypeError) as error:
+        raise exceptions.StoreError(
+            f'instance {instance_uuid}: its stored model is damaged: '
+            f'{error}') from error
+
+
+def mark(point):
+    """Return what differs when the counts of an instance have changed.
+
+    :param point: ResumePoint or None
+    """
+    return point and (point.modelled, point.mark)
+
+
+def resume_points(connection, instance_uuids=None):
+    """Return the resume points of some instances, None: of all."""
+    found = {}
+    for column, modelled in (
+            (tables.unmodelled_instance.c.counts, False),
+            (tables.traffic_model_detail.c.counts, True)):
+        uuid = column.table.c.instance_uuid
+        query = sa.select(uuid, sa.func.substr(
+            column, 1, estimate.HEADER_BYTES, type_=sa.LargeBinary))
+        for some in ([query] if instance_uuids is None else
+                     [query.where(uuid.in_(chunk))
+                      for chunk in sql.key_chunks(instance_uuids)]):
+            for instance_uuid, data in sql.stream(connection, some):
+                data = data if data is None else bytes(data)
+                period, last = (None, None) if data is None else \
+                    estimate.period_and_last_time(data)
+                found[instance_uuid] = model_records.ResumePoint(
+                    modelled, last, period, data)
+    return found
+
+
+def chains(connection, instance_uuids, damaged):
+    """Return {instance uuid: (name or None, TrafficModel)}.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param instance_uuids: collection of uuids
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
+    """
+    table, detail = tables.traffic_model, tables.traffic_model_detail
+    found = {}
+    for chunk in sql.key_chunks(instance_uuids):
+        for uuid, name, text in connection.execute(
+                sa.select(table.c.instance_uuid, table.c.name, detail.c.model)
+                .join(detail, detail.c.instance_uuid == table.c.instance_uuid)
+                .where(table.c.instance_uuid.in_(chunk)
+                       & (detail.c.format_version
+                          == traffic_model.FORMAT_VERSION))):
+            try:
+                found[uuid] = name, traffic_model.TrafficModel.from_dict(
+                    json.loads(text))
+            except (ValueError, TypeError) as error:
+                damaged['model', uuid] = (
+                    f'instance {uuid}: its stored model is damaged: {error}')
+    return found
+
+
+def learned(connection, instance_uuids):
+    """Return {instance uuid: :class:`~.Learned`}.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param instance_uuids: collection of uuids
+    """
+    found = {}
+    model, detail = tables.traffic_model, tables.traffic_model_detail
+    other = tables.unmodelled_instance
+    for chunk in sql.key_chunks(instance_uuids):
+        for modelled, query in (
+                (False, sa.select(other.c.instance_uuid, other.c.refused,
+                                  other.c.name, other.c.counts)
+                 .where(other.c.instance_uuid.in_(chunk))),
+                (True, sa.select(model.c.instance_uuid, model.c.refused,
+                                 model.c.name, detail.c.counts)
+                 .join(detail, detail.c.instance_uuid
+                       == model.c.instance_uuid)
+                 .where(model.c.instance_uuid.in_(chunk)))):
+            for instance_uuid, refused, name, data in connection.execute(
+                    query):
+                try:
+                    counts = data and \
+                        estimate.TransitionCounts.from_bytes(data)
+                except (exceptions.InvalidSeries, TypeError):
+                    counts = None
+                found[instance_uuid] = model_records.Learned(
+                    modelled, counts or None, _refused(refused), name)
+    return found
+
+
+def summaries(connection, name, damaged):
+    """Return a list of :class:`~.ModelSummary`, by uuid.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param name: only of instances with this name, None for all
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
+    """
+    table = tables.traffic_model
+    query = sa.select(table).order_by(table.c.instance_uuid)
+    if name is not None:
+        query = query.where(table.c.name == name)
+    found = []
+    for chunk in sql.stream(connection, query).partitions(sql.CHUNK):
+        names, counts, data = packing.usable_laws(
+            [row.instance_uuid for row in chunk], [row.law for row in chunk],
+            [row.slots for row in chunk], 'model', damaged)
+        if not names:
+            continue
+        usable = set(names)
+        chunk = [row for row in chunk if row.instance_uuid in usable]
+        for row, law in zip(chunk, rate_law.split_laws(data, counts)):
+            found.append(model_records.ModelSummary(
+                row.instance_uuid, row.name, tuple(law.mean.tolist()),
+                tuple(law.peak.tolist()),
+                row.window_start, row.window_end, row.samples,
+                _refused(row.refused), row.source, row.updated_at))
+    return found
+
+
+def unreadable(connection, damaged):
+    """Return the set of uuids of instances whose model is damaged.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
+    """
+    table, found = tables.traffic_model, {}
+    for chunk in sql.stream(connection, sa.select(
+            table.c.instance_uuid, table.c.law,
+            table.c.slots)).partitions(sql.CHUNK):
+        packing.usable_laws(*zip(*chunk), 'model', found)
+    damaged.update(found)
+    return {uuid for _, uuid in found}
+
+
+def write(connection, models, generation, left_out):
+    """Write models with their counts.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param models: list of StoredModel
+    :param generation: Generation that is being written
+    :param left_out: {(kind, name): reason}, to which records are added
+        that the database refuses
+    """
+    detail = tables.traffic_model_detail
+    for chunk in sql.chunks(models):
+        sql.upsert(connection, tables.traffic_model, [
+            {'instance_uuid': item.instance_uuid,
+             'generation': generation.number,
+             **packing.pack_law(item.model),
+             'name': packing.storable(item.name),
+             # psycopg2 knows no numbers of numpy.
+             'window_start': float(item.window_start),
+             'window_end': float(item.window_end),
+             'samples': float(item.samples),
+             'refused': json.dumps(item.refused.to_dict()),
+             'source': packing.storable(item.source),
+             'updated_at': generation.published_at}
+            for item in chunk], left_out)
+        sql.upsert(connection, detail, [
+            {'instance_uuid': item.instance_uuid,
+             'format_version': traffic_model.FORMAT_VERSION,
+             'model': json.dumps(item.model.to_dict()),
+             'counts': item.counts and item.counts.to_bytes()}
+            for item in chunk
+            if (tables.traffic_model.name, (item.instance_uuid,))
+            not in left_out], left_out)
+        # One without the other is of no use.
+        sql.delete(connection, tables.traffic_model.c.instance_uuid, [
+            item.instance_uuid for item in chunk
+            if (detail.name, (item.instance_uuid,)) in left_out])
+        sql.delete(connection, tables.unmodelled_instance.c.instance_uuid,
+                   [item.instance_uuid for item in chunk])
+
+
+def write_unmodelled(connection, unmodelled, generation, left_out):
+    """Write the counts of instances that have no model.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param unmodelled: list of Unmodelled
+    :param generation: Generation that is being written
+    :param left_out: {(kind, name): reason}, to which records are added
+        that the database refuses
+    """
+    for chunk in sql.chunks(unmodelled):
+        sql.upsert(connection, tables.unmodelled_instance, [
+            {'instance_uuid': item.instance_uuid,
+             'counts': item.counts.to_bytes(),
+             'name': packing.storable(item.name),
+             'refused': json.dumps(item.refused.to_dict()),
+             'source': packing.storable(item.source),
+             'updated_at': generation.published_at}
+            for item in chunk], left_out)

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of priors."""
+
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import prior_records
+from vswitch_aware_scheduler.store import sql
+from vswitch_aware_scheduler.store import tables
+from vswitch_aware_scheduler.traffic import rate_law
+
+__all__ = ['COLUMNS', 'laws', 'read', 'write']
+
+COLUMNS = [tables.prior.c[name] for name in (
+    'instance_uuid', 'flavor', 'project', 'members', 'law', 'slots')]
+
+
+def laws(connection, query, damaged):
+    """Return {key: RateLaw or Expected, None of one gone or damaged}."""
+    rows = {_key(row): row for row in connection.execute(query)}
+    found = dict.fromkeys(rows)
+    for key, law in _unpacked([row for row in rows.values() if row.members],
+                              damaged).items():
+        found[key] = law if rows[key].instance_uuid else \
+            packing.unpack_prior(law, rows[key].slots)
+    return found
+
+
+def _key(row):
+    return row.instance_uuid or (row.flavor or None, row.project or None)
+
+
+def _unpacked(rows, damaged):
+    """Return {key: RateLaw} of rows of the table prior."""
+    keys, counts, data = packing.usable_laws(
+        [_key(row) for row in rows], [row.law for row in rows],
+        [row.slots for row in rows], 'prior', damaged)
+    return dict(zip(keys, rate_law.split_laws(data, counts)))
+
+
+def read(connection, damaged):
+    """Return {key: :class:`~.Prior`} of all.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
+    """
+    table = tables.prior
+    rows = {_key(row): row for row in connection.execute(sa.select(
+        *COLUMNS, table.c.updated_at).where(table.c.members > 0))}
+    priors = {}
+    for key, law in _unpacked(list(rows.values()), damaged).items():
+        row = rows[key]
+        try:
+            priors[key] = prior_records.Prior(
+                row.flavor or None, row.project or None, law, row.members,
+                row.instance_uuid or None, row.updated_at,
+                packing.unpack_prior(law, row.slots).high_shares)
+        except (exceptions.InvalidModel, TypeError) as error:
+            damaged['prior', key] = str(error)
+    return priors
+
+
+def write(connection, priors, remove, generation, left_out):
+    """Write priors, and mark others as removed.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param priors: list of Prior
+    :param remove: list of Prior that are removed
+    :param generation: Generation that is being written
+    :param left_out: {(kind, name): reason}, to which records are added
+        that the database refuses
+    """
+    rows = [(item, item.members, packing.pack_prior(item))
+            for item in priors] + [
+        (item, 0.0, {'law': b'', 'slots': None}) for item in remove]
+    for chunk in sql.chunks(rows):
+        sql.upsert(connection, tables.prior, [
+            {'instance_uuid': item.instance_uuid or '',
+             'flavor': '' if item.instance_uuid else item.flavor or '',
+             'project': '' if item.instance_uuid else item.project or '',
+             'generation': generation.number, **law,
+             'members': members, 'updated_at': generation.published_at}
+            for item, members, law in chunk], left_out)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of the switch profiles of hosts."""
+
+import json
+
+from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import profile_records
+from vswitch_aware_scheduler.store import sql
+from vswitch_aware_scheduler.store import tables
+
+__all__ = ['read', 'write']
+
+
+def read(connection, query, damaged):
+    """Return a list of :class:`~.HostProfile`.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param query: SELECT of the columns that are read
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
+    """
+    found = []
+    for row in connection.execute(query):
+        try:
+            overrides = json.loads(row.overrides)
+            found.append(profile_records.HostProfile(
+                row.host, row.profile, overrides, row.source,
+                row.updated_at))
+        except (ValueError, TypeError) as error:
+            damaged['host', row.host] = (
+                f'host {row.host}: its stored profile is damaged: {error}')
+    return found
+
+
+def write(connection, host_profiles, generation, left_out):
+    """Write the profiles of hosts.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param host_profiles: list of HostProfile
+    :param generation: Generation that is being written
+    :param left_out: {(kind, name): reason}, to which records are added
+        that the database refuses
+    """
+    for chunk in sql.chunks(host_profiles):
+        sql.upsert(connection, tables.host_profile, [
+            {'host': item.host, 'generation': generation.number,
+             'profile': item.profile,
+             'overrides': json.dumps(item.overrides),
+             'source': packing.storable(item.source),
+             'updated_at': generation.published_at}
+            for item in chunk], left_out)

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that every kind of row needs, for three kinds of databases."""
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.dialects import sqlite
+
+from vswitch_aware_scheduler.store import engines
+from vswitch_aware_scheduler.store import packing
+
+__all__ = ['CHUNK', 'chunks', 'delete', 'key_chunks', 'stream', 'upsert']
+
+#: Rows a statement; memory of a read or a write beside its result.
+CHUNK = 5000
+
+#: Keys that one query asks for; some builds of SQLite take 999 parameters.
+_KEYS = 900
+
+_INSERTS = {'sqlite': sqlite.insert, 'postgresql': postgresql.insert,
+            'mysql': mysql.insert, 'mariadb': mysql.insert}
+
+
+def chunks(rows, size=CHUNK):
+    """Yield the items of a list in parts.
+
+    :param rows: list
+    :param size: how many items a part has at most
+    """
+    for start in range(0, len(rows), size):
+        yield rows[start:start + size]
+
+
+def key_chunks(names):
+    """Yield lists of names to look for, without those that cannot be there."""
+    yield from chunks([name for name in names
+                       if packing.storable(name) == name], _KEYS)
+
+
+def stream(connection, query):
+    """Return the result of a query whose rows are read one part at a time.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param query: SELECT of the columns that are read
+    """
+    # For this query alone: psycopg2 could not write on such a connection.
+    return connection.execute(query, execution_options={
+        'stream_results': True, 'max_row_buffer': CHUNK})
+
+
+def upsert(connection, table, rows, left_out=None):
+    """Insert rows, or update those that are there.
+
+    :param left_out: None, or {(table, key): reason in words}, to which rows
+        are added that the database refuses for a value in them. The others
+        are written.
+    """
+    if not rows:
+        return
+    if left_out is None:
+        _insert_or_update(connection, table, rows)
+        return
+    savepoint = connection.begin_nested()
+    try:
+        _insert_or_update(connection, table, rows)
+        savepoint.commit()
+    except Exception as error:
+        # After a deadlock MariaDB has no savepoint any more.
+        if not engines.is_refused_value(error):
+            raise
+        savepoint.rollback()
+        if len(rows) > 1:
+            half = len(rows) // 2
+            upsert(connection, table, rows[:half], left_out)
+            upsert(connection, table, rows[half:], left_out)
+            return
+        key = tuple(rows[0][column.name] for column in table.primary_key)
+        left_out[table.name, key] = (
+            f'{table.name} of {", ".join(map(repr, key))}: '
+            f'{engines.reason(error)}')
+
+
+def _insert_or_update(connection, table, rows):
+    insert = _INSERTS[connection.dialect.name](table)
+    others = [column.name for column in table.columns
+              if not column.primary_key]
+    if hasattr(insert, 'on_duplicate_key_update'):
+        insert = insert.on_duplicate_key_update(
+            {name: insert.inserted[name] for name in others})
+    else:
+        insert = insert.on_conflict_do_update(
+            index_elements=list(table.primary_key),
+            set_={name: insert.excluded[name] for name in others})
+    connection.execute(insert, rows)
+
+
+def delete(connection, column, names):
+    """Delete the rows in which a column has one of some values.
+
+    :param connection: SQLAlchemy Connection within a transaction
+    :param column: column of the table, compared with the names
+    :param names: list of values
+    """
+    for chunk in key_chunks(names):
+        connection.execute(
+            sa.delete(column.table).where(column.in_(chunk)))
