@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch can carry: profiles of virtual switches, the catalogue."""
+"""The capacity of virtual switches: profiles and the catalogue."""

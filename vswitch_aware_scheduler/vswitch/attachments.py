@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The networks that an instance is attached to.
 
-Pure: which instance has which networks is handed in; knows no Neutron.
+Pure: the caller passes the networks of an instance; no access to Neutron.
 """
 
 import dataclasses
@@ -13,21 +13,23 @@ __all__ = ['Attachments', 'TYPES_WITHOUT', 'UNKNOWN', 'VNIC_TYPES']
 #: Neutron's types of networks that need no tunnel.
 TYPES_WITHOUT = ('flat', 'local', 'vlan')
 
-#: Neutron's types of interfaces that take a function of the NIC, each one.
+#: Neutron's types of interfaces that each use a function of the NIC.
 VNIC_TYPES = ('accelerator-direct', 'direct', 'direct-physical', 'macvtap',
               'remote-managed', 'vdpa', 'virtio-forwarder')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Attachments:
-    """The networks that one instance is attached to; false when to none.
+    """The networks that one instance is attached to; falsy without any.
 
-    :param networks: the network (VNI) of each of its interfaces that goes
-        through a tunnel, or may; None for a network that is not known, which
-        counts as one that nobody else is on
-    :param others: likewise of its interfaces that need no tunnel
-    :param virtual_functions: how many of its interfaces have one, >= 0
-    :raises InvalidInput: naming the value and what was wanted
+    :param networks: for each interface that uses or may use a tunnel, its
+        network (VNI); None for an unknown network, which counts as a network
+        without other instances
+    :param others: the same for the interfaces that need no tunnel
+    :param virtual_functions: number of interfaces with a virtual function, >=
+        0
+    :raises InvalidInput: if a value is invalid; the message names it and the
+        valid values
     """
 
     networks: tuple = ()
@@ -41,11 +43,11 @@ class Attachments:
                 raise exceptions.InvalidInput(
                     f'{name} are {value!r}, wanted one for each interface')
             value = tuple(value)
-            for one in value:
-                if one is not None and not (
-                        isinstance(one, str) and 0 < len(one) <= 36):
+            for network in value:
+                if network is not None and not (
+                        isinstance(network, str) and 0 < len(network) <= 36):
                     raise exceptions.InvalidInput(
-                        f'a network of {name} is {one!r}, wanted a string of '
+                        f'a network of {name} is {network!r}, wanted text of '
                         f'1 to 36 characters')
             object.__setattr__(self, name, value)
         if not (isinstance(self.virtual_functions, int)
@@ -59,14 +61,14 @@ class Attachments:
 
     @property
     def all_tunnelled(self):
-        """These Attachments, as seen where every network needs a tunnel."""
+        """These Attachments for a place where every network needs a tunnel."""
         if not self.others:
             return self
         return Attachments(self.networks + self.others, (),
                            self.virtual_functions)
 
     def to_data(self):
-        """Return plain values for JSON: a list where that says all."""
+        """Return plain values for JSON: a list if that is sufficient."""
         if self.others or self.virtual_functions:
             return {'networks': list(self.networks),
                     'others': list(self.others),
@@ -75,9 +77,10 @@ class Attachments:
 
     @classmethod
     def from_data(cls, data):
-        """Return the Attachments that :meth:`to_data` wrote.
+        """Return the Attachments of data that :meth:`to_data` returned.
 
-        :raises InvalidInput: when it has not
+        :param data: list or mapping
+        :raises InvalidInput: if the data are invalid
         """
         try:
             return cls(**data) if isinstance(data, dict) else cls(data)
@@ -88,5 +91,6 @@ class Attachments:
             ) from error
 
 
-#: What is assumed of an instance of which nothing is known: one of each.
+#: Assumed attachments of an instance about which nothing is known: one unknown
+#: network and one virtual function.
 UNKNOWN = Attachments((None,), (), 1)

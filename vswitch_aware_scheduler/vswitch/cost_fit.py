@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fits the cost of a packet to measured rates of a switch.
 
-:func:`fit_capacity` returns costs with confidence limits;
-:func:`leave_one_out` predicts rates that were left out of the fit.
-
-Pure: numpy only. Derivation: reference/capacity.rst.
+:func:`fit_capacity` returns costs with confidence limits.
+:func:`leave_one_out` predicts rates from the other rows of a table. Pure:
+numpy only. Derivation: reference/capacity.rst.
 """
 
 import dataclasses
@@ -22,8 +21,8 @@ __all__ = ['Prediction', 'contradictions', 'fit_capacity', 'fit_cpu',
 
 _ITERATIONS = 50
 
-# The square of a relative error that is as good as none: keeps the criterion
-# of an exact fit finite.
+# Square of a negligible relative error, which keeps the criterion of an exact
+# fit finite.
 _EXACT = 1e-18
 
 
@@ -35,17 +34,18 @@ def fit_capacity(
 ):
     """Return the CapacityModel of a table, by least squares.
 
-    Minimises the sum of squared relative errors. Which level limited which
-    row is found along the way; costs are never negative.
+    The function minimises the sum of squared relative errors and determines
+    which level limited which row. Costs are never negative. Derivation:
+    reference/capacity.rst, "Least squares".
 
-    :param measurements: one Measurement or more. Where all have the same
-        number of pairs the sender cannot be told from the switch, and counts
-        as the switch; likewise the flow
-    :param line_kbps: rate of the line, or None when it did not matter
-    :param framing_bytes: what the line adds to a packet
-    :param unit_bytes: see :class:`CapacityModel`
-    :raises InvalidModel: when there is no row, or an option is out of range
-    Derivation: reference/capacity.rst, "Least squares".
+    :param measurements: iterable of one or more Measurement. If all have the
+        same number of pairs, the sender cannot be distinguished from the
+        switch and counts as the switch; the same applies to flows
+    :param line_kbps: rate of the line, or None if it was no limit
+    :param framing_bytes: number of bytes that the line adds to a packet
+    :param unit_bytes: as in :class:`CapacityModel`
+    :returns: CapacityModel
+    :raises InvalidModel: if there is no row, or if an option is out of range
     """
     rows = list(measurements)
     if not rows:
@@ -102,8 +102,8 @@ class _Table:
                 size[i] / max(size[i], unit_bytes)
         design[:, -1] = size / 1e3
         self.design, self.size = design, size
-        # A level whose count is the same in all rows, or always that of the
-        # next one, cannot be told from it.
+        # A level with the same count in all rows, or always the count of the
+        # next level, cannot be distinguished from the next level.
         self.levels = ['switch']
         if np.ptp(pairs) > 0:
             self.levels.insert(0, 'sender')
@@ -117,7 +117,7 @@ class _Table:
                     framing_bytes) for row in rows])
 
     def starts(self):
-        """Yield assignments of rows to levels: few senders, many senders."""
+        """Yield initial assignments of rows to levels."""
         choices = []
         for level in self.levels[:-1]:
             values = np.unique(self.counts[level])
@@ -133,7 +133,7 @@ class _Table:
             yield start
 
     def descend(self, assignment):
-        """Solve for the costs and assign anew until nothing changes."""
+        """Alternate between solving for costs and assigning rows to levels."""
         best, seen = None, set()
         for _ in range(_ITERATIONS):
             key = assignment.tobytes()
@@ -148,7 +148,8 @@ class _Table:
             count = self.time.size
             free = sum(np.count_nonzero(parameters)
                        for parameters, _ in costs.values())
-            # Bayes' criterion: another level has to be worth its parameters.
+            # Bayesian information criterion: another level has to justify its
+            # parameters.
             criterion = count * math.log(squares / count + _EXACT) \
                 + free * math.log(max(count, 2))
             if best is None or criterion < best.criterion:
@@ -164,7 +165,7 @@ class _Table:
             design = self.design[chosen] / \
                 self.counts[level][chosen, None]
             target = self.time[chosen]
-            # One size says nothing of the cost of a byte.
+            # One packet size does not determine the cost of a byte.
             known = design.any(axis=0)
             usable = known.copy()
             if np.ptp(self.size[chosen]) == 0 or (
@@ -174,17 +175,17 @@ class _Table:
             for _ in range(5):
                 parameters = _non_negative(
                     design * weight[:, None], target * weight, usable)
-                # Measured times err, and so would weights made of them.
+                # Weights from measured times would include their errors.
                 weight = 1 / np.maximum(design @ parameters, 1e-3 * target)
             costs[level] = parameters, known
         return costs
 
     def _times(self, costs):
-        # (rows, levels and the line); what a level does not know is 0.
+        # (rows, levels and the line); 0 for an unknown cost of a level.
         columns = []
         for level in self.levels:
             if level in costs:
-                # A level says nothing of encapsulations it never limited.
+                # A level has no cost for encapsulations that it never limited.
                 parameters, known = costs[level]
                 columns.append(np.where(
                     self.design[:, :-1] @ known[:-1] > 0,
@@ -199,7 +200,7 @@ class _Table:
         assignment = times.argmax(axis=1)
         slowest = times[rows, assignment]
         squares = float(((slowest / self.time - 1) ** 2).sum())
-        # Levels that limit no row have nothing to be judged by: no limit.
+        # A level that limits no row cannot be estimated: it is no limit.
         blocks = {}
         for number, level in enumerate(self.levels):
             chosen = assignment == number
@@ -232,7 +233,7 @@ class _Table:
 
 
 def _covariance(design, deviation):
-    # The parameters span magnitudes: scale before the inverse is taken.
+    # The parameters differ by orders of magnitude: scale before inverting.
     scale = np.linalg.norm(design, axis=0)
     scaled = design / scale
     if np.linalg.matrix_rank(scaled) < scaled.shape[1]:
@@ -244,8 +245,8 @@ def _covariance(design, deviation):
 def _non_negative(design, target, usable):
     """Return the least squares solution with all parameters >= 0.
 
-    Exact for the few parameters there are: the best of all choices of which
-    of them are 0, trying fewer zeros first.
+    The solution is exact for the small number of parameters: the best of all
+    choices of parameters that are 0, starting with few zeros.
     """
     best, least = np.zeros(design.shape[1]), math.inf
     columns = np.flatnonzero(usable)
@@ -269,10 +270,11 @@ def _non_negative(design, target, usable):
 def student_quantile(probability, freedom):
     """Return the quantile of Student's distribution.
 
+    Uses the closed form of the distribution (Abramowitz and Stegun, Handbook
+    of Mathematical Functions, 26.7.3 and 26.7.4), inverted by bisection.
+
     :param probability: 0.5 <= p < 1
-    :param freedom: whole degrees of freedom; with 0 nothing is known: inf
-    Closed form of the distribution: Abramowitz and Stegun, Handbook of
-    Mathematical Functions, 26.7.3 and 26.7.4; inverted by bisection.
+    :param freedom: whole degrees of freedom; 0 gives infinity
     """
     cost_model.check(
         'probability',
@@ -316,10 +318,11 @@ def _student(value, freedom):
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """A measurement and what the rest of its table says it should be.
+    """A measurement, and its prediction from the rest of the table.
 
-    :ivar measured: of ``unit``
-    :ivar predicted: None when the rest cannot tell
+    :ivar measured: measured value in ``unit``
+    :ivar predicted: predicted value in ``unit``, or None if the rest of the
+        table is not sufficient
     """
 
     measurement: cost_model.Measurement
@@ -329,7 +332,7 @@ class Prediction:
 
     @property
     def error(self):
-        """Relative error, signed; None when there is no prediction."""
+        """Relative error with sign, or None without a prediction."""
         if self.predicted is None:
             return None
         return self.predicted / self.measured - 1
@@ -338,9 +341,11 @@ class Prediction:
 def leave_one_out(measurements, key='packet_bytes', **options):
     """Return a Prediction for each row from the rows that differ in ``key``.
 
-    :param key: attribute of a Measurement; all rows that share its value are
+    :param measurements: iterable of Measurement
+    :param key: attribute of a Measurement; all rows with the same value are
         left out together
-    :param options: see :func:`fit_capacity`
+    :param options: keyword arguments of :func:`fit_capacity`
+    :returns: list of Prediction
     """
     rows = list(measurements)
     found = {}
@@ -357,24 +362,32 @@ def leave_one_out(measurements, key='packet_bytes', **options):
                         row.packet_bytes, row.pairs, row.flows,
                         row.encapsulation)
                 except exceptions.InvalidModel:
-                    # An encapsulation that only the left out rows have.
+                    # Only the rows that were left out have this encapsulation.
                     pass
             found[i] = Prediction(row, row.rate_kbps, predicted)
     return [found[i] for i in range(len(rows))]
 
 
 def median_error(predictions):
-    """Return the median of the absolute relative errors, None without any."""
-    errors = [abs(one.error) for one in predictions if one.error is not None]
+    """Return the median of the absolute relative errors, or None.
+
+    :param predictions: iterable of Prediction
+    """
+    errors = [abs(prediction.error) for prediction in predictions
+              if prediction.error is not None]
     return float(np.median(errors)) if errors else None
 
 
 def contradictions(measurements, tolerance=.05):
-    """Return sentences: where a table says what no switch can do.
+    """Return sentences about rows that no switch can produce.
 
-    Neither may a larger packet take less time than a smaller one, nor may
-    more pairs or more flows carry less, each by more than ``tolerance``.
-    The second happens where a switch is overloaded; no cost explains it.
+    A larger packet cannot take less time than a smaller one, and more pairs or
+    flows cannot have a lower rate, each by more than ``tolerance``. The second
+    case occurs if a switch is overloaded; no cost explains it.
+
+    :param measurements: iterable of Measurement
+    :param tolerance: relative tolerance
+    :returns: list of strings
     """
     rows = list(measurements)
     found = []
@@ -403,12 +416,15 @@ def contradictions(measurements, tolerance=.05):
 
 
 def fit_cpu(measurements, idle_mhz=0.0, senders=False):
-    """Return the CpuCost of the rows that state ``cpu_mhz``.
+    """Return the CpuCost of the rows with ``cpu_mhz``.
 
-    :param idle_mhz: what was measured without traffic
-    :param senders: whether the figures contain the CPU of the senders
-    :raises InvalidModel: when no row states more than that
     Derivation: reference/capacity.rst, "CPU".
+
+    :param measurements: iterable of Measurement
+    :param idle_mhz: processor use without traffic
+    :param senders: whether the values include the processor use of the senders
+    :returns: CpuCost
+    :raises InvalidModel: if no row has a value above ``idle_mhz``
     """
     cost_model.check(
         'idle_mhz', idle_mhz, 'a number >= 0', lambda value: value >= 0

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a packet costs a switch, and what the switch carries by that.
+"""The cost of a packet for a switch, and the resulting capacity.
 
-A packet of x bytes takes a + b*x of the time of the flow that sends it, of the
-sender, of the switch that all senders share, or of the line. The slowest of
-the four decides.
-
-Pure: numpy only; no clock, no configuration, no input or output.
-Derivation: reference/capacity.rst.
+A packet of x bytes takes a time of a + b*x in the flow that sends it, in the
+sender, in the switch that all senders share, and on the line. The slowest of
+the four limits the rate. Pure: numpy only; no clock, no configuration, no
+input or output. Derivation: reference/capacity.rst.
 """
 
 import dataclasses
@@ -36,6 +34,14 @@ LEVELS = ('flow', 'sender', 'switch')
 
 
 def check(name, value, wanted, good):
+    """Check that a value satisfies a condition.
+
+    :param name: name of the value, for the message
+    :param value: value to check
+    :param wanted: description of the valid values, for the message
+    :param good: callable(value), returns whether the value is valid
+    :raises InvalidModel: if the value is invalid
+    """
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not real or not math.isfinite(value) or not good(value):
         raise exceptions.InvalidModel(
@@ -65,15 +71,15 @@ def _check_encapsulation(value):
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """One row of a table: what went through the switch.
+    """One row of a table: one measured rate.
 
-    :param packet_bytes: size of all packets, > 0
-    :param rate_kbps: rate of all pairs together, counted in packets of that
-        size, > 0
-    :param pairs: how many senders there were, each with its receiver
-    :param flows: how many flows each sender had: streams, virtual NICs
     :param encapsulation: a key of :data:`HEADER_BYTES`
-    :param cpu_mhz: CPU that the host used meanwhile, or None
+    :param packet_bytes: size of all packets in bytes, > 0
+    :param rate_kbps: rate of all pairs together in packets of this size, > 0
+    :param pairs: number of senders, each with a receiver
+    :param flows: number of flows of each sender, for example streams or
+        virtual NICs
+    :param cpu_mhz: processor use of the host during the measurement, or None
     """
 
     packet_bytes: float
@@ -113,18 +119,22 @@ class Measurement:
 
     @property
     def setting(self):
-        """All that was chosen but the packet size."""
+        """All parameters except the packet size."""
         return self.encapsulation, self.pairs, self.flows
 
 
 def line_rate_kbps(line_kbps, packet_bytes, encapsulation='none',
                    framing_bytes=ETHERNET_FRAMING_BYTES):
-    """Return what a line carries in packets of one size, in kbit/s.
+    """Return the capacity of a line in packets of one size, in kbit/s.
 
-    Headers of the encapsulation and of the frame use the line as well.
+    The headers of the encapsulation and of the frame also use the line.
 
-    :param framing_bytes: what the line adds to a packet; less than
-        :data:`ETHERNET_FRAMING_BYTES` where sizes count some of it already
+    :param line_kbps: rate of the line
+    :param packet_bytes: size of the packets in bytes
+    :param encapsulation: a key of :data:`HEADER_BYTES`
+    :param framing_bytes: bytes that the line adds to a packet; less than
+        :data:`ETHERNET_FRAMING_BYTES` if the sizes already include a part of
+        them
     """
     _check_encapsulation(encapsulation)
     return line_kbps * packet_bytes / (
@@ -133,14 +143,15 @@ def line_rate_kbps(line_kbps, packet_bytes, encapsulation='none',
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PacketCost:
-    """Time that one flow, one sender or the switch spends on a packet.
+    """Time that a packet takes in one flow, one sender or the switch.
 
     :ivar packet_us: {encapsulation: a}, microseconds
     :ivar byte_ns: b, nanoseconds
-    :ivar covariance: of the a in their order and of b, microseconds and
-        nanoseconds; infinite where the table cannot tell
-    :ivar measurements: how many rows say so
     :ivar freedom: degrees of freedom of the whole fit
+    :ivar covariance: covariance of the values a, in their order, and of b, in
+        microseconds and nanoseconds; infinite if the table does not determine
+        it
+    :ivar measurements: number of rows that this level limited
     """
 
     packet_us: dict
@@ -161,15 +172,17 @@ class PacketCost:
         return row
 
     def _us(self, packet_bytes, encapsulation='none', unit_bytes=0):
-        """Return a + b*x and its standard error, microseconds."""
+        """Return a + b*x and its standard error in microseconds."""
         row = self._row(packet_bytes, encapsulation, unit_bytes)
         mean = float(row @ [*self.packet_us.values(), self.byte_ns])
         return mean, _deviation(row, self.covariance)
 
     def limits(self, confidence=.95):
-        """Return {'packet_us': {encapsulation: (low, high)}, 'byte_ns': ...}.
+        """Return the confidence limits of the costs.
 
-        :param confidence: share of tables whose limits hold the true cost
+        :param confidence: share of tables whose limits contain the true cost
+        :returns: {'packet_us': {encapsulation: (low, high)}, 'byte_ns': (low,
+            high)}
         """
         factor = cost_fit.student_quantile((1 + confidence) / 2, self.freedom)
         errors = np.sqrt(np.diag(self.covariance))
@@ -186,7 +199,11 @@ class PacketCost:
             'byte_ns': interval(self.byte_ns, errors[-1])}
 
     def encapsulation_us(self, encapsulation):
-        """Return what an encapsulation adds to the cost of a packet."""
+        """Return the time that an encapsulation adds to a packet.
+
+        :param encapsulation: a key of :data:`HEADER_BYTES`
+        :returns: microseconds
+        """
         for name in ('none', encapsulation):
             self._row(1.0, name, 0)
         return self.packet_us[encapsulation] - self.packet_us['none']
@@ -203,17 +220,17 @@ class PacketCost:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class CapacityModel:
-    """The costs at each level; one without any is None and limits nothing.
+    """The costs at each level. A level without a cost is None and no limit.
 
-    :ivar flow: PacketCost of a flow, times the number of all flows
-    :ivar sender: PacketCost of a sender, times the number of pairs
-    :ivar switch: PacketCost of what all share
-    :ivar line_kbps: of the line, or None
-    :ivar framing_bytes: what the line adds to a packet
-    :ivar unit_bytes: the least that is handled at once: with segmentation
-        offload many packets are handled as one; 0 without
     :ivar deviation: relative standard deviation of a measured rate
-    :ivar freedom: degrees of freedom of it
+    :ivar flow: PacketCost of a flow, divided by the number of all flows
+    :ivar sender: PacketCost of a sender, divided by the number of pairs
+    :ivar switch: PacketCost of what all senders share
+    :ivar line_kbps: rate of the line, or None
+    :ivar framing_bytes: bytes that the line adds to a packet
+    :ivar unit_bytes: smallest unit that is processed: with segmentation
+        offload, many packets are processed as one; 0 without
+    :ivar freedom: degrees of freedom of ``deviation``
     """
 
     flow: PacketCost | None
@@ -264,23 +281,42 @@ class CapacityModel:
     def rate_kbps(self, packet_bytes, pairs=1, flows=1, encapsulation='none'):
         """Return the rate of all pairs together.
 
-        :raises InvalidModel: also for an encapsulation without measurements
         Derivation: reference/capacity.rst, "Levels".
+
+        :param packet_bytes: size of the packets in bytes
+        :param pairs: number of senders
+        :param flows: number of flows of each sender
+        :param encapsulation: a key of :data:`HEADER_BYTES`
+        :returns: kbit/s
+        :raises InvalidModel: if an argument is invalid, or the encapsulation
+            was not measured
         """
         return 8e3 * packet_bytes / self._slowest(
             packet_bytes, pairs, flows, encapsulation)[0]
 
     def limiting(self, packet_bytes, pairs=1, flows=1, encapsulation='none'):
-        """Return what limits that rate: flow, sender, switch or line."""
+        """Return which level limits that rate: flow, sender, switch or line.
+
+        :param packet_bytes: as in :meth:`rate_kbps`
+        :param pairs: as in :meth:`rate_kbps`
+        :param flows: as in :meth:`rate_kbps`
+        :param encapsulation: as in :meth:`rate_kbps`
+        """
         return self._slowest(packet_bytes, pairs, flows, encapsulation)[2]
 
     def interval_kbps(self, packet_bytes, pairs=1, flows=1,
                       encapsulation='none', confidence=.95, future=True):
-        """Return (low, high) around :meth:`rate_kbps`.
+        """Return the confidence interval (low, high) of :meth:`rate_kbps`.
 
-        :param future: where one more measurement would lie; False: where the
-            true rate lies
         Derivation: reference/capacity.rst, "Confidence".
+
+        :param packet_bytes: as in :meth:`rate_kbps`
+        :param pairs: as in :meth:`rate_kbps`
+        :param flows: as in :meth:`rate_kbps`
+        :param encapsulation: as in :meth:`rate_kbps`
+        :param confidence: probability of the interval, between 0 and 1
+        :param future: True: interval of another measurement; False: interval
+            of the true rate
         """
         time_us, error, level = self._slowest(packet_bytes, pairs, flows,
                                               encapsulation)
@@ -292,15 +328,20 @@ class CapacityModel:
             cost_fit.student_quantile((1 + confidence) / 2, self.freedom)
             * spread
         )
-        # A rate is the inverse of a time: symmetric in its logarithm.
+        # A rate is the inverse of a time: its interval is symmetric in the
+        # logarithm.
         with np.errstate(over='ignore'):
             factor = float(np.exp(reach))
         return rate / factor, rate * factor
 
     def saturation_pairs(self, packet_bytes, encapsulation='none', flows=1):
-        """Return how many pairs it takes to reach the most, or None.
+        """Return how many pairs are needed to reach the maximum rate, or None.
 
-        None where nothing grows with pairs, or nothing ends the growth.
+        None if no level grows with the pairs, or if no level ends the growth.
+
+        :param packet_bytes: as in :meth:`rate_kbps`
+        :param encapsulation: as in :meth:`rate_kbps`
+        :param flows: as in :meth:`rate_kbps`
         """
         times = {level: time for time, _, level in self._times(
             packet_bytes, 1, flows, encapsulation)}
@@ -335,14 +376,14 @@ def _deviation(row, covariance):
 
 @dataclasses.dataclass(frozen=True)
 class CpuCost:
-    """CPU that traffic takes, linear in packets and in bytes.
+    """Processor use of traffic, linear in packets and in bytes.
 
-    :ivar idle_mhz: without any traffic
-    :ivar sender_mhz: for each sender, whatever its rate; 0 where the figures
-        do not contain the senders
-    :ivar mhz_per_kpps: for a kilo-packet/s
-    :ivar mhz_per_mbps: for a Mbit/s
-    :ivar deviation: relative standard deviation of a measured figure
+    :ivar idle_mhz: processor use without traffic
+    :ivar sender_mhz: processor use of each sender, whatever its rate; 0 if the
+        values do not include senders
+    :ivar mhz_per_kpps: processor use for one kilo-packet/s
+    :ivar mhz_per_mbps: processor use for one Mbit/s
+    :ivar deviation: relative standard deviation of a measured value
     """
 
     idle_mhz: float
@@ -352,7 +393,12 @@ class CpuCost:
     deviation: float = 0.0
 
     def mhz(self, rate_kbps, packet_bytes, senders=1):
-        """Return the CPU used at a rate in packets of one size."""
+        """Return the processor use in MHz at a rate in packets of one size.
+
+        :param rate_kbps: rate in kbit/s
+        :param packet_bytes: size of the packets in bytes
+        :param senders: number of senders
+        """
         return (self.idle_mhz + self.sender_mhz * senders
                 + self.mhz_per_kpps * rate_kbps / (8.0 * packet_bytes)
                 + self.mhz_per_mbps * rate_kbps / 1e3)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the switch profile of a host from the reports of Neutron's agents.
+"""Proposes the switch profile of a host from the reports of Neutron's agents.
 
-Pure: agents as Neutron's API gives them in, proposals out. What agents do not
-tell is not guessed: then no profile is proposed, and the reason says what is
-missing. Knows no store, no configuration and no client.
+Pure: agents in the format of Neutron's API as input, proposals as output. If a
+necessary value is missing, no profile is proposed, and the reason names the
+missing value. No store, no configuration and no client.
 """
 
 import dataclasses
@@ -17,39 +17,39 @@ _OVS = 'Open vSwitch agent'
 _NIC = 'NIC Switch agent'
 _GATEWAY = 'OVN Controller Gateway agent'
 
-#: Agents of a switch that carries the traffic of VMs on its host's CPU.
+#: Agents of a switch that uses the host's CPU for the traffic of VMs.
 _SOFTWARE = (_OVS, 'Linux bridge agent', 'Macvtap agent',
              'OVN Controller agent', _GATEWAY)
 
-#: Agents that have no switch of their own.
+#: Agents without a switch of their own.
 _OTHERS = frozenset([
     'BGP dynamic routing agent', 'DHCP agent', 'L3 agent', 'Metadata agent',
     'Metering agent', 'OVN Metadata agent', 'OVN Neutron agent'])
 
-#: What a switch can be found to be, for mappings of switches to profiles.
+#: Kinds of switches, for mappings of switches to profiles.
 SWITCHES = ('eswitch', 'linuxbridge', 'macvtap', 'ovn', 'ovs-dpdk',
             'ovs-netdev', 'ovs-system')
 
 _OF_TYPE = {'Linux bridge agent': 'linuxbridge', 'Macvtap agent': 'macvtap',
             'OVN Controller agent': 'ovn', _GATEWAY: 'ovn', _NIC: 'eswitch'}
 
-# Of a switch whose encapsulation Neutron does not tell, or that has none:
-# the switch alone.
+# For a switch without encapsulation, or if Neutron does not report it: the
+# switch alone.
 _CATALOGUE = {'ovs-system:none': 'ovs-flat', 'ovs-system:vxlan': 'ovs-vxlan',
               'ovs-system:gre': 'ovs-gre', 'ovs-dpdk:none': 'dpdk-vswitch',
               'eswitch': 'mellanox-eswitch'}
 
-# What ML2/OVN gives for the host of a chassis that was deleted.
+# Host name that ML2/OVN reports for a deleted chassis.
 _DELETED = '("Chassis" register deleted)'
 
-# The name under which Neutron keeps the bandwidth of tunnelled networks.
+# Neutron's name for the bandwidth of tunnelled networks.
 _TUNNELLED = 'rp_tunnelled'
 
 _BANDWIDTHS = 'resource_provider_bandwidths'
 _PACKETS = ('resource_provider_packet_processing_without_direction',
             'resource_provider_packet_processing_with_direction')
 
-# What of an agent's configurations is told beside a proposal.
+# Keys of an agent's configurations that are shown with a proposal.
 _TOLD = ('datapath_type', 'tunnel_types', 'tunneling_ip', 'bridge_mappings',
          'bridge-mappings', 'interface_mappings', 'device_mappings',
          'chassis_name', _BANDWIDTHS, *_PACKETS,
@@ -58,15 +58,15 @@ _TOLD = ('datapath_type', 'tunnel_types', 'tunneling_ip', 'bridge_mappings',
 
 @dataclasses.dataclass(frozen=True)
 class Proposal:
-    """Which profile a host should have.
+    """The proposed profile of a host.
 
-    :ivar host: its name in Neutron, which is that in Nova
-    :ivar profile: name of a profile, or None: none can be told
-    :ivar reason: why this one, or why none
-    :ivar overrides: numbers of the profile that the operator stated to
-        Neutron, by key
-    :ivar remarks: tuple of sentences on what else was seen
-    :ivar agents: tuple of {key: value}, what the agents of the host tell
+    :ivar host: name of the host in Neutron, the same as in Nova
+    :ivar profile: name of a profile, or None if none can be determined
+    :ivar reason: why this profile, or why none
+    :ivar overrides: {key: number of the profile that the operator configured
+        in Neutron}
+    :ivar remarks: tuple of sentences about other findings
+    :ivar agents: tuple of {key: value}, the reports of the host's agents
     """
 
     host: str
@@ -78,17 +78,18 @@ class Proposal:
 
 
 class _Untold(Exception):
-    """What is needed for a proposal was not told."""
+    """A value that is needed for a proposal is missing."""
 
 
 def parse_mapping(texts, profiles):
     """Return {switch or switch:encapsulation: name of a profile}.
 
-    :param texts: of the form SWITCH=PROFILE or SWITCH:ENCAPSULATION=PROFILE
+    :param texts: iterable of SWITCH=PROFILE or SWITCH:ENCAPSULATION=PROFILE
     :param profiles: {name: SwitchProfile}
-    :raises InvalidInput: naming the text and what was wanted
+    :raises InvalidInput: if a text is invalid; the message names the text and
+        the valid values
     """
-    found = {}
+    mapping = {}
     for text in texts:
         key, _, name = text.partition('=')
         switch, colon, encapsulation = key.partition(':')
@@ -102,19 +103,20 @@ def parse_mapping(texts, profiles):
             raise exceptions.InvalidInput(
                 f'mapping {text!r}: its profile is {name!r}, wanted one of '
                 f'{", ".join(profiles)}')
-        found[key] = name
-    return found
+        mapping[key] = name
+    return mapping
 
 
 def propose(agents, profiles, mapping=None):
-    """Return what to take for the switch of each host.
+    """Return the proposed profile of each host.
 
     :param agents: dictionaries with the keys ``host``, ``agent_type``,
         ``alive``, ``heartbeat_timestamp`` and ``configurations``, as in an
         answer of Neutron
     :param profiles: {name: SwitchProfile}
-    :param mapping: of :func:`parse_mapping`; counts before the built-in one
-    :returns: list of :class:`Proposal`, by host
+    :param mapping: result of :func:`parse_mapping`, which has precedence over
+        the built-in one
+    :returns: list of :class:`Proposal`, one for each host
     """
     by_host = {}
     agents = [agent for agent in agents if agent['host'] != _DELETED]
@@ -144,9 +146,10 @@ def _of_host(host, agents, profiles, mapping):
 
 
 def _deciding(agents, remarks):
-    """Return the agent of the switch that the VMs of a host are on.
+    """Return the agent of the switch that the host's instances use.
 
-    :raises _Untold: when there is none, it is down, or there are several
+    :raises _Untold: if there is no agent, if it is down, or if there are
+        several
     """
     down, alive, devices = [], [], []
     for agent in agents:
@@ -196,7 +199,7 @@ def _chosen(agent, profiles, mapping):
         if name is None:
             raise _Untold(f'{seen}; no profile is known for {key}')
         found[name] = key
-    # Of several, the one that can carry least.
+    # Of several profiles, use the one with the lowest capacity.
     name = min(found, key=lambda one: profiles[one].bandwidth_kbps())
     more = ', which carries least of ' + ', '.join(found) if found.keys() != {
         name} else ''
@@ -241,14 +244,14 @@ def _mapping(told, key):
 
 
 def _rate(told, direction):
-    """Return a rate that an operator stated, or None; 0 states none."""
+    """Return a rate that the operator configured, or None; 0 means none."""
     value = told.get(direction) if isinstance(told, dict) else None
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and value > 0 else None
 
 
 def _stated(agent, remarks):
-    """Return the numbers that an operator stated for minimum guarantees."""
+    """Return the numbers that the operator configured in Neutron."""
     told, found = agent['configurations'], {}
     rates = _mapping(told, _BANDWIDTHS)
     if rates:
@@ -273,19 +276,19 @@ def _stated(agent, remarks):
 
 
 def _packet_rate(told):
-    """Return the packets of both directions together, or None."""
-    found = _rate(told, 'any')
+    """Return the packet rate of both directions together, or None."""
+    both = _rate(told, 'any')
     each = [_rate(told, direction) for direction in ('egress', 'ingress')]
-    return sum(each) if found is None and None not in each else found
+    return sum(each) if both is None and None not in each else both
 
 
 def _without_rate(told, rates):
-    """Return what of the lines has no bandwidth in both directions."""
+    """Return the lines without a bandwidth for both directions."""
     devices = {str(one) for one in _mapping(told, 'bridge_mappings').values()}
     for several in _mapping(told, 'device_mappings').values():
         devices.update(map(str, several))
     if told.get('tunnel_types') and not rates.keys() - devices:
-        # An option names it; this is the default.
+        # An option can change this name; this is its default.
         devices.add(_TUNNELLED)
     return sorted(one for one in devices | rates.keys() if None in (
         _rate(rates.get(one), 'egress'), _rate(rates.get(one), 'ingress')))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A profile as Placement gets to know it: from Nova's or Neutron's options.
+"""Converts a profile to options of Nova or Neutron, for Placement.
 
-Pure: a SwitchProfile in, plain values and text out. Placement counts whole
-kbit/s and kilo-packets/s, each resource by itself; figures are rounded down.
-Derivation: admin/discovery.rst, "What Placement can hold".
+Pure: a SwitchProfile as input, plain values and text as output. Placement
+counts whole kbit/s and kilo-packets/s, each resource separately; numbers are
+rounded down. Derivation: admin/discovery.rst, "What Placement can hold".
 """
 
 import dataclasses
@@ -17,11 +17,12 @@ from vswitch_aware_scheduler import exceptions
 __all__ = ['FORMATS', 'Inventory', 'inventory', 'neutron_options',
            'provider_config', 'render']
 
-#: Of the text: provider.yaml of nova-compute, and what the agents of Open
-#: vSwitch, SR-IOV and OVN read.
+#: Formats of the text: provider.yaml of nova-compute, and options of the
+#: agents of Open vSwitch, SR-IOV and OVN.
 FORMATS = ('provider', 'neutron-ovs', 'neutron-sriov', 'neutron-ovn')
 
-# Group of the agent's file; what ML2/OVN reads is in the OVS database.
+# Group in the agent's configuration file; ML2/OVN reads its options from the
+# OVS database.
 _GROUPS = {'neutron-ovs': 'ovs', 'neutron-sriov': 'sriov_nic'}
 
 # The largest integer of Placement.
@@ -32,14 +33,15 @@ _NAME = re.compile(r'[A-Za-z0-9_.-]+')
 
 @dataclasses.dataclass(frozen=True)
 class Inventory:
-    """The most that a switch carries, in whole units; None: no limit stated.
+    """The capacity of a switch in whole units; None: no limit stated.
 
-    :ivar egress_kbps: with ``ingress_kbps`` never more than the switch
-        carries of both together
-    :ivar ingress_kbps: as ``egress_kbps``
-    :ivar bandwidth_kbps: egress and ingress together
-    :ivar packets_kpps: egress and ingress together, at the typical size
-    :ivar max_kbps: the most of one VM, both directions together
+    :ivar egress_kbps: largest egress rate; the sum with ``ingress_kbps`` never
+        exceeds the capacity for both together
+    :ivar ingress_kbps: largest ingress rate
+    :ivar bandwidth_kbps: largest sum of egress and ingress
+    :ivar packets_kpps: largest packet rate of both directions, at the typical
+        packet size
+    :ivar max_kbps: largest rate of one VM, both directions together
     """
 
     egress_kbps: int | None
@@ -50,7 +52,10 @@ class Inventory:
 
 
 def inventory(profile):
-    """Return the :class:`Inventory` of a SwitchProfile."""
+    """Return the :class:`Inventory` of a SwitchProfile.
+
+    :param profile: SwitchProfile
+    """
     size = profile.typical_packet_bytes
     both = profile.bandwidth_kbps()
     saturation = profile.saturation_kbps_at()
@@ -61,7 +66,7 @@ def inventory(profile):
             most[profile.saturation_dimension], saturation)
     egress, ingress = most['egress'], most['ingress']
     if both < math.inf:
-        # As even as the limits of each allow.
+        # As equal as the separate limits permit.
         egress = min(egress, max(both / 2, both - ingress))
         ingress = min(ingress, both - egress)
     packets = [rate for rate in (
@@ -79,16 +84,17 @@ def inventory(profile):
 def _whole(rate):
     if rate is None or rate == math.inf:
         return None
-    # What is a whole number but for rounding counts as that.
+    # Tolerance for rounding errors of whole numbers.
     return min(math.floor(rate * (1 + 1e-12)), _MOST)
 
 
 def provider_config(profile):
-    """Return what a provider.yaml of nova-compute says of a profile.
+    """Return the content of a provider.yaml file of nova-compute.
 
-    Nova takes custom resource classes and traits only, so that they never
-    meet those that Neutron reports.
+    Nova only accepts custom resource classes and traits, which never conflict
+    with those that Neutron reports.
 
+    :param profile: SwitchProfile
     :returns: a dictionary of schema version 1.0
     """
     found = inventory(profile)
@@ -120,15 +126,17 @@ def provider_config(profile):
 
 def neutron_options(profile, devices, hypervisor='', directions=False,
                     packets=True):
-    """Return {name of an option: its text} for an agent of Neutron.
+    """Return {name of an option: value} for an agent of Neutron.
 
-    :param devices: bridges or network devices that share the bandwidth,
-        evenly
-    :param hypervisor: of packet processing; '': the agent's own host
-    :param directions: whether packets are counted in each direction, as
-        for a switch that is offloaded to hardware
-    :param packets: whether this agent reports packet processing at all
-    :raises InvalidInput: on a name that such an option cannot hold
+    :param profile: SwitchProfile
+    :param devices: list of bridges or network devices that share the bandwidth
+        equally
+    :param hypervisor: name of the hypervisor for packet processing; '' means
+        the agent's host
+    :param directions: whether packets are counted in each direction, as for a
+        switch that is offloaded to hardware
+    :param packets: whether this agent reports packet processing
+    :raises InvalidInput: if a name is not permitted in such an option
     """
     for name in (*devices, *([hypervisor] if hypervisor else [])):
         if not _NAME.fullmatch(name):
@@ -159,12 +167,15 @@ def neutron_options(profile, devices, hypervisor='', directions=False,
 
 
 def render(profile, form, devices=(), hypervisor='', directions=False):
-    """Return a profile as text, for the file or command that is to have it.
+    """Return a profile as text for a configuration file or a command.
 
+    :param profile: SwitchProfile
     :param form: one of :data:`FORMATS`
-    :raises InvalidInput: when the profile has nothing for that, or an
-        argument is missing
-    Other parameters: see :func:`neutron_options`.
+    :param devices: as in :func:`neutron_options`
+    :param hypervisor: as in :func:`neutron_options`
+    :param directions: as in :func:`neutron_options`
+    :raises InvalidInput: if the profile states nothing for the format, or if
+        an argument is missing
     """
     head = f'# Switch profile {profile.name}\n'
     if form == 'provider':

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which VLANs of silos are mapped to which VXLANs, on which gateways.
+"""Plans the mapping of VLANs in silos to VXLANs on gateways.
 
-A silo has ordinary VLANs; a VXLAN gateway at its edge maps them to VNIs, by
-which networks reach from silo to silo. Interfaces of gateways, of one or of
-several, make up an interface group; each group has one VLAN domain, that is
-one space of VLAN ids. :func:`plan` numbers the networks of tenants and counts
-the entries that each gateway's mapping table needs.
+A silo uses ordinary VLANs. A VXLAN gateway at its edge maps them to VNIs,
+which connect networks between silos. Interfaces of one or several gateways
+form an interface group. Each group has one VLAN domain, that is one space of
+VLAN ids. :func:`plan` assigns numbers to the networks of tenants and counts
+the entries in each gateway's mapping table.
 
-Pure but for :func:`load`, which reads a file; talks to no gateway.
-
+Pure except for :func:`load`, which reads a file. No connection to a gateway.
 Derivation: reference/gateways.rst. Source: Kinoshita et al., "Implementation
 and Evaluation of VXLAN Gateway-based Data Center Network Virtualization".
 """
@@ -22,7 +21,7 @@ from vswitch_aware_scheduler.vswitch import profile
 __all__ = ['Gateway', 'InterfaceGroup', 'Network', 'Plan', 'Site', 'entries',
            'load', 'most_networks', 'plan', 'site_from_dict']
 
-#: VLAN ids and VNIs that can be given out.
+#: VLAN ids and VNIs that can be assigned.
 VLANS = range(1, 4095)
 VNIS = range(1, 1 << 24)
 
@@ -32,24 +31,25 @@ _BRIEF.maxlevel = 3
 
 
 def entries(vlans, interfaces, switch_back):
-    """Return how many entries some VLANs take in a mapping table.
+    """Return how many entries of a mapping table some VLANs need.
 
-    One for each VLAN on each interface; with switch-back, which leads the
-    traffic of all interfaces through one link before it is mapped, one for
-    each VLAN.
+    Each VLAN needs one entry on each interface. With switch-back, which leads
+    the traffic of all interfaces through one link before it is mapped, each
+    VLAN needs one entry.
 
     :param vlans: number of VLANs of one VLAN domain that are mapped
-    :param interfaces: number of the gateway's interfaces in that domain
+    :param interfaces: number of the gateway's interfaces in this domain
+    :param switch_back: whether the gateway has switch-back
     """
     return vlans if switch_back else vlans * interfaces
 
 
 def most_networks(table, interfaces=1):
-    """Return how many networks a mapping table has room for.
+    """Return for how many networks a mapping table is large enough.
 
-    :param table: entries that it holds
-    :param interfaces: of the gateway that each network is mapped on; 1 with
-        switch-back
+    :param table: number of entries of the table
+    :param interfaces: number of the gateway's interfaces that each network is
+        mapped on; 1 with switch-back
     """
     return table // interfaces
 
@@ -59,9 +59,9 @@ class Gateway:
     """A VXLAN gateway.
 
     :ivar name: text
-    :ivar interfaces: how many it has towards silos
-    :ivar mapping_entries: what its table holds
-    :ivar switch_back: whether it has one link to lead traffic back by
+    :ivar interfaces: number of interfaces to silos
+    :ivar mapping_entries: number of entries of its mapping table
+    :ivar switch_back: whether it has a link for switch-back
     """
 
     name: str
@@ -75,8 +75,8 @@ class InterfaceGroup:
     """Interfaces that share a VLAN domain.
 
     :ivar name: text
-    :ivar silo: name of the silo that they belong to
     :ivar interfaces: {name of a gateway: tuple of its interfaces, from 1}
+    :ivar silo: name of the silo of the interfaces
     """
 
     name: str
@@ -86,12 +86,12 @@ class InterfaceGroup:
 
 @dataclasses.dataclass(frozen=True)
 class Network:
-    """A network of a tenant that reaches from silo to silo.
+    """A network of a tenant in one or several silos.
 
     :ivar tenant: text
     :ivar name: text
-    :ivar vlans: {name of an interface group: VLAN id, None: any}
-    :ivar vni: None: any
+    :ivar vlans: {name of an interface group: VLAN id, or None for any}
+    :ivar vni: VNI, or None for any
     """
 
     tenant: str
@@ -105,12 +105,13 @@ class Network:
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """All that a plan is made of.
+    """The input of a plan.
 
     :ivar gateways: {name: Gateway}
     :ivar groups: {name: InterfaceGroup}
-    :ivar networks: list of Network, in the order in which they are planned
-    :raises InvalidInput: naming the thing, the value and what was wanted
+    :ivar networks: list of Network, in the order of planning
+    :raises InvalidInput: if a value is invalid; the message names the thing,
+        the value and the valid values
     """
 
     gateways: dict
@@ -139,24 +140,30 @@ class Site:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """What is mapped to what.
+    """The mapping of VLANs to VNIs.
 
     :ivar networks: list of (Network, VNI, {interface group: VLAN id})
-    :ivar site: the Site it is for
+    :ivar site: the Site of the plan
     """
 
     networks: list
     site: Site
 
     def mappings(self, gateway):
-        """Return [(network, VNI, interface group, VLAN id)] of a gateway."""
+        """Return [(network, VNI, interface group, VLAN id)] of a gateway.
+
+        :param gateway: name of the gateway
+        """
         return [(network, vni, group, vlan)
                 for network, vni, vlans in self.networks
                 for group, vlan in vlans.items()
                 if gateway in self.site.groups[group].interfaces]
 
     def entries(self, gateway):
-        """Return how many entries the table of a gateway needs."""
+        """Return how many entries the mapping table of a gateway needs.
+
+        :param gateway: name of the gateway
+        """
         switch_back = self.site.gateways[gateway].switch_back
         return sum(entries(1, len(self.site.groups[group].interfaces[gateway]),
                            switch_back)
@@ -183,14 +190,16 @@ class Plan:
 
 
 def plan(site):
-    """Return the Plan of a site: the lowest numbers that are free.
+    """Return the Plan of a site, with the lowest free numbers.
 
-    What a network asks for by number is kept for it, wherever in the order it
-    stands.
+    A number that a network requests is reserved for it, whatever its position
+    in the order.
 
-    :raises InvalidInput: when a number is asked for twice, or none is left
-    :raises MappingTableFull: naming the gateway, the entries that are needed
-        and those that there are
+    :param site: Site
+    :raises InvalidInput: if two networks request a number, or if no number is
+        free
+    :raises MappingTableFull: if a mapping table is too small; the message
+        names the gateway, the needed and the available entries
     """
     vnis = {}                    # VNI -> network
     vlans = {name: {} for name in site.groups}  # VLAN id -> network
@@ -247,8 +256,9 @@ def _next(free, network, what):
 def load(path):
     """Return the Site that a YAML file describes.
 
-    :raises InvalidInput: naming the file, the thing, the value and what was
-        wanted
+    :param path: path of the file
+    :raises InvalidInput: if the file is invalid; the message names the file,
+        the thing, the value and the valid values
     """
     where = f'gateway file {path}'
     try:
@@ -268,7 +278,9 @@ def load(path):
 def site_from_dict(data):
     """Return the Site that plain values describe.
 
-    :raises InvalidInput: naming the thing, the value and what was wanted
+    :param data: dictionary, as in the YAML file
+    :raises InvalidInput: if a value is invalid; the message names the thing,
+        the value and the valid values
     """
     top = _mapping('the file', data, ('gateways', 'silos', 'tenants'))
     gateways = {}
@@ -331,7 +343,7 @@ def _network(tenant, name, data, groups):
 
 
 def _interfaces(where, gateway, numbers):
-    """Return a tuple of interfaces: those given, or so many from 1."""
+    """Return a tuple of interfaces: the given ones, or a number from 1 on."""
     what = f'interfaces of gateway {gateway}'
     if not isinstance(numbers, list):
         return tuple(range(1, 1 + _whole(where, what, numbers, 1)))
@@ -342,7 +354,7 @@ def _interfaces(where, gateway, numbers):
 
 
 def _named(key, data):
-    """Return the mapping of names to things that is behind a key."""
+    """Return the mapping of names to values of a key."""
     found = _mapping(key, data.get(key) or {}, None)
     for name in found:
         if not isinstance(name, str) or not name:

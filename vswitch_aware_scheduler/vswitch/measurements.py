@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of measured rates in files.
-
-Knows the project's own CSV; reads a file only when it is given its path.
-"""
+"""Reads tables of measured rates from CSV files."""
 
 import csv
 import io
@@ -12,17 +9,19 @@ from vswitch_aware_scheduler.vswitch import cost_model
 
 __all__ = ['COLUMNS', 'load_csv', 'parse_csv']
 
-#: Columns of the CSV; the first two must be there. Others are left aside.
+#: Columns of the CSV file. The first two are required. Other columns are
+#: ignored.
 COLUMNS = ('packet_bytes', 'rate_kbps', 'pairs', 'flows', 'encapsulation',
            'cpu_mhz')
 _WHOLE = ('pairs', 'flows')
 
 
 def load_csv(path):
-    """Return the Measurements of a CSV file.
+    """Return the list of Measurements in a CSV file.
 
-    :raises InvalidModel: naming the file, the line, the column, the value
-        seen and the value wanted
+    :param path: path of the file
+    :raises InvalidModel: if the file is invalid; the message names the file,
+        the line, the column, the value and the expected value
     """
     try:
         with open(path, encoding='utf-8-sig', newline='') as file:
@@ -36,7 +35,14 @@ def load_csv(path):
 
 
 def parse_csv(text, place):
-    """Return the Measurements of CSV text; lines with # are comments."""
+    """Return the list of Measurements in CSV text.
+
+    Lines that start with # are comments.
+
+    :param text: text of the file
+    :param place: description of the file, for messages
+    :raises InvalidModel: if the text is invalid
+    """
     reader = csv.DictReader(
         line if not line.lstrip().startswith('#') else '\n'
         for line in io.StringIO(text, newline=''))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a virtual switch can carry: profiles, built in and the operator's own.
+"""Profiles of virtual switches: built-in ones and those of the operator.
 
-Knows the limits of a switch, their units, their sources and how they are
-written down and overridden. Knows no host, no instance and no configuration;
-reads a file only when it is given its path, and keeps nothing between calls.
+A profile states the limits of a switch, their units and their sources. This
+module also reads profiles from files and applies overrides. It uses no host,
+no instance and no configuration, and keeps no state.
 """
 
 import dataclasses
@@ -29,20 +29,20 @@ __all__ = ['DEFAULT_PACKET_BYTES', 'ENCAPSULATIONS', 'Limit', 'MaxInstances',
 
 ENCAPSULATIONS = ('none', 'vxlan', 'gre', 'geneve')
 
-#: What ``max_tunnels`` can count: VMs, their interfaces, distinct networks
-#: (VNIs) or the remote VTEPs that the host has to know.
+#: Units of ``max_tunnels``: VMs, their interfaces, distinct networks (VNIs) or
+#: remote VTEPs that the host has tunnels to.
 TUNNEL_UNITS = ('instances', 'interfaces', 'networks', 'vteps')
 
-#: What saturation can be counted in: the dimensions that are bandwidth.
+#: Dimensions of saturation: those that are a bandwidth.
 SATURATION_DIMENSIONS = tuple(sorted(
     name for name, weights in model.DIMENSIONS.items() if not weights[2]))
 
-#: The largest packet of an Ethernet with its standard MTU. Figures of switches
-#: are measured at about this size, so packets derived from bandwidth agree
-#: with the bandwidth that was measured.
+#: Largest packet of Ethernet with the standard MTU. Switches are usually
+#: measured at about this size, so that packet rates derived from bandwidth
+#: agree with the measured bandwidth.
 DEFAULT_PACKET_BYTES = 1500.0
 
-#: Packets as large as offloads make them.
+#: Largest packets that offloads produce.
 _LARGEST_BYTES = 65536.0
 
 _RATES = {'saturation_kbps': 'kbit/s',
@@ -53,7 +53,7 @@ _RATES = {'saturation_kbps': 'kbit/s',
 _SHARE = 'same_host_share'
 _SAME_HOST = (_SHARE, 'same_host_saturation_kbps')
 _COUNTS = ('max_tunnels', 'max_virtual_functions')
-#: Limits of which 0 closes a switch to all VMs that send or receive.
+#: Limits for which 0 closes a switch to all VMs with traffic.
 _CLOSING = ('saturation_kbps', 'packet_rate_kpps', 'line_rate_kbps',
             'vm_peak_kbps')
 _CPU = {'cpu_idle_mhz': 'MHz', 'cpu_mhz_per_kpps': 'MHz for a kilo-packet/s',
@@ -63,11 +63,11 @@ _COSTS = {'packet_cost_us': 'microseconds a packet',
 _AT_LEAST_ZERO = {**_CPU, **_COSTS}
 _TABLE = 'saturation_by_packet_bytes'
 
-#: Keys of aggregate metadata (behind ``vswitch:``) that override a number. A
-#: smaller number is the more cautious one for each of them.
+#: Keys of aggregate metadata (after ``vswitch:``) that override a number. For
+#: each of them, a smaller number is more cautious.
 OVERRIDABLE_KEYS = tuple(_RATES) + _COUNTS
 
-#: Name of a profile that consists of numbers that somebody set, and no more.
+#: Name of a profile that only has configured numbers.
 NUMBERS_ONLY = 'numbers-only'
 
 _WORD = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]*')
@@ -77,9 +77,9 @@ _BRIEF.maxlevel = 3
 
 
 def _number(key, value):
-    """Return ``value`` as the number that ``key`` wants.
+    """Return a value as the number that a key requires.
 
-    :raises ValueError: whose text is what was wanted
+    :raises ValueError: with a description of the valid values
     """
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if key in _COUNTS:
@@ -95,7 +95,7 @@ def _number(key, value):
         if real and 0 <= value < 1:
             return float(value)
         raise ValueError('a number 0 <= share < 1')
-    # The bounds keep every quotient of two numbers finite; NaN is outside.
+    # The bounds keep every quotient of two numbers finite and exclude NaN.
     if real and (model.LEAST_CAPACITY <= value <= 1e15
                  or key in _CLOSING and value == 0):
         return abs(float(value))
@@ -109,17 +109,19 @@ def _number(key, value):
 
 
 def _open(rate):
-    """Return the capacity to compute with for a rate, or None for None."""
+    """Return the capacity for computations of a rate, or None for None."""
     return None if rate is None else max(rate, model.LEAST_CAPACITY)
 
 
 def override_number(key, value, where):
-    """Return the number in one value of aggregate metadata.
+    """Return the number of a value in aggregate metadata.
 
     :param key: one of :data:`OVERRIDABLE_KEYS`
-    :param value: a number, or text with a number
-    :param where: who says so, for messages, as ``aggregate 'rack 7'``
-    :raises InvalidOverride: naming where, key, value and what was wanted
+    :param value: number, or text that represents a number
+    :param where: what states the value, for messages, for example ``aggregate
+        'rack 7'``
+    :raises InvalidOverride: if the value is invalid; the message names where,
+        key, value and the valid values
     """
     if key not in OVERRIDABLE_KEYS:
         raise exceptions.InvalidOverride(
@@ -142,8 +144,10 @@ def override_number(key, value, where):
 def most_cautious(key, values, where):
     """Return the smallest of several values for one key.
 
-    :param values: one or more values as :func:`override_number` takes them
-    :raises InvalidOverride: when a value is not usable, or there is none
+    :param key: one of :data:`OVERRIDABLE_KEYS`
+    :param values: one or more values as for :func:`override_number`
+    :param where: what states the values, for messages
+    :raises InvalidOverride: if a value is invalid or there is none
     """
     found = [override_number(key, value, where) for value in values]
     if not found:
@@ -153,7 +157,7 @@ def most_cautious(key, values, where):
 
 
 def _one_of(seen, known):
-    """Return the known words, and the one that was likely meant, as text."""
+    """Return a text with the known words and the most similar one."""
     near = difflib.get_close_matches(str(seen), known, n=1)
     return f'one of {", ".join(known)}' + (
         f'; did you mean {near[0]!r}?' if near else '')
@@ -171,8 +175,8 @@ class Limit:
 
     :param name: 'saturation', 'line_rate_egress', 'line_rate_ingress',
         'packet_rate' or 'switching'
-    :param weights: what a kbit/s of egress, a kbit/s of ingress and a
-        kilo-packet/s count
+    :param weights: weights of 1 kbit/s of egress, 1 kbit/s of ingress and 1
+        kilo-packet/s
     :param capacity: in the unit of the weighted sum
     """
 
@@ -182,7 +186,7 @@ class Limit:
 
 
 class MaxInstances(typing.NamedTuple):
-    """How many instances a switch can serve, and the key that says so."""
+    """The maximum number of instances of a switch, and its key."""
 
     count: int
     key: str
@@ -190,47 +194,50 @@ class MaxInstances(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SwitchProfile:
-    """The limits of one kind of switch; exactly those that are stated hold.
+    """The limits of one kind of switch. Only stated limits apply.
 
-    :param name: a word: letters, digits, '_', '.' and '-'
-    :param switch: family, a word such as openvswitch or eswitch
-    :param description: set-up and reading of the figures
     :param encapsulation: one of :data:`ENCAPSULATIONS`
-    :param saturation_kbps: the most the switch carries, in
-        ``saturation_dimension``, whatever the packet size; 0, as of
-        ``packet_rate_kpps``, ``line_rate_kbps`` and ``vm_peak_kbps``, closes
-        the switch to all VMs that send or receive
     :param saturation_dimension: one of :data:`SATURATION_DIMENSIONS`;
         'bandwidth' counts egress and ingress together
-    :param packet_cost_us: time that the switch spends on a packet, and
-    :param byte_cost_ns: on each byte of it, both directions: together they
-        fill a second in every second at most
-    :param packet_rate_kpps: the most packets, both directions together
-    :param line_rate_kbps: the most bandwidth in each direction
-    :param vm_peak_kbps: the largest peak of one VM that this switch can carry
-        at all, in ``saturation_dimension`` (first test of seed 000, figure 9)
-    :param max_tunnels: how many tunnels it serves; 0 serves none
-    :param tunnel_unit: what is one tunnel, one of :data:`TUNNEL_UNITS`
-    :param max_virtual_functions: how many interfaces get a virtual function,
-        one each; 0 serves none
-    :param same_host_share: the part of the traffic of a host's VMs that they
-        have with one another, at the least, whoever is there; 0 <= share < 1.
-        It takes nothing of the line
-    :param same_host_saturation_kbps: what the switch would carry of it alone;
-        without it such traffic costs the switch what other traffic does
-    :param typical_packet_bytes: packet size assumed where packets are unknown
-    :param saturation_by_packet_bytes: {bytes: kbps}, in place of
-        ``saturation_kbps``; kept in increasing order
-    :param cpu_idle_mhz: CPU that the switch takes without traffic
-    :param cpu_mhz_per_kpps: CPU that it takes for a kilo-packet/s, beside
-    :param cpu_mhz_per_mbps: what it takes for a Mbit/s; these three limit
-        nothing, see :meth:`cpu_mhz`
-    :param sources: {key of a stated number: where it is from}; an estimate's
-        text starts with 'estimate:'
-    :param provenance: {word: text or number}: on what machine, with which
-        versions and how the figures were measured; for information
-    :raises InvalidProfile: naming the profile, the key, the value seen and
-        what was wanted
+    :param name: letters, digits, '_', '.' and '-'
+    :param switch: kind of switch, for example openvswitch or eswitch
+    :param description: set-up of the switch and origin of the numbers
+    :param saturation_kbps: saturation bandwidth in ``saturation_dimension``,
+        whatever the packet size. 0 closes the switch to all VMs with traffic,
+        as does 0 in ``packet_rate_kpps``, ``line_rate_kbps`` and
+        ``vm_peak_kbps``
+    :param packet_cost_us: time in microseconds that the switch needs for a
+        packet
+    :param byte_cost_ns: time in nanoseconds that the switch needs for each
+        byte of a packet, both directions; the sum of both costs is at most one
+        second in each second
+    :param packet_rate_kpps: largest packet rate, both directions together
+    :param line_rate_kbps: largest bandwidth in each direction
+    :param vm_peak_kbps: largest permitted peak rate of one VM, in
+        ``saturation_dimension`` (first test of seed 000, figure 9)
+    :param max_tunnels: maximum number of tunnels; with 0 there are none
+    :param tunnel_unit: what counts as one tunnel, one of :data:`TUNNEL_UNITS`
+    :param max_virtual_functions: maximum number of interfaces with a virtual
+        function; with 0 there are none
+    :param same_host_share: smallest share of the VMs' traffic that stays on
+        the host, 0 <= share < 1. This traffic does not use the line
+    :param same_host_saturation_kbps: saturation bandwidth of traffic that
+        stays on the host; without it, this traffic has the same cost as other
+        traffic
+    :param typical_packet_bytes: assumed packet size if the packet rate is
+        unknown
+    :param saturation_by_packet_bytes: {bytes: kbps}, instead of
+        ``saturation_kbps``; stored in increasing order
+    :param cpu_idle_mhz: processor use of the switch without traffic
+    :param cpu_mhz_per_kpps: additional processor use for one kilo-packet/s
+    :param cpu_mhz_per_mbps: additional processor use for one Mbit/s; these
+        three values limit nothing, see :meth:`cpu_mhz`
+    :param sources: {key of a stated number: its source}; the text of an
+        estimate starts with 'estimate:'
+    :param provenance: {word: text or number}: machine, versions and method of
+        the measurement; for information
+    :raises InvalidProfile: if a value is invalid; the message names the
+        profile, the key, the value and the valid values
     """
 
     name: str
@@ -318,7 +325,7 @@ class SwitchProfile:
         checked = {}
         for size, rate in table.items():
             try:
-                # The keys of a JSON object are text.
+                # Keys of a JSON object are strings.
                 number = float(size) if isinstance(size, str) else size
                 number = _number('typical_packet_bytes', number)
             except ValueError:
@@ -354,23 +361,24 @@ class SwitchProfile:
             _invalid(self.name, 'packet_bytes', packet_bytes, wanted)
 
     def saturation_kbps_at(self, packet_bytes=None):
-        """Return what the switch carries in packets of one size.
+        """Return the saturation bandwidth in packets of one size.
 
-        Between two sizes of the table the time that a packet takes is linear
-        in its bytes. Below the smallest size a packet takes the time of the
-        smallest, and above the largest the rate of the largest holds. Both
-        are on the safe side of every switch whose cost is a + b*bytes with a
-        and b >= 0. The table never promises more than the line carries:
-        twice ``line_rate_kbps`` where both directions count.
+        Between two sizes of the table, the time for a packet is linear in its
+        bytes. Below the smallest size, a packet takes the time of the smallest
+        size. Above the largest size, the rate of the largest size applies.
+        Both are safe for every switch with a cost of a + b*bytes, a and b >=
+        0. The table never exceeds the capacity of the line: twice
+        ``line_rate_kbps`` if both directions count.
 
-        Costs of packets and bytes give :math:`1 / (a + b x)` packets a
-        second; where a profile states both, the smaller counts.
-
-        :param packet_bytes: > 0; ``typical_packet_bytes`` when None
-        :returns: kbit/s in ``saturation_dimension``, or None when the profile
-            states no saturation and no costs
-        :raises InvalidProfile: when ``packet_bytes`` is not a number > 0
+        Costs of packets and bytes permit :math:`1 / (a + b x)` packets per
+        second. If a profile states both, the smaller value applies.
         Derivation: configuration/profiles.rst, "Capacity by packet size".
+
+        :param packet_bytes: size of the packets, > 0; None uses
+            ``typical_packet_bytes``
+        :returns: kbit/s in ``saturation_dimension``, or None if the profile
+            states neither saturation nor costs
+        :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
         """
         size = self._size(packet_bytes)
         found = [rate for rate in (self._saturation(size), self._cost(size))
@@ -379,13 +387,13 @@ class SwitchProfile:
 
     @property
     def most_kbps(self):
-        """The most that one instance can send, or receive, or None.
+        """The largest rate in which one instance can send or receive, or None.
 
-        That is the line rate and, beside it, what the switch carries between
-        instances of one host, with the packets it carries most in: those of
-        64 KiB that offloads make, or the largest that was measured. None: the
-        profile does not state both, or one of them is 0, which closes a switch
-        and says nothing of what it carries.
+        This is the line rate plus the capacity of the switch between instances
+        of one host, at the packet size with the largest capacity: 64 KiB,
+        which offloads produce, or the largest measured size. None if the
+        profile does not state both, or if one of them is 0, which closes the
+        switch.
         """
         carried = max((rate for rate in (
             self.saturation_kbps_at(), self.saturation_kbps_at(_LARGEST_BYTES),
@@ -397,7 +405,7 @@ class SwitchProfile:
         return self.line_rate_kbps + carried
 
     def _cost(self, size):
-        """Return what the costs of packets allow in kbit/s, or None."""
+        """Return the rate in kbit/s that packet costs permit, or None."""
         if self.packet_cost_us is None and self.byte_cost_ns is None:
             return None
         return 8e3 * size / ((self.packet_cost_us or 0.0)
@@ -408,7 +416,8 @@ class SwitchProfile:
             return _open(self.saturation_kbps)
         sizes = np.array(list(self.saturation_by_packet_bytes))
         rates = np.array(list(self.saturation_by_packet_bytes.values()))
-        # Bits over kbit/s is milliseconds; np.interp holds its ends.
+        # Bits divided by kbit/s are milliseconds; np.interp keeps its end
+        # values.
         packet_ms = np.interp(size, sizes, 8.0 * sizes / rates)
         line_kbps = math.inf
         if self.line_rate_kbps is not None:
@@ -429,10 +438,10 @@ class SwitchProfile:
         ) if found[2] is not None]
 
     def _shared(self, rate, same_host):
-        """Return the rate that a limit is for all traffic of the host's VMs.
+        """Return the limit of a rate for all traffic of the host's VMs.
 
-        A kbit/s to other hosts takes 1 / rate of it, one that stays on the
-        host 1 / same_host.
+        A kbit/s to other hosts uses the share 1 / rate of the limit. A kbit/s
+        that stays on the host uses the share 1 / same_host.
         """
         share = self.same_host_share
         if rate is None or not share:
@@ -442,16 +451,16 @@ class SwitchProfile:
     def limits(self):
         """Return the limits on the rates of all VMs together.
 
-        The saturation of a profile with a table is the one at
+        For a profile with a table, the saturation is the one at
         ``typical_packet_bytes``. Limits on one VM (``vm_peak_kbps``) and on
-        their number (:attr:`max_instances`) are not among them.
+        the number of VMs (:attr:`max_instances`) are not included.
 
-        :returns: tuple of :class:`Limit`, empty when the profile has none
+        :returns: tuple of :class:`Limit`, empty if the profile has none
         """
         found = [Limit(name, model.DIMENSIONS[dimension], capacity)
                  for name, dimension, capacity in self._capacities(None)]
         if self._cost(1.0) is not None:
-            # Share of each second that a kbit/s (125 bytes) and a
+            # Share of each second that 1 kbit/s (125 bytes) and 1
             # kilo-packet/s take of the switch.
             kbit = (self.byte_cost_ns or 0.0) * 125e-9
             packets = (self.packet_cost_us or 0.0) * 1e-3
@@ -459,14 +468,14 @@ class SwitchProfile:
         return tuple(found)
 
     def bandwidth_kbps(self, packet_bytes=None):
-        """Return the most egress and ingress together that all limits allow.
+        """Return the largest sum of egress and ingress that all limits permit.
 
-        One figure by which switches of any kind can be compared.
+        This number allows a comparison of all kinds of switches.
 
-        :param packet_bytes: size of all packets, > 0;
-            ``typical_packet_bytes`` when None
-        :returns: kbit/s, infinite when only counts of VMs are limited
-        :raises InvalidProfile: when ``packet_bytes`` is not a number > 0
+        :param packet_bytes: size of all packets, > 0; None uses
+            ``typical_packet_bytes``
+        :returns: kbit/s, infinite if only numbers of VMs are limited
+        :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
         """
         size = self._size(packet_bytes)
         most = dict.fromkeys(model.DIMENSIONS, math.inf)
@@ -478,14 +487,15 @@ class SwitchProfile:
                    math.inf if costs is None else costs)
 
     def cpu_mhz(self, rate_kbps, packet_bytes=None):
-        """Return the CPU that switching takes at a rate, from all the VMs.
+        """Return the processor use of switching at a rate.
 
-        :param rate_kbps: egress and ingress together
-        :param packet_bytes: size of all packets, > 0;
-            ``typical_packet_bytes`` when None
-        :returns: MHz, or None when the profile does not state it
-        :raises InvalidProfile: when ``packet_bytes`` is not a number > 0
         Derivation: reference/capacity.rst, "CPU".
+
+        :param rate_kbps: sum of egress and ingress of all VMs
+        :param packet_bytes: size of all packets, > 0; None uses
+            ``typical_packet_bytes``
+        :returns: MHz, or None if the profile does not state it
+        :raises InvalidProfile: if ``packet_bytes`` is not a number > 0
         """
         size = self._size(packet_bytes)
         if self.cpu_mhz_per_kpps is None and self.cpu_mhz_per_mbps is None:
@@ -496,7 +506,7 @@ class SwitchProfile:
 
     @property
     def counts(self):
-        """{one of :data:`.COUNTED`: the most} of what is limited."""
+        """{one of :data:`.COUNTED`: maximum} of the limited counts."""
         return {unit: most for unit, most in (
             (self.tunnel_unit, self.max_tunnels),
             ('virtual_functions', self.max_virtual_functions))
@@ -504,10 +514,10 @@ class SwitchProfile:
 
     @property
     def max_instances(self):
-        """The smallest count and the key that states it, or None.
+        """The smallest limit on the number of VMs and its key, or None.
 
-        Tunnels bound the number of VMs only where each VM has one at least:
-        networks and VTEPs are shared, see :mod:`.attachments`.
+        Tunnels only limit the number of VMs if each VM has at least one
+        tunnel. Networks and VTEPs are shared, see :mod:`.attachments`.
         """
         counts = [MaxInstances(getattr(self, key), key) for key in _COUNTS
                   if getattr(self, key) is not None
@@ -516,17 +526,20 @@ class SwitchProfile:
         return min(counts, default=None)
 
     def overridden(self, mapping, where, **others):
-        """Return this profile with numbers of aggregate metadata in it.
+        """Return this profile with numbers of aggregate metadata.
 
-        ``saturation_kbps`` takes the place of a table by packet size too. The
-        source of a number that was overridden is ``override: <where>``.
+        ``saturation_kbps`` also replaces a table by packet size. The source of
+        an overridden number becomes ``override: <where>``.
 
-        :param mapping: {key: value}, keys of :data:`OVERRIDABLE_KEYS`; a
-            value is a number, text with a number, or a set, list or tuple of
-            these of which the smallest counts
-        :param where: who says so, as ``aggregate 'rack 7'``
-        :param others: other keys of the profile that change with them
-        :raises InvalidOverride: naming where, key, value and what was wanted
+        :param mapping: {key: value}, keys of :data:`OVERRIDABLE_KEYS`; a value
+            is a number, text with a number, or a set, list or tuple of these,
+            of which the smallest applies
+        :param where: what states the numbers, for example ``aggregate 'rack
+            7'``
+        :param others: other keys of the profile that change together with them
+        :returns: SwitchProfile
+        :raises InvalidOverride: if a value is invalid; the message names
+            where, key, value and the valid values
         """
         changes = {
             key: most_cautious(
@@ -539,8 +552,8 @@ class SwitchProfile:
             {key: f'override: {where}' for key in changes})
 
     def _changed(self, changes, sources):
-        # A saturation that is stated anew replaces the other forms of it,
-        # and a number that is changed loses the source it had.
+        # A new saturation replaces its other forms, and a changed number loses
+        # its source.
         changes = dict(changes)
         forms = ('saturation_kbps', _TABLE, *_COSTS)
         if any(changes.get(form) is not None for form in forms):
@@ -552,7 +565,7 @@ class SwitchProfile:
                                    sources={**kept, **sources})
 
     def to_dict(self):
-        """Return what the profile states as plain values, for JSON or YAML."""
+        """Return the stated values of the profile, for JSON or YAML."""
         return {key: dict(value) if isinstance(value, dict) else value
                 for key in _KEYS
                 if (value := getattr(self, key)) not in (None, {}, '')
@@ -560,9 +573,10 @@ class SwitchProfile:
 
     @classmethod
     def from_dict(cls, data):
-        """Return the profile that :meth:`to_dict` wrote.
+        """Return the profile of a dictionary that :meth:`to_dict` returned.
 
-        :raises InvalidProfile: also on a key that is not known
+        :param data: dictionary
+        :raises InvalidProfile: if a value or a key is invalid
         """
         if not isinstance(data, dict) or 'name' not in data:
             _invalid(None, 'its dictionary', data, 'a mapping with a name')
@@ -576,8 +590,8 @@ _KEYS = tuple(field.name for field in dataclasses.fields(SwitchProfile))
 def _from_entry(name, entry, known):
     """Return the profile of one entry: a mapping of all keys but the name.
 
-    :param known: {name: SwitchProfile} that ``base`` may name, or None where
-        there is no ``base``
+    :param known: {name: SwitchProfile} that ``base`` may name, or None if
+        ``base`` is not permitted
     """
     if not isinstance(entry, dict):
         _invalid(name, 'its entry', entry, 'a mapping of keys to values')
@@ -589,7 +603,7 @@ def _from_entry(name, entry, known):
                 f'{_BRIEF.repr(key)} (value {_BRIEF.repr(value)}), wanted '
                 f'{_one_of(key, allowed)}')
     stated = dict(entry)
-    # A key without a value: the default again, or no limit.
+    # A key without a value means the default, or no limit.
     for field in dataclasses.fields(SwitchProfile)[1:]:
         if field.name in stated and stated[field.name] is None:
             stated[field.name] = (
@@ -608,9 +622,9 @@ def _from_entry(name, entry, known):
 
 
 def _refuse_repeated_keys(loader, node, done):
-    """Raise when a key comes twice in a mapping: PyYAML keeps the last one.
+    """Raise if a mapping has a key twice, of which PyYAML keeps the last.
 
-    :param done: set of the nodes that were looked at, by id; aliases make
+    :param done: set of the ids of visited nodes, because aliases can form
         circles
     """
     if id(node) in done or isinstance(node, yaml.ScalarNode):
@@ -638,10 +652,11 @@ def _refuse_repeated_keys(loader, node, done):
 
 
 def named(name, known):
-    """Return the profile of a name.
+    """Return the profile with a name.
 
+    :param name: name of the profile
     :param known: {name: SwitchProfile}
-    :raises InvalidProfile: when there is none
+    :raises InvalidProfile: if there is no such profile
     """
     if name not in known:
         raise exceptions.InvalidProfile(
@@ -650,19 +665,22 @@ def named(name, known):
 
 
 def smallest(found):
-    """Return the one of several profiles that can carry least, or None."""
+    """Return the profile with the lowest capacity, or None without any.
+
+    :param found: iterable of SwitchProfile
+    """
     return min(found, key=lambda profile: profile.bandwidth_kbps(),
                default=None)
 
 
 def with_numbers(found, numbers, where, **others):
-    """Return a profile with other numbers, or one that consists of these.
+    """Return a profile with other numbers, or one that has only these.
 
     :param found: SwitchProfile or None
-    :param numbers: {key: values}, of which the most cautious counts
-    :param where: who says so, for messages
-    :param others: other keys that change with them
-    :returns: SwitchProfile, or None when there is nothing to go by
+    :param numbers: {key: values}, of which the most cautious applies
+    :param where: what states the numbers, for messages
+    :param others: other keys of the profile that change together with them
+    :returns: SwitchProfile, or None if nothing describes the switch
     """
     if not numbers and (found is None or not others):
         return found
@@ -677,12 +695,13 @@ def with_numbers(found, numbers, where, **others):
 
 
 def read_yaml(content, place, owner=None):
-    """Return the plain values of a YAML document; each key comes once.
+    """Return the plain values of a YAML document without duplicate keys.
 
     :param content: bytes or text
-    :param place: what the document is, for messages
-    :param owner: what a key at its top names, for messages
-    :raises InvalidProfile: naming the line
+    :param place: description of the document, for messages
+    :param owner: what a top-level key names, for messages
+    :raises InvalidProfile: if the document is invalid; the message names the
+        line
     """
     top = None
     try:
@@ -692,7 +711,7 @@ def read_yaml(content, place, owner=None):
             return None
         _refuse_repeated_keys(loader, top, set())
         return loader.construct_document(top)
-    # Tags such as !!float and !!timestamp let PyYAML raise anything.
+    # PyYAML may raise any exception for tags such as !!float and !!timestamp.
     except Exception as error:
         mark = getattr(error, 'problem_mark', None)
         if mark is not None:
@@ -710,7 +729,7 @@ def read_yaml(content, place, owner=None):
 def _parse(content, place, known):
     """Return the profiles of a YAML document.
 
-    :param place: what the document is, for messages
+    :param place: description of the document, for messages
     """
     data = read_yaml(content, place, 'profile')
     if not isinstance(data, dict) or not data:
@@ -727,14 +746,14 @@ def _parse(content, place, known):
 
 
 def load_profiles(path, known=None):
-    """Return the operator's own profiles.
+    """Return the operator's profiles.
 
-    :param path: of a YAML file, a mapping of names to keys and values
-    :param known: {name: SwitchProfile} that ``base`` may name besides earlier
-        profiles of the file; the catalogue when None
+    :param path: path of a YAML file, a mapping of names to keys and values
+    :param known: {name: SwitchProfile} that ``base`` may name in addition to
+        earlier profiles of the file; None uses the catalogue
     :returns: {name: SwitchProfile} in the order of the file
-    :raises InvalidProfile: naming the file and, as far as they are known, the
-        line, profile, key, value and what was wanted
+    :raises InvalidProfile: if the file is invalid; the message names the file
+        and, if known, the line, profile, key, value and the valid values
     """
     known = catalogue() if known is None else known
     try:
@@ -749,18 +768,20 @@ def load_profiles(path, known=None):
 
 
 def catalogue():
-    """Return the built-in profiles: {name: SwitchProfile}, read anew."""
+    """Return the built-in profiles: {name: SwitchProfile}, read each time."""
     content = resources.files(__package__).joinpath(
         'catalogue.yaml').read_bytes()
     return _parse(content, 'built-in catalogue', {})
 
 
 def profiles(path=None):
-    """Return the built-in profiles and, over them, those of a file.
+    """Return the built-in profiles together with those of a file.
 
-    :param path: of the operator's own file, or None
+    A profile of the file replaces the built-in profile with the same name.
+
+    :param path: path of the operator's file, or None
     :returns: {name: SwitchProfile}
-    :raises InvalidProfile: see :func:`load_profiles`
+    :raises InvalidProfile: as :func:`load_profiles`
     """
     found = catalogue()
     if path:

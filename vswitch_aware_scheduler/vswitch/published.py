@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Published tables, and how well the capacity model reproduces them.
+"""Published tables of measurements, and how well the model reproduces them.
 
-Knows how ``published.yaml`` is written; reads nothing else, and prints
-nothing. Derivation: reference/capacity.rst, "Published tables".
+Reads only ``published.yaml`` and prints nothing. Derivation:
+reference/capacity.rst, "Published tables".
 """
 
 import dataclasses
@@ -18,9 +18,9 @@ __all__ = ['Table', 'Statement', 'reproduce', 'tables']
 
 @dataclasses.dataclass(frozen=True)
 class Statement:
-    """What a document says in words: a rate within limits.
+    """A statement of a document in words: a rate within limits.
 
-    :ivar payload_bytes: how many bytes of a packet its rates count
+    :ivar payload_bytes: number of bytes of a packet that the rates count
     """
 
     packet_bytes: float
@@ -36,12 +36,12 @@ class Statement:
 class Table:
     """One table of a document.
 
-    :ivar leave_out: attributes of a Measurement by which rows are predicted
-        from the others
-    :ivar options: for :func:`capacity.fit_capacity`
-    :ivar fit_line: False where the rows are the limit of packets at the very
-        size at which the line gets full: the fit then leaves the line out
-    :ivar cpu: {what: (idle MHz, MHz by row, whether senders are in it)}
+    :ivar leave_out: attributes of a Measurement; rows with equal values are
+        predicted from the others
+    :ivar options: keyword arguments of :func:`cost_fit.fit_capacity`
+    :ivar fit_line: False if the limit of packets and the limit of the line
+        coincide in the rows; the fit then ignores the line
+    :ivar cpu: {name: (idle MHz, MHz by row, whether senders are included)}
     """
 
     name: str
@@ -56,7 +56,7 @@ class Table:
 
 
 def tables():
-    """Return every Table, by name."""
+    """Return {name: Table} of all tables."""
     content = resources.files(__package__).joinpath(
         'published.yaml').read_bytes()
     return {name: _table(name, entry)
@@ -89,12 +89,14 @@ def _table(name, entry):
 
 
 def reproduce(table):
-    """Return measured, predicted and error of each figure, as plain data.
+    """Return measured and predicted values and errors, as plain data.
 
-    :returns: dict: ``rates`` and ``cpu`` hold one entry for each figure and
-        way of leaving out, ``median_errors`` a number for each way,
-        ``statements`` whether the model stays within the document's words,
+    :param table: Table
+    :returns: dict: ``rates`` and ``cpu`` have one entry for each value and way
+        of leaving out, ``median_errors`` a number for each way, ``statements``
+        whether the model is within the limits of the document's statements,
         ``contradictions`` and ``remarks`` sentences, ``model`` the fit to all
+        rows
     """
     rows = table.measurements
     answer = {'table': table.name, 'source': table.source, 'rates': [],
@@ -120,12 +122,12 @@ def reproduce(table):
             line_kbps=table.options['line_kbps'])
         answer['model'] = model.to_dict()
     else:
-        # Nothing but words: the line alone.
+        # Only statements: the line alone.
         model = cost_model.CapacityModel(None, None, None, **table.options)
     for one in table.statements:
         rate = model.rate_kbps(one.packet_bytes, one.pairs, one.flows) \
             * one.payload_bytes / one.packet_bytes
-        # The words round: a thousandth is no matter.
+        # Tolerance, because the statements are rounded.
         slack = 1e-3
         answer['statements'].append({
             'packet_bytes': one.packet_bytes, 'pairs': one.pairs,
