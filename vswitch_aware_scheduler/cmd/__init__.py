@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands.
 
-An interrupt while a command is still being imported is none of its errors:
-Python ends the process as an interrupted one, without a traceback.
+If a user interrupts a command while it is still being imported, Python ends
+the process as an interrupted one, without a traceback.
 """
 
 import sys

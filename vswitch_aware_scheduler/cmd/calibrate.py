@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-calibrate: measure what the switch of a machine carries.
+"""vswitch-calibrate: measures the capacity of a machine's virtual switch.
 
-Reads arguments, calls the package, prints the answer. The manual:
+Parses arguments, calls the package, prints the answer. See
 cli/vswitch-calibrate.rst.
 """
 
@@ -69,7 +69,7 @@ def _parser():
     common.add_argument('--debug', action='store_true',
                         help='show the traceback of an error')
     common.add_argument('--state-dir', metavar='DIR',
-                        help=f'where runs write down what they make '
+                        help=f'directory where runs record what they create '
                              f'(default: {namespaces.DEFAULT_STATE_DIR})')
     top = deferred.Parser(
         prog=PROG, common=common,
@@ -84,13 +84,14 @@ def _parser():
         'local', 'measure in network namespaces of this machine', _local)
     one.add_argument('--switch', choices=topologies.SWITCHES,
                      default='linuxbridge',
-                     help='which switch (default: linuxbridge)')
+                     help='kind of switch (default: linuxbridge)')
     one.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
                      default='none',
-                     help='of the tunnel between the hosts (default: none)')
+                     help='encapsulation of the tunnel between the hosts '
+                          '(default: none)')
     one.add_argument('--no-offload', action='store_true',
-                     help='VMs send complete frames: no segmentation or '
-                          'checksum by the NIC')
+                     help='disable offloads in the VMs: no segmentation and '
+                          'no checksum by the NIC')
     _add_plan(one)
     _add_output(one)
 
@@ -101,38 +102,42 @@ def _parser():
                      help='machine that sends; may be given several times')
     one.add_argument('--receiver', action='append', required=True,
                      metavar='USER@HOST[=ADDRESS]',
-                     help='machine that receives, and the address at which '
-                          'it does when SSH uses another; may be given '
+                     help='machine that receives, and the address on which '
+                          'it receives if SSH uses a different one; may be '
+                          'given '
                           'several times')
     one.add_argument('--ssh-option', action='append', default=[],
                      metavar='OPTION',
-                     help='for ssh -o, as Port=2222; may be given several '
+                     help='option for ssh -o, for example Port=2222; may be '
+                          'given several '
                           'times')
     one.add_argument('--switch', default='unspecified', metavar='WORD',
-                     help='family of the switch, for the profile')
+                     help='kind of the switch, for the profile')
     one.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
                      default='none',
-                     help='of the network that is measured, for the profile '
+                     help='encapsulation of the measured network, for the '
+                          'profile '
                           '(default: none)')
     _add_plan(one)
     _add_output(one)
 
     top.add_command(
-        'check', 'print which switches and tunnels this machine can make',
+        'check', 'print which switches and tunnels this machine can create',
         _check)
     top.add_command(
-        'clean', 'remove what interrupted runs left behind', _clean)
+        'clean', 'remove the remains of interrupted runs', _clean)
 
     other = top.add_command(
-        'import', 'make a profile of results measured elsewhere', _import)
+        'import', 'create a profile from results measured elsewhere', _import)
     other.add_argument('--format', choices=sorted(importers.FORMATS),
-                       required=True, help='of the files')
+                       required=True, help='format of the files')
     other.add_argument('--switch', default='unspecified', metavar='WORD',
-                       help='family of the switch, for the profile')
+                       help='kind of the switch, for the profile')
     other.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
-                       help='where the files do not say')
+                       help='encapsulation, if the files do not state it')
     other.add_argument('--pairs', type=int, metavar='N',
-                       help='senders, where the files do not say (default: '
+                       help='number of senders, if the files do not state it '
+                            '(default: '
                             '1)')
     other.add_argument('file', nargs='+', metavar='FILE')
     _add_output(other)
@@ -141,7 +146,8 @@ def _parser():
 
 def _add_plan(parser):
     parser.add_argument('--quick', action='store_true',
-                        help='a minute: few sizes and pairs, one build, '
+                        help='quick run of about one minute: few sizes and '
+                             'pairs, one set-up, '
                              'samples of one second')
     parser.add_argument('--sizes', type=_whole_numbers, metavar='N,...',
                         help='sizes of IP packets in bytes (default: '
@@ -151,17 +157,22 @@ def _add_plan(parser):
                              '(default: ' + ','.join(map(str, plans.PAIRS))
                              + ')')
     parser.add_argument('--seconds', type=int, metavar='N',
-                        help='of one sample (default: 5)')
+                        help='duration of one sample (default: 5)')
     parser.add_argument('--repeats', type=int, metavar='N',
-                        help='build everything so often anew (default: 3)')
+                        help='number of times that everything is set up again '
+                             '(default: 3)')
     parser.add_argument('--receivers', type=int, metavar='N',
-                        help='of one to many; 0: leave it out (default: 3)')
+                        help='number of rounds from one to many senders; 0 '
+                             'omits them '
+                             '(default: 3)')
     parser.add_argument('--max-busy', type=_percent, default=.25,
                         metavar='PERCENT',
-                        help='reject a sample when other processes or '
-                             'machines took more of the CPUs (default: 25)')
+                        help='reject a sample if other processes or '
+                             'machines used more than this share of the CPUs '
+                             '(default: 25)')
     parser.add_argument('--retries', type=int, default=3, metavar='N',
-                        help='take a rejected sample again so often '
+                        help='number of times that a rejected sample is '
+                             'repeated '
                              '(default: 3)')
     parser.add_argument('--journal', metavar='PATH',
                         help='keep samples there, and go on from it after an '
@@ -238,8 +249,8 @@ def _write_profile(path, found):
     os.replace(file.name, path)
 
 
-# Sub-commands: each takes the arguments, prints its answer and returns the
-# exit status.
+# Sub-commands: each has the arguments as parameter, prints its answer and
+# returns the exit status.
 
 def _state_dir(arguments):
     return arguments.state_dir or namespaces.DEFAULT_STATE_DIR
@@ -302,7 +313,7 @@ def _now():
 
 
 def _check_output(arguments):
-    """Raise when the profile could not be written in the end."""
+    """Raise an error if the profile cannot be written at the end."""
     if arguments.output and not os.access(
             os.path.dirname(os.path.abspath(arguments.output)), os.W_OK):
         raise exceptions.InvalidInput(
@@ -316,7 +327,7 @@ def _local(arguments):
     _remove_leftovers(arguments)
     name = arguments.name or \
         f'calibrated-{arguments.switch}-{arguments.encapsulation}'
-    # A name that no profile can have is told before the work is done.
+    # An invalid name is reported before the work starts.
     switch_profile.SwitchProfile(name, line_rate_kbps=1)
     _check_output(arguments)
     can_ping = machine.find_program('ping') is not None
@@ -408,7 +419,7 @@ def _conclude(arguments, plan, samples, where, missing, name, switch, mhz,
             calibration.figures(samples), plan, name, switch,
             arguments.encapsulation, where, mhz, description, line_kbps)
     except exceptions.CalibrationError:
-        # The samples tell why: they are printed all the same.
+        # The samples explain the error: print them anyway.
         if arguments.json:
             terminal.print_json(answer)
         raise
@@ -453,7 +464,7 @@ def _cell_of(entry):
 
 
 def _finish(arguments, answer, found):
-    """Put the profile into the answer, write it and print."""
+    """Add the profile to the answer, write it and print."""
     answer['profile'] = found.to_dict()
     answer['packet_rate_kpps'] = found.packet_rate_kpps
     answer['saturation_kbps'] = found.saturation_kbps_at()
@@ -519,9 +530,10 @@ def _interrupt(number, _frame):
 def main(argv=None):
     """Run the command.
 
-    :param argv: arguments without the program's name, None: the process's
-    :returns: exit status: 0 done, 1 an error, which is told on stderr; a
-        wrong command line exits with 2 by SystemExit
+    :param argv: arguments without the program's name; None uses those of the
+        process
+    :returns: exit status: 0 on success, 1 after an error, which is printed on
+        standard error; an invalid command line exits with 2 by SystemExit
     """
     arguments = argparse.Namespace(json=False, debug=False, state_dir=None)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the sub-commands of vswitch-manage have in common.
+"""The common part of the sub-commands of vswitch-manage.
 
 Options of the command line and of configuration files, the store, and the
 telemetry driver.
@@ -15,7 +15,7 @@ from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
 
-# These take long to import, and "--help" uses none of them.
+# These modules are slow to import, and "--help" does not use them.
 migration = deferred.module('store.migration')
 options = deferred.module('conf')
 service = deferred.module('modeler.service')
@@ -34,7 +34,7 @@ PROG = 'vswitch-manage'
 class _Collect(argparse.Action):
     """Append to one list wherever the option is given.
 
-    argparse's own 'append' would forget what stood before a sub-command.
+    The action 'append' of argparse would forget values before a sub-command.
     """
 
     def __call__(self, parser, namespace, values, option_string=None):
@@ -52,7 +52,7 @@ def common_parser():
     ).complete = terminal.FILE
     common.add_argument(
         '--store', metavar='URL',
-        help='SQLAlchemy URL of the store, in place of store_url')
+        help='SQLAlchemy URL of the store, instead of store_url')
     common.add_argument(
         '-f', choices=('table', 'json', 'yaml', 'csv'), dest='output_format',
         help='print a table (the default), JSON, YAML or, of a list, CSV')
@@ -61,12 +61,15 @@ def common_parser():
         help='the same as -f json')
     common.add_argument(
         '--debug', action='store_true',
-        help='log all there is and show the traceback of an error')
+        help='log everything and show the traceback of an error')
     return common
 
 
 def seconds(text):
-    """Return seconds UTC of a number or of an ISO 8601 date."""
+    """Return seconds UTC of a number or of an ISO 8601 date.
+
+    :param text: text of the argument
+    """
     try:
         value = float(text)
         if math.isfinite(value):
@@ -85,7 +88,10 @@ def seconds(text):
 
 
 def add_file_arguments(parser):
-    """Add the options of the telemetry driver "file"."""
+    """Add the options of the telemetry driver "file".
+
+    :param parser: argparse parser
+    """
     parser.add_argument('--path',
                         help='file or folder to read, for the driver "file" '
                              'and no other').complete = terminal.FILE
@@ -99,11 +105,11 @@ def add_file_arguments(parser):
 def configuration(arguments):
     """Return the options of the group [vswitch_scheduler].
 
-    All options are in ``arguments.all_options`` afterwards.
+    Afterwards ``arguments.all_options`` has all options.
 
     :param arguments: Namespace with ``config_file`` (list of paths) and
         ``store`` (URL or None)
-    :raises Exception: of oslo.config, for a file or a value that is wrong
+    :raises Exception: from oslo.config, if a file or a value is invalid
     """
     conf = cfg.ConfigOpts()
     options.register_opts(conf)
@@ -113,18 +119,21 @@ def configuration(arguments):
           for word in ('--config-file', path)],
          project='vswitch_aware_scheduler', prog='vswitch')
     group = conf[options.GROUP]
-    # Ask for all, so that a bad value is told before any work is done.
+    # Read all options, so that an invalid value is reported before any work.
     for name in group:
         group[name]
     if arguments.store is not None:
         conf.set_override('store_url', arguments.store, options.GROUP)
-    # What the sub-commands read, one of them, of other groups.
+    # Some sub-commands read options of other groups.
     arguments.all_options = conf
     return group
 
 
 def say(text):
-    """Print a line to standard error."""
+    """Print a line to standard error.
+
+    :param text: text of the line
+    """
     terminal.say(PROG, text)
 
 
@@ -137,10 +146,10 @@ def open_store(conf):
 
 
 def open_or_make_store(conf):
-    """Return the :class:`.Store`; make a new SQLite file where there is none.
+    """Return the :class:`.Store`. Create a missing SQLite file.
 
     :param conf: options of the group [vswitch_scheduler]
-    :raises StoreMissing: for a server's database without our schema
+    :raises StoreMissing: if a database server has no schema of this package
     """
     target = open_store(conf)
     try:
@@ -159,7 +168,7 @@ def telemetry_driver(arguments):
 
     :param arguments: Namespace with ``telemetry``, ``path`` and
         ``period_seconds``
-    :raises InvalidInput: when an option is missing or does not apply
+    :raises InvalidInput: if an option is missing or does not apply
     """
     name = arguments.telemetry
     if name not in options.TELEMETRY_GROUPS:

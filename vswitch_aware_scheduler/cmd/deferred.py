@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Import modules and add arguments when a sub-command needs them.
+"""Imports modules and adds arguments only if a sub-command needs them.
 
-A command with many sub-commands imports the modules of all of them otherwise,
-which takes longer than most sub-commands do.
+Otherwise a command with many sub-commands would import the modules of all of
+them, which takes longer than most sub-commands.
 """
 
 import argparse
@@ -12,7 +12,7 @@ __all__ = ['Parser', 'add_all', 'module']
 
 
 class _Module:
-    """Stands for a module, and imports it when an attribute is read."""
+    """Represents a module, and imports it when an attribute is read."""
 
     def __init__(self, name):
         self._name = name
@@ -22,9 +22,10 @@ class _Module:
 
 
 def module(name):
-    """Return what stands for a module of this package.
+    """Return an object that represents a module of this package.
 
-    :param name: its name below the package, such as ``traffic.model``
+    :param name: name of the module below the package, for example
+        ``traffic.model``
     """
     return _Module(f'{__name__.split(".")[0]}.{name}')
 
@@ -32,10 +33,10 @@ def module(name):
 class Parser(argparse.ArgumentParser):
     """A parser of a command, or of a sub-command at any depth.
 
-    Its arguments may be added when it parses.
+    The arguments can be added when it parses.
 
-    :param common: parser of the options that this one and the sub-commands
-        below it have, or None
+    :param common: parser of the options of this parser and all sub-commands
+        below it, or None
     """
 
     _add = _subparsers_action = None
@@ -48,10 +49,12 @@ class Parser(argparse.ArgumentParser):
     def add_command(self, name, summary, function=None):
         """Add a sub-command and return its parser.
 
-        :param name: word of the command line
-        :param summary: what it does, without a capital and a full stop
+        :param name: name of the sub-command on the command line
+        :param summary: description of what it does, without capital and full
+            stop
         :param function: default of the argument ``function``; None for a
-            sub-command that has others below it
+            sub-command with further sub-commands
+        :returns: Parser
         """
         if self._subparsers_action is None:
             self._subparsers_action = self.add_subparsers(
@@ -64,23 +67,33 @@ class Parser(argparse.ArgumentParser):
         return parser
 
     def add_later(self, add_arguments):
-        """Call ``add_arguments(self)`` before anything is parsed."""
+        """Call a function before anything is parsed.
+
+        :param add_arguments: callable(parser), adds the arguments
+        """
         self._add = add_arguments
 
     def add_now(self):
-        """Add what is to be added later; nothing the second time."""
+        """Add the arguments that are still to be added."""
         add, self._add = self._add, None
         if add is not None:
             add(self)
 
     def parse_known_args(self, args=None, namespace=None):
-        """Add the arguments, then parse as argparse does."""
+        """Add the arguments, then parse as argparse does.
+
+        :param args: list of strings, or None for the arguments of the process
+        :param namespace: argparse Namespace, or None
+        """
         self.add_now()
         return super().parse_known_args(args, namespace)
 
 
 def add_all(parser):
-    """Add the arguments of a parser and of all of its sub-commands."""
+    """Add the arguments of a parser and of all its sub-commands.
+
+    :param parser: Parser
+    """
     if isinstance(parser, Parser):
         parser.add_now()
     for action in parser._actions:

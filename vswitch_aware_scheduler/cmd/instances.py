@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the commands find the instance that an argument means."""
+"""Finds the instance that a command-line argument identifies."""
 
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import base
@@ -8,9 +8,12 @@ __all__ = ['find_model', 'find_uuid', 'unseen_groups']
 
 
 def find_model(store, text):
-    """Return the StoredModel of an instance given by uuid or by name.
+    """Return the StoredModel of an instance.
 
-    :raises InvalidInput: when the store has none, or several of that name
+    :param store: Store
+    :param text: uuid or name of the instance
+    :raises InvalidInput: if the store has no model of it, or several instances
+        have this name
     """
     found = _model(store, text)
     if found is None:
@@ -22,11 +25,13 @@ def find_model(store, text):
 
 
 def find_uuid(store, text):
-    """Return the uuid of an instance given by uuid or by name.
+    """Return the uuid of an instance.
 
-    An instance that is given by its uuid need not be in the store.
+    An instance that is identified by its uuid need not be in the store.
 
-    :raises InvalidInput: when it is no uuid, and no name in the store
+    :param store: Store
+    :param text: uuid or name of the instance
+    :raises InvalidInput: if the text is neither a uuid nor a name in the store
     """
     found = _model(store, text)
     if found is not None:
@@ -56,8 +61,9 @@ def _model(store, text):
 
 
 def unseen_groups(store, flavor, project):
-    """Yield (kind, value, those there are) of what no instance has.
+    """Yield (kind, value, existing values) for a group without instances.
 
+    :param store: Store
     :param flavor: name of a flavor, or None
     :param project: id of a project, or None
     """

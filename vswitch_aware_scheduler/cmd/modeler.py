@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-modeler: keeps the traffic models fresh.
+"""vswitch-modeler: learns traffic models.
 
-A service, or with ``--once`` one pass for cron. The manual has its options
-with examples: cli/vswitch-modeler.rst.
+It runs as a service, or with ``--once`` makes one pass for cron. See
+cli/vswitch-modeler.rst.
 """
 
 import logging as python_logging
@@ -29,12 +29,12 @@ _PROJECT = 'vswitch_aware_scheduler'
 
 _CLI = [
     cfg.BoolOpt('once', default=False,
-                help='Make one pass, print what it did and end.'),
+                help='Make one pass, print its result and exit.'),
     cfg.BoolOpt('json', default=False,
-                help='With --once: print JSON for a machine to read.'),
+                help='With --once: print the result as JSON.'),
 ]
 
-#: Instances that are told by name when they are refused.
+#: Maximum number of refused instances that are printed by name.
 _SHOWN = 5
 
 
@@ -142,7 +142,7 @@ def _once(conf):
 def _serve(conf, argv):
     logging.setup(conf, PROG)
     logs.escape_all()
-    # The first configuration was read to know where to log to.
+    # The first configuration was read to determine the log file.
     waiting = [conf]
 
     def load():
@@ -157,9 +157,10 @@ def _serve(conf, argv):
 def main(argv=None):
     """Run the command.
 
-    :param argv: arguments without the program's name, None: the process's
-    :returns: exit status: 0 done, 1 an error, which is told on stderr; a
-        wrong command line exits with 2 by SystemExit
+    :param argv: arguments without the program's name; None uses those of the
+        process
+    :returns: exit status: 0 on success, 1 after an error, which is printed on
+        standard error; an invalid command line exits with 2 by SystemExit
     """
     argv = sys.argv[1:] if argv is None else argv
     read = []
@@ -175,7 +176,7 @@ def main(argv=None):
         if conf.debug:
             terminal.log_all()
         else:
-            # What a library logs is told by the exception as well.
+            # The exception also contains what a library logs.
             python_logging.getLogger().addHandler(
                 python_logging.NullHandler())
         return _once(conf)

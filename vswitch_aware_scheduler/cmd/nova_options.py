@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nova.conf says of the plugins, where a command reads it.
+"""Reads the options in nova.conf that concern the plugins.
 
-Nova need not be installed beside the command, so that its options are not
-registered: the files are read for the two that matter.
+A command may run without an installed Nova. Therefore the files are read
+directly for the relevant options.
 """
 
 import os
@@ -11,7 +11,7 @@ from oslo_config import cfg
 
 __all__ = ['PATH', 'enabled_plugins']
 
-#: Where nova.conf is looked for, beside the files of the command line.
+#: Path of nova.conf that is read in addition to the files of the command line.
 PATH = '/etc/nova/nova.conf'
 
 _OPTIONS = (
@@ -19,16 +19,17 @@ _OPTIONS = (
     cfg.MultiStrOpt('available_filters'),
     cfg.ListOpt('weight_classes'))
 
-#: The name of the weigher for Nova.
+#: Name of the weigher in nova.conf.
 _WEIGHER = 'vswitch_aware_scheduler.scheduler.weights.VSwitchWeigher'
 
 
 def enabled_plugins(conf):
-    """Return the set of roles that nova.conf enables, None: it is not read.
+    """Return the set of the roles that nova.conf enables.
 
-    Read are the files of the command, and /etc/nova/nova.conf before them.
+    The files of the command are read, and /etc/nova/nova.conf before them.
 
     :param conf: ConfigOpts that has read its files
+    :returns: set of 'filter' and 'weigher', or None if nova.conf was not read
     """
     found = _read([*([PATH] if os.access(PATH, os.R_OK) else []),
                    *conf.config_file])
@@ -50,5 +51,5 @@ def _read(files):
         nova([], default_config_files=files, default_config_dirs=[])
         return nova.filter_scheduler
     except cfg.Error:
-        # Whoever uses the file says what is wrong with it.
+        # The other readers of the file report its errors.
         return None

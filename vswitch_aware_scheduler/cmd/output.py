@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one way in which vswitch-manage shows answers and lists.
+"""Prints the answers and lists of vswitch-manage.
 
 An answer is what ``--json`` prints: a dictionary. A list is an answer with
-rows, of which some keys are the columns of a table. Tables, CSV and YAML are
-written by cliff's formatters, as those of other OpenStack commands are. All of
-it passes through :mod:`~vswitch_aware_scheduler.cmd.terminal`, which escapes
-what a terminal would obey.
+rows, some keys of which are the columns of a table. cliff's formatters write
+tables, CSV and YAML, as in other OpenStack commands. All output goes through
+:mod:`~vswitch_aware_scheduler.cmd.terminal`, which escapes control characters
+for the terminal.
 """
 
 import argparse
@@ -27,7 +27,7 @@ __all__ = ['Answer', 'Column', 'add_list_arguments', 'is_sorted_by',
            'natural', 'print_answer', 'print_list', 'print_plain',
            'print_selected', 'select']
 
-#: Keys of times, in seconds UTC, beside those that end in ``_at``.
+#: Keys of times in seconds UTC, in addition to keys that end in ``_at``.
 _TIMES = {'window_start', 'window_end', 'until', 'last_time'}
 
 _FILTERS = {'host': 'of this host', 'project': 'of the project with this id'}
@@ -37,12 +37,11 @@ _FILTERS = {'host': 'of this host', 'project': 'of the project with this id'}
 class Column:
     """A column of a list.
 
-    :ivar header: what stands above the column in a table
-    :ivar key: key of a row, or keys of dictionaries in it joined by dots
-    :ivar form: makes text for a table of a value that is not None; without
-        it, numbers have four significant digits or more
-    :ivar absent: the text of a table for None, which is null in JSON and
-        nothing in CSV
+    :ivar header: title of the column in a table
+    :ivar key: key of a row, or keys of nested dictionaries joined by dots
+    :ivar form: callable(value), returns the text of a value other than None in
+        a table; without it, numbers have four or more significant digits
+    :ivar absent: text for None in a table; JSON has null, CSV an empty field
     """
 
     header: str
@@ -51,13 +50,19 @@ class Column:
     absent: str = '-'
 
     def value(self, row):
-        """Return the value of a row, or None."""
+        """Return the value of a row, or None.
+
+        :param row: dictionary
+        """
         for key in self.key.split('.'):
             row = row.get(key) if isinstance(row, dict) else None
         return row
 
     def cell(self, row):
-        """Return the text of a row in a table."""
+        """Return the text of a row in a table.
+
+        :param row: dictionary
+        """
         value = self.value(row)
         if value is None:
             return self.absent
@@ -72,12 +77,12 @@ class Column:
 
 @dataclasses.dataclass
 class Answer:
-    """What a sub-command answers, for a caller that prints it itself.
+    """The answer of a sub-command, for a caller that prints it itself.
 
-    :ivar answer: dictionary of a sub-command that prints no list
-    :ivar columns: Columns of a list
-    :ivar rows: its rows
-    :ivar others: what JSON has beside the rows
+    :ivar answer: dictionary, for a sub-command that prints no list
+    :ivar columns: list of the Columns of a list
+    :ivar rows: list of the rows
+    :ivar others: dictionary with the other keys of the JSON output
     """
 
     answer: dict | None = None
@@ -89,8 +94,9 @@ class Answer:
 def add_list_arguments(parser, *filters):
     """Add the arguments that every list has.
 
-    :param filters: of 'host' and 'project', those by which the list can be
-        restricted
+    :param parser: argparse parser
+    :param filters: any of 'host' and 'project', by which the list can be
+        filtered
     """
     group = parser.add_argument_group('output of the list')
     group.add_argument(
@@ -134,10 +140,11 @@ def _count(text):
 # Answers
 
 def print_answer(arguments, answer):
-    """Print an answer for a machine, if one is asked for.
+    """Print an answer as JSON or YAML, if the arguments request it.
 
-    :param answer: what JSON prints; times get their text beside them
-    :returns: whether it was printed; if not, a person reads the answer
+    :param arguments: argparse Namespace
+    :param answer: dictionary; a text is added for each time
+    :returns: whether it was printed; otherwise the caller prints it as text
     """
     captured = getattr(arguments, 'captured', None)
     if captured is not None:
@@ -151,26 +158,32 @@ def print_answer(arguments, answer):
 
 def print_list(arguments, rows, columns, name, below=None, others=None,
                belongs=None):
-    """Print a list as the arguments of :func:`add_list_arguments` ask.
+    """Print a list as the arguments of :func:`add_list_arguments` request.
 
-    :param rows: dictionaries, in the order in which they are printed unless
-        the arguments ask for another one
-    :param columns: Columns of the table
-    :param name: key of the rows in JSON, None: the rows alone
-    :param below: what is counted, printed below a table behind the number
-    :param others: what JSON has beside the rows
-    :param belongs: by filter, a function of a row and the wanted value which
-        returns whether the row is wanted; by default the key of that name
-        has to have the value
+    :param arguments: argparse Namespace
+    :param rows: list of dictionaries, in the order of printing unless the
+        arguments request another order
+    :param columns: list of the Columns of the table
+    :param name: key of the rows in JSON; None prints only the rows
+    :param below: name of the things in the list, printed below a table after
+        their number
+    :param others: dictionary with the other keys of the JSON output
+    :param belongs: {filter: callable(row, value), returns whether a row
+        matches}; by default, the key with the name of the filter has to have
+        the value
     """
     rows, total = select(arguments, rows, columns, belongs)
     print_selected(arguments, rows, total, columns, name, below, others)
 
 
 def select(arguments, rows, columns, belongs=None):
-    """Return (rows to be printed, how many without the limit).
+    """Return the rows to print, and their number without a limit.
 
-    Arguments as of :func:`print_list`.
+    :param arguments: as in :func:`print_list`
+    :param rows: as in :func:`print_list`
+    :param columns: as in :func:`print_list`
+    :param belongs: as in :func:`print_list`
+    :returns: (list of rows, number)
     """
     rows = [_with_texts(row) for row in rows]
     for one in arguments.list_filters:
@@ -191,13 +204,26 @@ def select(arguments, rows, columns, belongs=None):
 
 
 def is_sorted_by(arguments, key):
-    """Return whether a list is sorted by a key of its rows."""
+    """Return whether a list is sorted by a key of its rows.
+
+    :param arguments: argparse Namespace
+    :param key: key of the rows
+    """
     return _normal(key) in map(_normal, arguments.sort_columns)
 
 
 def print_selected(arguments, rows, total, columns, name, below=None,
                    others=None):
-    """Print rows that :func:`select` returned; see :func:`print_list`."""
+    """Print rows that :func:`select` returned.
+
+    :param arguments: as in :func:`print_list`
+    :param rows: list of rows that :func:`select` returned
+    :param total: number that :func:`select` returned
+    :param columns: as in :func:`print_list`
+    :param name: as in :func:`print_list`
+    :param below: as in :func:`print_list`
+    :param others: as in :func:`print_list`
+    """
     captured = getattr(arguments, 'captured', None)
     if captured is not None:
         captured.columns, captured.rows = columns, rows
@@ -229,7 +255,11 @@ def print_selected(arguments, rows, total, columns, name, below=None,
 
 
 def print_plain(rows, columns):
-    """Print a table of all rows."""
+    """Print a table of all rows.
+
+    :param rows: list of dictionaries
+    :param columns: list of Columns
+    """
     text = io.StringIO()
     _emit_table(rows, columns, text)
     terminal.print_text(text.getvalue())
@@ -246,7 +276,7 @@ def _emit_table(rows, columns, text):
 class _Table(cliff_table.TableFormatter):
 
     def add_rows(self, table, column_names, data):
-        """Add rows of texts; a column of numbers stands to the right."""
+        """Add rows of texts. Columns of numbers are aligned to the right."""
         super().add_rows(table, column_names, data)
         for index, name in enumerate(column_names):
             table.align[name] = 'r' if all(
@@ -258,7 +288,7 @@ def _print_data(chosen, data):
     if chosen == 'json':
         terminal.print_json(data)
         return
-    # Keys are texts in JSON, and tuples are lists.
+    # In JSON, keys are strings and tuples are lists.
     data = json.loads(_json(data))
     text = io.StringIO()
     formatter = yaml_format.YAMLFormatter()
@@ -272,7 +302,7 @@ def _print_data(chosen, data):
 
 
 def _column(text, columns, rows):
-    """Return the Column that a word of the command line means."""
+    """Return the Column that a word on the command line names."""
     wanted = _normal(text)
     for column in columns:
         if wanted in (_normal(column.header), _normal(column.key)):
@@ -284,7 +314,7 @@ def _column(text, columns, rows):
     names = dict.fromkeys(
         [*(column.header for column in columns), *keys])
     if not rows:
-        # Without a row nobody knows which other keys a row has.
+        # Without a row, other keys of rows are unknown.
         return Column(text.upper(), text)
     raise exceptions.InvalidInput(
         f'column: {text!r}; expected one of {", ".join(names)}')
@@ -295,7 +325,7 @@ def _normal(name):
 
 
 def _reduced(row, columns):
-    """Return a row with the keys of some columns alone."""
+    """Return a row with only the keys of some columns."""
     reduced = {}
     for column in columns:
         *above, last = column.key.split('.')
@@ -317,7 +347,7 @@ def _json(value):
 
 
 def _with_texts(row):
-    """Return a dictionary whose times have their text, ISO 8601, beside."""
+    """Return a dictionary with an ISO 8601 text for each time."""
     if not isinstance(row, dict):
         return row
     full = {}
@@ -331,7 +361,10 @@ def _with_texts(row):
 
 
 def natural(value):
-    """Return a key that sorts numbers by value and host2 before host10."""
+    """Return a sort key: numbers by value, and host2 before host10.
+
+    :param value: number or text
+    """
     if isinstance(value, bool | int | float):
         return (0, value)
     parts = re.split(r'([0-9]+)', str(value))

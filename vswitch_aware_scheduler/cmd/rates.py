@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the commands print the three rates of a traffic model.
+"""Prints the three rates of a traffic model.
 
-They are egress kbit/s, ingress kbit/s and packets per millisecond (kpps), in
-this order.
+These are egress in kbit/s, ingress in kbit/s and packets per millisecond
+(kpps), in this order.
 """
 
 __all__ = ['NAMES', 'by_name', 'cells', 'number', 'packets_known']
@@ -12,7 +12,10 @@ NAMES = ('egress_kbps', 'ingress_kbps', 'kpps')
 
 
 def number(value):
-    """Return a number as text: four digits, or one decimal above 1000."""
+    """Return a number as text: four digits, or one decimal above 1000.
+
+    :param value: number
+    """
     return f'{value:.1f}' if value >= 1000 else f'{value:.4g}'
 
 
@@ -20,24 +23,25 @@ def cells(values, with_packets):
     """Return the three rates as cells of a table.
 
     :param values: the three rates
-    :param with_packets: False prints a hyphen for the packets
+    :param with_packets: whether the packet rate is known; otherwise its cell
+        is a hyphen
     """
     return [*map(number, values[:2]),
             number(values[2]) if with_packets else '-']
 
 
 def by_name(values, with_packets=True):
-    """Return {name: rate}, as JSON has them.
+    """Return {name: rate} for JSON.
 
     :param values: the three rates
-    :param with_packets: False gives None for the packets
+    :param with_packets: whether the packet rate is known; otherwise it is None
     """
     rates = dict(zip(NAMES, values))
     return rates if with_packets else {**rates, 'kpps': None}
 
 
 def packets_known(summary):
-    """Return whether the packets of a model were measured.
+    """Return whether the packet rate of a model was measured.
 
     :param summary: :class:`~vswitch_aware_scheduler.store.ModelSummary`
     """

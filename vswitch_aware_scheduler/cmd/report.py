@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-report: serve the fleet as an HTML page.
+"""vswitch-report: serves the fleet as an HTML page.
 
-It serves on this machine until a signal ends it. The manual has it:
-cli/vswitch-report.rst. ``vswitch-manage report`` writes the page to a file.
+It listens on this machine until a signal ends it. See cli/vswitch-report.rst.
+``vswitch-manage report`` writes the page to a file.
 """
 
 import logging
@@ -27,19 +27,23 @@ _PROJECT = 'vswitch_aware_scheduler'
 
 _CLI = [
     cfg.StrOpt('store',
-               help='SQLAlchemy URL of the store, in place of store_url.'),
+               help='SQLAlchemy URL of the store, instead of store_url.'),
     cfg.StrOpt('address', default='127.0.0.1',
-               help='Address to listen at: one of this machine alone.'),
+               help='IP address to listen on. The default is only reachable '
+               'from this machine.'),
     cfg.PortOpt('port', default=8790,
-                help='Port to listen at; 0 chooses a free one.'),
+                help='TCP port to listen on; 0 selects a free port.'),
     cfg.IntOpt('details', default=report.DETAILS, min=0, max=1000,
-               help='Hosts that the first page shows in detail, those of the '
-                    'largest risk. Every host has a page of its own.'),
+               help='Number of hosts that the first page shows in detail, '
+                    'those with the largest risk. Every host has its own '
+                    'page.'),
     cfg.FloatOpt('stale-hours', default=report.STALE_HOURS, min=0,
-                 help='Age of the last sample from which a model is stale.'),
+                 help='A model is stale if its last sample is older than '
+                      'this, '
+                      'in hours.'),
     cfg.FloatOpt('refresh-seconds', default=60.0, min=0,
-                 help='How long a page is kept before the store is read '
-                      'again for the next request.'),
+                 help='Seconds for which a page is cached before the store is '
+                      'read again for the next request.'),
 ]
 
 
@@ -85,9 +89,10 @@ def _serve(conf, started):
 def main(argv=None):
     """Run ``vswitch-report``.
 
-    :param argv: arguments without the program's name, None: the process's
-    :returns: exit status: 0 ended by a signal, 1 an error, which is told on
-        stderr; a wrong command line exits with 2 by SystemExit
+    :param argv: arguments without the program's name; None uses those of the
+        process
+    :returns: exit status: 0 after a signal, 1 after an error, which is printed
+        on standard error; an invalid command line exits with 2 by SystemExit
     """
     def started(serving):
         terminal.print_line(f'The report is at {serving.url}')

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-status: whether what the scheduler decides on is in order.
+"""vswitch-status: checks the installation.
 
-``vswitch-status check`` and, as other services call it, ``vswitch-status
-upgrade check``. The manual tells what each check means:
-cli/vswitch-status.rst.
+``vswitch-status check`` and, as for other services, ``vswitch-status upgrade
+check``. cli/vswitch-status.rst explains each check.
 """
 
 import contextlib
@@ -42,17 +41,17 @@ PROG = 'vswitch-status'
 
 _PROJECT = 'vswitch_aware_scheduler'
 
-#: Clocks of two machines differ by less.
+#: Largest expected difference between the clocks of two machines.
 _CLOCK_SECONDS = 60.0
 
-#: By major release of Nova, the first one that does not let a member set the
-#: scheduler hint that marks a rebuild.
+#: {major release of Nova: first release in which a user with the role member
+#: cannot set the scheduler hint that marks a rebuild}.
 _NOVA_MINIMUMS = {31: (31, 3, 1), 32: (32, 2, 1), 33: (33, 0, 2)}
 
 #: Major releases of Nova that the plugin is tested with.
 _NOVA_SERIES = (31, 34)
 
-#: Of many that are wrong so many are told.
+#: Maximum number of problems that are printed.
 _SHOWN = 5
 
 
@@ -64,8 +63,8 @@ def _result(code, details=None):
 class Checks(upgradecheck.UpgradeCommands):
     """The checks of one configuration.
 
-    :param conf: ConfigOpts with our options registered
-    :param clock: returns the time, seconds UTC
+    :param conf: ConfigOpts with the options of this package
+    :param clock: callable, returns seconds UTC
     """
 
     display_title = 'VSwitch Status Check Results'
@@ -90,7 +89,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if version == newest:
             return _result(upgradecheck.Code.SUCCESS)
         seen = f'version {version}' if version else 'no schema'
-        # Both are digits, and newer ones are greater.
+        # Both consist of digits, and newer versions are greater.
         advice = ('upgrade this package' if version and version > newest
                   else 'run "vswitch-manage db sync"')
         return _result(
@@ -131,13 +130,13 @@ class Checks(upgradecheck.UpgradeCommands):
                        f'{told}, {max(age, 0):.0f} s ago')
 
     def _why_nothing_is_written(self):
-        """Return what to do about a store without any generation."""
+        """Return what to do if the store has no generation."""
         return ('nothing has been written to the store yet, so that every '
                 'instance counts by its flavor or by default_egress_kbps: '
                 + self._why_no_model())
 
     def _why_no_model(self):
-        """Return what to do about a store without any model."""
+        """Return what to do if the store has no model."""
         modelers = self._store().modelers()
         running = [one for one in modelers if not one.ended
                    and not heartbeat.is_silent(one, self._clock())]
@@ -249,7 +248,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return _result(code, _some(reported))
 
     def _sharing(self):
-        """Return how many modelers share the instances, None: nobody asks."""
+        """Return how many modelers share the instances, or None."""
         url = self._conf.modeler_coordination_url
         if not url:
             return None
@@ -262,8 +261,8 @@ class Checks(upgradecheck.UpgradeCommands):
     def _check_described(self, profiles):
         """Return whether any host has a profile.
 
-        Aggregates can give hosts a profile as well. Nova is asked for them
-        where an option says as whom.
+        Aggregates can also give hosts a profile. They are read from Nova if
+        credentials are configured.
         """
         passes = self._conf.unknown_host_policy == 'pass'
         words = (f'no host has a switch profile, so that VSwitchFilter '
@@ -288,7 +287,7 @@ class Checks(upgradecheck.UpgradeCommands):
             f'{", ".join(sorted(profiles))}')
 
     def _reported(self):
-        """Return (what modelers have reported, whether that is a warning)."""
+        """Return (reports of modelers, whether they need a warning)."""
         now = self._clock()
         target = self._store()
         modelers = target.modelers()
@@ -300,13 +299,13 @@ class Checks(upgradecheck.UpgradeCommands):
         waiting = [one for one in running if one.waiting_for]
         overdue = [one for one in running if self_check.is_overdue(one, now)]
         working = [one for one in running if not one.waiting_for]
-        # What an operator has to look at comes first.
+        # Problems come first.
         told = [heartbeat.describe(one, now)
                 for one in silent + waiting + working + ended]
         told[:0] = [f'vswitch-modeler on {one.host} has completed no pass '
                     f'for longer than its cycle' for one in overdue]
         if not modelers:
-            # Models that "vswitch-manage fit" wrote are enough.
+            # Models from "vswitch-manage fit" are sufficient.
             return (['no vswitch-modeler has reported in the last day'],
                     not target.generation().number)
         stopped = not running and any(one.interval_seconds is not None
@@ -332,7 +331,7 @@ class Checks(upgradecheck.UpgradeCommands):
             plugins = self_check.plugins_problem(
                 one.state.get('plugins') or ())
             problems += [plugins] if plugins else []
-            # The store and these are told here already.
+            # Other checks report problems with these topics.
             problems += [f'{topic}: {problem}' for topic, problem in sorted(
                 (one.state.get('problems') or {}).items())
                 if topic not in ('plugins', 'modeler', 'traffic models',
@@ -359,9 +358,9 @@ class Checks(upgradecheck.UpgradeCommands):
                        f'{len(reporting)}')
 
     def _plugins_of_nova(self):
-        """Return which plugin nova.conf does not enable, where it is read.
+        """Return which plugin nova.conf does not enable, if it is readable.
 
-        It is where it is among the configuration files.
+        nova.conf is read if it is one of the configuration files.
         """
         found = nova_options.enabled_plugins(self._all_options)
         if found is None:
@@ -374,7 +373,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return [problem] if problem else []
 
     def _check_options(self):
-        """Return which options differ that have to be alike."""
+        """Return which options differ although they must be equal."""
         now = self._clock()
         ours = options.alike(self._conf)
         try:
@@ -420,7 +419,7 @@ class Checks(upgradecheck.UpgradeCommands):
             ', wanted some: placement refuses nothing'))
 
     def _check_access(self):
-        """Check that nobody else may open the files of an SQLite store."""
+        """Check that no other user can open the files of an SQLite store."""
         url = engines.parse(self._conf.store_url)
         paths = engines.sqlite_files(url)
         if not paths:
@@ -489,7 +488,7 @@ def _some(wrong):
 def _options_first(argv):
     """Return the words with options of configuration before the command.
 
-    oslo.config accepts them in that place alone.
+    oslo.config only accepts them there.
     """
     first, others = [], []
     words = iter(argv)
@@ -504,12 +503,12 @@ def _options_first(argv):
 
 
 def _configuration(argv):
-    """Return (ConfigOpts, what to run) of a command line and its files."""
+    """Return (ConfigOpts, function to run) of a command line and its files."""
     conf = cfg.ConfigOpts()
     options.register_opts(conf)
 
     def add_parsers(subparsers):
-        # oslo.upgradecheck's own parser knows "upgrade check" only.
+        # The parser of oslo.upgradecheck only has "upgrade check".
         check = subparsers.add_parser(
             'check', help='check the store and the switch profiles')
         upgrade = subparsers.add_parser(
@@ -531,10 +530,11 @@ def _configuration(argv):
 def main(argv=None):
     """Run the command.
 
-    :param argv: arguments without the program's name, None: the process's
-    :returns: exit status as of other services: 0 all is well, 1 a warning,
-        2 a failure, 255 an error, which is told on stderr; a wrong command
-        line exits with 2 by SystemExit
+    :param argv: arguments without the program's name; None uses those of the
+        process
+    :returns: exit status, as in other services: 0 success, 1 a warning, 2 a
+        failure, 255 an error, which is printed on standard error; an invalid
+        command line exits with 2 by SystemExit
     """
     def command():
         logging.getLogger().addHandler(logging.NullHandler())
@@ -542,7 +542,7 @@ def main(argv=None):
         group = conf[options.GROUP]
         for name in group:
             group[name]
-        # Where it looks whether to print JSON.
+        # The check command reads this option.
         upgradecheck.CONF = conf
         answer = io.StringIO()
         with contextlib.redirect_stdout(answer):

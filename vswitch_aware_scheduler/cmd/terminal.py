@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the commands have in common: how they print, fail and end.
+"""The common part of the commands: output, errors and exit.
 
-Everything that a command prints goes through this module, which escapes what
-a terminal would obey: see :mod:`~vswitch_aware_scheduler.plain_text`.
+All output of a command goes through this module, which escapes control
+characters for the terminal: see :mod:`~vswitch_aware_scheduler.plain_text`.
 """
 
 import argparse
@@ -33,24 +33,37 @@ _PACKAGE = 'vswitch_aware_scheduler'
 # Output
 
 def print_line(text=''):
-    """Print one line; line ends in it are escaped as well."""
+    """Print one line. Line ends in the text are escaped.
+
+    :param text: text of the line
+    """
     _write(plain_text.printable(text) + '\n')
 
 
 def print_below(text):
-    """Print an empty line and a line."""
+    """Print an empty line and a line.
+
+    :param text: text of the line
+    """
     print_line()
     print_line(text)
 
 
 def print_text(text):
-    """Print several lines."""
+    """Print several lines.
+
+    :param text: text with line ends
+    """
     for line in text.splitlines():
         print_line(line)
 
 
 def print_table(header, rows):
-    """Print columns: numbers, which end in a digit, to the right."""
+    """Print a table. Cells that end in a digit are aligned to the right.
+
+    :param header: list of the titles of the columns
+    :param rows: list of rows, each a list of cells
+    """
     rows = [[plain_text.printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows)]
     right = [bool(rows) and all(re.fullmatch(r'-|[-+.e\d]*\d', row[i])
@@ -63,14 +76,17 @@ def print_table(header, rows):
 
 
 def print_fields(pairs):
-    """Print names and values, the values below each other."""
+    """Print names and values, with the values in one column.
+
+    :param pairs: iterable of (name, value)
+    """
     width = max(len(name) for name, _ in pairs) + 2
     for name, value in pairs:
         print_line(f'{name + ":":{width}}{value}')
 
 
 def print_tables(tables):
-    """Print several tables, each below its title.
+    """Print several tables, each with a title.
 
     :param tables: iterable of (title, header, rows)
     """
@@ -82,7 +98,11 @@ def print_tables(tables):
 
 
 def print_remarks(title, sentences):
-    """Print sentences as a list below a title, nothing without any."""
+    """Print a title and a list of sentences; nothing without sentences.
+
+    :param title: text of the title
+    :param sentences: list of strings
+    """
     if sentences:
         print_below(f'{title}:')
         for text in sentences:
@@ -90,29 +110,47 @@ def print_remarks(title, sentences):
 
 
 def print_json(data):
-    """Print an answer for a machine; NaN and infinity are refused."""
-    # All beyond ASCII is escaped, and so are control characters but DEL.
+    """Print an answer as JSON. NaN and infinity raise an error.
+
+    :param data: dictionary or list
+    """
+    # All characters beyond ASCII and all control characters except DEL are
+    # escaped.
     print_text(json.dumps(data, indent=2, allow_nan=False).replace(
         '\x7f', r'\u007f'))
 
 
 def say(prog, text):
-    """Print one line to standard error, after the name of the command."""
+    """Print one line to standard error, after the name of the command.
+
+    :param prog: name of the command
+    :param text: text of the line
+    """
     print(f'{prog}: {plain_text.one_line(text)}', file=sys.stderr, flush=True)
 
 
 def cell(value, form='.4g'):
-    """Return a number as text, a hyphen where there is none."""
+    """Return a number as text, or a hyphen for None.
+
+    :param value: number or None
+    :param form: format specification
+    """
     return '-' if value is None else format(value, form)
 
 
 def time(seconds):
-    """Return seconds UTC as ISO 8601, a hyphen for None."""
+    """Return a time as ISO 8601, or a hyphen for None.
+
+    :param seconds: seconds UTC, or None
+    """
     return plain_text.iso_time(seconds) or '-'
 
 
 def version(prog):
-    """Return what ``--version`` prints: the command and its version."""
+    """Return the text of ``--version``: the command and its version.
+
+    :param prog: name of the command
+    """
     try:
         package = importlib.metadata.distribution(_PACKAGE)
         return f'{prog} {package.version}'
@@ -121,7 +159,10 @@ def version(prog):
 
 
 def counted(counts):
-    """Return ' (3 of this, 4 of that)', or nothing."""
+    """Return ' (3 of this, 4 of that)', or an empty text.
+
+    :param counts: {name: number}
+    """
     if not counts:
         return ''
     return ' (' + ', '.join(f'{count} {what}'
@@ -130,7 +171,10 @@ def counted(counts):
 
 @contextlib.contextmanager
 def progress(what):
-    """Give a callback (done, total); a bar where a person looks."""
+    """Yield a callback (done, total) that shows a bar on a terminal.
+
+    :param what: title of the bar
+    """
     if not sys.stderr.isatty():
         yield None
         return
@@ -145,12 +189,13 @@ def progress(what):
 
 # Completion in a shell
 
-#: The attribute ``complete`` of an argument that is a file, as shtab's FILE.
+#: Value of the attribute ``complete`` of an argument that is a file, as FILE
+#: of shtab.
 FILE = {'bash': '_shtab_compgen_files', 'zsh': '_files', 'tcsh': 'f'}
 
 
 class PrintCompletion(argparse.Action):
-    """Print the script by which a shell completes the command, and end."""
+    """Print the script that completes the command in a shell, and exit."""
 
     def __init__(self, option_strings, dest, **others):
         super().__init__(option_strings, dest, default=argparse.SUPPRESS,
@@ -171,27 +216,27 @@ class PrintCompletion(argparse.Action):
 # The process
 
 def log_all():
-    """Log everything to standard error, also what libraries log, escaped."""
+    """Log everything to standard error, including libraries, escaped."""
     logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
     logs.escape_all()
 
 
 def run(prog, command, debug=lambda: False, failure=1, interrupted=''):
-    """Run a command; whatever goes wrong is one line on standard error.
+    """Run a command. An error is printed as one line on standard error.
 
-    A reader that has read enough, such as ``head``, is no error: the command
-    does its work, prints no more and returns its own status.
+    If a reader such as ``head`` closes the output, this is not an error: the
+    command continues without output and returns its own status.
 
     :param prog: name of the command
-    :param command: callable, returns the exit status
-    :param debug: callable, whether to show where an error comes from
+    :param command: callable(), returns the exit status
+    :param debug: callable(), returns whether to show tracebacks
     :param failure: exit status after an error
-    :param interrupted: what to say of what an interrupt left
+    :param interrupted: text to print after an interrupt
     :returns: exit status
     """
     _open_missing_streams()
     for stream in (sys.stdout, sys.stderr):
-        # A name that the locale cannot print is no reason to fail.
+        # A name that the locale cannot represent does not cause a failure.
         if hasattr(stream, 'reconfigure'):
             stream.reconfigure(errors='backslashreplace')
     try:
@@ -218,9 +263,10 @@ def _words(error):
 
 
 def _open_missing_streams():
-    """Take care of standard streams that the caller has closed.
+    """Open standard streams that the caller has closed.
 
-    Else the next file that is opened, such as the store, gets their number.
+    Otherwise the next file that is opened, for example the store, would get
+    their number.
     """
     for number in range(3):
         try:
@@ -246,13 +292,13 @@ def _flush():
     except BrokenPipeError:
         _drop_output()
     except OSError:
-        # A full disk, for instance: said once, and not again at exit.
+        # For example a full disk: reported once, not again at exit.
         _drop_output()
         raise
 
 
 def _drop_output():
-    """Let go of standard output: what is left in its buffer is not written."""
+    """Discard standard output, including the contents of its buffer."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

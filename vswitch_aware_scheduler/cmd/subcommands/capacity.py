@@ -47,7 +47,7 @@ def _add_reproduce_arguments(parser):
 
 
 def _fit_answer(arguments):
-    """Fit a table, and return the answer as plain data."""
+    """Fit a table. Return the answer as plain data."""
     if not 0 < arguments.confidence < 1:
         raise exceptions.InvalidInput(
             f'confidence is {arguments.confidence:.15g}, wanted a number '
@@ -82,7 +82,7 @@ def _fit_answer(arguments):
 
 
 def _fit_tables(answer):
-    """Yield (title, header, rows) of a fit for a person."""
+    """Yield (title, header, rows) of a fit as text."""
     rows = []
     for level in ('flow', 'sender', 'switch'):
         cost = answer['model'][level]
@@ -109,7 +109,7 @@ def _fit_tables(answer):
 
 
 def _reproduce_answer(arguments):
-    """Predict published figures, and return the answer as plain data."""
+    """Predict published values. Return the answer as plain data."""
     known = published.tables()
     for name in arguments.table:
         if name not in known:
@@ -121,7 +121,7 @@ def _reproduce_answer(arguments):
 
 
 def _reproduce_tables(answer):
-    """Yield (title, header, rows) of the answer for a person."""
+    """Yield (title, header, rows) of the answer as text."""
     for table in answer['tables']:
         title = f'{table["table"]}: {table["source"]}'
         lines = [[line['left_out'], f'{line["packet_bytes"]:g}',

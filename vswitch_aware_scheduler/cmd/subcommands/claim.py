@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage claim: print what schedulers have just placed."""
+"""vswitch-manage claim: prints the recent placements of schedulers."""
 
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
@@ -11,7 +11,7 @@ __all__ = ['add_arguments']
 def add_arguments(parser):
     """Add the sub-command of ``claim``."""
     output.add_list_arguments(parser.add_command(
-        'list', 'print what schedulers have placed and withdrawn lately',
+        'list', 'print what schedulers have recently placed and withdrawn',
         _list), 'host')
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage db: make the schema of the store."""
+"""vswitch-manage db: manages the schema of the store."""
 
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
@@ -14,7 +14,7 @@ __all__ = ['add_arguments']
 def add_arguments(parser):
     """Add the sub-commands of ``db``."""
     sync = parser.add_command(
-        'sync', 'make the store, or bring its schema to the newest version',
+        'sync', 'create the store, or update its schema to the newest version',
         _sync)
     sync.add_argument('--version', metavar='REVISION',
                       help='stop at this version')
@@ -30,7 +30,7 @@ def _sync(arguments, conf):
     before, after = migration.sync(conf.store_url, arguments.version,
                                    conf.store_timeout_seconds)
     if directory is not None:
-        # Not on stdout, which is for --json.
+        # Not on standard output, which --json uses.
         context.say(
             f'made the directory {directory}, mode '
             f'{migration.DIRECTORY_MODE:04o}, owner '

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage decision: how schedulers judged the last requests."""
+"""vswitch-manage decision: prints how schedulers judged the last requests."""
 
 from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler.cmd import context
@@ -55,7 +55,10 @@ def _add_compare_arguments(parser):
 
 
 def row(decision):
-    """Return a Decision as a row of JSON."""
+    """Return a Decision as a row of JSON.
+
+    :param decision: Decision
+    """
     closest = decision.nearest[0]['host'] if decision.nearest else None
     return {**vars(decision), 'closest': closest,
             'summary': explanation.line(
@@ -66,9 +69,10 @@ def row(decision):
 def find(store, text):
     """Return the Decisions on an instance or a request, the newest first.
 
-    :param text: uuid of an instance, name of one that has a model, id of a
-        request or id of a decision
-    :raises InvalidInput: when there are none
+    :param store: Store
+    :param text: uuid of an instance, name of an instance with a model, id of a
+        request, or id of a decision
+    :raises InvalidInput: if there are none
     """
     found = store.decisions(request_id=text) \
         or store.decisions(instance_uuid=text.lower()) \
@@ -88,7 +92,10 @@ def find(store, text):
 
 
 def print_one(decision):
-    """Print a Decision for a person."""
+    """Print a Decision as text.
+
+    :param decision: Decision
+    """
     one = row(decision)
     terminal.print_fields([
         ('Decided', plain_text.iso_time(decision.decided_at)),

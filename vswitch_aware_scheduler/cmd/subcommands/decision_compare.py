@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage decision compare: decisions against measured traffic."""
+"""vswitch-manage decision compare: decisions and measured traffic."""
 
 import collections
 import dataclasses
@@ -17,7 +17,7 @@ __all__ = ['print_answer', 'run']
 
 REFUSED, ADMITTED = 'refused', 'admitted'
 
-#: Checks that no measured traffic confirms or disproves.
+#: Checks that measured traffic can neither confirm nor disprove.
 _OTHER_CHECKS = {'no profile', 'tunnels', 'virtual functions', 'uplink',
                  explanation.ROOM}
 
@@ -25,11 +25,12 @@ _OTHER_CHECKS = {'no profile', 'tunnels', 'virtual functions', 'uplink',
 def run(arguments, conf, store, driver, progress=None, clock=None):
     """Return the answer as plain data.
 
-    :param conf: ConfigOpts with our options registered
+    :param arguments: argparse Namespace
+    :param conf: ConfigOpts with the options of this package
     :param store: Store
     :param driver: telemetry Driver
-    :param progress: None, or called as progress(done, total)
-    :param clock: returns the time, seconds UTC; None: ``time.time``
+    :param progress: None, or callable(done, total)
+    :param clock: callable, returns seconds UTC; None uses ``time.time``
     """
     end = (clock or time.time)() if arguments.end is None else arguments.end
     last, left_out = _last_decisions(store, arguments.start, end)
@@ -79,9 +80,12 @@ def run(arguments, conf, store, driver, progress=None, clock=None):
 
 
 def _last_decisions(store, start, end):
-    """Return ({host: its last Decision}, {why others are left out: number}).
+    """Return the last decision of each host, and how many are left out.
 
-    Of the decisions that placed an instance on a host which traffic limits.
+    Only decisions count that placed an instance on a host with a limit on
+    traffic.
+
+    :returns: ({host: Decision}, {reason for leaving out: number})
     """
     last, left_out = {}, collections.Counter()
     for one in store.decisions(since=start):
@@ -131,7 +135,10 @@ def _remarks(found, left_out):
 
 
 def print_answer(answer):
-    """Print the answer for a person."""
+    """Print the answer as text.
+
+    :param answer: result of :func:`run`
+    """
     terminal.print_line(
         f'Hosts by the last instance that was placed on them, measured by '
         f'{answer["telemetry"]}; intervals of '

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sub-command ``vswitch-manage evaluate``: arguments and answer."""
+"""vswitch-manage evaluate: arguments and answer."""
 
 import argparse
 import dataclasses
@@ -29,7 +29,7 @@ _MOVING = ('overload_over_limit', 'overload_over_limit_weighted',
            'hosts_mean', 'hosts_mean_relative', 'moves_per_instance_week',
            'loss', 'migration_share')
 
-#: Conditions of --rebalance: flag, field, what it is, unit.
+#: Conditions of --rebalance: flag, field, name of the value, description.
 _CONDITIONS = (
     ('--rebalance-period', 'period_seconds', 'SECONDS',
      'time between two rounds of decisions'),
@@ -47,14 +47,18 @@ _CONDITIONS = (
 
 
 def add_arguments(parser):
-    """Add the sub-command's arguments to its parser."""
+    """Add the arguments of the sub-command to its parser.
+
+    :param parser: argparse parser
+    """
     parser.set_defaults(function=_print)
     parser.add_argument('--trace', metavar='PATH', required=True,
-                        help='recorded traffic to judge on, as the telemetry '
+                        help='recorded traffic for the evaluation, as the '
+                             'telemetry '
                              'driver "file" reads it')
     parser.add_argument('--saturation-kbps', metavar='C', type=float,
                         required=True,
-                        help='what the switch of each host carries, egress '
+                        help='capacity of the switch of each host, egress '
                              'and ingress together, in kbit/s')
     parser.add_argument('--overload-probability', metavar='E', type=float,
                         help='limit to keep to (default: the option '
@@ -112,7 +116,13 @@ def add_arguments(parser):
 
 
 def run(arguments, conf, progress=None):
-    """Evaluate, and return the answer as plain data."""
+    """Run the evaluation. Return the answer as plain data.
+
+    :param arguments: argparse Namespace
+    :param conf: options of the group [vswitch_scheduler]
+    :param progress: None, or callable(done, total)
+    :raises InvalidInput: if an argument is invalid
+    """
     if arguments.seeds < 1:
         raise exceptions.InvalidInput(
             f'seeds are {arguments.seeds}, wanted 1 or more')
@@ -129,7 +139,7 @@ def run(arguments, conf, progress=None):
     room = tuple(
         _room(flag, getattr(arguments, flag.replace('-', '_')))
         for flag in ('host-cores', 'host-memory-mb'))
-    # Before the work of minutes, not after it.
+    # Check before the work of minutes, not after it.
     if arguments.plot_dir is not None:
         plots.prepare(arguments.plot_dir)
     rolling = arguments.protocol == protocols.ROLLING
@@ -223,7 +233,10 @@ def _methods(names, conf, corrects, rebalances, groups):
 
 
 def table(answer):
-    """Return the header and the rows of the answer for a person."""
+    """Return the header and the rows of the answer as text.
+
+    :param answer: result of :func:`run`
+    """
     columns = _MOVING if answer['rebalance'] else _COLUMNS
 
     def cell(value):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage explain: how each host is judged for an instance, now.
+"""vswitch-manage explain: prints how each host is judged for an instance.
 
-By the store alone: who is where is the inventory's, policies are those that
-the modeler wrote. The tables and the words are those of the scheduler.
+Uses only the store: the inventory and the policies that the modeler wrote. The
+tables and the explanations are those of the scheduler.
 """
 
 import collections
@@ -27,11 +27,12 @@ from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
 __all__ = ['add_arguments', 'columns', 'print_below', 'print_head', 'run']
 
-#: Hosts, those nearest to fitting, of which it is computed with what share of
-#: the demand the instance would fit, and without how many other instances.
+#: Number of hosts nearest to fitting for which the command computes which
+#: share of the demand would fit and how many instances have to leave.
 DETAILED = 3
 
-#: Halvings of the share of the demand: one part in a thousand.
+#: Number of bisections of the share of the demand: a precision of one
+#: thousandth.
 _HALVINGS = 10
 
 
@@ -55,13 +56,13 @@ def add_arguments(parser):
 
 @dataclasses.dataclass(frozen=True)
 class _Subject:
-    """What is to be placed.
+    """The instance that is judged.
 
-    :ivar uuid: of the instance, None of a new one
-    :ivar law: RateLaw that is demanded, a prior as it is
-    :ivar rule: the rule that gave the law, in the words of the scheduler
-    :ivar group: law of the group of an instance with a prior of its own
     :ivar attachments: Attachments
+    :ivar uuid: uuid of the instance, or None for a new one
+    :ivar law: demanded RateLaw; a prior is not cut yet
+    :ivar rule: the rule that gave the law, as the scheduler names it
+    :ivar group: law of the group, if the instance has its own prior
     """
 
     uuid: str | None
@@ -73,18 +74,23 @@ class _Subject:
     attachments: vswitch_attachments.Attachments
 
     def law_on(self, policy):
-        """Return the RateLaw that the instance is taken to have on a host."""
+        """Return the RateLaw by which the instance is judged on a host.
+
+        :param policy: HostPolicy of the host
+        """
         if not self.rule.startswith('prior of ') or not policy.limits_on_one:
             return self.law
         return policy.fitting(self.law, self.group)
 
 
 def run(arguments, conf, store, progress=None):
-    """Return the answer as plain data; its hosts are in ``hosts``.
+    """Return the answer as plain data. Its key ``hosts`` has the hosts.
 
-    :param conf: ConfigOpts with our options registered
+    :param arguments: argparse Namespace
+    :param conf: ConfigOpts with the options of this package
     :param store: Store
-    :param progress: None, or called as progress(done, total)
+    :param progress: None, or callable(done, total)
+    :raises InvalidInput: if the requested host is unknown
     """
     fleet = stored_fleet.Fleet(store, conf)
     subject = _subject(arguments, fleet, store)
@@ -130,7 +136,7 @@ def run(arguments, conf, store, progress=None):
         'remarks': fleet.remarks, 'hosts': rows}
 
 
-# What is to be placed
+# The instance.
 
 def _subject(arguments, fleet, store):
     uuid, flavor, project = None, arguments.flavor, arguments.of_project
@@ -149,11 +155,11 @@ def _subject(arguments, fleet, store):
 
 
 def _placement(fleet, store, uuid):
-    """Return (host, flavor, project) of an instance, as far as known."""
+    """Return (host, flavor, project) of an instance, None if unknown."""
     placed = fleet.snapshot.placement(uuid)
     if placed is not None:
         return placed
-    # Nova had no host for it, or has deleted it.
+    # Nova found no host for the instance, or has deleted it.
     decisions = store.decisions(instance_uuid=uuid, limit=1)
     if decisions:
         return None, decisions[0].flavor, decisions[0].project
@@ -166,7 +172,7 @@ def _placement(fleet, store, uuid):
 def _demand(fleet, uuid, flavor, project):
     """Return (RateLaw, rule, law of the group or None), as a scheduler does.
 
-    What the ports of an instance guarantee is not known here.
+    The QoS guarantee of the instance's ports is unknown here.
     """
     snapshot = fleet.snapshot
     learned = snapshot.law(uuid) if uuid else None
@@ -207,8 +213,8 @@ class _Judged:
         self._fleet, self._subject = fleet, subject
         attachments = fleet.snapshot.attachments
         self._table = admission.LoadTable(attachments=attachments)
-        # Hosts without their uplinks, and uplinks alone: whose numbers are
-        # which.
+        # Hosts without their uplinks, and uplinks alone, to separate their
+        # numbers.
         self._own = admission.LoadTable(attachments=attachments)
         self._uplinks = admission.LoadTable(attachments=lambda uuid: (
             found := attachments(uuid)) and found.all_tunnelled)
@@ -247,9 +253,11 @@ class _Judged:
                                  self._subject.attachments)
 
     def row(self, i, detailed):
-        """Return how a host is judged.
+        """Return how a host is judged, as a dictionary.
 
-        :param detailed: whether to compute what would make the instance fit
+        :param i: position of the host
+        :param detailed: whether to compute which changes would make the
+            instance fit
         """
         assessment, policy = self.assessment, self._policies[i]
         host = assessment.host(i)
@@ -283,7 +291,7 @@ class _Judged:
                 self._fits_if(i, detailed))}
 
     def _checks(self, i):
-        """Yield the checks of a host alone, in their order."""
+        """Yield the checks of a host without its uplinks, in their order."""
         policy, after, before = self._policies[i], self._after, self._before
         known = policy.profile is not None
         yield {'check': 'profile', 'passes': known or policy.pass_unknown}
@@ -312,15 +320,15 @@ class _Judged:
                    'limit': after.limit(i), 'passes': self._keeps_limit(i)}
 
     def _keeps_limit(self, i):
-        """Return whether the overload probability of a host passes, or None.
+        """Return whether a host meets its limit of overload, or None.
 
-        The first check that refuses a host is its reason, so a host that an
-        earlier check refuses says nothing of this one.
+        Only the first check that refuses a host is known. For a host that an
+        earlier check refuses, the result is unknown.
         """
         reason, limit = self._after.reason[i], self._after.limit(i)
         if reason not in (admission.TOO_MANY, admission.PEAK):
             return bool(reason != admission.OVERLOAD)
-        # With a limit of 0 peaks are added up, not probabilities.
+        # With a limit of 0, peaks are added, not probabilities.
         return not self._policies[i].is_exceeded(
             self._after.overload_probability[i]) if limit else None
 
@@ -342,7 +350,7 @@ class _Judged:
             'overload_after': float(after.overload_probability[0]),
             'overload_limit': after.limit(0), 'text': after.explain(0)}
 
-    # What would make it fit
+    # Changes that would make the instance fit.
 
     def _fits_if(self, i, detailed):
         """Yield in words what would make the instance fit on a host."""
@@ -395,7 +403,7 @@ class _Judged:
         return low
 
     def _departures(self, i):
-        """Return how many instances have to leave, the largest first."""
+        """Return how many instances have to leave, the largest ones first."""
         host = self._own_host(i)
         policy = self._own.policy(host)
         residents = sorted(
@@ -424,14 +432,14 @@ class _Judged:
 
 
 def _number(value, known=True):
-    """Return a number as JSON has it, None where there is none."""
+    """Return a number as JSON has it, or None if it is not finite."""
     return float(value) if known and np.isfinite(value) else None
 
 
-# For people
+# Text output.
 
 def columns():
-    """Return the columns of the hosts."""
+    """Return the list of the Columns of the hosts."""
     column = output.Column
 
     def share(value):
@@ -451,7 +459,10 @@ def columns():
 
 
 def print_head(answer):
-    """Print what stands above the hosts."""
+    """Print the text above the hosts.
+
+    :param answer: result of :func:`run`
+    """
     what = answer['instance_uuid'] or 'a new one'
     mean, peak = answer['mean'], answer['peak']
     age = answer['inventory_age_seconds']
@@ -474,9 +485,10 @@ def print_head(answer):
 
 
 def print_below(answer, rows):
-    """Print what stands below the hosts.
+    """Print the text below the hosts.
 
-    :param rows: of the hosts that were printed
+    :param answer: result of :func:`run`
+    :param rows: rows of the hosts that were printed
     """
     if len(rows) == 1:
         _print_host(rows[0])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage feedback: print how limits are corrected."""
+"""vswitch-manage feedback: prints how limits are corrected."""
 
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.cmd import context
@@ -12,7 +12,7 @@ __all__ = ['add_arguments']
 def add_arguments(parser):
     """Add the sub-command of ``feedback``."""
     output.add_list_arguments(parser.add_command(
-        'show', 'print what came of trials, and the limits that follow',
+        'show', 'print the outcomes of trials and the resulting limits',
         _show))
 
 

@@ -49,7 +49,7 @@ def _fit(arguments, conf):
     with terminal.progress('fitting') as progress:
         for series in driver.series(arguments.start, arguments.end,
                                     progress=progress):
-            # What it counts with otherwise is not known here.
+            # The load that the instance counts with otherwise is unknown here.
             series = series.at_least()
             refused_samples += series.refused
             reason = _refusal(series, conf.min_samples)
@@ -108,10 +108,10 @@ def _fit(arguments, conf):
 
 
 def _write_models(target, conf, fitted, unmodelled):
-    """Write what was fitted, and the priors that follow, at once.
+    """Write the fitted models and the resulting priors together.
 
-    :param unmodelled: what was counted of others; where they have a model in
-        the store, that stays
+    :param unmodelled: counts of other instances; a model of such an instance
+        in the store is kept
     :returns: Generation
     """
     if not fitted:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage fleet: what each host carries, by the store alone.
+"""vswitch-manage fleet: prints the load of each host, from the store.
 
-Which instance is on which host is the inventory's, the policy of each host is
-what the modeler wrote, the sums are those of the scheduler's LoadTable. No
-service is asked.
+The inventory has the host of each instance, the modeler has written the policy
+of each host, and the scheduler's LoadTable computes the sums. No service is
+asked.
 """
 
 import dataclasses
@@ -32,20 +32,21 @@ from vswitch_aware_scheduler.traffic import superposition
 __all__ = ['Fleet', 'SORTS', 'add_arguments', 'host_columns',
            'instance_columns', 'sort', 'uplink_columns']
 
-#: What hosts can be sorted by, and whether the largest come first.
+#: Sort keys of hosts, and whether the largest values come first.
 SORTS = {'host': False, 'risk': True, 'utilisation': True, 'instances': True,
          'room': False}
 
-#: The episodes of more hosts than these take minutes: they are left out.
+#: Maximum number of hosts for which episodes are computed, because more take
+#: minutes.
 MOST_EPISODES = 500
 
-#: Hosts whose tables are made at a time, between two reports of progress.
+#: Number of hosts that are computed between two reports of progress.
 _SOME = 200
 
-#: What was read longer ago than that many passes of a modeler is old.
+#: Data are old after this number of passes of a modeler.
 _PASSES = 3
 
-#: The inventory notes at least so often how recent it is.
+#: Longest time between two updates of the age of the inventory.
 _INVENTORY_SECONDS = 2 * 3600.0
 
 _DAY_SECONDS = 86400.0
@@ -73,7 +74,11 @@ def add_arguments(parser):
 
 
 def sort(rows, by):
-    """Sort rows of hosts by one of :data:`SORTS`, those without it last."""
+    """Sort rows of hosts by a key. Rows without a value come last.
+
+    :param rows: list of rows, which is changed
+    :param by: one of :data:`SORTS`
+    """
     keys = {'risk': ('overload_probability', 'utilisation')}.get(by, (by,))
     sign = -1.0 if SORTS[by] else 1.0
     if by != 'host':
@@ -82,11 +87,11 @@ def sort(rows, by):
 
 
 class Fleet:
-    """The hosts of a store, and what they carry.
+    """The hosts of a store, and their load.
 
     :param store: Store
-    :param conf: ConfigOpts with our options registered
-    :param clock: returns the time, seconds UTC; None: ``time.time``
+    :param conf: ConfigOpts with the options of this package
+    :param clock: callable, returns seconds UTC; None uses ``time.time``
     """
 
     def __init__(self, store, conf, clock=None):
@@ -119,7 +124,7 @@ class Fleet:
     # What there is
 
     def _find_policies(self):
-        """Take the policies of the store, or find them without aggregates."""
+        """Read the policies from the store, or derive missing ones."""
         facts = self._store.fleet('host').facts
         self.origins = {host: data.get('origins') or {}
                         for host, data in facts.items()}
@@ -194,20 +199,29 @@ class Fleet:
         return f'{self.age(seconds):.0f} s'
 
     def age(self, seconds):
-        """Return how long ago a time was, in seconds; None for None."""
+        """Return the age of a time in seconds; None for None.
+
+        :param seconds: seconds UTC, or None
+        """
         return None if seconds is None else max(self._now - seconds, 0.0)
 
     def policy(self, host):
-        """Return the HostPolicy of a host."""
+        """Return the HostPolicy of a host.
+
+        :param host: name of the host
+        """
         return self._policies[host]
 
     def extra_specs(self, flavor):
-        """Return the extra specs of a flavor, None where it is not known."""
+        """Return the extra specs of a flavor, or None if it is unknown.
+
+        :param flavor: name of the flavor
+        """
         return self._flavors.facts.get(flavor)
 
     @property
     def default_law(self):
-        """RateLaw of a new instance of which nothing is known."""
+        """RateLaw of a new instance about which nothing is known."""
         return model.TrafficModel.on_off(
             **options.default_demand(self._options)).law
 
@@ -224,11 +238,11 @@ class Fleet:
     # What hosts carry
 
     def host_rows(self, wanted=None, progress=None):
-        """Return a dictionary for each host, in the order of their names.
+        """Return a dictionary for each host, sorted by name.
 
-        :param wanted: name of the only host, None: all
-        :param progress: None, or called as ``progress(done, total)``
-        :raises InvalidInput: when the wanted host is not known
+        :param wanted: name of the only host, or None for all
+        :param progress: None, or callable(done, total)
+        :raises InvalidInput: if the requested host is unknown
         """
         hosts = self.hosts
         if wanted is not None:
@@ -251,7 +265,7 @@ class Fleet:
         return rows
 
     def uplink_rows(self):
-        """Return a dictionary for each uplink, in the order of names."""
+        """Return a dictionary for each uplink, sorted by name."""
         names = sorted(self._uplinks, key=output.natural)
         behind = self._behind()
         loads = self._loads(self._uplink_table, [
@@ -275,7 +289,7 @@ class Fleet:
                 for uuid, law in self._laws(host).items()}
 
     def _loads(self, table, described):
-        """Return (P(overload), loss, utilisation) of each as it is."""
+        """Return (overload probability, loss, utilisation) of each host."""
         slots = [table.describe(*one) for one in described]
         found = table.assess(slots, rate_law.SILENT)
         return list(zip(found.overload_probability.tolist(),
@@ -287,7 +301,10 @@ class Fleet:
         return {uuid: law for uuid, (law, _) in self.demands(host).items()}
 
     def demands(self, host):
-        """Return {uuid: (RateLaw, which rule gave it)} of a host."""
+        """Return {uuid: (RateLaw, rule that gave it)} of a host.
+
+        :param host: name of the host
+        """
         if host not in self._demands:
             fitting = self._policies[host].fitting
             self._demands[host] = {
@@ -336,11 +353,13 @@ class Fleet:
     # Episodes
 
     def add_episodes(self, rows):
-        """Add the episodes of overload a day to rows of hosts.
+        """Add the number of overload episodes per day to rows of hosts.
 
-        They follow from the probability of overload and the mean length of
+        The number follows from the overload probability and the mean length of
         an episode. For that length, instances count as independent of each
-        other, and those without a model with their average.
+        other, and those without a model with their mean rate.
+
+        :param rows: list of rows of hosts
         """
         if len(rows) > MOST_EPISODES:
             for row in rows:
@@ -357,7 +376,7 @@ class Fleet:
             row['mean_episode_seconds'] = seconds
 
     def _episode_seconds(self, host):
-        """Return the mean length of an episode, None where there is none."""
+        """Return the mean length of an episode, or None without episodes."""
         policy = self._policies[host]
         if policy.profile is None:
             return None
@@ -379,10 +398,13 @@ class Fleet:
     # Room
 
     def add_room(self, rows, flavor, project=None, progress=None):
-        """Add how many more instances of a flavor each host has room for.
+        """Add how many more instances of a flavor fit on each host.
 
-        :param rows: of hosts
-        :returns: which rule gave the demand, in words
+        :param rows: list of rows of hosts
+        :param flavor: name of the flavor
+        :param project: id of the project, or None
+        :param progress: None, or callable(done, total)
+        :returns: the rule that gave the demand, in words
         """
         law, rule = self._new_demand(flavor, project)
         cut = rule not in ('flavor', 'flavor model', 'default')
@@ -407,7 +429,7 @@ class Fleet:
         return rule
 
     def _new_demand(self, flavor, project):
-        """Return (RateLaw, which rule gave it) of a new instance."""
+        """Return (RateLaw, rule that gave it) of a new instance."""
         known = self._flavors.facts
         if self._flavors.read_at is not None and flavor not in known:
             there = ', '.join(sorted(known)) or 'those of Nova: it has none'
@@ -429,9 +451,12 @@ class Fleet:
     # Instances of a host
 
     def instance_rows(self, host):
-        """Return a dictionary for each instance of a host, by what it adds.
+        """Return a dictionary for each instance of a host, by contribution.
 
-        What an instance adds is the difference that the host is without it.
+        The contribution of an instance is the difference to the host without
+        it.
+
+        :param host: name of the host
         """
         self.host_rows(host)
         policy, demands = self._policies[host], self.demands(host)
@@ -473,7 +498,7 @@ def _may_overload(laws, policy, limit):
 
 
 def _overload_of(chains, average, policy, limit):
-    """Return (share of time, episodes a second) above one limit."""
+    """Return (share of time, episodes per second) above one limit."""
     weights, capacity, _ = limit
     left = capacity - float(np.dot(weights, average))
     if left <= 0:
@@ -487,12 +512,12 @@ def _overload_of(chains, average, policy, limit):
 
 
 def _rooms(table, names, laws, progress=None):
-    """Return how many more instances each of some hosts of a table admits.
+    """Return how many more instances some hosts of a table admit.
 
-    The table is afterwards as it was.
+    The table is unchanged afterwards.
 
     :param laws: RateLaw of a new instance, for each host
-    :returns: list of 0..sizing.MOST
+    :returns: list of numbers between 0 and sizing.MOST
     """
     low, high = [0] * len(names), [None] * len(names)
     have = [0] * len(names)
@@ -548,7 +573,11 @@ def _numbers():
 
 
 def host_columns(with_room, with_uplinks):
-    """Return the columns of hosts."""
+    """Return the Columns of hosts.
+
+    :param with_room: whether there is a column for the room
+    :param with_uplinks: whether there is a column for uplinks
+    """
     column = output.Column
     return [
         column('HOST', 'host'), column('PROFILE', 'profile'),
@@ -565,14 +594,14 @@ def host_columns(with_room, with_uplinks):
 
 
 def uplink_columns():
-    """Return the columns of uplinks."""
+    """Return the Columns of uplinks."""
     column = output.Column
     return [column('UPLINK', 'uplink'), column('HOSTS', 'hosts'),
             column('VMS', 'instances'), *_numbers()]
 
 
 def instance_columns():
-    """Return the columns of the instances of a host."""
+    """Return the Columns of the instances of a host."""
     column = output.Column
     return [column('INSTANCE', 'instance_uuid'), column('NAME', 'name'),
             column('FLAVOR', 'flavor'), column('PROJECT', 'project'),
@@ -610,8 +639,8 @@ def _print_hosts(arguments, found, facts):
         rows = found.host_rows(arguments.host, progress)
     columns = host_columns(arguments.flavor is not None,
                            any(row['uplinks'] for row in rows))
-    # What takes long is computed of the rows that are printed, where it does
-    # not decide which ones these are.
+    # Compute slow values only for the rows that are printed, unless they
+    # determine which rows these are.
     rest = {'room': lambda rows: _add_room(arguments, found, rows, facts),
             'episodes_per_day': found.add_episodes}
     for key in list(rest):

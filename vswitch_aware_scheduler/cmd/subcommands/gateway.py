@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage gateway: plan the mappings of VXLAN gateways."""
+"""vswitch-manage gateway: plans the mappings of VXLAN gateways."""
 
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
@@ -11,7 +11,7 @@ __all__ = ['add_arguments']
 def add_arguments(parser):
     """Add the sub-command of ``gateway``."""
     plan = parser.add_command(
-        'plan', 'number the networks of silos and tell what each gateway '
+        'plan', 'assign numbers to networks and print what each gateway '
                 'maps', _plan)
     plan.add_argument(
         'file', metavar='FILE',

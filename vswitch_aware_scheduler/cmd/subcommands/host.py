@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage host: which profile the switch of each host has."""
+"""vswitch-manage host: manages the switch profiles of hosts."""
 
 import dataclasses
 import re
@@ -18,7 +18,7 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['OPERATOR', 'add_arguments']
 
-#: Source of the records that somebody wrote by hand.
+#: Source of the records that an operator wrote.
 OPERATOR = 'operator'
 
 _HOST_NAME = re.compile(r'[A-Za-z0-9._:@-]{1,255}')
@@ -27,12 +27,12 @@ _HOST_NAME = re.compile(r'[A-Za-z0-9._:@-]{1,255}')
 def add_arguments(parser):
     """Add the sub-commands of ``host``."""
     discover = parser.add_command(
-        'discover', 'propose profiles by what the agents of Neutron tell',
+        'discover', 'propose profiles from the reports of Neutron agents',
         _discover)
     discover.add_later(_add_discover_arguments)
     output.add_list_arguments(parser.add_command(
         'list', 'print the profiles of hosts in the store', _list), 'host')
-    parser.add_command('set', 'set the profile of a host by hand', _set
+    parser.add_command('set', 'set the profile of a host', _set
                        ).add_later(_add_set_arguments)
     remove = parser.add_command(
         'remove', 'remove the profile of a host from the store', _remove)
@@ -49,8 +49,8 @@ def _add_discover_arguments(parser):
     parser.add_argument('--apply', action='store_true',
                         help='write the proposals to the store')
     parser.add_argument('--force', action='store_true',
-                        help='replace also what others wrote, by hand for '
-                             'instance')
+                        help='also replace profiles from other sources, for '
+                             'example those that an operator set')
 
 
 def _add_set_arguments(parser):
@@ -65,7 +65,7 @@ def _add_set_arguments(parser):
 
 
 def _access(conf):
-    """Return how Neutron is asked: as the inventory does."""
+    """Return how to ask Neutron: with the credentials of the inventory."""
     given = options.inventory_options(conf)
     if given is None or given['access']['auth'] is None:
         raise exceptions.InvalidInput(
@@ -77,8 +77,8 @@ def _access(conf):
 def _proposals(arguments, conf, opened):
     """Return the answer of "host discover" as a dictionary.
 
-    :param opened: returns the Store, or None where there is none yet and
-        nothing is to be written; called when Neutron has answered
+    :param opened: callable(), returns the Store, or None if there is none yet
+        and nothing has to be written; called after Neutron has answered
     """
     profiles = switch_profile.profiles(
         conf[options.GROUP].switch_profiles_file)
@@ -112,7 +112,7 @@ def _discover_columns():
 
 
 def _remarks(answer):
-    """Return a sentence for each remark of an answer, and for what stays."""
+    """Return the remarks of an answer, and a sentence for each kept record."""
     found = [f'{one["host"]}: {remark}' for one in answer['hosts']
              for remark in one['remarks']]
     return found + [
@@ -134,7 +134,7 @@ def _list_columns():
 
 
 def _profile_of(arguments, conf):
-    """Return the HostProfile that "host set" is to write."""
+    """Return the HostProfile that "host set" has to write."""
     if not _HOST_NAME.fullmatch(arguments.host):
         raise exceptions.InvalidInput(
             f'host: {arguments.host!r}; expected its name in Nova, as '

@@ -95,7 +95,7 @@ def _show(arguments, conf):
 
 
 def _sampling(counts):
-    """Say how often was measured, and what that may hide."""
+    """Return how often the traffic was measured and what this may hide."""
     if counts is None:
         return '-'
     period = f'means over {rates.number(counts.period_seconds)} s'

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage prior: print what unknown instances count with."""
+"""vswitch-manage prior: prints the priors of instances without a model."""
 
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
@@ -17,7 +17,7 @@ __all__ = ['add_arguments']
 def add_arguments(parser):
     """Add the sub-commands of ``prior``."""
     output.add_list_arguments(parser.add_command(
-        'list', 'print what groups have a prior', _list), 'project')
+        'list', 'print the groups that have a prior', _list), 'project')
     show = parser.add_command(
         'show', 'print the prior that an instance without a model counts by',
         _show)
@@ -59,7 +59,7 @@ def _list(arguments, conf):
 
 
 def _p99_kbps(law):
-    """Return the rate that is not exceeded for 99 % of the time."""
+    """Return the rate that is not exceeded during 99 % of the time."""
     bandwidth = law.rates[:, :2].sum(axis=1)
     order = bandwidth.argsort()
     below = law.probabilities[order].cumsum()

@@ -16,7 +16,7 @@ __all__ = ['add_arguments']
 def add_arguments(parser):
     """Add the sub-commands of ``profile``."""
     output.add_list_arguments(parser.add_command(
-        'list', 'print what switch profiles there are', _list))
+        'list', 'print the known switch profiles', _list))
     show = parser.add_command('show', 'print one switch profile', _show)
     show.add_argument('name', metavar='NAME')
     validate = parser.add_command(
@@ -121,10 +121,10 @@ def _add_export_arguments(parser):
                         help='provider.yaml of nova-compute, or the options '
                              'of an agent of Neutron')
     parser.add_argument('--device', metavar='NAME', action='append',
-                        default=[], help='bridge or network device that has '
-                        'the bandwidth; several share it evenly')
+                        default=[], help='bridge or network device with '
+                        'the bandwidth; several share it equally')
     parser.add_argument('--hypervisor', metavar='NAME', default='',
-                        help='name of the hypervisor, where it is not that '
+                        help='name of the hypervisor, if it differs from that '
                              'of the host')
     parser.add_argument('--directions', action='store_true',
                         help='count packets in each direction, as for a '

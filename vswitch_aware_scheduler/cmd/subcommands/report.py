@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage report: write the fleet as an HTML page.
+"""vswitch-manage report: writes the fleet as an HTML page.
 
 ``vswitch-report`` serves the same page: cmd/report.py.
 """
@@ -25,15 +25,15 @@ from vswitch_aware_scheduler.traffic import rate_law
 __all__ = ['DETAILS', 'STALE_HOURS', 'add_arguments', 'limits', 'make_report',
            'read_fleet']
 
-#: Decisions of schedulers that are older are not shown, nor more than so
-#: many.
+#: Decisions of schedulers that are older are not shown; and the maximum number
+#: of decisions.
 _DECISION_SECONDS = 7 * 86400.0
 _MOST_DECISIONS = 50_000
 
 #: Hosts in detail, and hours without a sample that make a model stale.
 DETAILS, STALE_HOURS = 10, 24.0
 
-#: Instances whose model the page of one host draws.
+#: Maximum number of instances whose model is drawn on the page of a host.
 _HOST_DIAGRAMS = 100
 
 
@@ -69,10 +69,10 @@ def _print(arguments, conf):
 
 
 def _write(arguments, group, progress=None):
-    """Write the page; return what to say about it as plain data.
+    """Write the page. Return the summary as plain data.
 
-    :param group: our group of options
-    :param progress: None, or called as progress(done, total)
+    :param group: options of the group [vswitch_scheduler]
+    :param progress: None, or callable(done, total)
     """
     if not 0 <= arguments.details <= 1000:
         raise exceptions.InvalidInput(
@@ -97,9 +97,9 @@ def _write(arguments, group, progress=None):
 
 
 def _write_file(path, text):
-    """Write a file at once: a reader sees the old page or the new one."""
+    """Write a file atomically: a reader sees the old or the new page."""
     directory = os.path.dirname(path) or '.'
-    # Of mode 0600, as names of tenants are in it.
+    # Mode 0600, because the page contains names of tenants.
     handle, temporary = tempfile.mkstemp(dir=directory, prefix='.report-')
     try:
         with open(handle, 'w', encoding='utf-8',
@@ -112,14 +112,20 @@ def _write_file(path, text):
 
 
 def limits(details, stale_hours):
-    """Return the :class:`.report.data.Limits` of two options."""
+    """Return the :class:`.report.data.Limits` of two options.
+
+    :param details: number of hosts in detail
+    :param stale_hours: age of the last sample in hours
+    """
     return data.Limits(details=details, stale_seconds=3600.0 * stale_hours)
 
 
 def read_fleet(group, target, progress=None):
     """Return the :class:`.report.data.Fleet` of a store.
 
-    :param group: our group of options
+    :param group: options of the group [vswitch_scheduler]
+    :param target: Store
+    :param progress: None, or callable(done, total)
     """
     def find_policies(hosts):
         found, _, _ = policy_in_force.unpack(
@@ -133,7 +139,7 @@ def read_fleet(group, target, progress=None):
             found = {**found, **{host: made[host] for host in unknown}}
         return found
 
-    # As "vswitch-manage fleet": what is not known may not count at all.
+    # As "vswitch-manage fleet": unknown instances may not count.
     unknown_law = rate_law.SILENT
     if group.unknown_instance_policy == 'default':
         unknown_law = model.TrafficModel.on_off(
@@ -142,16 +148,16 @@ def read_fleet(group, target, progress=None):
 
 
 def make_report(found, target, limits, host=None):
-    """Return the report of a fleet, or of one of its hosts, as plain data.
+    """Return the report of a fleet or of one host, as plain data.
 
     :param found: :class:`.report.data.Fleet`
-    :param target: Store, of the last decisions
+    :param target: Store, for the last decisions
     :param limits: :class:`.report.data.Limits`
     :param host: name of a host, or None
     """
     now = time.time()
     if host is not None:
-        # Its page has the room for all of its models.
+        # The page of one host has enough room for all its models.
         limits = dataclasses.replace(limits, diagrams=_HOST_DIAGRAMS)
     return found.report(now, limits, () if host is not None else
                         target.decisions(since=now - _DECISION_SECONDS,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage size: how many instances, and how many hosts."""
+"""vswitch-manage size: computes how many instances fit, and how many hosts."""
 
 import math
 
@@ -35,17 +35,18 @@ def add_arguments(parser):
                         help='limit of each host, 0 to 1 (default: the '
                              'option of that name)')
     parser.add_argument('--count', metavar='N', type=int,
-                        help='tell the hosts that so many instances need')
+                        help='print how many hosts this number of instances '
+                             'needs')
     size_servers.add_arguments(parser)
     what = parser.add_argument_group(
-        'traffic of an instance', 'One of these ways; without any, that of '
+        'traffic of an instance', 'Use one of these; without any, that of '
         'the options default_egress_kbps and so on.')
     what.add_argument('--egress-kbps', metavar='R', type=float,
-                      help='rate that it sends at while it is on')
+                      help='rate at which it sends while it is on')
     what.add_argument('--ingress-kbps', metavar='R', type=float,
-                      help='rate that it receives at while it is on')
+                      help='rate at which it receives while it is on')
     what.add_argument('--kpps', metavar='R', type=float,
-                      help='kilo-packets/s of both directions meanwhile')
+                      help='kilo-packets/s of both directions while it is on')
     what.add_argument('--on-seconds', metavar='S', type=float,
                       help='mean time that it is on (default: always)')
     what.add_argument('--off-seconds', metavar='S', type=float,
@@ -56,7 +57,8 @@ def add_arguments(parser):
     what.add_argument('--flavor', metavar='NAME',
                       help='the learned prior of this flavor')
     what.add_argument('--project', metavar='ID',
-                      help='that of this project, or with --flavor of both')
+                      help='the learned prior of this project, or of both '
+                           'together with --flavor')
     what.add_argument('--fleet-prior', action='store_true',
                       help='the learned prior of the whole fleet, which an '
                            'instance of a new flavor and project counts by')
@@ -64,15 +66,17 @@ def add_arguments(parser):
                       help='all instances that have a model, put on hosts '
                            'one after the other, in a random order')
     what.add_argument('--seed', metavar='K', type=int, default=1,
-                      help='of that order (default: 1)')
+                      help='seed of the random order (default: 1)')
 
 
 def run(arguments, conf, opened, progress=None):
     """Return the answer as plain data.
 
-    :param conf: our group of options
-    :param opened: callable, returns the store
-    :param progress: None, or called as progress(done, total)
+    :param arguments: argparse Namespace
+    :param conf: options of the group [vswitch_scheduler]
+    :param opened: callable(), returns the Store
+    :param progress: None, or callable(done, total)
+    :raises InvalidInput: if an argument is invalid
     """
     limit = arguments.overload_probability
     if limit is None:
@@ -116,7 +120,7 @@ def run(arguments, conf, opened, progress=None):
     return {**answer, 'traffic': what, 'mean_kbps': float(law.mean[:2].sum()),
             'peak_kbps': float(law.rates[:, :2].sum(axis=1).max()),
             'count': arguments.count, 'profiles': [
-                # As the scheduler counts who is there and who comes.
+                # As the scheduler counts residents and new instances.
                 _of_host(policy, policy.fitting(law) if is_prior else law,
                          arguments.count)
                 for policy in _followed(policies, progress)]}
@@ -139,7 +143,7 @@ def _profiles(arguments, conf):
 
 
 def _ways(arguments):
-    """Return the names of the ways in which the traffic is told."""
+    """Return the names of the arguments that state the traffic."""
     found = {'numbers': any(getattr(arguments, name) is not None
                             for name in _STATED),
              '--instance': arguments.instance is not None,
@@ -151,9 +155,9 @@ def _ways(arguments):
 
 
 def _law(arguments, conf, opened, way=None):
-    """Return what the traffic is, and by what it counts.
+    """Return the traffic and its law.
 
-    :returns: (what it is in words, its RateLaw, whether that is a prior, its
+    :returns: (description of the traffic, RateLaw, whether it is a prior,
         TrafficModel or None)
     """
     if way is None:
@@ -237,7 +241,10 @@ def _mean(values):
 
 
 def tables(answer):
-    """Yield (title, header, rows) of the answer for a person."""
+    """Yield (title, header, rows) of the answer as text.
+
+    :param answer: result of :func:`run`
+    """
     if 'server_types' in answer:
         yield from size_servers.tables(answer)
         return
@@ -272,7 +279,10 @@ def tables(answer):
 
 
 def remarks(answer):
-    """Return (title, lines) of what there is to say below the tables."""
+    """Return (title, list of lines) to print below the tables.
+
+    :param answer: result of :func:`run`
+    """
     if 'server_types' in answer:
         return 'Refused by an empty server', size_servers.remarks(answer)
     return 'Why not one more', [

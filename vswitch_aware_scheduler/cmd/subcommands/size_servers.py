@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``vswitch-manage size --server-types``: which servers to buy."""
+"""``vswitch-manage size --server-types``: compares servers to buy."""
 
 import collections
 import math
@@ -21,15 +21,18 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['add_arguments', 'require_server_types', 'remarks', 'run',
            'tables']
 
-#: Of a fleet in the store at most so many instances, picked at random, are
-#: put on servers.
+#: Maximum number of instances of a fleet that are placed on servers; of more
+#: instances, a random sample is used.
 MOST_OF_FLEET = 1000
 
 _FLAGS = ('mix', 'vm_cores', 'vm_memory_mb', 'plot')
 
 
 def add_arguments(parser):
-    """Add the arguments by which servers are compared."""
+    """Add the arguments for the comparison of servers.
+
+    :param parser: argparse parser
+    """
     what = parser.add_argument_group(
         'servers to buy', 'Compare types of servers by what they carry of a '
         'mix of VMs, and by what servers for all of them cost.')
@@ -51,7 +54,11 @@ def add_arguments(parser):
 
 
 def require_server_types(arguments):
-    """Check that nothing is given that counts with server types only."""
+    """Check that no argument is given that requires --server-types.
+
+    :param arguments: argparse Namespace
+    :raises InvalidInput: if such an argument is given
+    """
     for name in _FLAGS:
         if getattr(arguments, name) is not None:
             flag = '--' + name.replace('_', '-')
@@ -63,9 +70,13 @@ def require_server_types(arguments):
 def run(arguments, conf, opened, limit, law_of, progress=None):
     """Return the answer as plain data.
 
-    :param limit: overload probability that servers keep to
-    :param law_of: callable, returns (what, RateLaw, whether it is a prior,
-        TrafficModel or None) of the VMs without a mix
+    :param arguments: argparse Namespace
+    :param conf: options of the group [vswitch_scheduler]
+    :param opened: callable(), returns the Store
+    :param limit: limit of the overload probability of servers
+    :param law_of: callable(), returns (description, RateLaw, whether it is a
+        prior, TrafficModel or None) of the VMs without a mix
+    :param progress: None, or callable(done, total)
     """
     if arguments.plot is not None:
         picture.prepare(arguments.plot)
@@ -101,7 +112,7 @@ def _flavors(mix):
 
 
 def _mix(arguments, conf, opened, law_of):
-    """Return (what the VMs are in words, Mix)."""
+    """Return (description of the VMs, Mix)."""
     if arguments.mix is None:
         if arguments.fleet:
             raise exceptions.InvalidInput(
@@ -161,10 +172,10 @@ def _stated_mix(arguments, flavors, opened):
 
 
 def _fleet(arguments, conf, store, flavors):
-    """Return (what, Mix) of the instances that the store knows.
+    """Return (description, Mix) of the instances in the store.
 
-    An instance counts as the scheduler counts it: by its model, its prior or
-    the default demand.
+    An instance counts as in the scheduler: by its model, its prior or the
+    default demand.
     """
     placements = store.placements()
     if not placements:
@@ -212,10 +223,13 @@ def _fleet(arguments, conf, store, flavors):
     return what, inputs.Mix(tuple(vms), total, False, tuple(vms))
 
 
-# The answer for a person.
+# Text output.
 
 def tables(answer):
-    """Yield (title, header, rows)."""
+    """Yield (title, header, rows) of the answer.
+
+    :param answer: result of :func:`run`
+    """
     rows = answer['server_types']
     currency = answer['currency'] and f' in {answer["currency"]}'
     limit = answer['overload_probability']
@@ -275,7 +289,10 @@ def tables(answer):
 
 
 def remarks(answer):
-    """Return in words which VMs servers refuse."""
+    """Return in words which VMs a server refuses.
+
+    :param answer: result of :func:`run`
+    """
     return [f'{row["server"]}, {row["profile"]}: flavor {flavor}, {resource}'
             for row in answer['server_types']
             for flavor, resource in row[counts.OVERLAY][

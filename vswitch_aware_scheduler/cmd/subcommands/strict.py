@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage strict: look after the strict mode's inventories."""
+"""vswitch-manage strict: manages the inventories of the strict mode."""
 
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
@@ -13,14 +13,14 @@ __all__ = ['add_arguments']
 def add_arguments(parser):
     """Add the sub-commands of ``strict``."""
     output.add_list_arguments(parser.add_command(
-        'show', 'print what placement keeps of the hosts', _show), 'host')
+        'show', 'print the inventories of hosts in Placement', _show), 'host')
     disable = parser.add_command(
-        'disable', 'take the inventories out of placement, and all that is '
-                   'allocated of them', _disable)
+        'disable', 'remove the inventories from Placement, together with '
+                   'their allocations', _disable)
     disable.add_argument(
         '--providers', action='store_true',
-        help='take out the empty providers too, in two steps: the first '
-             'call detaches them, one that is repeated after 15 minutes '
+        help='also remove the empty providers, in two steps: the first '
+             'call detaches them, and a second call after 15 minutes '
              'removes them')
 
 
