@@ -75,6 +75,10 @@ class TelemetryNotConfigured(TelemetryError):
     """
 
 
+class NothingMeasured(VSwitchError):
+    """There is no measured traffic that a plan could be made of."""
+
+
 class CalibrationError(VSwitchError):
     """The capacity of a switch could not be measured."""
 

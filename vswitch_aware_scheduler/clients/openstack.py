@@ -41,7 +41,8 @@ class SdkClient(http.Client):
         return self
 
 
-def pages(client, kind, path, read, query=None, repeats=False, **arguments):
+def pages(client, kind, path, read, query=None, repeats=False, key='id',
+          **arguments):
     """Yield {id of an item: result of ``read``} for each page of a list.
 
     :param client: SdkClient
@@ -51,6 +52,7 @@ def pages(client, kind, path, read, query=None, repeats=False, **arguments):
     :param query: {name: value}, parameters of each request
     :param repeats: whether items may occur again; a page without new items is
         then the last one, whatever the service says
+    :param key: key of an item whose value is the marker of the next page
     :param arguments: keyword arguments of :meth:`.Client.json`
     :raises TelemetryError: if the list cannot be read completely
     """
@@ -58,7 +60,7 @@ def pages(client, kind, path, read, query=None, repeats=False, **arguments):
 
     def check(answer):
         items = answer[kind]
-        ids = [item['id'] for item in items]
+        ids = [item[key] for item in items]
         if len(set(ids)) < len(ids) and not repeats:
             raise ValueError(f'the same of {kind} twice')
         return dict(zip(ids, map(read, items))), any(

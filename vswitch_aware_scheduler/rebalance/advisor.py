@@ -58,7 +58,7 @@ def marked(metadata):
 
 
 def advise(loads, balance, terms, rule, recent, constraints, empty=(),
-           churn=Churn(), moved_at=None, now=0.0):
+           churn=Churn(), moved_at=None, now=0.0, costs=None, lately=None):
     """Return the :class:`Advice` for a snapshot.
 
     :param loads: as in :func:`.relief.plan`
@@ -72,8 +72,11 @@ def advise(loads, balance, terms, rule, recent, constraints, empty=(),
     :param moved_at: (n,) time of the last move of each instance, seconds UTC,
         -inf: never; default: no instance was ever moved
     :param now: current time, seconds UTC
+    :param costs: as in :func:`.relief.plan`
+    :param lately: number of instances of the fleet that were moved in the last
+        seven days; default: by ``moved_at``
     """
-    count = int(np.count_nonzero(loads.hosts >= 0))
+    count = int(loads.sizes.sum())
     if not loads.slots:
         return Advice((), 0, 'no samples: nothing can be advised')
     if moved_at is None:
@@ -81,8 +84,11 @@ def advise(loads, balance, terms, rule, recent, constraints, empty=(),
     resting = now - moved_at < churn.cool_down_seconds
     allowed = constraints.copy()
     allowed.movable = constraints.movable & ~resting
-    moves = relief.plan(loads, balance, terms, rule, recent, allowed, empty)
-    lately = int(np.count_nonzero(now - moved_at < 7 * budget.DAY_SECONDS))
+    moves = relief.plan(loads, balance, terms, rule, recent, allowed, empty,
+                        costs)
+    if lately is None:
+        lately = int(np.count_nonzero(
+            now - moved_at < 7 * budget.DAY_SECONDS))
     left = max(0, min(churn.most_moves,
                       int(churn.most_share_a_week * count) - lately))
     kept = tuple(moves[:left])

@@ -52,10 +52,31 @@ class Loads:
         self.hosts = np.array(hosts, dtype=np.int64)
         self.most = np.asarray(capacities, dtype=float) * (1 + _TOLERANCE)
         limits, count = self.most.shape
+        self.others = np.zeros(count, dtype=np.int64)
         self.sums = np.zeros((limits, count, rates.shape[2]))
         self.above = np.zeros(self.sums.shape, dtype=np.int16)
         for instance in np.flatnonzero(self.hosts >= 0):
             self._count(instance, self.hosts[instance], 1)
+
+    @classmethod
+    def of_sums(cls, rates, capacities, hosts, sums, above, others):
+        """Return Loads of hosts whose sums are known without all rates.
+
+        :param rates: (l, n, t) of the instances that may move
+        :param hosts: (n,) host of each of these
+        :param sums: (l, h, t) of all instances of a host, NaN where not
+            known; taken over, not copied
+        :param above: (l, h, t) how many instances are above the capacity
+            alone, or 1 for one or more; as ``sums``
+        :param others: (h,) how many instances of each host are not in
+            ``rates``
+        """
+        loads = object.__new__(cls)
+        loads.rates, loads.sums, loads.above = rates, sums, above
+        loads.hosts = np.array(hosts, dtype=np.int64)
+        loads.most = np.asarray(capacities, dtype=float) * (1 + _TOLERANCE)
+        loads.others = np.asarray(others, dtype=np.int64)
+        return loads
 
     def _count(self, instance, host, times):
         rates = self.rates[:, instance]
@@ -85,6 +106,7 @@ class Loads:
         view = object.__new__(Loads)
         view.rates = self.rates[..., first:last]
         view.hosts, view.most = self.hosts, self.most[:, :hosts]
+        view.others = self.others[:hosts]
         view.sums = self.sums[:, :hosts, first:last]
         view.above = self.above[:, :hosts, first:last]
         return view
@@ -104,8 +126,13 @@ class Loads:
     @property
     def sizes(self):
         """(h,) number of instances on each host."""
-        return np.bincount(self.hosts[self.hosts >= 0],
-                           minlength=self.most.shape[1])
+        return self.others + np.bincount(self.hosts[self.hosts >= 0],
+                                         minlength=self.most.shape[1])
+
+    @property
+    def known(self):
+        """(h, t) bool: slots in which the sums of a host are known."""
+        return ~np.isnan(self.sums).any(axis=0)
 
     def overload(self, hosts):
         """Return (k, t) bool: avoidable overload of some hosts.
@@ -186,10 +213,13 @@ class Constraints:
     :param groups: (n,) int, group whose members must not share a host, -1: no
         group; default: no groups
     :param hosts: (n,) host of each instance, for the groups
+    :param members: (g, h) how many members of each group each host has;
+        default: those among the instances
+    :param most: (g,) how many members a host may have; default: 1
     """
 
     def __init__(self, needs, left, movable=None, closed=None, may=None,
-                 groups=None, hosts=None):
+                 groups=None, hosts=None, members=None, most=None):
         self._needs = np.asarray(needs, dtype=float)
         self._left = np.array(left, dtype=float)
         instances, count = len(self._needs), len(self._left)
@@ -199,12 +229,19 @@ class Constraints:
                        else np.asarray(closed, dtype=bool))
         self._may = may
         self._groups = groups
-        self._hosts = None if hosts is None else np.array(hosts)
+        self._most = most
+        if groups is not None and members is None:
+            members = np.zeros((max(groups, default=-1) + 1, count), dtype=int)
+            for group, host in zip(groups, hosts):
+                if group >= 0 and host >= 0:
+                    members[group, host] += 1
+        self._members = None if members is None else np.array(members)
 
     def copy(self):
         """Return independent Constraints."""
         return Constraints(self._needs, self._left, self.movable, self.closed,
-                           self._may, self._groups, self._hosts)
+                           self._may, self._groups, members=self._members,
+                           most=self._most)
 
     def allowed(self, instances, hosts):
         """Return (m, k) bool: whether an instance may join a host.
@@ -222,8 +259,8 @@ class Constraints:
             for row, instance in enumerate(instances):
                 group = self._groups[instance]
                 if group >= 0:
-                    others = self._hosts[self._groups == group]
-                    allowed[row] &= ~np.isin(hosts, others)
+                    allowed[row] &= self._members[group, hosts] < (
+                        1 if self._most is None else self._most[group])
         return allowed
 
     def put(self, instance, source, destination):
@@ -235,8 +272,9 @@ class Constraints:
         """
         self._left[source] += self._needs[instance]
         self._left[destination] -= self._needs[instance]
-        if self._hosts is not None:
-            self._hosts[instance] = destination
+        if self._groups is not None and self._groups[instance] >= 0:
+            self._members[self._groups[instance], source] -= 1
+            self._members[self._groups[instance], destination] += 1
 
 
 def refusing(loads, balance, terms):
@@ -265,7 +303,7 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     :param loads: Loads of the time that the rule considers; not changed
     :param balance: (h,) budget of each host in seconds of overload; for an
         empty host its initial budget
-    :param terms: :class:`.budget.Terms`
+    :param terms: :class:`.budget.Terms`, or a list of those of each host
     :param rule: Rule
     :param recent: number of the last slots that are recent
     :param constraints: Constraints; not changed
@@ -281,10 +319,12 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     hosts = [host for host in open_hosts if balance[host] < 0]
     if not hosts or not loads.slots:
         return []
-    limit = terms.overload_probability * loads.slots * (1 + _TOLERANCE)
-    enough = np.where(
-        np.asarray(balance) < -rule.repay_days * terms.day,
-        terms.rate * loads.slots * (1 + _TOLERANCE), limit)
+    known = np.count_nonzero(loads.known, axis=1) * (1 + _TOLERANCE)
+    limit = _of_each(terms, 'overload_probability') * known
+    day = _of_each(terms, 'day')
+    enough = np.where(np.asarray(balance) < -rule.repay_days * day,
+                      _of_each(terms, 'rate') * known, limit)
+    day = np.broadcast_to(day, enough.shape)
     hosts = [host for host, slots in zip(hosts, loads.overload(hosts))
              if (costs is not None or slots[-recent:].any())
              and np.count_nonzero(slots) > enough[host]]
@@ -304,10 +344,11 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
             move = best_move(loads, source, takers, limit, own, constraints,
                              costs)
             if move is None and opened is not None:
-                move = _following(loads, source, opened, limit, own,
-                                  constraints) if costs is None else None
+                move = _following(
+                    loads, source, opened, limit[opened], own,
+                    constraints) if costs is None else None
             elif move is None and len(empty) and (
-                    balance[source] < -rule.open_days * terms.day
+                    balance[source] < -rule.open_days * day[source]
                     or last.overload([source]).all()):
                 move = _opening(loads, source, empty, own, constraints, costs)
                 if move is not None:
@@ -322,6 +363,13 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     return moves
 
 
+def _of_each(terms, name):
+    """Return a value of Terms, or of the Terms of each host."""
+    if isinstance(terms, budget.Terms):
+        return getattr(terms, name)
+    return np.array([getattr(one, name) for one in terms], dtype=float)
+
+
 def _excess(loads, source, instances):
     """Return (m,) how far a host exceeds its limits without each instance.
 
@@ -329,7 +377,7 @@ def _excess(loads, source, instances):
     """
     most = loads.most[:, source, None, None]
     left = loads.sums[:, source, None] - loads.rates[:, instances] - most
-    return (np.maximum(left, 0.0) / most).sum(axis=(0, 2))
+    return (np.nan_to_num(np.maximum(left, 0.0)) / most).sum(axis=(0, 2))
 
 
 def _opening(loads, source, empty, instances, constraints, costs):
@@ -369,7 +417,8 @@ def _following(loads, source, host, limit, instances, constraints):
     excess = _excess(loads, source, instances)
     row = excess.argmin()
     most = loads.most[:, source, None]
-    now = (np.maximum(loads.sums[:, source] - most, 0.0) / most).sum()
+    now = (np.nan_to_num(np.maximum(loads.sums[:, source] - most, 0.0))
+           / most).sum()
     if excess[row] >= now * (1 - _TOLERANCE):
         return None
     return Move(int(instances[row]), int(source), int(host), 0.0)
@@ -383,7 +432,7 @@ def best_move(loads, source, destinations, limit, instances=None,
     :param source: host to relieve
     :param destinations: hosts that may receive an instance
     :param limit: maximum number of slots of overload of a destination, unless
-        it already has more
+        it already has more; a number, or (h,) of each host
     :param instances: rows of the instances that may move; default: all of the
         host
     :param constraints: Constraints; default: none
@@ -401,6 +450,8 @@ def best_move(loads, source, destinations, limit, instances=None,
     gain = (before[0] - left[:, None] + before[1:] - there).astype(float)
     if costs is not None:
         gain -= costs(source, instances, destinations)
+    if np.ndim(limit):
+        limit = limit[np.asarray(destinations)]
     gain[there > np.maximum(before[1:], limit)] = 0
     if constraints is not None:
         gain[~constraints.allowed(instances, destinations)] = 0
