@@ -10,15 +10,16 @@ from vswitch_aware_scheduler.admission import tunnel_table
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
-__all__ = ['ADMITTED', 'CHECKS', 'FUNCTIONS', 'MEAN', 'NO_PROFILE',
+__all__ = ['ADMITTED', 'CHECKS', 'DEBT', 'FUNCTIONS', 'MEAN', 'NO_PROFILE',
            'OVERLOAD', 'PEAK', 'TOO_MANY', 'UPLINK', 'Assessment']
 
-# Why a host is refused. The checks are made in this order.
-ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK = range(7)
+# Why a host is refused. The checks are made in this order, except that the
+# error budget of a host (DEBT) comes before its uplinks.
+ADMITTED, NO_PROFILE, TOO_MANY, PEAK, MEAN, OVERLOAD, UPLINK, DEBT = range(8)
 
 #: The checks in words, by reason.
 CHECKS = ('admitted', 'no profile', 'tunnels', 'peak', 'average',
-          'overload probability', 'uplink')
+          'overload probability', 'uplink', 'error budget')
 
 #: Name of the check TOO_MANY if the virtual functions are not enough.
 FUNCTIONS = 'virtual functions'
@@ -50,6 +51,9 @@ class Assessment:
     :ivar utilisation: (h,) mean rate divided by capacity, of the limit with
         the highest ratio
     :ivar enforced: (h,) whether a host that is not admitted is refused
+    :ivar budget_days: (h,) balance of the error budget in days, the least of
+        the host and its uplinks, NaN without a budget; None: they refuse
+        nothing
     Of a host with an uplink the three numbers are the larger ones of the two.
     """
 
@@ -79,6 +83,7 @@ class Assessment:
     # in it of the uplink that decides on a host.
     _uplinks: list = dataclasses.field(default_factory=list)
     _uplink_of: np.ndarray | None = None
+    budget_days: np.ndarray | None = None
 
     @property
     def admitted(self):
@@ -127,6 +132,9 @@ class Assessment:
         for name in ('overload_probability', 'loss_fraction', 'utilisation'):
             worst = np.append(getattr(uplinks, name), 0.0)[of].max(axis=1)
             np.maximum(getattr(self, name), worst, out=getattr(self, name))
+        if self.budget_days is not None:
+            self.budget_days = np.fmin(self.budget_days, np.fmin.reduce(
+                np.append(uplinks.budget_days, np.nan)[of], axis=1))
 
     def host(self, i):
         """Return the name of a host.
@@ -246,6 +254,9 @@ class Assessment:
             at = where[refused]
             multiples[refused] = _over(values[at], limits[at]).max(axis=1,
                                                                    initial=0.0)
+        for place in np.flatnonzero(reasons == DEBT).tolist():
+            # The sooner the debt is repaid, the nearer the host is.
+            multiples[place] = 1.0 - self.budget_days[where[place]]
         for place in np.flatnonzero(reasons == UPLINK).tolist():
             which, at = self._uplink_of[where[place]].tolist()
             multiples[place] = self._uplinks[which].multiples(
@@ -278,6 +289,10 @@ class Assessment:
                         f'the {limit} of profile {name}')
             return (f"the instance's peak of {value} {unit} is above the "
                     f'{limit} that one instance can have on profile {name}')
+        if reason == DEBT:
+            return (f'its error budget is overspent; it is repaid after '
+                    f'{-entry.budget:.3g} days in use without overload '
+                    f'(profile {name}, {self._residents[i]:.0f} instances)')
         verb = 'above' if reason == OVERLOAD else 'within'
         asked = entry.policy.asked_probability
         corrected = '' if asked is None else (

@@ -29,7 +29,11 @@ _NOISE = 1e-12
 _NO_SLOT = -1
 
 # Columns of LoadTable._rules.
-_KNOWN, _PASSES, _AVERAGE, _LIMIT, _ENFORCED, _RESIDENTS, _RULES = range(7)
+_KNOWN, _PASSES, _AVERAGE, _LIMIT, _ENFORCED, _RESIDENTS, _BUDGET, _RULES = \
+    range(8)
+
+#: Kinds of what has an error budget, as in the store.
+_HOST, _UPLINK = 'host', 'uplink'
 
 
 class LoadTable:
@@ -46,10 +50,14 @@ class LoadTable:
         None if they are unknown; only called if a host counts something. An
         instance without interfaces counts as unknown, because it may get an
         interface while it runs.
+    :param budgets: {(kind, name): balance in days} of the error budgets of
+        hosts ('host') and uplinks ('uplink'), or None: they refuse nothing
     """
 
-    def __init__(self, cells=256, attachments=lambda uuid: None):
+    def __init__(self, cells=256, attachments=lambda uuid: None,
+                 budgets=None):
         self._cells = cells
+        self._budgets = budgets or {}
         self._slot_of = {}       # host -> slot
         self._uplinks = {}       # name -> _Entry
         self._entries = []       # by slot: hosts and uplinks
@@ -80,18 +88,11 @@ class LoadTable:
         return self._slot_of.get(host)
 
     def slots_of(self, hosts):
-        """Return the (h,) slots of some hosts.
+        """Return the list of :meth:`slot` of some hosts.
 
         :param hosts: iterable of names
-        :raises KeyError: for a host that was not described
         """
-        return np.fromiter(map(self._slot_of.__getitem__, hosts), np.int64)
-
-    @property
-    def counts_attachments(self):
-        """Whether the attachments of instances are counted on any host."""
-        return (self._attached.tunnels.limited
-                or self._attached_uplinks.tunnels.limited)
+        return list(map(self._slot_of.get, hosts))
 
     def describe(self, host, policy, residents):
         """Set the policy and the residents of a host.
@@ -103,7 +104,7 @@ class LoadTable:
         """
         slot = self._slot_of.get(host)
         if slot is None:
-            slot = self._slot_of[host] = self._add_entry(host).slot
+            slot = self._slot_of[host] = self._add_entry(host, _HOST).slot
         entry = self._entries[slot]
         before, known = entry.policy, entry.residents
         if before is not policy or known != residents:
@@ -148,8 +149,9 @@ class LoadTable:
                 self._hold(uplink, host, gone, came)
         return unlike
 
-    def _add_entry(self, name):
-        entry = _Entry(name, len(self._entries))
+    def _add_entry(self, name, kind):
+        entry = _Entry(name, len(self._entries),
+                       self._budgets.get((kind, name), np.nan))
         self._entries.append(entry)
         if len(self._rules) <= entry.slot:
             more = entry.slot // 2 + 1
@@ -170,7 +172,8 @@ class LoadTable:
         for one in entry.policy.uplinks:
             uplink = self._uplinks.get(one.name)
             if uplink is None:
-                uplink = self._uplinks[one.name] = self._add_entry(one.name)
+                uplink = self._uplinks[one.name] = self._add_entry(
+                    one.name, _UPLINK)
             if uplink.policy is not one.policy:
                 self._set_policy(uplink, one.policy)
                 self._attached_uplinks.describe(uplink)
@@ -231,23 +234,6 @@ class LoadTable:
         """
         return self._entries[self._slot_of[host]].policy
 
-    def forget(self, host):
-        """Drop a host without residents. Its slot is not used again."""
-        self._slot_of.pop(host, None)
-
-    def drop_residents(self, most):
-        """Return an iterator that drops the residents of all hosts.
-
-        Afterwards an Assessment can still explain a decision. The table must
-        not be asked anything else.
-
-        :param most: number of hosts in each step of the iterator
-        """
-        for number, entry in enumerate(self._entries):
-            entry.residents, entry.laws = {}, {}
-            if number % most == 0:
-                yield
-
     # Loads of the limits.
 
     def _set_policy(self, entry, policy):
@@ -258,7 +244,9 @@ class LoadTable:
             known, known or policy.pass_unknown,
             policy.policy == admission_policy.AVERAGE,
             risk * (1 + admission_policy.TOLERANCE) + _NOISE if risk else 0.0,
-            policy.enforced, len(entry.residents))
+            policy.enforced, len(entry.residents),
+            entry.budget if known and policy.policy
+            == admission_policy.PROBABILITY else np.nan)
         self._sums.set_limits(entry)
 
     def _count(self, entry):
@@ -371,6 +359,9 @@ class LoadTable:
             too_much = load.mean > load.capacity * limit_sums.SLACK
             reason[average] = np.where(too_much.any(axis=0)[average],
                                        assessment.MEAN, assessment.ADMITTED)
+        if self._budgets:
+            reason[(rules[_BUDGET] < 0)
+                   & (reason == assessment.ADMITTED)] = assessment.DEBT
         too_high = load.instance_peak > load.vm_peak * limit_sums.SLACK
         for which, why in ((too_high.any(axis=0), assessment.PEAK),
                            (full > 0, assessment.TOO_MANY),
@@ -384,7 +375,8 @@ class LoadTable:
             self, slots, reason, overload,
             np.minimum(load.loss.sum(axis=0), 1.0), used, rules[_KNOWN] > 0,
             rules[_ENFORCED] > 0, load.mean.T, load.instance_peak.T,
-            load.capacity.T, load.vm_peak.T, rules[_LIMIT], full)
+            load.capacity.T, load.vm_peak.T, rules[_LIMIT], full,
+            budget_days=rules[_BUDGET] if self._budgets else None)
 
     def _exceeds(self, slots, overload, limit):
         """Return which hosts are above their limit of overload probability."""
@@ -399,13 +391,15 @@ class _Entry:
     """One host of the table, or one uplink.
 
     :ivar laws: for an uplink: {uuid: {host: RateLaw}}; the last law counts
+    :ivar budget: balance of its error budget in days, NaN: it has none
     """
 
-    __slots__ = ('host', 'slot', 'policy', 'residents', 'laws')
+    __slots__ = ('host', 'slot', 'policy', 'residents', 'laws', 'budget')
 
-    def __init__(self, host, slot):
+    def __init__(self, host, slot, budget):
         self.host = host
         self.slot = slot
+        self.budget = budget
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
         self.laws = {}

@@ -10,7 +10,6 @@ from oslo_config import cfg
 
 from vswitch_aware_scheduler.conf import inventory
 from vswitch_aware_scheduler.conf import modeler
-from vswitch_aware_scheduler.conf import rebalance
 from vswitch_aware_scheduler.conf import scheduler
 from vswitch_aware_scheduler.conf import store
 from vswitch_aware_scheduler.conf import strict
@@ -38,8 +37,7 @@ def list_opts():
     group = cfg.OptGroup(GROUP, title='Virtual switch aware scheduling',
                          help=_HELP)
     found = [(group, list(itertools.chain(
-        store.OPTS, scheduler.OPTS, modeler.OPTS, strict.OPTS,
-        rebalance.OPTS)))]
+        store.OPTS, scheduler.OPTS, modeler.OPTS, strict.OPTS)))]
     for name, title, text, options in telemetry.GROUPS.values():
         found.append((cfg.OptGroup(name, title=title, help=text),
                       options + telemetry.auth_opts()))
@@ -65,7 +63,8 @@ _ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',
           'admission_policy', 'overload_probability', 'feedback',
           'feedback_max', 'unknown_instance_policy', 'default_egress_kbps',
           'default_ingress_kbps', 'default_on_seconds',
-          'default_off_seconds', 'strict', 'strict_headroom')
+          'default_off_seconds', 'strict', 'strict_headroom',
+          'refuse_hosts_in_debt')
 
 
 def alike(group):

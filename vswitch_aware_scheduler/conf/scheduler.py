@@ -85,6 +85,28 @@ Any other value is refused when the scheduler starts.
 Related options: ``decisions_kept``, ``vswitch_weight_multiplier``,
 ``unknown_host_policy``, ``strict``.
 """),
+    cfg.BoolOpt(
+        'refuse_hosts_in_debt', default=False,
+        help="""
+Whether hosts that have overspent their error budget take no new instance.
+
+vswitch-modeler keeps the budgets from measured traffic (``error_budgets``).
+With this option VSwitchFilter refuses a host that is in debt, or behind an
+uplink that is, for the check "error budget", until the host has earned what it
+owes; an instance that is there already may be resized there. A host that is
+only observed (``enforcement``) passes, and the refusal is recorded.
+VSwitchWeigher prefers hosts that have at least what a day earns: one that has
+less loses up to one tenth of the weight. Without the option budgets change no
+decision.
+
+A budget that was not kept for a day refuses nothing.
+
+When it is not the same for vswitch-modeler and every nova-scheduler, commands
+explain other decisions than those of the scheduler, and the log says so.
+
+Related options: ``error_budgets``, ``enforcement``,
+``vswitch_weight_multiplier``.
+"""),
     cfg.StrOpt(
         'admission_policy', default='probability',
         choices=[

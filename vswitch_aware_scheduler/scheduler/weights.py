@@ -67,7 +67,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
             if recalled is None:
                 return [NEUTRAL] * len(host_states)
             assessment, positions = recalled
-            return _weights(assessment, positions)
+            return _weights(assessment, np.array(positions))
         except Exception as error:
             LOG.debug('vswitch: weighing failed', exc_info=True)
             self._state.report('VSwitchWeigher', (
@@ -76,7 +76,8 @@ class VSwitchWeigher(weights.BaseHostWeigher):
 
     def _weigh_object(self, host_state, weight_properties):
         recalled = self._state.recall([host_state], weight_properties)
-        return NEUTRAL if recalled is None else _weights(*recalled)[0]
+        return NEUTRAL if recalled is None else _weights(
+            recalled[0], np.array(recalled[1]))[0]
 
 
 def _weights(assessment, positions):
@@ -86,6 +87,10 @@ def _weights(assessment, positions):
         np.maximum(loss, 10.0 ** -LOSS_DECADES))
     used = np.minimum(assessment.utilisation[positions], 1.0)
     weight = 1.0 - (decades + used) / (LOSS_DECADES + 1)
+    if assessment.budget_days is not None:
+        # A host without an error budget has spent nothing.
+        left = np.fmin(assessment.budget_days[positions], 1.0)
+        weight -= (1.0 - np.maximum(left, 0.0)) / (LOSS_DECADES + 1)
     # An overloaded uplink also lowers the weight of a host without a profile.
     weight = np.where(assessment.known[positions], weight,
                       np.minimum(weight, NEUTRAL))

@@ -237,13 +237,17 @@ def read(connection, damaged):
     return found
 
 
-def read_days(connection):
-    """Return {(kind, name): balance in days} for schedulers."""
+def read_days(connection, now):
+    """Return {(kind, name): balance in days} for schedulers.
+
+    :param now: seconds UTC; without budgets that were not settled for a day
+    """
     table = tables.error_budget.c
     return {(kind, name): balance / (_DAY_SECONDS * share * limit)
             for kind, name, balance, share, limit in connection.execute(
                 sa.select(table.kind, table.name, table.balance,
-                          table.earned_share, table.overload_probability))
+                          table.earned_share, table.overload_probability
+                          ).where(table.until >= now - _DAY_SECONDS))
             if share * limit > 0 and math.isfinite(balance)}
 
 

@@ -74,7 +74,8 @@ def changes(connection, since, damaged):
         priors = prior_rows.laws(connection, changed(
             tables.prior, *prior_rows.COLUMNS), damaged)
         outcomes = trial_rows.outcomes(connection)
-        budgets = budget_table.read_days(connection)
+        budgets = budget_table.read_days(
+            connection, generation.published_at)
         if not complete:
             table = tables.removal
             gone = connection.execute(changed(

@@ -1721,3 +1721,63 @@ class TestChange(AdmissionTestCase):
                 {'host': (came, went)}))
         self.assertEqual(version, self.table.version)
         self.assertAnew(_policy(), {'a': law, 'b': law}, _on_off(900))
+
+
+class TestErrorBudgets(AdmissionTestCase):
+    """Hosts a (in debt), b (with budget), c (without one)."""
+
+    SMALL = model.TrafficModel.constant(10.0).law
+
+    def assess(self, law=SMALL, budgets=None, exclude=None, uplinks=(),
+               residents=(), **policy):
+        table = admission.LoadTable(budgets={
+            ('host', 'a'): -.25, ('host', 'b'): 2.0,
+            **(budgets or {})} if budgets != {} else None)
+        slots = [table.describe(
+            host, dataclasses.replace(_policy(**policy), uplinks=uplinks),
+            {uuid: self.SMALL for uuid in residents}) for host in 'abc']
+        return table.assess(slots, law, exclude)
+
+    def test_a_host_in_debt_is_refused_and_says_so(self):
+        found = self.assess()
+        self.assertEqual([False, True, True], found.admitted.tolist())
+        self.assertEqual('error budget', found.check(0))
+        self.assertIsNone(found.decisive(0))
+        self.assertIn('its error budget is overspent; it is repaid after '
+                      '0.25 days in use', found.explain(0))
+        np.testing.assert_array_equal([-.25, 2.0, np.nan],
+                                      found.budget_days)
+        # A quarter of a day above nothing.
+        np.testing.assert_allclose([1.25], found.multiples(np.array([0])))
+
+    def test_without_budgets_nothing_is_refused_for_them(self):
+        found = self.assess(budgets={})
+        self.assertTrue(found.admitted.all())
+        self.assertIsNone(found.budget_days)
+
+    def test_what_load_refuses_is_said_before_debt(self):
+        found = self.assess(model.TrafficModel.constant(2000.0).law)
+        self.assertEqual(['peak'] * 3, [found.check(i) for i in range(3)])
+
+    def test_hosts_without_a_limit_refuse_nothing_for_debt(self):
+        self.assertTrue(self.assess(
+            policy=admission.AVERAGE).admitted.all())
+
+    def test_an_instance_that_is_there_is_not_new(self):
+        self.assertTrue(self.assess(exclude='x',
+                                    residents=['x']).admitted[0])
+        self.assertFalse(self.assess(exclude='x').admitted[0])
+
+    def test_an_uplink_in_debt_refuses_all_hosts_behind_it(self):
+        uplink = admission.Uplink('a', _policy())
+        found = self.assess(uplinks=(uplink,),
+                            budgets={('uplink', 'a'): -1.5})
+        self.assertEqual(['error budget', 'uplink', 'uplink'],
+                         [found.check(i) for i in range(3)])
+        self.assertEqual([-1.5] * 3, found.budget_days.tolist())
+        self.assertIn('its uplink a: its error budget is overspent',
+                      found.explain(1))
+        self.assertIsNone(found.decisive(1))
+        # A host of the same name is another thing.
+        found = self.assess(uplinks=(uplink,))
+        self.assertEqual([False, True, True], found.admitted.tolist())

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import logging
 from unittest import mock
 
@@ -215,3 +216,40 @@ class TestExplanation(FilterTestCase):
                                autospec=True) as explain:
             self.passing()
         explain.assert_not_called()
+
+
+class TestErrorBudgets(FilterTestCase):
+    """Host free is in debt."""
+
+    def make_filter(self, **options):
+        self.store.answers = [dataclasses.replace(
+            self.store.answers[-1], budgets={('host', 'free'): -.5})]
+        super().make_filter(**options)
+
+    def test_budgets_change_nothing_without_the_option(self):
+        self.assertEqual([self.free, self.unknown], self.passing())
+
+    def test_a_host_in_debt_takes_no_new_instance(self):
+        self.make_filter(refuse_hosts_in_debt=True)
+        self.assertEqual([self.unknown], self.passing())
+        self.assertTrue(any(
+            'its error budget is overspent' in text
+            for text in self.log.texts(logging.DEBUG)))
+        # An instance of its own may be resized there.
+        self.free.instances[base.instance_uuid(7)] = None
+        self.assertIn(self.free, self.passing())
+
+    def test_a_host_that_is_observed_passes_and_the_refusal_is_recorded(self):
+        self.make_filter(refuse_hosts_in_debt=True, enforcement='observe')
+        self.assertEqual(self.hosts, self.passing())
+        self.assertTrue(any(
+            'its error budget is overspent' in text and 'only observed'
+            in text for text in self.log.texts(logging.DEBUG)))
+
+    def test_it_is_in_debt_until_a_generation_says_otherwise(self):
+        self.make_filter(refuse_hosts_in_debt=True)
+        self.assertNotIn(self.free, self.passing())
+        self.store.answers = [dataclasses.replace(
+            base.changes(2), budgets={('host', 'free'): .01})]
+        self.state.refresh()
+        self.assertIn(self.free, self.passing())

@@ -12,14 +12,15 @@ from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import weights
 
 
-def _assessment(loss, used=None, known=None):
+def _assessment(loss, used=None, known=None, budget_days=None):
     """Return what weights are computed from, of hosts in a row."""
     loss = np.asarray(loss, dtype=float)
     return types.SimpleNamespace(
         loss_fraction=loss,
         utilisation=np.zeros(loss.shape) if used is None else np.array(used),
         known=np.ones(loss.shape, dtype=bool) if known is None
-        else np.array(known))
+        else np.array(known),
+        budget_days=None if budget_days is None else np.array(budget_days))
 
 
 def _weights(*args, **kwargs):
@@ -35,6 +36,15 @@ class TestUplink(base.SchedulerTestCase):
             [known, unknown] = _weights([loss] * 2, known=[True, False])
             self.assertAlmostEqual(wanted, unknown, 12)
             self.assertLessEqual(unknown, known)
+
+
+class TestErrorBudgets(base.SchedulerTestCase):
+
+    def test_less_than_a_days_budget_costs_up_to_a_tenth_of_the_weight(self):
+        days = [np.nan, 30.0, 1.0, .25, 0.0, -.5]
+        np.testing.assert_allclose(
+            [1.0, 1.0, 1.0, .925, .9, .9],
+            _weights([0.0] * 6, budget_days=days), atol=1e-12)
 
 
 class WeigherTestCase(base.SchedulerTestCase):

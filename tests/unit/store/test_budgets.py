@@ -119,10 +119,13 @@ class BudgetsTestCase(base.StoreTestCase):
         self.store.settle_budgets(STATE, [(None, budget(balance=-259.2))])
         before = self.store.generation()
         self.assertEqual({}, self.store.read_changes(before).budgets or {})
-        self.store.write()
+        self.store.write(now=base.NOW + 86400)
         changes = self.store.read_changes(before)
         self.assertEqual([(store.HOST, 'h')], list(changes.budgets))
         self.assertAlmostEqual(-.5, changes.budgets[store.HOST, 'h'])
+        # One that was not kept for a day says nothing of now.
+        self.store.write(now=base.NOW + 86401)
+        self.assertEqual({}, self.store.read_changes(before).budgets)
 
 
 class StaysTestCase(base.StoreTestCase):

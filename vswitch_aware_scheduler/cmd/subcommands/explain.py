@@ -13,7 +13,6 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler.admission import flavor_specs
-from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
@@ -23,6 +22,7 @@ from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
 
@@ -190,10 +190,11 @@ def _demand(fleet, uuid, flavor, project):
         stated = None
         fleet.remarks.append(f'{error}: the extra specs of the flavor '
                              f'{flavor} are ignored')
+    if stated is not None:
+        return *stated, None
     prior = snapshot.prior(uuid, flavor, project)
-    if not resident_demand.takes_prior(prior and prior[1],
-                                       stated is not None):
-        return *(stated or (fleet.default_law, 'default')), None
+    if prior is None:
+        return fleet.default_law, 'default', None
     group = snapshot.group_prior(uuid, flavor, project) \
         if prior[1] == 'instance' else None
     return prior[0], f'prior of {prior[1]}', group and group[0]
@@ -212,12 +213,18 @@ class _Judged:
     def __init__(self, fleet, subject, hosts, progress=None):
         self._fleet, self._subject = fleet, subject
         attachments = fleet.snapshot.attachments
-        self._table = admission.LoadTable(attachments=attachments)
-        # Hosts without their uplinks, and uplinks alone, to separate their
+        budgets = fleet.budgets
+        self._table = admission.LoadTable(attachments=attachments,
+                                          budgets=budgets)
+        # Hosts without their uplinks, and uplinks alone: to separate their
         # numbers.
-        self._own = admission.LoadTable(attachments=attachments)
+        self._own = admission.LoadTable(attachments=attachments,
+                                        budgets=budgets)
         self._uplinks = admission.LoadTable(attachments=lambda uuid: (
-            found := attachments(uuid)) and found.all_tunnelled)
+            found := attachments(uuid)) and found.all_tunnelled, budgets={
+                (model_store.HOST, name): days
+                for (kind, name), days in budgets.items()
+                if kind == model_store.UPLINK})
         behind = collections.defaultdict(dict)
         self._policies = [fleet.policy(host) for host in hosts]
         if not any(policy.uplinks for policy in self._policies):
@@ -318,6 +325,12 @@ class _Judged:
                    'before': float(before.overload_probability[i]),
                    'after': float(after.overload_probability[i]),
                    'limit': after.limit(i), 'passes': self._keeps_limit(i)}
+        days = self._fleet.budgets.get((model_store.HOST, after.host(i)))
+        if days is not None:
+            yield {'check': 'error budget', 'unit': 'days', 'before': days,
+                   'passes': days >= 0
+                   or self._subject.uuid in self._own.residents(
+                       after.host(i))}
 
     def _keeps_limit(self, i):
         """Return whether a host meets its limit of overload, or None.
@@ -357,6 +370,11 @@ class _Judged:
         assessment = self.assessment
         host, reason = assessment.host(i), assessment.reason[i]
         numbers = assessment.decisive(i)
+        if reason == admission.DEBT:
+            yield (f'the host is in use for '
+                   f'{-assessment.budget_days[i]:.3g} days without overload, '
+                   f'or refuse_hosts_in_debt is unset')
+            return
         if reason == admission.NO_PROFILE:
             yield ('the host has a switch profile ("vswitch-manage host '
                    'set"), or unknown_host_policy is pass')

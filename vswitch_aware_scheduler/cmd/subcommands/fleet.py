@@ -22,8 +22,11 @@ from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import budgets
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import snapshot as snapshots
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
@@ -34,7 +37,7 @@ __all__ = ['Fleet', 'SORTS', 'add_arguments', 'host_columns',
 
 #: Sort keys of hosts, and whether the largest values come first.
 SORTS = {'host': False, 'risk': True, 'utilisation': True, 'instances': True,
-         'room': False}
+         'room': False, 'budget': False}
 
 #: Maximum number of hosts for which episodes are computed, because more take
 #: minutes.
@@ -45,6 +48,9 @@ _SOME = 200
 
 #: Data are old after this number of passes of a modeler.
 _PASSES = 3
+
+#: Periods of error budgets wait one hour for late samples.
+_BUDGET_SECONDS = 2 * 3600.0
 
 #: Longest time between two updates of the age of the inventory.
 _INVENTORY_SECONDS = 2 * 3600.0
@@ -57,8 +63,8 @@ def add_arguments(parser):
     parser.set_defaults(function=_print)
     parser.add_argument('--sort', choices=SORTS, default='host',
                         help='sort hosts by name, risk, utilisation, number '
-                             'of instances or room; most at risk, and least '
-                             'room, come first')
+                             'of instances, room or error budget; most at '
+                             'risk, and least room or budget, come first')
     parser.add_argument('--flavor', metavar='NAME',
                         help='print how many more instances of this flavor '
                              'each host has room for')
@@ -79,7 +85,8 @@ def sort(rows, by):
     :param rows: list of rows, which is changed
     :param by: one of :data:`SORTS`
     """
-    keys = {'risk': ('overload_probability', 'utilisation')}.get(by, (by,))
+    keys = {'risk': ('overload_probability', 'utilisation'),
+            'budget': ('budget_left',)}.get(by, (by,))
     sign = -1.0 if SORTS[by] else 1.0
     if by != 'host':
         rows.sort(key=lambda row: [
@@ -114,6 +121,10 @@ class Fleet:
         if self._options.unknown_instance_policy == 'default':
             self._unknown = self.default_law
         self._find_policies()
+        #: {(kind, name): balance in days} where budgets refuse hosts.
+        self.budgets = (self.snapshot.budgets
+                        if self._options.refuse_hosts_in_debt else {})
+        self.error_budgets = store.error_budgets()
         self._demands = {}       # host -> {uuid: (RateLaw, rule)}
         self._table = admission.LoadTable(
             attachments=self.snapshot.attachments)
@@ -185,6 +196,12 @@ class Fleet:
             self.remarks.append(
                 f'the inventory is {self._ago(self.inventory.seen_at)} old: '
                 f'does vswitch-modeler run?')
+        settled = max((one.until for one in self.error_budgets.values()),
+                      default=self._now)
+        if self._now - settled > max(old, _BUDGET_SECONDS):
+            self.remarks.append(
+                f'error budgets are settled up to {self._ago(settled)} ago: '
+                f'is error_budgets set, and does vswitch-modeler run?')
         if not self.generation.number:
             self.remarks.append('nothing has been learned yet: no instance '
                                 'has a model')
@@ -274,7 +291,8 @@ class Fleet:
         return [{
             'uplink': name, 'hosts': len(behind.get(name, ())),
             'instances': len(self._uplink_table.residents(name)),
-            **self._numbers(self._uplinks[name].policy, load)}
+            **self._numbers(self._uplinks[name].policy, load),
+            **_budget(self.error_budgets.get((model_store.UPLINK, name)))}
             for name, load in zip(names, loads)]
 
     def _behind(self):
@@ -333,6 +351,7 @@ class Fleet:
             'with_prior': rules.count(resident_demand.PRIOR),
             'unknown': rules.count(resident_demand.DEFAULT),
             **self._numbers(policy, load),
+            **_budget(self.error_budgets.get((model_store.HOST, host))),
             'uplinks': [one.name for one in policy.uplinks]}
 
     def _numbers(self, policy, load):
@@ -558,10 +577,65 @@ def _set_dummies(table, names, laws, have, wanted):
     table.change(changes)
 
 
+def _budget(found):
+    """Return what rows have of an ErrorBudget, or of None."""
+    if found is None:
+        return {'budget_left': None, 'burn_rate': None, 'error_budget': None}
+    return {
+        'budget_left': found.left, 'burn_rate': found.burn.get('21600'),
+        'error_budget': {
+            'left_seconds': found.balance, 'left_days': found.days,
+            'in_debt': found.in_debt,
+            'asked_limit': found.overload_probability,
+            'earned_share': found.earned_share,
+            'limits': budgets.limits_in_words(found.limits),
+            'since_at': found.since, 'why': found.why,
+            'settled_until': found.until,
+            'measured_seconds': found.measured_seconds,
+            'overload_seconds': found.overload_seconds,
+            'unknown_seconds': found.unknown_seconds,
+            'unknown_why': found.unknown_why,
+            'burn_rates': {f'{int(window) // 3600}h': rate
+                           for window, rate in sorted(
+                               found.burn.items(), key=_window)}}}
+
+
+def _window(item):
+    return int(item[0])
+
+
+def _budget_lines(found):
+    """Yield (name, text) of the error budget of a row, for people."""
+    if found is None:
+        yield 'Error budget', 'none: no modeler has kept one of this host'
+        return
+    yield 'Error budget', (
+        f'{found["left_seconds"]:.0f} s of overload left, what '
+        f'{found["left_days"]:.3g} days in use earn'
+        + ('; it is in debt' if found['in_debt'] else ''))
+    yield 'Since', plain_text.iso_time(found['since_at']) + (
+        f': {found["why"]}' if found['why'] else '')
+    yield 'Of', f'{found["limits"]}, limit {found["asked_limit"]:g}'
+    yield 'Measured', (
+        f'{found["measured_seconds"]:.0f} s, of which '
+        f'{found["overload_seconds"]:.0f} s of avoidable overload; '
+        f'{found["unknown_seconds"]:.0f} s are not known'
+        + (f': {found["unknown_why"]}' if found['unknown_why'] else ''))
+    yield 'Burn rate', ', '.join(
+        f'{rate:.3g} in {window}'
+        for window, rate in found['burn_rates'].items()) or 'not known'
+
+
 # Columns
 
 def _percent(value):
     return f'{100 * value:.1f}%'
+
+
+def _budget_columns():
+    column = output.Column
+    return [column('BUDGET', 'budget_left', _percent),
+            column('BURN', 'burn_rate', '{:.3g}'.format)]
 
 
 def _numbers():
@@ -584,7 +658,7 @@ def host_columns(with_room, with_uplinks):
         column('ORIGIN', 'origin'), column('VMS', 'instances'),
         column('MODEL', 'with_model'), column('FLAVOR', 'with_flavor'),
         column('PRIOR', 'with_prior'), column('UNKNOWN', 'unknown'),
-        *_numbers(),
+        *_numbers(), *_budget_columns(),
         column('EPISODES/DAY', 'episodes_per_day', '{:.3g}'.format),
         *([column('ROOM', 'room', lambda room: (
             f'>={room}' if room == sizing.MOST else str(room)))]
@@ -597,7 +671,7 @@ def uplink_columns():
     """Return the Columns of uplinks."""
     column = output.Column
     return [column('UPLINK', 'uplink'), column('HOSTS', 'hosts'),
-            column('VMS', 'instances'), *_numbers()]
+            column('VMS', 'instances'), *_numbers(), *_budget_columns()]
 
 
 def instance_columns():
@@ -659,6 +733,8 @@ def _print_hosts(arguments, found, facts):
             f'; room for instances whose demand is by {demand}'
             if demand else ''), others=facts)
     if one is not None and arguments.output_format in (None, 'table'):
+        terminal.print_line()
+        terminal.print_fields(list(_budget_lines(rows[0]['error_budget'])))
         terminal.print_below('Instances, by what they add to the host')
         terminal.print_line()
         output.print_plain(one, instance_columns())

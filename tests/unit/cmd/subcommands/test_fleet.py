@@ -2,12 +2,14 @@
 
 import csv
 import io
+import json
 import time
 from unittest import mock
 
 from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
 from tests.unit.store import base
+from tests.unit.store import test_budgets
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd.subcommands import fleet
@@ -144,6 +146,54 @@ class HostsTestCase(FleetTestCase):
             '--host', 'h1')])
         self.assert_fails("host: 'nope'; expected one", 'fleet', '--host',
                           'nope')
+
+    def test_error_budgets_are_shown_and_sorted_by(self):
+        self.put({'h1': (1,), 'h2': (2,), 'h3': (3,)})
+        switch = profile.SwitchProfile('p', saturation_kbps=250.0)
+        uplink = admission.Uplink('u', admission.HostPolicy(switch))
+        self.store.write_fleet({'host': {
+            host: packed(switch, uplinks=(uplink,))
+            for host in ('h1', 'h2', 'h3')}, 'flavor': {}, 'aggregate': {},
+            'uplink': {'u': policy_in_force.pack(uplink.policy)}}, self.now)
+        text = json.dumps(['p', [[[1.0, 1.0, 0.0], 800.0, 250.0]]])
+        # A day of use earns 518.4 s, and 30 days are kept.
+        kept = [test_budgets.budget(
+            name, balance=balance, limits=text, since=self.now - 3600,
+            until=self.now - age, burn={'3600': 3.0, '21600': 1.5}, kind=kind)
+            for kind, name, balance, age in (
+                ('host', 'h1', 1555.2, 0), ('host', 'h2', -51.84, 9000),
+                ('uplink', 'u', 518.4, 9000))]
+        self.store.settle_budgets(
+            store.BudgetState(300.0, self.now), [(None, one)
+                                                 for one in kept])
+        rows = self.hosts('--sort', 'budget')
+        self.assertEqual(['h2', 'h1', 'h3'], [row['host'] for row in rows])
+        self.assertAlmostEqual(.1, rows[1]['budget_left'])
+        found = rows[0]['error_budget']
+        self.assertAlmostEqual(-.1, found['left_days'])
+        self.assertTrue(found['in_debt'])
+        self.assertEqual({'1h': 3.0, '6h': 1.5}, found['burn_rates'])
+        self.assertEqual((None, None), (rows[2]['budget_left'],
+                                        rows[2]['error_budget']))
+        _, text, _ = self.run_command('fleet')
+        header, *rows = commands.table(text)
+        self.assertEqual(
+            [('10.0%', '1.5'), ('-0.3%', '1.5'), ('-', '-')],
+            [(row[header.index('BUDGET')], row[header.index('BURN')])
+             for row in rows])
+        _, text, _ = self.run_command('fleet', '--host', 'h2')
+        for words in ('-52 s of overload left, what -0.1 days in use earn; '
+                      'it is in debt', 'profile p, 250 kbit/s, limit 0.01',
+                      'Burn rate', '3 in 1h, 1.5 in 6h'):
+            self.assertIn(words, text)
+        [row] = self.ask('fleet', '--uplinks')['uplinks']
+        self.assertAlmostEqual(1.0, row['error_budget']['left_days'])
+        self.assertEqual([], self.ask('fleet')['remarks'])
+        self.store.settle_budgets(
+            store.BudgetState(300.0, self.now), remove=[('host', 'h1')])
+        [remark] = self.ask('fleet')['remarks']
+        self.assertRegex(
+            remark, r'error budgets are settled up to 9\d\d\d s ago')
 
     def test_a_table_and_csv(self):
         self.put({'h1': (1, 2)}, {1: ON_OFF, 2: ON_OFF})

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From measured traffic to a host that a real Nova refuses for its debt."""
+
+import argparse
+import dataclasses
+import math
+import os
+import time
+from unittest import mock
+
+# Before the rest of nova, as in tests.functional.base.
+import nova.tests.functional  # noqa: F401
+
+import fixtures
+from keystoneauth1 import loading as ks_loading
+from oslo_config import cfg
+
+from tests.functional import base
+from tests.functional import test_inventory
+from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.cmd.subcommands import explain
+from vswitch_aware_scheduler.conf import opts as conf_opts
+from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.modeler import instance_sync
+from vswitch_aware_scheduler.modeler import learning
+from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler import store
+
+P = 300
+
+#: What a day earns with E = .05.
+DAY = .6 * .05 * 86400
+
+
+class BudgetsTestCase(base.VSwitchTestCase):
+    """Two instances on host1, which are seldom active, and then together."""
+
+    HOSTS = ('host1', 'host2')
+    OPTIONS = {'refuse_hosts_in_debt': True}
+
+    def setUp(self):
+        super().setUp()
+        loader = mock.Mock()
+        loader.load_from_options.return_value = \
+            test_inventory._Administrator()
+        self.useFixture(fixtures.MockPatchObject(
+            ks_loading, 'get_plugin_loader', return_value=loader))
+        self.telemetry = os.path.join(
+            self.useFixture(fixtures.TempDir()).path, 'traffic.csv')
+        access = {'url': self.admin_api.base_url, 'retries': 0,
+                  'auth': {'auth_type': 'fixture'}}
+        conf = self.conf()
+        group = conf[conf_opts.GROUP]
+        self.set_up = dataclasses.replace(
+            service.set_up(conf),
+            inventory=instance_sync.make_source(access=access),
+            fleet=fleet.Fleet(
+                http.Access(**access), lambda: service.make_policies(group),
+                service.make_corrections(group)))
+        for host in self.HOSTS:
+            self.describe_host(host, saturation_kbps=100,
+                               overload_probability=.05)
+        self.tiny = self.flavor('tiny', egress_kbps=1)
+        self.servers = [self.boot(self.tiny, 'host1', host='host1')
+                        for _ in range(2)]
+        # After they were launched.
+        self.begin = P * math.ceil(time.time() / P) + P
+
+    def conf(self):
+        conf = cfg.ConfigOpts()
+        conf_opts.register_opts(conf)
+        conf([], default_config_files=[])
+        for name, value in {
+                'store_url': self.store_url, 'telemetry_driver': 'file',
+                'telemetry_path': self.telemetry,
+                'refuse_hosts_in_debt': True}.items():
+            conf.set_override(name, value, conf_opts.GROUP)
+        return conf
+
+    def run_modeler(self, period, together):
+        """Make a pass when so many periods are over.
+
+        :param together: periods in which both send 60 kbit/s
+        """
+        with open(self.telemetry, 'w') as file:
+            file.write('instance,time,egress_kbps,ingress_kbps\n')
+            for server in self.servers:
+                for number in range(-400, period):
+                    file.write(
+                        f'{server["id"]},{self.begin + P * number},'
+                        f'{60 if number in together else 0.1},0\n')
+        # The inventory is known up to two minutes ago.
+        self.clock.ahead = self.begin + P * period + 150 - time.time()
+        problems = [service.update_inventory(self.set_up, self.clock),
+                    service.update_fleet(self.set_up, self.clock)]
+        outcome = learning.run(
+            self.set_up.store, self.set_up.driver, self.clock,
+            self.set_up.settings)
+        _, problem = service.update_budgets(
+            self.set_up, self.clock, outcome.last_time,
+            stays_until=service.stays_until(
+                self.set_up, self.clock(), None))
+        self.assertEqual([None] * 3, [*problems, problem])
+        self.plugin.refresh()
+
+    def budget(self):
+        return self.store.error_budgets()[store.HOST, 'host1']
+
+    def test_a_host_in_debt_takes_no_new_instance(self):
+        self.run_modeler(0, ())
+        self.assertEqual(DAY, self.budget().balance)
+        # Avoidable overload in ten of 40 periods.
+        together = range(2, 40, 4)
+        self.run_modeler(40, together)
+        found = self.budget()
+        self.assertEqual((40 * P, 10 * P), (
+            found.measured_seconds, found.overload_seconds))
+        self.assertAlmostEqual(DAY + .03 * 40 * P - 10 * P, found.balance)
+        self.assertLess(found.balance, 0)
+
+        self.log.clear()
+        self.boot_refused(self.tiny, host='host1')
+        self.boot(self.tiny, 'host2')
+        told = [text for text in self.log.messages()
+                if 'its error budget is overspent' in text]
+        self.assertTrue(told)
+        self.plugin.decisions.step()
+        refused = [one for one in self.store.decisions()
+                   if one.outcome == store.NO_HOST][0]
+        self.assertEqual({'error budget': 1}, refused.refused)
+        self.assertTrue(told[0].endswith(refused.nearest[0]['text']))
+        answer = explain.run(argparse.Namespace(
+            server=None, flavor='tiny', of_project=None, networks=[],
+            host='host1'), self.conf(), self.store)
+        row, = [one for one in answer['hosts'] if one['host'] == 'host1']
+        self.assertEqual(('error budget', refused.nearest[0]['text']),
+                         (row['check'], row['text']))
+
+        # What was observed only passes; debt ends with what is earned.
+        self.describe_host('host1', enforcement='observe')
+        self.boot(self.tiny, 'host1', host='host1')
+        self.describe_host('host1', enforcement='enforce')
+        self.boot_refused(self.tiny, host='host1')
+
+
+class OffTestCase(BudgetsTestCase):
+    OPTIONS = {}
+
+    def test_a_host_in_debt_takes_no_new_instance(self):
+        """Without the option budgets change nothing."""
+        self.run_modeler(0, ())
+        self.run_modeler(40, range(2, 40, 4))
+        self.assertLess(self.budget().balance, 0)
+        self.boot(self.tiny, 'host1', host='host1')
