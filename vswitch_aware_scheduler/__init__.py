@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places instances on hosts whose virtual switch can carry their traffic."""
+"""Place instances where the virtual switch can carry their traffic."""

@@ -36,27 +36,27 @@ class VSwitchError(Exception):
 
 
 class InvalidInput(VSwitchError, ValueError):
-    """A value is invalid."""
+    """A value handed in cannot be used."""
 
 
 class InvalidModel(InvalidInput):
-    """A traffic model, or a query to one, is invalid."""
+    """A traffic model, or a question put to one, is not valid."""
 
 
 class InvalidSeries(InvalidInput):
-    """Samples do not form a rate series."""
+    """Samples that cannot be a rate series."""
 
 
 class InvalidProfile(InvalidInput):
-    """A switch profile, or a file of them, is invalid."""
+    """A switch profile, or a file of them, is not valid."""
 
 
 class InvalidOverride(InvalidInput):
-    """Aggregate metadata or a flavor extra spec is invalid."""
+    """Aggregate metadata or a flavor extra spec is not valid."""
 
 
 class MappingTableFull(VSwitchError):
-    """A gateway's table is too small for the required mappings."""
+    """A gateway's table does not hold all the mappings that are wanted."""
 
 
 class NotEnoughSamples(VSwitchError):
@@ -64,27 +64,23 @@ class NotEnoughSamples(VSwitchError):
 
 
 class TelemetryError(VSwitchError):
-    """A telemetry driver could not deliver the requested data."""
+    """A telemetry driver could not deliver what was asked."""
 
 
 class TelemetryNotConfigured(TelemetryError):
-    """No option names the source of traffic samples.
+    """No option says where the traffic samples are.
 
-    An option with an invalid value raises another error. A driver may raise
-    this error in its constructor.
+    An option that is set to a wrong value is another matter. A driver may
+    raise it in its constructor.
     """
 
 
-class NothingMeasured(VSwitchError):
-    """There is no measured traffic that a plan could be made of."""
-
-
 class CalibrationError(VSwitchError):
-    """The capacity of a switch could not be measured."""
+    """What a switch carries could not be measured."""
 
 
 class CoordinationError(VSwitchError):
-    """The instances of this modeler's share cannot be determined."""
+    """Which instances are this modeler's share cannot be told."""
 
 
 class ClockError(VSwitchError):
@@ -96,11 +92,11 @@ class StoreError(VSwitchError):
 
 
 class StoreChanged(StoreError):
-    """Another writer has changed the data on which a write is based."""
+    """Another writer has published since what a write is based on was read."""
 
 
 class StoreMissing(StoreError):
-    """There is no store at the URL, or it has no schema."""
+    """There is no store at the given URL, or it has no schema."""
 
 
 class StoreVersionError(StoreError):

@@ -20,6 +20,9 @@ FILES = (pathlib.Path(__file__).resolve().parents[2] / 'etc'
 RULES = FILES / 'prometheus-alerts.yaml.sample'
 DASHBOARD = FILES / 'grafana-dashboard.json'
 
+_BURN = ('vswitch_modeler_error_budget_burn_rate'
+         '{{kind="{}",of="most",window="{}"}}')
+
 #: {alert: (series, values, whether it fires after half an hour)}
 CASES = (
     ('VSwitchFilterPassesUnjudged',
@@ -47,6 +50,16 @@ CASES = (
     ('VSwitchModelerWaits',
      {'vswitch_modeler_waiting{kind="store"}': '1+0x60'},
      {'vswitch_modeler_waiting{kind="store"}': '0+0x60'}),
+    ('VSwitchErrorBudgetBurnsFast',
+     {_BURN.format('host', '1h'): '20+0x60',
+      _BURN.format('host', '6h'): '7+0x60'},
+     # The longer window is of another kind.
+     {_BURN.format('host', '1h'): '20+0x60',
+      _BURN.format('host', '6h'): '5+0x60',
+      _BURN.format('uplink', '6h'): '9+0x60'}),
+    ('VSwitchErrorBudgetOverspent',
+     {'vswitch_modeler_error_budgets_in_debt{kind="host"}': '1+0x60'},
+     {'vswitch_modeler_error_budgets_in_debt{kind="host"}': '0+0x60'}),
 )
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the capacity of a machine's virtual switch."""
+"""Measuring what the switch of a machine carries."""

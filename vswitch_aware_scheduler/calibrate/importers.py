@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Imports results measured elsewhere: JSON of iperf3 and CSV of VSPERF."""
+"""Results measured elsewhere: iperf3's JSON and VSPERF's CSV.
+
+Knows their formats; reads a file only when it is given its path.
+"""
 
 import csv
 import datetime
@@ -13,20 +16,14 @@ from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['FORMATS', 'load', 'make_profile', 'parse_iperf3', 'parse_vsperf']
 
-#: Bytes of a frame in addition to its IP packet: header and frame check.
+#: What frames have more than their IP packets: header and frame check.
 _FRAME_BYTES = 18
 
 
 def parse_iperf3(text, place, encapsulation=None, pairs=None):
     """Return the Measurement in the JSON of ``iperf3 -J`` with UDP.
 
-    A TCP test is rejected, because it does not state its packet sizes.
-
-    :param text: text of the file
-    :param place: name of the file, for messages
-    :param encapsulation: encapsulation of the tested network, or None
-    :param pairs: number of senders, or None
-    :returns: list with one Measurement
+    A TCP test says nothing of the size of its packets and is refused.
     """
     rates = iperf.parse(text, place)
     if rates.packets is None:
@@ -51,15 +48,9 @@ def parse_iperf3(text, place, encapsulation=None, pairs=None):
 def parse_vsperf(text, place, encapsulation=None, pairs=None):
     """Return the Measurements in a result CSV of OPNFV VSPERF.
 
-    Throughput tests write ``throughput_rx_fps`` by ``packet_size``, which is
-    the size of a frame. Overlay tests also have ``tunnel_type``. The frames
-    per second are those received on all ports together.
-
-    :param text: text of the file
-    :param place: name of the file, for messages
-    :param encapsulation: encapsulation that replaces ``tunnel_type``, or None
-    :param pairs: number of senders, or None
-    :returns: list of Measurement
+    Throughput tests write ``throughput_rx_fps`` by ``packet_size``, the size
+    of a frame; ``tunnel_type`` is there for overlay tests. The frames per
+    second are those that came through, of all ports together.
     """
     reader = csv.DictReader(io.StringIO(text, newline=''))
     header = [(name or '').strip() for name in reader.fieldnames or []]
@@ -107,14 +98,10 @@ FORMATS = {'iperf3': parse_iperf3, 'vsperf': parse_vsperf}
 
 
 def load(form, path, encapsulation=None, pairs=None):
-    """Return the Measurements in a file.
+    """Return the Measurements of a file.
 
     :param form: a key of :data:`FORMATS`
-    :param path: path of the file
-    :param encapsulation: encapsulation, or None
-    :param pairs: number of senders, or None
-    :raises CalibrationError: if the file is invalid; the message names the
-        file, the value and the expected value
+    :raises CalibrationError: naming the file, the value seen and that wanted
     """
     if pairs is not None and pairs < 1:
         raise exceptions.InvalidInput(
@@ -134,12 +121,7 @@ def load(form, path, encapsulation=None, pairs=None):
 def make_profile(rows, name, switch, tool, files):
     """Return the SwitchProfile of imported Measurements.
 
-    :param rows: list of Measurement
-    :param name: name of the profile
-    :param switch: kind of the switch
-    :param tool: name of the tool, for the provenance
-    :param files: list of the names of the files
-    :raises CalibrationError: if the rows have several encapsulations
+    :raises CalibrationError: when they have several encapsulations
     """
     kinds = sorted({row.encapsulation for row in rows})
     if len(kinds) > 1:

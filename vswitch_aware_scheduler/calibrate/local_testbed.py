@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration of this machine, in network namespaces."""
+"""Calibration of the machine itself, in network namespaces."""
 
 import os
 import re
@@ -13,9 +13,9 @@ __all__ = ['LocalPlace', 'check']
 
 
 def check():
-    """Check that this machine can be measured.
+    """Raise when this machine cannot be measured at all.
 
-    :raises CalibrationError: if it cannot; the message says what is required
+    :raises CalibrationError: saying what is wanted
     """
     if os.geteuid() != 0:
         raise exceptions.CalibrationError(
@@ -26,11 +26,7 @@ def check():
 
 
 def parse_rtt(text):
-    """Return the mean round trip time in the output of ping.
-
-    :param text: output of ping
-    :returns: milliseconds
-    """
+    """Return the mean round trip time in what ping prints, milliseconds."""
     found = re.search(r'= [\d.]+/([\d.]+)/', text)
     if found is None:
         raise exceptions.CalibrationError(
@@ -40,7 +36,7 @@ def parse_rtt(text):
 
 
 class LocalPlace(calibration.Place):
-    """Two hosts that consist of namespaces.
+    """Two hosts made of namespaces.
 
     :param topology: Topology
     :param plan: Plan

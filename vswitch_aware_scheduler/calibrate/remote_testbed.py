@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calibration between machines, over SSH and real links.
 
-The machines run iperf3 and ping and read /proc; nothing is installed or
-changed. Servers run in a terminal of their SSH connection and therefore end
-with it, whatever happens to this process.
+What runs on the machines is iperf3, ping and reading of /proc; nothing is
+installed or changed there. Servers have a terminal of their connection, so
+they end with it, whatever happens to this process.
 """
 
 import dataclasses
@@ -26,16 +26,16 @@ _FIRST_PORT = 5301
 _DESTINATION = re.compile(r'[A-Za-z0-9_.@:%\[\]-]+')
 _READ_CPU = ('cat /proc/stat; echo; echo; '
              'cat /proc/[0-9]*/stat 2>/dev/null || true')
-#: Programs on the machines that belong to the calibration.
+#: Programs on the machines that are ours.
 _OURS = ('iperf3', 'sshd', 'sshd-session', 'ssh', 'ping')
 
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """A machine that SSH can reach.
+    """A machine that SSH reaches.
 
-    :param destination: destination for ssh, ``user@name``
-    :param address: address on which it receives the measured traffic
+    :param destination: as ssh takes it, ``user@name``
+    :param address: where it receives the traffic that is measured
     """
 
     destination: str
@@ -51,25 +51,21 @@ class Host:
 
     @classmethod
     def parse(cls, text):
-        """Return the Host of ``user@name`` or ``user@name=address``.
-
-        :param text: text of the argument
-        """
+        """Return the Host of ``user@name`` or ``user@name=address``."""
         destination, _, address = text.partition('=')
         return cls(destination,
                    address or destination.rpartition('@')[2])
 
 
 class RemotePlace(calibration.Place):
-    """Senders and receivers on different machines.
+    """Senders and receivers on machines of their own.
 
-    Pair i has sender i and receiver i. If there are fewer machines than pairs,
-    they are used in turn, with one port for each pair.
+    Pair i is of sender i and receiver i; where there are fewer machines than
+    pairs they are used in turn, with a port for each pair.
 
-    :param senders: list of Host
-    :param receivers: list of Host with addresses
-    :param plan: :class:`.plan.Plan`
-    :param ssh_options: list of options for ssh, for example ['-p', '2222']
+    :param senders: Hosts
+    :param receivers: Hosts with their addresses
+    :param ssh_options: words for ssh, as ['-p', '2222']
     """
 
     placements = ('cross', 'many')
@@ -85,12 +81,7 @@ class RemotePlace(calibration.Place):
                 shlex.join(words)]
 
     def ask(self, host, *words, check=True):
-        """Run a command on a host. Return its output.
-
-        :param host: Host
-        :param words: words of the command
-        :param check: whether a failure raises CalibrationError
-        """
+        """Run a command on a host and return what it prints."""
         try:
             return machine.run(self._ssh(host, words), check=check).stdout
         except exceptions.CalibrationError as error:
@@ -98,11 +89,7 @@ class RemotePlace(calibration.Place):
                 f'host {host.destination}: {error}') from None
 
     def check(self):
-        """Check that each host can be used.
-
-        :raises CalibrationError: if a host cannot be used; the message names
-            the host and what is missing
-        """
+        """Raise when a host cannot be used, naming it and what it lacks."""
         for host in {*self._senders, *self._receivers}:
             if not self.ask(host, 'sh', '-c', 'command -v iperf3 || true'
                             ).strip():
@@ -117,10 +104,7 @@ class RemotePlace(calibration.Place):
                 f'{self._senders[0].destination}')
 
     def link(self):
-        """Return the properties of the first sender's link to its receiver.
-
-        :returns: {word: text or number}
-        """
+        """Return what the first sender's link to its receiver is."""
         host, target = self._senders[0], self._receivers[0].address
         route = self.ask(host, 'ip', 'route', 'get', target)
         found = re.search(r'\bdev (\S+)', route)
@@ -174,7 +158,7 @@ class RemotePlace(calibration.Place):
                 self._ssh(host, iperf.server(_FIRST_PORT + number), True),
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL))
-        # A login takes some time.
+        # A login takes its time.
         time.sleep(1.5)
         for number, process in enumerate(self._servers):
             if process.poll() is not None:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places one list of VMs twice with a real Nova, and replays the traffic.
+"""One VM list, placed twice by a real Nova, and the traffic replayed.
 
-Run it as ``python -m vswitch_aware_scheduler.demo``; user/demo.rst explains
-the result. Only ``cloud`` imports nova, in separate processes.
+Run as ``python -m vswitch_aware_scheduler.demo``; the manual's user/demo.rst
+tells what it shows and how. Only ``cloud`` imports nova, and it runs in
+processes of its own.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two plots of an evaluation: reliability, and cost.
+"""Two pictures of an evaluation: is it true, and what does it cost?
 
-matplotlib is optional and imported when a plot is drawn.
+matplotlib is optional and imported when a picture is drawn.
 """
 
 import os
@@ -13,16 +13,16 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['draw', 'prepare']
 
-#: Value at which a share of 0 is drawn, because the axes are logarithmic.
+#: Shares of no overload at all are drawn here, on axes that are logarithmic.
 _FLOOR = 1e-5
 
 
 def prepare(directory):
-    """Check that plots can be written to a directory. Create it if missing.
+    """Check that pictures can be drawn there; make the directory.
 
-    :param directory: path of the directory
-    :raises InvalidInput: if matplotlib is not installed, or the directory
-        cannot be created or written
+    :param directory: made if it is not there
+    :raises InvalidInput: when matplotlib is not installed, or the directory
+        cannot be made or written
     """
     _matplotlib_figure()
     try:
@@ -56,9 +56,9 @@ def _paths(directory):
 def draw(directory, results, overload_probability):
     """Write reliability.png and frontier.png.
 
-    :param directory: as in :func:`prepare`
+    :param directory: see :func:`prepare`
     :param results: {name: Result} of :func:`.protocols.evaluate`
-    :param overload_probability: limit, drawn as a line
+    :param overload_probability: limit E, drawn as a line
     :returns: list of the two paths
     :raises InvalidInput: as :func:`prepare`
     """
@@ -72,7 +72,7 @@ def draw(directory, results, overload_probability):
 
 
 def _mark(number):
-    # Many methods need markers in addition to colours.
+    # So many methods need marks beside colours.
     return {'color': f'C{number % 10}', 'marker': 'osD^vP*X<>'[number % 10]}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strategies that move instances: our error budgets, and published ones.
+"""Who moves instances: our error budgets, and published strategies.
 
 Each decides by a :class:`.closed_loop.Fleet` at the end of a period. Pure.
 Sources and variants: reference/rebalance.rst, "Strategies".
@@ -17,20 +17,20 @@ from vswitch_aware_scheduler.traffic import estimate
 __all__ = ['ErrorBudget', 'NAMES', 'NoMoves', 'Rebalanced', 'Sandpiper',
            'WorkloadBalance', 'make_rebalanced']
 
-#: Names in the order of the report; the clairvoyant follows.
+#: Names in the order in which they are reported; the clairvoyant follows.
 NAMES = ('ours', 'none', 'workload_balance', 'sandpiper')
 
-#: Factor of the limit for placing, if error budgets move instances.
+#: The limit of placing with error budgets is so many times the limit.
 PLACING_TIMES = 8.0
 
 
 class Rebalanced(methods.Method):
-    """A method of placing combined with a strategy of moving.
+    """A method of placing, and a strategy of moving.
 
-    :param name: name in the report
+    :param name: what it is called in the report
     :param placing: Method
-    :param strategy: callable(saturation_kbps, overload_probability), returns a
-        new Strategy
+    :param strategy: callable(saturation_kbps, overload_probability) to a new
+        Strategy
     """
 
     def __init__(self, name, placing, strategy):
@@ -39,11 +39,7 @@ class Rebalanced(methods.Method):
         self.strategy = strategy
 
     def start(self, saturation_kbps, overload_probability):
-        """Return the first-fit of the method of placing.
-
-        :param saturation_kbps: capacity of each host
-        :param overload_probability: limit
-        """
+        """Return what the method of placing starts."""
         return self._placing.start(saturation_kbps, overload_probability)
 
 
@@ -51,13 +47,12 @@ def make_rebalanced(default_law, min_samples=estimate.MIN_SAMPLES,
                     corrects=True):
     """Return the methods of :data:`NAMES`.
 
-    All place instances as ``ours`` of :mod:`.methods`. If instances are moved,
-    the limit for placing is multiplied by :data:`PLACING_TIMES`.
+    All place as ``ours`` of :mod:`.methods` does. Where instances are moved
+    the limit of placing is :data:`PLACING_TIMES` the limit.
 
-    :param default_law: RateLaw of an instance about which nothing is known
-    :param min_samples: minimum number of samples to fit a model
-    :param corrects: whether trials correct the limit
-    :returns: list of Method
+    :param default_law: RateLaw of an instance of which nothing is known
+    :param min_samples: fewest samples that a model is fitted to
+    :param corrects: whether the limit is corrected by trials
     """
     careful, bold = methods.make_placing(
         default_law, (1.0, PLACING_TIMES), min_samples, corrects)
@@ -72,19 +67,16 @@ def make_rebalanced(default_law, min_samples=estimate.MIN_SAMPLES,
 
 
 class NoMoves(closed_loop.Strategy):
-    """Leaves every instance on its first host."""
+    """Leaves every instance where it was placed."""
 
     moves_any = False
 
     def decide(self, fleet):
-        """Do nothing.
-
-        :param fleet: ignored
-        """
+        """Do nothing."""
 
 
 class ErrorBudget(closed_loop.Strategy):
-    """Relieves hosts that have spent more overload than they have earned.
+    """Relieves hosts which have spent more overload than they earned.
 
     :param terms: :class:`~..rebalance.budget.Terms`
     :param rule: :class:`~..rebalance.relief.Rule`
@@ -98,10 +90,7 @@ class ErrorBudget(closed_loop.Strategy):
         self._fleet = None
 
     def closed(self, hosts):
-        """Return (hosts,) bool: whether a host accepts no arrivals.
-
-        :param hosts: number of hosts
-        """
+        """Return (hosts,) bool: which take no arrivals."""
         closed = np.zeros(hosts, dtype=bool)
         if self._fleet is not None and hosts:
             closed[:] = relief.refusing(
@@ -110,7 +99,7 @@ class ErrorBudget(closed_loop.Strategy):
         return closed
 
     def _count(self, fleet):
-        """Update the balances up to the last known bin."""
+        """Follow earnings and spending up to what is known."""
         hosts, bins = fleet.used.shape
         if not self._balance.size:
             self._balance = np.full(hosts, self._terms.first)
@@ -123,10 +112,7 @@ class ErrorBudget(closed_loop.Strategy):
                                                  *seconds)
 
     def decide(self, fleet):
-        """Make the moves that the rule plans.
-
-        :param fleet: :class:`.closed_loop.Fleet`
-        """
+        """Do what the rule plans."""
         self._count(fleet)
         self._fleet = fleet
         if not (self._balance[:fleet.count] < 0).any():
@@ -143,7 +129,7 @@ class ErrorBudget(closed_loop.Strategy):
             fleet.move(move.instance, move.destination)
 
     def _costs(self, fleet):
-        """Return the overload that migrations add on the same switch."""
+        """Return what migrations on the same switch add to overload."""
         loads = fleet.recent(self._rule.recent_seconds)
         slots = fleet.migration_seconds / fleet.bin_seconds
 
@@ -161,16 +147,16 @@ class ErrorBudget(closed_loop.Strategy):
 
 
 class WorkloadBalance(closed_loop.Strategy):
-    """The strategy workload_balance of Watcher, for the load of the switch.
+    """Watcher's workload_balance, on the load of the switch.
 
-    In each round, the most loaded host above the threshold gives one instance
-    to another host: the largest instance that does not exceed the difference
-    between the host's load and the mean. The destination is the least loaded
-    host that remains below the threshold, or an empty host if there is none.
+    In each round the most loaded host above the threshold gives away one
+    instance, the largest that is not above the host's excess over the mean of
+    all hosts, to the least loaded host that stays below the threshold with
+    it; an empty host where there is no other.
 
     :param capacity: kbit/s
     :param threshold: share of the capacity
-    :param window_seconds: length of the time over which loads are averaged
+    :param window_seconds: load is the mean over this time
     """
 
     def __init__(self, capacity, threshold=0.8, window_seconds=900.0):
@@ -178,10 +164,7 @@ class WorkloadBalance(closed_loop.Strategy):
         self._window_seconds = window_seconds
 
     def decide(self, fleet):
-        """Move at most one instance.
-
-        :param fleet: :class:`.closed_loop.Fleet`
-        """
+        """Move at most one instance."""
         loads = fleet.recent(self._window_seconds)
         if not loads.slots:
             return
@@ -208,20 +191,18 @@ class WorkloadBalance(closed_loop.Strategy):
 
 
 class Sandpiper(closed_loop.Strategy):
-    """The hotspots and volumes of Sandpiper, for the load of the switch.
+    """Sandpiper's hotspots and volumes, on the load of the switch alone.
 
-    A host whose load was above the threshold in several of the last samples is
-    a hotspot. It gives instances to other hosts, those with the largest ratio
-    of volume to size first (all sizes are equal), until it is below the
-    threshold. The destination is the host with the smallest volume that
-    remains below the threshold. T. Wood et al., "Black-box and gray-box
+    A host whose load was above the threshold in some of the last samples is a
+    hotspot; it gives away instances of largest volume over size, all of one
+    size, to the host of least volume that stays below the threshold, until it
+    is below the threshold itself. T. Wood et al., "Black-box and gray-box
     strategies for virtual machine migration", NSDI 2007.
 
     :param capacity: kbit/s
     :param threshold: share of the capacity
-    :param above: number of the last ``samples`` samples that have to be above
-        the threshold
-    :param samples: as in ``above``
+    :param above: samples that have to be above it, of the last ``samples``
+    :param samples: see ``above``
     """
 
     def __init__(self, capacity, threshold=0.75, above=3, samples=5):
@@ -230,10 +211,7 @@ class Sandpiper(closed_loop.Strategy):
         self._samples = samples
 
     def decide(self, fleet):
-        """Move instances from hotspots.
-
-        :param fleet: :class:`.closed_loop.Fleet`
-        """
+        """Move what has to go."""
         loads = fleet.recent(self._samples * fleet.bin_seconds)
         if loads.slots < self._samples:
             return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fleet as plain data, for a report.
+"""The fleet as plain data: what a report shows.
 
-Reads the store and computes with the same code as the scheduler. Draws nothing
-and uses no HTML. Numbers are floats. Names are strings as in the store: the
-caller has to escape them.
+Reads the store and computes by the code that the scheduler decides with; draws
+nothing and knows no HTML. Numbers are floats, names are strings as the store
+has them: whoever shows them escapes them.
 """
 
 import collections
@@ -18,6 +18,7 @@ from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import rate_law
@@ -26,7 +27,7 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['Fleet', 'Limits', 'refusals']
 
-#: Number of points of the distribution of a sum.
+#: Points of the distribution of a sum.
 _POINTS = 48
 
 _DAY_SECONDS = 86400.0
@@ -38,14 +39,13 @@ _SHARE = 'of the time of the switch'
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """The size of a report.
+    """How much a report has.
 
-    :ivar details: number of hosts that are shown in detail, those with the
-        largest risk
-    :ivar diagrams: number of instances of such a host whose model is drawn
-    :ivar listed: maximum number of stale models that are listed
-    :ivar stale_seconds: age of the last sample after which a model is stale
-    :ivar refusal_buckets: number of time intervals of the refusals
+    :ivar details: hosts that are shown in detail, those of the largest risk
+    :ivar diagrams: instances of such a host whose model is drawn
+    :ivar listed: stale models that are listed
+    :ivar stale_seconds: age of the last sample from which a model is stale
+    :ivar refusal_buckets: intervals of time that refusals are added up in
     """
 
     details: int = 10
@@ -60,8 +60,8 @@ class Fleet:
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param find_policies: callable(host names) -> {host: HostPolicy}
-    :param default_law: RateLaw of an instance about which nothing is known
-    :param progress: None, or callable(done, total)
+    :param default_law: RateLaw of an instance of which nothing is known
+    :param progress: None, or called as progress(done, total)
     """
 
     def __init__(self, store, find_policies, default_law, progress=None):
@@ -70,6 +70,7 @@ class Fleet:
         self._view = snapshot.Snapshot().updated(changes)
         self._default_law = default_law
         self._flavors = store.fleet('flavor').facts
+        self._budgets = store.error_budgets()
         self._residents = {one.host: [] for one in changes.host_profiles}
         for uuid, placement in zip(*changes.placements):
             if placement[0] is not None:
@@ -103,7 +104,7 @@ class Fleet:
             host, self._alone[id(policy)][1], laws), modelled)
 
     def _law(self, uuid, policy):
-        """Return (RateLaw, rule) of an instance, as the scheduler does."""
+        """Return (RateLaw, by what) of an instance, as the scheduler does."""
         _, flavor, _ = self._view.placement(uuid)
         return resident_demand.law_of(
             self._view, uuid, self._flavors.get(flavor, {}),
@@ -129,18 +130,28 @@ class Fleet:
                 'utilisation': float(found.utilisation[number])
                 if profile else None,
                 'loss': float(found.loss_fraction[number])
-                if profile else None})
+                if profile else None,
+                **self._budget(model_store.HOST, host)})
+
+    def _budget(self, kind, name):
+        """Return what rows have of an error budget."""
+        found = self._budgets.get((kind, name))
+        if found is None:
+            return {'budget': None, 'burn_rate': None, 'budget_days': None,
+                    'budget_since': None, 'budget_why': None,
+                    'budget_unknown': None}
+        return {
+            'budget': found.left, 'burn_rate': found.burn.get('21600'),
+            'budget_days': found.days, 'budget_since': _time(found.since),
+            'budget_why': found.why, 'budget_unknown': found.unknown_why}
 
     @property
     def hosts(self):
-        """List of dictionaries, one for each host, sorted by name."""
+        """List of dictionaries, one for each host, by name."""
         return self._rows
 
     def worst(self, count):
-        """Return the names of the hosts with the largest risk.
-
-        :param count: number of hosts
-        """
+        """Return the names of the hosts of the largest risk."""
         judged = [row for row in self._rows
                   if row['risk'] is not None and row['instances']]
         judged.sort(key=lambda row: (
@@ -154,13 +165,13 @@ class Fleet:
     # The whole report.
 
     def report(self, now, limits=Limits(), decisions=(), host=None):
-        """Return all data of a report.
+        """Return all that a report shows.
 
-        :param now: current time, seconds UTC
+        :param now: seconds UTC
         :param limits: :class:`Limits`
         :param decisions: iterable of decisions of schedulers, with
             ``decided_at``, ``outcome`` and ``refused``
-        :param host: None, or the only host of the report
+        :param host: None, or the one host that the report is about
         """
         store = self._store
         names = self.worst(limits.details) if host is None else [host]
@@ -195,6 +206,7 @@ class Fleet:
         return {
             'hosts': len(self._rows), 'judged': len(judged),
             'above': sum(row['above'] for row in judged),
+            'overspent': sum(one.in_debt for one in self._budgets.values()),
             'instances': sum(row['instances'] for row in self._rows),
             'rules': {rule: self._rules[rule] for rule in (
                 resident_demand.MODEL, resident_demand.FLAVOR,
@@ -204,7 +216,7 @@ class Fleet:
             'mean_risk': _mean([row['risk'] for row in judged])}
 
     def _models(self, now, limits):
-        """Return the ages of the models, and the stale ones."""
+        """Return how old the models are, and which are stale."""
         ages, stale, total = [], [], 0
         for uuid, name, window_end, updated_at in self._store.model_times():
             total += 1
@@ -230,7 +242,7 @@ class Fleet:
                                   '1 week', 'older'), counts))}
 
     def uplinks(self):
-        """Return a list of dictionaries, one for each uplink."""
+        """Return what hosts share, a dictionary for each uplink."""
         shared = {}
         for host, policy in self._policies.items():
             for uplink in policy.uplinks:
@@ -248,11 +260,12 @@ class Fleet:
                 'risk': risk, 'limit': limit,
                 'above': uplink.policy.is_exceeded(risk),
                 'utilisation': float(one.utilisation[0]),
-                'loss': float(one.loss_fraction[0])})
+                'loss': float(one.loss_fraction[0]),
+                **self._budget(model_store.UPLINK, name)})
         return found
 
     def _feedback(self, now):
-        """Return predictions and measurements, by kind of host."""
+        """Return forecasts beside what was measured, by kind of host."""
         found = []
         for kind, outcome in sorted(self._store.trial_outcomes().items()):
             try:
@@ -271,11 +284,7 @@ class Fleet:
     # One host.
 
     def detail(self, host, limits=Limits()):
-        """Return the details of one host.
-
-        :param host: name of the host
-        :param limits: :class:`Limits`
-        """
+        """Return what there is to say of one host."""
         row = next(row for row in self._rows if row['host'] == host)
         policy = self._policies.get(host) or admission.HostPolicy(None)
         laws = self._table.residents(host)
@@ -303,7 +312,7 @@ class Fleet:
                 if models[one['instance']] is not None][:limits.diagrams]}
 
     def _limit(self, policy, which, laws):
-        """Return one limit of a host, its load and its risk."""
+        """Return one limit of a host, what is asked of it and its risk."""
         weights, capacity, _ = policy.limits[which]
         if not math.isfinite(capacity):
             return None
@@ -320,7 +329,7 @@ class Fleet:
             'risk': float(_tail(weights, policy, laws, [capacity])[0])}
 
     def _distribution(self, policy, laws, limit):
-        """Return the probability that the sum exceeds some rates."""
+        """Return the probability that the sum is above some rates."""
         top = 1.5 * max(limit['capacity'], limit['mean'])
         rates = np.unique(np.append(
             np.linspace(0.0, top, _POINTS)[1:], limit['capacity']))
@@ -330,7 +339,7 @@ class Fleet:
                                rates).tolist()}
 
     def _instances(self, host, policy, laws, tightest):
-        """Return the instances of a host, the largest ones first."""
+        """Return the instances of a host, the largest first."""
         found = []
         for uuid, law in laws.items():
             record = self._store.model(uuid)
@@ -356,7 +365,7 @@ class Fleet:
 def _tail(weights, policy, laws, capacities):
     """Return P(sum > capacity) for some capacities, as the scheduler does.
 
-    :param weights: weights of the limit
+    :param weights: of the limit
     :param policy: HostPolicy of the host
     :param laws: {instance uuid: RateLaw}
     """
@@ -368,7 +377,7 @@ def _tail(weights, policy, laws, capacities):
 
 
 def _one_limit(weights, capacity, profile):
-    """Return a profile with one limit with these weights."""
+    """Return a profile with one limit of these weights."""
     dimension = next((name for name, known
                       in traffic_model.DIMENSIONS.items()
                       if tuple(map(float, known)) == weights), None)
@@ -381,7 +390,7 @@ def _one_limit(weights, capacity, profile):
         return switch_profile.SwitchProfile(
             saturation_kbps=capacity, saturation_dimension=dimension,
             **common)
-    # The costs of packets and bytes are shares of each second.
+    # What packets and bytes cost is a share of each second.
     return switch_profile.SwitchProfile(
         packet_cost_us=profile.packet_cost_us
         and profile.packet_cost_us / capacity,
@@ -390,7 +399,7 @@ def _one_limit(weights, capacity, profile):
 
 
 def _episodes(policy, models, limit):
-    """Return the overload episodes of a host, None without all models."""
+    """Return overload episodes of a host, None where a model is missing."""
     models = list(models)
     if not models or any(one is None for one in models):
         return None
@@ -408,7 +417,7 @@ def _episodes(policy, models, limit):
 
 
 def _states(model):
-    """Return the states of a model, and the transition probabilities."""
+    """Return the states of a model, and how likely one follows another."""
     return {
         'rates': model.rates.tolist(),
         'share': model.stationary.tolist(),
@@ -439,15 +448,15 @@ def _mean(values):
 def refusals(decisions, buckets):
     """Return refusals by reason over time.
 
-    :param decisions: iterable of Decisions
-    :param buckets: maximum number of time intervals
-    :returns: dictionary, or None if there are no decisions
+    :param decisions: iterable of decisions
+    :param buckets: how many intervals of time there are at the most
+    :returns: dictionary, or None where there is no decision
     """
     decisions = sorted(decisions, key=lambda one: one.decided_at)
     if not decisions:
         return None
     first, last = decisions[0].decided_at, decisions[-1].decided_at
-    # Each interval has at least one minute.
+    # At least a minute each.
     length = max((last - first) / buckets * (1 + 1e-9), 60.0)
     found, reasons = {}, collections.Counter()
     for one in decisions:

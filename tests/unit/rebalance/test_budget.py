@@ -139,40 +139,5 @@ class AvoidableTestCase(unittest.TestCase):
             sums, peaks, np.array([[10.0], [4.0], [np.inf]])).tolist())
 
 
-class SharesTestCase(unittest.TestCase):
-
-    def test_a_period_counts_when_all_shares_have_arrived(self):
-        sums, known = budget.total_of_shares({
-            'a': (np.array([1.0, 2.0, 4.0]), np.array([True, True, False])),
-            'b': (np.array([5.0, 6.0, 7.0]), np.array([True, False, True])),
-        }, ['a', 'b'])
-        self.assertEqual([True, False, False], known.tolist())
-        self.assertEqual([6.0, 0.0, 0.0], sums.tolist())
-
-    def test_a_modeler_that_sends_nothing_leaves_all_unknown(self):
-        sums, known = budget.total_of_shares(
-            {'a': (np.array([1.0, 2.0]), np.array([True, True]))},
-            ['a', 'b'])
-        self.assertEqual(([0.0, 0.0], [False, False]),
-                         (sums.tolist(), known.tolist()))
-
-    def test_a_modeler_that_is_no_longer_expected_does_not_count(self):
-        sums, known = budget.total_of_shares(
-            {'a': (np.array([1.0]), np.array([True])),
-             'old': (np.array([9.0]), np.array([True]))}, ['a'])
-        self.assertEqual(([1.0], [True]), (sums.tolist(), known.tolist()))
-
-    def test_partial_sums_of_several_limits_are_added_up(self):
-        sums, known = budget.total_of_shares(
-            {'a': (np.ones((2, 3)), np.ones(3, bool)),
-             'b': (2 * np.ones((2, 3)), np.array([True, False, True]))},
-            ['a', 'b'])
-        self.assertEqual([[3.0, 0.0, 3.0]] * 2, sums.tolist())
-
-    def test_some_modeler_has_to_be_expected(self):
-        with self.assertRaisesRegex(exceptions.InvalidInput, 'expected'):
-            budget.total_of_shares({}, [])
-
-
 if __name__ == '__main__':
     unittest.main()

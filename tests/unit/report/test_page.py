@@ -10,8 +10,10 @@ from unittest import mock
 
 from tests.unit.report import fleets
 from tests.unit.store import base
+from tests.unit.store import test_budgets
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.report import page
+from vswitch_aware_scheduler import store
 
 
 class _Reader(html.parser.HTMLParser):
@@ -45,11 +47,11 @@ class PageTestCase(base.StoreTestCase):
 
     def setUp(self):
         super().setUp()
-        store = self.make_store()
-        fleets.fill(store, base.NOW)
-        self.fleet = fleets.fleet(store)
+        target = self.make_store()
+        fleets.fill(target, base.NOW)
+        self.fleet = fleets.fleet(target)
         self.report = self.fleet.report(base.NOW,
-                                        decisions=store.decisions())
+                                        decisions=target.decisions())
         self.text = page.Page().render(self.report)
         self.reader = _Reader(self.text)
 
@@ -65,6 +67,31 @@ class PageTestCase(base.StoreTestCase):
                                        in data['hosts']['rows']])
         self.assertIn(fleets.HOSTILE, [
             row[1] for row in data['vms-0']['rows']])
+
+    def test_error_budgets_are_in_the_table_and_beside_a_host(self):
+        target = self.make_store()
+        target.settle_budgets(store.BudgetState(300.0, base.NOW), [
+            (None, test_budgets.budget(
+                'h1', balance=-51.84, why=fleets.HOSTILE,
+                unknown_why='9 of 10 instances were measured',
+                burn={'21600': 2.5}))])
+        report = fleets.fleet(target).report(base.NOW)
+        self.assertEqual(1, report['summary']['overspent'])
+        text = page.Page().render(report)
+        self.assertNotIn('<img src=x', text)
+        for words in ('Error budget: -0.3% left', '-0.1 days in use earn',
+                      'it is in debt', '9 of 10 instances were measured',
+                      '<dt>error budgets overspent</dt><dd>1</dd>'):
+            self.assertIn(words, text)
+        tables = json.loads(_Reader(text).contents[
+            'script', 'application/json'])
+        columns = [name for name, _ in tables['hosts']['columns']]
+        rows = {row[0]: row for row in tables['hosts']['rows']}
+        for name, wanted, other in (('Error budget left', -.003333, None),
+                                    ('Burn rate, 6 h', 2.5, None)):
+            at = columns.index(name)
+            self.assertEqual((wanted, other), (rows['h1'][at],
+                                               rows['h2'][at]))
 
     def test_nothing_comes_from_outside(self):
         for tag, attributes in self.reader.tags:
@@ -109,12 +136,12 @@ class PageTestCase(base.StoreTestCase):
             self.assertIn(attributes.get('data-table', 'hosts'), data)
 
     def test_what_there_is_not_is_said(self):
-        store = self.make_store()
-        store.write(remove_hosts=['h1', 'h2', fleets.HOSTILE],
-                    remove_placements=[base.instance_uuid(number)
-                                       for number in range(1, 12)],
-                    now=base.NOW)
-        report = {**fleets.fleet(store).report(base.NOW), 'feedback': []}
+        target = self.make_store()
+        target.write(remove_hosts=['h1', 'h2', fleets.HOSTILE],
+                     remove_placements=[base.instance_uuid(number)
+                                        for number in range(1, 12)],
+                     now=base.NOW)
+        report = {**fleets.fleet(target).report(base.NOW), 'feedback': []}
         text = page.Page().render(report)
         for words in ('The store has no host', 'No aggregate names an',
                       'No trial has an outcome', 'no decision of a scheduler',
