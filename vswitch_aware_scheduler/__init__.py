@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Place instances where the virtual switch can carry their traffic."""
+"""Places instances on hosts whose virtual switch can carry their traffic."""

@@ -36,27 +36,27 @@ class VSwitchError(Exception):
 
 
 class InvalidInput(VSwitchError, ValueError):
-    """A value handed in cannot be used."""
+    """A value is invalid."""
 
 
 class InvalidModel(InvalidInput):
-    """A traffic model, or a question put to one, is not valid."""
+    """A traffic model, or a query to one, is invalid."""
 
 
 class InvalidSeries(InvalidInput):
-    """Samples that cannot be a rate series."""
+    """Samples do not form a rate series."""
 
 
 class InvalidProfile(InvalidInput):
-    """A switch profile, or a file of them, is not valid."""
+    """A switch profile, or a file of them, is invalid."""
 
 
 class InvalidOverride(InvalidInput):
-    """Aggregate metadata or a flavor extra spec is not valid."""
+    """Aggregate metadata or a flavor extra spec is invalid."""
 
 
 class MappingTableFull(VSwitchError):
-    """A gateway's table does not hold all the mappings that are wanted."""
+    """A gateway's table is too small for the required mappings."""
 
 
 class NotEnoughSamples(VSwitchError):
@@ -64,23 +64,27 @@ class NotEnoughSamples(VSwitchError):
 
 
 class TelemetryError(VSwitchError):
-    """A telemetry driver could not deliver what was asked."""
+    """A telemetry driver could not deliver the requested data."""
 
 
 class TelemetryNotConfigured(TelemetryError):
-    """No option says where the traffic samples are.
+    """No option names the source of traffic samples.
 
-    An option that is set to a wrong value is another matter. A driver may
-    raise it in its constructor.
+    An option with an invalid value raises another error. A driver may raise
+    this error in its constructor.
     """
 
 
+class NothingMeasured(VSwitchError):
+    """There is no measured traffic that a plan could be made of."""
+
+
 class CalibrationError(VSwitchError):
-    """What a switch carries could not be measured."""
+    """The capacity of a switch could not be measured."""
 
 
 class CoordinationError(VSwitchError):
-    """Which instances are this modeler's share cannot be told."""
+    """The instances of this modeler's share cannot be determined."""
 
 
 class ClockError(VSwitchError):
@@ -92,11 +96,11 @@ class StoreError(VSwitchError):
 
 
 class StoreChanged(StoreError):
-    """Another writer has published since what a write is based on was read."""
+    """Another writer has changed the data on which a write is based."""
 
 
 class StoreMissing(StoreError):
-    """There is no store at the given URL, or it has no schema."""
+    """There is no store at the URL, or it has no schema."""
 
 
 class StoreVersionError(StoreError):

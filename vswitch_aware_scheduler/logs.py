@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the modules of this package get their loggers."""
+"""The loggers of the modules of this package."""
 
 import logging as python_logging
 import traceback
@@ -12,18 +12,18 @@ __all__ = ['escape_all', 'get_logger']
 
 
 def get_logger(name):
-    """Return the oslo.log logger of a module, which escapes what it logs.
+    """Return the oslo.log logger of a module, which escapes its messages.
 
     :param name: ``__name__`` of the module
     """
     logger = logging.getLogger(name)
-    # Adding a filter again changes nothing.
+    # Adding a filter again has no effect.
     logger.logger.addFilter(_escape)
     return logger
 
 
 def escape_all():
-    """Escape what the handlers of the root logger print of any library."""
+    """Escape the output of the root logger's handlers for all libraries."""
     for handler in python_logging.getLogger().handlers:
         handler.addFilter(_escape)
 
@@ -33,13 +33,13 @@ def _escape(record):
     try:
         message = record.getMessage()
     except Exception:
-        # Handlers report such a record; a filter would fail its caller.
+        # Handlers report an invalid record; a filter would fail its caller.
         return True
     printable = plain_text.printable(message)
     if printable != message:
         record.msg, record.args = printable, ()
     if record.exc_info and record.exc_info[0] is not None:
-        # Formatters use this text where it is set.
+        # Formatters use this text if it is set.
         record.exc_text = '\n'.join(map(plain_text.printable, ''.join(
             traceback.format_exception(*record.exc_info)).splitlines()))
     return True

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An HTTP server for Prometheus, of the modeler and of schedulers.
+"""An HTTP server for Prometheus, used by the modeler and by schedulers.
 
-Each connection has a time limit and gets one answer. When there are too many
+Each connection has a time limit and gets one answer. If there are too many
 connections, the oldest one is closed, so that the process always has file
 descriptors for its own work.
 """
@@ -14,21 +14,21 @@ from wsgiref import simple_server
 
 __all__ = ['CONNECTION_SECONDS', 'Listener', 'MAX_CONNECTIONS']
 
-#: Connections to the metrics port that are open at a time.
+#: Maximum number of open connections to the metrics port.
 MAX_CONNECTIONS = 16
 
-#: A connection is closed after so long, whatever has come by then.
+#: A connection is closed after this number of seconds.
 CONNECTION_SECONDS = 10.0
 
 
 class Listener:
     """Serves a WSGI application in threads until it is closed.
 
-    :param address: of this machine
-    :param port: number
+    :param address: IP address of this machine
+    :param port: TCP port
     :param application: WSGI application
-    :param name: of the thread
-    :raises OSError: when the address cannot be listened on
+    :param name: name of the thread
+    :raises OSError: if the address cannot be used
     """
 
     def __init__(self, address, port, application, name=None):
@@ -38,7 +38,7 @@ class Listener:
         self._thread.start()
 
     def close(self):
-        """Answer no more."""
+        """Stop the server."""
         self._server.shutdown()
         self._server.server_close()
         self._server.close_connections()
@@ -50,7 +50,7 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
 
     daemon_threads = True
     request_queue_size = 128
-    # The threads of connections that were shut down end by themselves.
+    # The threads of closed connections end by themselves.
     block_on_close = False
 
     def __init__(self, address, port, application):
@@ -67,7 +67,8 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
         with self._lock:
             crowded = len(self._open) >= 2 * MAX_CONNECTIONS
             if len(self._open) >= MAX_CONNECTIONS:
-                # One that was shut down is open until its thread ends it.
+                # A connection that was shut down remains open until its thread
+                # closes it.
                 for oldest in list(self._open)[:-MAX_CONNECTIONS + 1]:
                     _shut_down(oldest)
             if not crowded:
@@ -95,7 +96,7 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
                 _shut_down(request)
 
     def handle_error(self, request, client_address):
-        """Stay silent: a client that goes away is no problem of ours."""
+        """Ignore the error: the client closed the connection."""
 
 
 def _shut_down(request):

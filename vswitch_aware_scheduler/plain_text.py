@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How values become text for people: in errors, tables and logs.
+"""Converts values to text for operators, in errors, tables and logs.
 
-Pure; knows text alone. Whatever comes from outside, such as names of instances
-and hosts or the error of a server, passes through :func:`printable` before a
-person sees it.
+Pure. Text from outside, such as names of instances and hosts or error messages
+of a server, passes through :func:`printable` before it is displayed.
 """
 
 import datetime
@@ -11,21 +10,21 @@ import re
 
 __all__ = ['distinct', 'iso_time', 'one_line', 'printable']
 
-#: Most significant digits that a float has.
+#: Maximum number of significant digits of a float.
 _MOST_DIGITS = 17
 
 _LINE_END = re.compile(r'\s*[\r\n]+\s*')
 
 
 def printable(value):
-    """Return a value as text of one line that changes no terminal.
+    r"""Return a value as one line of text without control characters.
 
     Control characters, line ends, characters that change the direction of
-    writing and all others without a shape of their own are escaped as in
-    Python: an escape character becomes the four characters ``\\x1b``. What can
-    be printed stays, in any script.
+    writing and all others without a visible form are escaped as in Python: an
+    escape character becomes the four characters ``\\x1b``. Printable
+    characters of any script are unchanged.
 
-    :param value: text, or anything that str() makes text of
+    :param value: text, or any value that str() converts
     """
     text = str(value)
     if text.isprintable():
@@ -37,12 +36,18 @@ def printable(value):
 
 
 def one_line(value):
-    """Return :func:`printable` text in which a line end is a blank."""
+    """Return :func:`printable` text with spaces instead of line ends.
+
+    :param value: as in :func:`printable`
+    """
     return printable(_LINE_END.sub(' ', str(value).strip()))
 
 
 def iso_time(seconds):
-    """Return seconds UTC as ISO 8601, None for None and times past 9999."""
+    """Return a time as ISO 8601; None for None and for times after 9999.
+
+    :param seconds: seconds UTC, or None
+    """
     if seconds is None:
         return None
     try:
@@ -53,9 +58,11 @@ def iso_time(seconds):
 
 
 def distinct(value, limit, digits=6):
-    """Return two numbers as texts whose order is that of the numbers.
+    """Return two numbers as texts with the same order as the numbers.
 
-    :param digits: significant digits of the value to begin with; the limit
+    :param value: number
+    :param limit: number
+    :param digits: minimum number of significant digits of the value; the limit
         has six or more
     :returns: (text of value, text of limit)
     """

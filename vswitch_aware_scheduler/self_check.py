@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with the modeler, the schedulers and their options, in words.
+"""Checks the modeler, the schedulers and their options, with text results.
 
-``vswitch-status`` prints it, and the processes log it. Pure; knows no clock
-but the time handed in.
+``vswitch-status`` prints the results, and the processes log them. Pure; no
+clock except the time that is passed.
 """
 
 __all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',
@@ -10,24 +10,25 @@ __all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',
            'modeler_problem', 'options_problem', 'plugins_problem',
            'record_problems', 'workers_problem']
 
-#: A modeler that has not reported for so long is silent. It does not report
-#: while it writes, nor while a telemetry service keeps it waiting for one
-#: answer and all retries.
+#: A modeler that has not reported for this time is silent. It does not report
+#: while it writes, or while it waits for one answer of a telemetry service
+#: including all retries.
 SILENT_SECONDS = 900.0
 
-#: A modeler whose last pass ended longer ago than so many intervals, and the
-#: time above, is overdue.
+#: A modeler is overdue if its last pass ended longer ago than this number of
+#: intervals plus the time above.
 _INTERVALS = 3
 
-#: A worker reports once a minute; after so long it is silent.
+#: A worker reports once a minute. After this time without a report it is
+#: silent.
 WORKER_SECONDS = 300.0
 
-#: A record of who is where is old when no reading has ended for so long.
+#: The record of a cell is old if no reading has ended for this time.
 RECORD_SECONDS = 60.0
 
 _DAY_SECONDS = 86400.0
 
-#: What each plugin of a worker is, by its role.
+#: Name, option and effect of each plugin, by its role.
 _PLUGINS = {
     'filter': ('VSwitchFilter', 'enabled_filters', 'no host is refused'),
     'weigher': ('VSwitchWeigher', 'weight_classes',
@@ -35,33 +36,34 @@ _PLUGINS = {
 
 
 def is_silent(modeler, now):
-    """Return whether a modeler should have reported and has not.
+    """Return whether a modeler should have reported but has not.
 
     :param modeler: :class:`~.store.Modeler`
-    :param now: seconds UTC
+    :param now: current time, seconds UTC
     """
     return not modeler.ended and now - modeler.seen_at > SILENT_SECONDS
 
 
 def is_replaced(modeler, modelers):
-    """Return whether another one was started on the same host since.
+    """Return whether another modeler was started later on the same host.
 
     :param modeler: :class:`~.store.Modeler` that is silent
-    :param modelers: all there are
+    :param modelers: list of all Modelers
     """
     return any(one.host == modeler.host and one.started_at > modeler.seen_at
                for one in modelers)
 
 
 def is_overdue(modeler, now):
-    """Return whether a modeler that reports has completed no pass for long.
+    """Return whether a modeler has completed no pass for too long.
 
-    Arguments as of :func:`is_silent`.
+    :param modeler: :class:`~.store.Modeler` that reports
+    :param now: current time, seconds UTC
     """
     if modeler.ended or modeler.interval_seconds is None \
             or modeler.waiting_for or is_silent(modeler, now):
         return False
-    # The first pass may read the history of months.
+    # The first pass may read the history of several months.
     return modeler.passed_at is not None and now - modeler.passed_at \
         > SILENT_SECONDS + _INTERVALS * modeler.interval_seconds
 
@@ -70,7 +72,7 @@ def modeler_problem(modelers, now, learned):
     """Return why nothing is learned at the moment, or None.
 
     :param modelers: list of :class:`~.store.Modeler`
-    :param now: seconds UTC
+    :param now: current time, seconds UTC
     :param learned: whether the store has models
     """
     running = [one for one in modelers if not one.ended
@@ -92,8 +94,8 @@ def modeler_problem(modelers, now, learned):
         return (f'vswitch-modeler on {last.host} '
                 + ('has ended' if last.ended else 'is silent')
                 + '; start it, or see its log')
-    # Models that "vswitch-manage fit" or "vswitch-modeler --once" wrote are
-    # enough.
+    # Models of "vswitch-manage fit" or "vswitch-modeler --once" are
+    # sufficient.
     return None if learned else (
         'vswitch-modeler has never run with this store; start it')
 
@@ -102,18 +104,18 @@ def differing_options(ours, theirs):
     """Return {option: (value here, value there)} of those that differ.
 
     :param ours: {option: value}
-    :param theirs: likewise; options that only one of both has do not differ
+    :param theirs: {option: value}; an option that only one side has is ignored
     """
     return {name: (value, theirs[name]) for name, value in ours.items()
             if name in theirs and theirs[name] != value}
 
 
 def options_problem(ours, theirs, who):
-    """Return which options differ that have to be alike, or None.
+    """Return which options differ that must be equal, or None.
 
-    Arguments as of :func:`differing_options`.
-
-    :param who: who has the others, in words
+    :param ours: as in :func:`differing_options`
+    :param theirs: as in :func:`differing_options`
+    :param who: name of the file with the other options
     """
     different = differing_options(ours, theirs)
     if not different:
@@ -125,13 +127,13 @@ def options_problem(ours, theirs, who):
 
 
 def workers_problem(workers, modelers, now):
-    """Return why no worker of a scheduler may have reported, or None.
+    """Return why no worker of a scheduler has reported, or None.
 
-    Reports are kept for a day, so that nothing is said before.
+    Reports are kept for one day, so that there is no result before.
 
     :param workers: list of :class:`~.store.Worker`
     :param modelers: list of :class:`~.store.Modeler`
-    :param now: seconds UTC
+    :param now: current time, seconds UTC
     """
     if workers or not any(
             not one.ended and one.interval_seconds is not None
@@ -145,7 +147,7 @@ def workers_problem(workers, modelers, now):
 def plugins_problem(plugins):
     """Return which plugin of a worker is not enabled, or None.
 
-    :param plugins: roles that are: 'filter', 'weigher'
+    :param plugins: roles of the enabled plugins: 'filter', 'weigher'
     """
     missing = [text for role, text in _PLUGINS.items()
                if role not in plugins]
@@ -157,10 +159,10 @@ def plugins_problem(plugins):
 
 
 def record_problems(worker, now):
-    """Return a list of what is wrong with a worker's record, in words.
+    """Return a list of the problems of a worker's record, in words.
 
     :param worker: :class:`~.store.Worker` that is not silent
-    :param now: seconds UTC
+    :param now: current time, seconds UTC
     """
     found = []
     for cell, age in sorted((worker.state.get('cells') or {}).items()):

@@ -21,6 +21,7 @@ from tests.unit.store import test_decisions
 from tests.unit.store import test_migration
 from tests.unit.store import test_modelers
 from tests.unit.store import test_placements
+from tests.unit.store import test_rebalance_records
 from tests.unit.store import test_resuming
 from tests.unit.store import test_trials
 from vswitch_aware_scheduler import exceptions
@@ -162,6 +163,7 @@ CASES = (
     test_resuming.ResumingTestCase, test_placements.PlacementsTestCase,
     test_placements.PriorsTestCase, test_trials.TrialsTestCase,
     test_modelers.ModelersTestCase, test_decisions.DecisionsTestCase,
+    test_rebalance_records.RebalanceRecordsTestCase,
     test_budgets.BudgetsTestCase, test_budgets.StaysTestCase,
     test_kill.KillTestCase,
     test_learning.IncrementalTestCase, test_learning.SharesTestCase)

@@ -45,7 +45,7 @@ MAY_IMPORT = {
     'modeler': _ADMISSION | _CLIENTS | {
         'conf', 'metrics_server', 'rebalance', 'self_check', 'telemetry'},
     'purchase': _ADMISSION,
-    'rebalance': _ADMISSION,
+    'rebalance': _ADMISSION | _CLIENTS | {'telemetry'},
     'evaluate': _ADMISSION | {'rebalance', 'telemetry'},
     'report': _ADMISSION,
     'cmd': _SERVICES,

@@ -7,8 +7,11 @@ Scheduler and modeler derive the same law from the same flavor. Pure; no Nova.
 import functools
 import reprlib
 
+import numpy as np
+
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['EXTRA_SPECS', 'LARGEST', 'MODEL_EXTRA_SPEC', 'RATES',
            'constant_law', 'law_of', 'law_of_extra_specs']
@@ -108,8 +111,12 @@ def constant_law(**rates):
 
 
 @functools.lru_cache(maxsize=MOST_LAWS)
-def _on_off_law(**numbers):
-    return model.TrafficModel.on_off(**numbers).law
+def _on_off_law(egress_kbps, ingress_kbps, kpps, on_seconds, off_seconds):
+    """Return the law of :meth:`.TrafficModel.on_off` without its checks."""
+    longest = max(on_seconds, off_seconds)
+    shares = np.array([off_seconds, on_seconds]) / longest * .5
+    return rate_law.RateLaw.from_arrays(shares / shares.sum(), [
+        [0.0, 0.0, 0.0], [egress_kbps, ingress_kbps, kpps]])
 
 
 def _whole_number(key, text):

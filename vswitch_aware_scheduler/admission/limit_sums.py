@@ -185,15 +185,16 @@ class LimitSums:
         exceeds = np.flatnonzero(peak + peaks > capacity * SLACK)
         if exceeds.size:
             limit, at = np.divmod(exceeds, slots.size)
-            places = self._places[:, limit, slots[at]]
-            lacking = np.flatnonzero(places[_ROW] == _NO_ROW)
-            for position, slot in {*zip(limit[lacking].tolist(),
-                                        slots[at[lacking]].tolist())}:
-                self._build_one(position, slot)
+            at = slots[at] + limit * self._stale.size
+            places = self._places.reshape(_PLACES, -1).take(at, axis=1)
+            lacking = at[places[_ROW] == _NO_ROW]
             if lacking.size:
+                for one in set(lacking.tolist()):
+                    self._build_one(*divmod(one, self._stale.size))
                 return self._with_source(slots, law)
             found = self._look_up(
-                self._numbers[:, limit, slots[at]], places, levels)
+                self._numbers.reshape(_NUMBERS, -1).take(at, axis=1), places,
+                levels)
             # If not all peaks fit, overload is possible, however rare.
             probability.flat[exceeds] = np.maximum(found[0], _LEAST)
             # A mean beyond the range of floats is lost almost entirely.

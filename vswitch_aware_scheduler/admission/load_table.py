@@ -88,11 +88,18 @@ class LoadTable:
         return self._slot_of.get(host)
 
     def slots_of(self, hosts):
-        """Return the list of :meth:`slot` of some hosts.
+        """Return the (h,) slots of some hosts.
 
         :param hosts: iterable of names
+        :raises KeyError: for a host that was not described
         """
-        return list(map(self._slot_of.get, hosts))
+        return np.fromiter(map(self._slot_of.__getitem__, hosts), np.int64)
+
+    @property
+    def counts_attachments(self):
+        """Whether the attachments of instances are counted on any host."""
+        return (self._attached.tunnels.limited
+                or self._attached_uplinks.tunnels.limited)
 
     def describe(self, host, policy, residents):
         """Set the policy and the residents of a host.
@@ -233,6 +240,23 @@ class LoadTable:
         :param host: name of the host
         """
         return self._entries[self._slot_of[host]].policy
+
+    def forget(self, host):
+        """Drop a host without residents. Its slot is not used again."""
+        self._slot_of.pop(host, None)
+
+    def drop_residents(self, most):
+        """Return an iterator that drops the residents of all hosts.
+
+        Afterwards an Assessment can still explain a decision. The table must
+        not be asked anything else.
+
+        :param most: number of hosts in each step of the iterator
+        """
+        for number, entry in enumerate(self._entries):
+            entry.residents, entry.laws = {}, {}
+            if number % most == 0:
+                yield
 
     # Loads of the limits.
 

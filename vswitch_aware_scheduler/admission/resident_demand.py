@@ -9,10 +9,25 @@ from vswitch_aware_scheduler.admission import flavor_specs
 from vswitch_aware_scheduler import exceptions
 
 __all__ = ['DEFAULT', 'FLAVOR', 'MODEL', 'PRIOR', 'law_of', 'stated_law',
-           'unmodelled_law']
+           'takes_prior', 'unmodelled_law']
 
 # Which rule gave the law of an instance.
 MODEL, FLAVOR, PRIOR, DEFAULT = 'model', 'flavor', 'prior', 'default'
+
+
+def takes_prior(prior_of, is_stated):
+    """Return whether the prior of an instance without a model applies.
+
+    A prior of the instance's own traffic comes before what its flavor or a
+    request states, and that comes before the prior of a group. The scheduler
+    follows this rule for requests and for residents, the modeler for the
+    strict mode, and the commands for what they print.
+
+    :param prior_of: what the prior was learned from, 'instance' for its own
+        traffic; None if there is no prior
+    :param is_stated: whether a demand is stated
+    """
+    return prior_of is not None and (prior_of == 'instance' or not is_stated)
 
 
 def law_of(snapshot, uuid, extra_specs, unknown, fitting):
@@ -49,12 +64,9 @@ def unmodelled_law(snapshot, uuid, extra_specs, unknown, fitting):
     :returns: (RateLaw, FLAVOR, PRIOR or DEFAULT)
     """
     law, prior_of = snapshot.prior(uuid) or (None, None)
-    if prior_of != 'instance':
-        stated = stated_law(extra_specs, snapshot)
-        if stated is not None:
-            return stated[0], FLAVOR
-    if law is None:
-        return unknown, DEFAULT
+    stated = stated_law(extra_specs, snapshot)
+    if not takes_prior(prior_of, stated is not None):
+        return (unknown, DEFAULT) if stated is None else (stated[0], FLAVOR)
     group = snapshot.group_prior(uuid) if prior_of == 'instance' else None
     return fitting(law, group and group[0]), PRIOR
 

@@ -72,13 +72,7 @@ class Sources:
         :param packet_bytes: size of a packet in bytes, for laws without a
             packet rate
         """
-        egress, ingress, packets = self._rates
-        values = weights[0] * egress + weights[1] * ingress
-        if weights[2]:
-            values += weights[2] * np.where(
-                packets.any(axis=0), packets,
-                (egress + ingress) / (8.0 * packet_bytes))
-        return values
+        return _values(self._rates, weights, packet_bytes)
 
     def sums(self, values):
         """Return the sums of the quantities that can be added.
@@ -122,17 +116,28 @@ class Levels:
     """
 
     def __init__(self, law, unit_keys):
-        sources = Sources([{law: 1}])
-        self.units, self.masses = len(unit_keys), sources.masses[:, 0]
-        self.values = np.stack([sources.values(*key)[:, 0]
-                                for key in unit_keys]
-                               or [np.zeros(self.masses.size)], axis=1)
-        self.means = self.masses @ self.values
+        self.units, self.masses = len(unit_keys), law.probabilities
+        rates, masses = law.rates.T, self.masses[:, None]
+        self.values = np.zeros((self.masses.size, max(self.units, 1)))
+        for values, key in zip(self.values.T, unit_keys):
+            values[:] = _values(rates, *key)
+        self.means = (masses * self.values).sum(axis=0)
         self.peaks = self.values.max(axis=0)
-        self.shares, self.high = sources.masses[None], None
+        self.shares, self.high = masses[None], None
         if law.has_classes:
-            self.shares = sources.shares
+            self.shares = slot_sums.class_shares(masses, law.low_states)
             self.high = np.flatnonzero(law.high)
+
+
+def _values(rates, weights, packet_bytes):
+    """Return rates in a unit, from an array of each of their columns."""
+    egress, ingress, packets = rates
+    values = weights[0] * egress + weights[1] * ingress
+    if weights[2]:
+        values += weights[2] * np.where(
+            packets.any(axis=0), packets,
+            (egress + ingress) / (8.0 * packet_bytes))
+    return values
 
 
 def _padded(law, length):

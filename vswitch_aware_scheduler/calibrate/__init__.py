@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measuring what the switch of a machine carries."""
+"""Measures the capacity of a machine's virtual switch."""

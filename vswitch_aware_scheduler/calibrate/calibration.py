@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One calibration: samples taken along a plan, and what they say.
+"""One calibration: takes the samples of a plan and evaluates them.
 
-Knows no namespaces and no SSH: a place (see :class:`Place`) builds what is
-measured and says where senders are. Reads the clock of the CPU readings only.
+No namespaces and no SSH: a place (see :class:`Place`) sets up what is measured
+and starts senders. The only clock is that of CPU readings.
 """
 
 import abc
@@ -23,18 +23,18 @@ from vswitch_aware_scheduler.vswitch import profile
 __all__ = ['Calibration', 'Journal', 'Place', 'figures', 'make_profile',
            'verdict']
 
-#: A rung of a ladder with no more loss than this is not overloaded.
+#: A rung of a ladder with at most this loss is not overloaded.
 LITTLE_LOSS = .01
-#: Spread between builds up to which a cell counts as reproduced.
+#: Largest spread between set-ups of a reproducible cell.
 TOLERANCE = .10
 _RETRY_SECONDS = .5
-# When costs of packets and bytes are put into a profile.
+# Conditions for adding costs of packets and bytes to a profile.
 _LEAST_FREEDOM = 3
 _MOST_DEVIATION = .15
 
 
 class Place(abc.ABC):
-    """Where a calibration is done."""
+    """The environment of a calibration."""
 
     #: pids on this machine of the daemons of the switch
     daemons = ()
@@ -43,40 +43,52 @@ class Place(abc.ABC):
 
     @abc.abstractmethod
     def build(self):
-        """Make what is measured, servers started."""
+        """Set up what is measured, and start the servers."""
 
     @abc.abstractmethod
     def clear(self):
-        """Remove it."""
+        """Remove what :meth:`build` has set up."""
 
     @abc.abstractmethod
     def clients(self, cell):
-        """Return the iperf.Client of each sender of a cell."""
+        """Return the iperf.Client of each sender of a cell.
+
+        :param cell: :class:`.plan.Cell`
+        """
 
     @abc.abstractmethod
     def rtt_ms(self, cell):
-        """Return the mean round trip time, in milliseconds."""
+        """Return the mean round trip time in milliseconds.
+
+        :param cell: :class:`.plan.Cell`
+        """
 
     def recover(self):
-        """Start the servers anew after a test that failed."""
+        """Restart the servers after a test that failed."""
 
     def read_cpu(self):
-        """Return the CPU times so far, for :meth:`cpu_use`."""
+        """Return a reading of the CPU times, for :meth:`cpu_use`."""
         return machine.read_cpu(switches=self.daemons)
 
     def cpu_use(self, first, last):
-        """Return the CpuUse between two readings."""
+        """Return the CpuUse between two readings.
+
+        :param first: result of :meth:`read_cpu`
+        :param last: later result of :meth:`read_cpu`
+        """
         return machine.CpuUse.between(first, last)
 
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One test: what it asked for, what came, and whether it counts.
+    """One test: the offered traffic, the result, and whether it counts.
 
-    :ivar offered_kbps: of all senders; None when as much as they could
-    :ivar received_kbps: UDP: of IP packets; TCP: of payload
-    :ivar others_share: 0..1 of the CPUs that something else took meanwhile
     :ivar reason: why it was rejected, or None
+    :ivar offered_kbps: offered traffic of all senders; None for the maximum
+        rate
+    :ivar received_kbps: for UDP the rate of IP packets, for TCP the rate of
+        payload
+    :ivar others_share: share of the CPUs that other processes used, 0..1
     """
 
     repeat: int
@@ -107,10 +119,11 @@ class Sample:
 
 
 class Journal:
-    """The samples of cells that are done, in a file, to go on from.
+    """Saves the samples of finished cells in a file, to continue later.
 
-    :param path: of a file of JSON lines, or None: nothing is kept
-    :param setting: what is measured and how; another one cannot go on
+    :param path: path of a file with JSON lines, or None to save nothing
+    :param setting: what is measured and how; a different setting cannot
+        continue
     """
 
     def __init__(self, path, setting):
@@ -125,7 +138,7 @@ class Journal:
                 file.seek(0)
                 lines = file.read().splitlines(keepends=True)
                 whole = self._read(lines, setting)
-                # What was cut off in the middle is measured again.
+                # An incomplete last line is measured again.
                 file.truncate(0)
                 file.writelines(whole or [
                     json.dumps({'setting': setting}) + '\n'])
@@ -166,7 +179,12 @@ class Journal:
         return whole
 
     def add(self, repeat, cell, samples):
-        """Keep the samples of a cell that is done."""
+        """Save the samples of a finished cell.
+
+        :param repeat: number of the set-up
+        :param cell: :class:`.plan.Cell`
+        :param samples: list of Sample
+        """
         self.samples.extend(samples)
         self.done.add((repeat, cell.key))
         if self._path is not None:
@@ -181,11 +199,14 @@ class Calibration:
 
     :param place: Place
     :param plan: Plan
-    :param max_busy: share of the CPUs that something else may take
-    :param retries: how often a sample is taken again that was rejected
+    :param max_busy: largest share of the CPUs that other processes may use
+    :param retries: number of times that a rejected sample is repeated
     :param journal: Journal
     :param can_ping: whether round trip times can be measured
-    :param progress: function (text, share done, seconds left)
+    :param progress: callable(text, finished share, remaining seconds)
+    :param measure: callable, as :func:`.iperf.measure`
+    :param sleep: callable(seconds), waits
+    :param clock: callable, returns monotonic seconds
     """
 
     def __init__(self, place, plan, max_busy=.25, retries=3, journal=None,
@@ -199,7 +220,10 @@ class Calibration:
         self._measure, self._sleep, self._clock = measure, sleep, clock
 
     def run(self):
-        """Take all samples and return them, kept and rejected."""
+        """Take all samples.
+
+        :returns: list of Sample, accepted and rejected ones
+        """
         plan, journal = self._plan, self._journal
         cells = plan.cells(self._can_ping, self._place.placements)
         todo = [(repeat, cell) for repeat in range(1, plan.repeats + 1)
@@ -233,16 +257,16 @@ class Calibration:
         return self._tries(repeat, cell, None)
 
     def _ladder(self, repeat, cell):
-        """Return the samples of a ladder: all they can, then less.
+        """Return the samples of a ladder: the maximum rate, then lower rates.
 
-        An overloaded switch may deliver less than one that is offered less,
-        so the peak is looked for between the most that passes without loss
-        and the least that does not.
+        An overloaded switch may deliver less than a switch with a lower
+        offered rate. The peak is therefore searched between the largest rate
+        without loss and the smallest rate with loss.
         """
         samples = self._tries(repeat, cell, None)
         last, free, lossy = samples[-1], None, None
         for _ in range(plans.MOST_RUNGS - 1):
-            # Rejected so often: more rungs would be so too.
+            # After this many rejections, further rungs would also be rejected.
             if not last.kept:
                 break
             offered = last.offered_kbps or last.sent_kbps
@@ -325,12 +349,15 @@ def _said(sample):
 # --- What the samples say ---------------------------------------------------
 
 def figures(samples):
-    """Return one entry for each cell that has a sample which was kept.
+    """Return one entry for each cell that has an accepted sample.
 
-    The figure of a build is the peak of its ladder; that of a cell is the
-    median of its builds, and ``spread`` is (highest - lowest) / median.
-    ``cpu_us_per_packet`` is the CPU of senders, switches and receivers for a
-    packet that arrived; other processes change it little.
+    The result of a set-up is the peak of its ladder. The result of a cell is
+    the median over its set-ups, and ``spread`` is (highest - lowest) / median.
+    ``cpu_us_per_packet`` is the CPU time of senders, switches and receivers
+    for a received packet; other processes have little influence on it.
+
+    :param samples: list of Sample
+    :returns: list of dictionaries
     """
     by_cell = {}
     for sample in samples:
@@ -374,10 +401,12 @@ def figures(samples):
 
 
 def verdict(entries, tolerance=TOLERANCE):
-    """Return whether what was built anew carried the same.
+    """Return whether repeated set-ups had the same results.
 
-    :returns: dict: ``reproducible`` is None with one build, else whether the
-        spread of nine cells in ten is within the tolerance
+    :param entries: list as returned by :func:`figures`
+    :param tolerance: largest accepted spread
+    :returns: dict: ``reproducible`` is None with one set-up, else whether the
+        spread of nine of ten cells is within the tolerance
     """
     spreads = [entry['spread'] for entry in entries
                if entry['spread'] is not None and entry['kind'] != 'rtt']
@@ -396,13 +425,21 @@ def verdict(entries, tolerance=TOLERANCE):
 
 
 def cross_cells(entries):
-    """Return the entries of UDP between the hosts: the size-pairs matrix."""
+    """Return the entries of UDP between the hosts: sizes and pairs.
+
+    :param entries: list as returned by :func:`figures`
+    """
     return [entry for entry in entries
             if entry['kind'] == 'udp' and entry['placement'] == 'cross']
 
 
 def measurements(entries, encapsulation, mhz=None):
-    """Return the Measurements of the size-pairs matrix."""
+    """Return the list of the Measurements of sizes and pairs.
+
+    :param entries: list as returned by :func:`figures`
+    :param encapsulation: a key of :data:`.cost_model.HEADER_BYTES`
+    :param mhz: clock of a core in MHz, or None
+    """
     rows = []
     for entry in cross_cells(entries):
         cpu_mhz = entry['switch_cores'] * mhz if mhz else 0.0
@@ -415,7 +452,7 @@ def measurements(entries, encapsulation, mhz=None):
 def _switch_cost(entries, encapsulation):
     """Return the PacketCost of the switch and the deviation of its fit.
 
-    None where the figures do not determine it, or do not follow it.
+    None if the results do not determine the cost or do not follow it.
     """
     model = cost_fit.fit_capacity(measurements(entries, encapsulation))
     cost = model.switch
@@ -428,12 +465,18 @@ def _switch_cost(entries, encapsulation):
 
 def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
                  description='', line_kbps=None):
-    """Return the SwitchProfile of the figures.
+    """Return the SwitchProfile of the results.
 
-    :param where: {word: text or number}, its provenance
-    :param mhz: clock of a core, for the CPU that switching takes
-    :param line_kbps: rate of the line that was measured over, or None
-    :raises CalibrationError: when no size was measured between the hosts
+    :param entries: list as returned by :func:`figures`
+    :param plan: :class:`.plan.Plan`
+    :param name: name of the profile
+    :param switch: kind of the switch
+    :param encapsulation: a key of :data:`.cost_model.HEADER_BYTES`
+    :param where: {word: text or number}, the provenance
+    :param mhz: clock of a core in MHz, for the processor use of switching
+    :param description: description of the profile
+    :param line_kbps: rate of the line, or None
+    :raises CalibrationError: if there is no accepted sample between the hosts
     """
     cells = cross_cells(entries)
     if not cells:
@@ -460,13 +503,14 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
         'typical_packet_bytes': float(typical)}
     one = [entry['saturation_kbps'] for entry in cells
            if entry['pairs'] == 1 and entry['packet_bytes'] == typical]
-    # Where many carry no more than one, the limit is not the sender's.
+    # If many senders have no higher rate than one, the sender is not the
+    # limit.
     if one and one[0] < table[typical]:
         stated['vm_peak_kbps'] = round(one[0], 1)
     sources = dict.fromkeys(stated, source)
     cost, deviation = _switch_cost(entries, encapsulation)
     if cost is not None:
-        # The time that packets and bytes take is one limit on both.
+        # The time for packets and bytes is one common limit.
         stated |= {'packet_cost_us': round(cost.packet_us[encapsulation], 6),
                    'byte_cost_ns': round(cost.byte_ns, 6)}
         sources |= dict.fromkeys(

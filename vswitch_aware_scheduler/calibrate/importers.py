@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results measured elsewhere: iperf3's JSON and VSPERF's CSV.
-
-Knows their formats; reads a file only when it is given its path.
-"""
+"""Imports results measured elsewhere: JSON of iperf3 and CSV of VSPERF."""
 
 import csv
 import datetime
@@ -16,14 +13,20 @@ from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['FORMATS', 'load', 'make_profile', 'parse_iperf3', 'parse_vsperf']
 
-#: What frames have more than their IP packets: header and frame check.
+#: Bytes of a frame in addition to its IP packet: header and frame check.
 _FRAME_BYTES = 18
 
 
 def parse_iperf3(text, place, encapsulation=None, pairs=None):
     """Return the Measurement in the JSON of ``iperf3 -J`` with UDP.
 
-    A TCP test says nothing of the size of its packets and is refused.
+    A TCP test is rejected, because it does not state its packet sizes.
+
+    :param text: text of the file
+    :param place: name of the file, for messages
+    :param encapsulation: encapsulation of the tested network, or None
+    :param pairs: number of senders, or None
+    :returns: list with one Measurement
     """
     rates = iperf.parse(text, place)
     if rates.packets is None:
@@ -48,9 +51,15 @@ def parse_iperf3(text, place, encapsulation=None, pairs=None):
 def parse_vsperf(text, place, encapsulation=None, pairs=None):
     """Return the Measurements in a result CSV of OPNFV VSPERF.
 
-    Throughput tests write ``throughput_rx_fps`` by ``packet_size``, the size
-    of a frame; ``tunnel_type`` is there for overlay tests. The frames per
-    second are those that came through, of all ports together.
+    Throughput tests write ``throughput_rx_fps`` by ``packet_size``, which is
+    the size of a frame. Overlay tests also have ``tunnel_type``. The frames
+    per second are those received on all ports together.
+
+    :param text: text of the file
+    :param place: name of the file, for messages
+    :param encapsulation: encapsulation that replaces ``tunnel_type``, or None
+    :param pairs: number of senders, or None
+    :returns: list of Measurement
     """
     reader = csv.DictReader(io.StringIO(text, newline=''))
     header = [(name or '').strip() for name in reader.fieldnames or []]
@@ -98,10 +107,14 @@ FORMATS = {'iperf3': parse_iperf3, 'vsperf': parse_vsperf}
 
 
 def load(form, path, encapsulation=None, pairs=None):
-    """Return the Measurements of a file.
+    """Return the Measurements in a file.
 
     :param form: a key of :data:`FORMATS`
-    :raises CalibrationError: naming the file, the value seen and that wanted
+    :param path: path of the file
+    :param encapsulation: encapsulation, or None
+    :param pairs: number of senders, or None
+    :raises CalibrationError: if the file is invalid; the message names the
+        file, the value and the expected value
     """
     if pairs is not None and pairs < 1:
         raise exceptions.InvalidInput(
@@ -121,7 +134,12 @@ def load(form, path, encapsulation=None, pairs=None):
 def make_profile(rows, name, switch, tool, files):
     """Return the SwitchProfile of imported Measurements.
 
-    :raises CalibrationError: when they have several encapsulations
+    :param rows: list of Measurement
+    :param name: name of the profile
+    :param switch: kind of the switch
+    :param tool: name of the tool, for the provenance
+    :param files: list of the names of the files
+    :raises CalibrationError: if the rows have several encapsulations
     """
     kinds = sorted({row.encapsulation for row in rows})
     if len(kinds) > 1:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""iperf3: its command lines, its JSON, and several of them at once.
+"""Runs iperf3: command lines, JSON output, and several clients at once.
 
-Where its clients and servers run is up to whoever calls: an endpoint turns a
-command into the one that runs it there.
+The caller decides where clients and servers run: an endpoint converts a
+command to the one that runs it there.
 """
 
 import dataclasses
@@ -15,10 +15,10 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['Client', 'Rates', 'UDP_HEADERS', 'measure', 'parse', 'server']
 
-#: Bytes of IPv4 and UDP, and of IPv4 and TCP with timestamps.
+#: Header bytes of IPv4 and UDP, and of IPv4 and TCP with timestamps.
 UDP_HEADERS = 28
 TCP_HEADERS = 52
-#: The smallest datagram that iperf3's counters fit into.
+#: Smallest datagram in which the counters of iperf3 fit.
 SMALLEST_PAYLOAD = 16
 _BUFFER = '1M'
 _GRACE_SECONDS = 15.0
@@ -28,10 +28,10 @@ _GRACE_SECONDS = 15.0
 class Client:
     """One sender.
 
-    :param argv: a function that turns a list of words into the command that
-        runs them at its place
-    :param address: of the receiver
-    :param port: of the receiver
+    :param argv: callable(list of words), returns the command that runs them at
+        their place
+    :param address: address of the receiver
+    :param port: port of the receiver
     """
 
     argv: object
@@ -41,11 +41,11 @@ class Client:
 
 @dataclasses.dataclass(frozen=True)
 class Rates:
-    """What one or more clients sent and what arrived.
+    """What one or more clients sent, and what arrived.
 
-    Rates of UDP count IP packets, those of TCP what the program got.
+    Rates of UDP count IP packets, rates of TCP count payload.
 
-    :ivar packets: that were sent; None for TCP
+    :ivar packets: number of sent packets; None for TCP
     """
 
     seconds: float
@@ -69,7 +69,11 @@ class Rates:
 
 
 def server(port=5201, options=()):
-    """Return the words of a server; one test at a time, again and again."""
+    """Return the command of a server, which runs one test at a time.
+
+    :param port: port to listen on
+    :param options: further options of iperf3
+    """
     return ['iperf3', '-s', '-p', str(port), *options]
 
 
@@ -77,16 +81,19 @@ def _words(client, protocol, seconds, payload, kbps, streams):
     words = ['iperf3', '-c', client.address, '-p', str(client.port), '-J',
              '-i', '0', '-t', str(seconds), '-P', str(streams)]
     if protocol == 'udp':
-        # 0 is as fast as it goes.
+        # 0 means the maximum rate.
         words += ['-u', '-l', str(payload), '-w', _BUFFER, '-b',
                   str(round(kbps * 1e3 / streams)) if kbps else '0']
     return words
 
 
 def parse(text, place='iperf3'):
-    """Return the Rates in the JSON of one client.
+    """Return the Rates in the JSON output of one client.
 
-    :raises CalibrationError: when iperf3 failed, or it is no such JSON
+    :param text: output of iperf3
+    :param place: name of the client, for messages
+    :raises CalibrationError: if iperf3 failed, or if the output is not its
+        JSON
     """
     try:
         data = json.loads(text)
@@ -125,11 +132,18 @@ def _udp(end):
 
 def measure(clients, protocol, seconds, payload=None, kbps=None, streams=1,
             popen=subprocess.Popen):
-    """Run clients side by side and return the Rates of each.
+    """Run clients at the same time.
 
-    :param payload: bytes in a datagram
-    :param kbps: payload that each client offers; None or 0: all it can
-    :raises CalibrationError: when any of them fails
+    :param clients: list of Client
+    :param protocol: 'udp' or 'tcp'
+    :param seconds: duration of the test
+    :param payload: payload bytes in a datagram
+    :param kbps: payload rate that each client offers; None or 0 for the
+        maximum
+    :param streams: number of streams of each client
+    :param popen: callable, as subprocess.Popen
+    :returns: list of the Rates of each client
+    :raises CalibrationError: if a client fails
     """
     processes = []
     found = []
@@ -160,7 +174,10 @@ def measure(clients, protocol, seconds, payload=None, kbps=None, streams=1,
 
 
 def together(rates):
-    """Return the Rates of several clients as one."""
+    """Return the sum of the Rates of several clients.
+
+    :param rates: list of Rates
+    """
     def total(name):
         values = [getattr(one, name) for one in rates]
         return None if None in values else sum(values)
@@ -171,5 +188,5 @@ def together(rates):
 
 
 def version():
-    """Return name and version of iperf3."""
+    """Return the name and the version of iperf3."""
     return machine.run(['iperf3', '--version']).stdout.split('(')[0].strip()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calibration of the machine itself, in network namespaces."""
+"""Calibration of this machine, in network namespaces."""
 
 import os
 import re
@@ -13,9 +13,9 @@ __all__ = ['LocalPlace', 'check']
 
 
 def check():
-    """Raise when this machine cannot be measured at all.
+    """Check that this machine can be measured.
 
-    :raises CalibrationError: saying what is wanted
+    :raises CalibrationError: if it cannot; the message says what is required
     """
     if os.geteuid() != 0:
         raise exceptions.CalibrationError(
@@ -26,7 +26,11 @@ def check():
 
 
 def parse_rtt(text):
-    """Return the mean round trip time in what ping prints, milliseconds."""
+    """Return the mean round trip time in the output of ping.
+
+    :param text: output of ping
+    :returns: milliseconds
+    """
     found = re.search(r'= [\d.]+/([\d.]+)/', text)
     if found is None:
         raise exceptions.CalibrationError(
@@ -36,7 +40,7 @@ def parse_rtt(text):
 
 
 class LocalPlace(calibration.Place):
-    """Two hosts made of namespaces.
+    """Two hosts that consist of namespaces.
 
     :param topology: Topology
     :param plan: Plan

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine that a calibration runs on: commands, CPU, what it is.
+"""The machine of a calibration: commands, CPU use, properties.
 
-Knows processes and /proc; knows nothing of networks. Every command has a time
-limit and ends in a result or in a CalibrationError.
+Uses processes and /proc, but no networks. Every command has a time limit and
+ends with a result or a CalibrationError.
 """
 
 import dataclasses
@@ -18,28 +18,33 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['CpuReading', 'CpuUse', 'facts', 'need_program', 'read_cpu', 'run']
 
-#: Debian's and its relatives' package of each program that is needed.
+#: Package of each required program on Debian and derived distributions.
 PACKAGES = {'ip': 'iproute2', 'iperf3': 'iperf3', 'ethtool': 'ethtool',
             'ping': 'iputils-ping', 'ssh': 'openssh-client',
             'ovs-vsctl': 'openvswitch-switch',
             'ovs-vswitchd': 'openvswitch-switch',
             'ovsdb-server': 'openvswitch-switch',
             'ovsdb-tool': 'openvswitch-switch'}
-# Where distributions keep what only root runs.
+# Directories where distributions install programs for root.
 _PATH = os.pathsep.join([os.environ.get('PATH', os.defpath),
                          '/usr/sbin', '/sbin', '/usr/local/sbin'])
 _KERNEL_THREAD = 0x00200000
 
 
 def find_program(name):
-    """Return the path of a program, or None."""
+    """Return the path of a program, or None.
+
+    :param name: name of the program
+    """
     return shutil.which(name, path=_PATH)
 
 
 def need_program(name):
     """Return the path of a program.
 
-    :raises CalibrationError: naming the package that has it
+    :param name: name of the program
+    :raises CalibrationError: if it is not installed; the message names its
+        package
     """
     found = find_program(name)
     if found is None:
@@ -50,10 +55,13 @@ def need_program(name):
 
 
 def run(argv, timeout_seconds=30.0, check=True):
-    """Run a command and return its CompletedProcess, output as text.
+    """Run a command and return its CompletedProcess, with output as text.
 
-    :raises CalibrationError: when it cannot run, takes too long or, with
-        ``check``, fails
+    :param argv: list of the words of the command
+    :param timeout_seconds: longest duration of the command
+    :param check: whether a failure raises CalibrationError
+    :raises CalibrationError: if the command cannot run, takes too long or,
+        with ``check``, fails
     """
     argv = [need_program(argv[0]), *map(str, argv[1:])]
     words = ' '.join([os.path.basename(argv[0]), *argv[1:]])
@@ -80,7 +88,7 @@ def run(argv, timeout_seconds=30.0, check=True):
 
 @dataclasses.dataclass(frozen=True)
 class CpuReading:
-    """CPU seconds since boot: of whom and for what."""
+    """CPU seconds since boot, by use."""
 
     clock: float
     busy: float
@@ -94,15 +102,15 @@ class CpuReading:
 
 @dataclasses.dataclass(frozen=True)
 class CpuUse:
-    """What the CPUs did between two readings.
+    """The use of the CPUs between two readings.
 
-    :ivar busy_cores: cores at work on average, for anything
-    :ivar our_cores: of these, not for other processes: senders, receivers
-        and all that the kernel did for them
-    :ivar switch_cores: of these, in the kernel's network code (softirq) and
-        in the daemons of the switch
-    :ivar others_share: 0..1 of all cores that other processes and other
-        machines (steal) took
+    :ivar busy_cores: mean number of busy cores
+    :ivar our_cores: the part of them for the calibration: senders, receivers
+        and the work of the kernel for them
+    :ivar switch_cores: the part of these in the kernel's network code
+        (softirq) and in the daemons of the switch
+    :ivar others_share: share of all cores that other processes and other
+        machines (steal) used, 0..1
     """
 
     seconds: float
@@ -113,6 +121,11 @@ class CpuUse:
 
     @classmethod
     def between(cls, first, last):
+        """Return the CpuUse between two readings.
+
+        :param first: CpuReading
+        :param last: later CpuReading
+        """
         seconds = max(last.clock - first.clock, 1e-9)
         others = max(last.others - first.others, 0.0)
         busy = max(last.busy - first.busy, 0.0)
@@ -127,12 +140,14 @@ class CpuUse:
 def read_cpu(root=None, switches=(), proc='/proc', clock=time.monotonic):
     """Return a CpuReading.
 
-    A process's time includes that of its children that have ended, so that
-    those that come and go between two readings are not missed.
+    The time of a process includes that of its children that have ended.
+    Short-lived processes between two readings are therefore included.
 
-    :param root: pid of the process that counts as ours, with its children;
-        None: this one
+    :param root: pid of the process that, with its children, belongs to the
+        calibration; None: this process
     :param switches: pids of the daemons of the switch
+    :param proc: path of the proc file system
+    :param clock: callable, returns monotonic seconds
     """
     root = os.getpid() if root is None else root
     with open(f'{proc}/stat') as file:
@@ -164,8 +179,8 @@ class _Process(typing.NamedTuple):
 
 
 def _process(text):
-    """Return {pid: _Process} of a stat file; none for a kernel's thread."""
-    # The name, in brackets, may hold spaces and brackets.
+    """Return {pid: _Process} of a stat file; empty for a kernel thread."""
+    # The name is in brackets and may contain spaces and brackets.
     before, _, after = text.rpartition(')')
     pid, _, name = before.partition(' (')
     fields = after.split()
@@ -193,9 +208,11 @@ def _reading(clock, totals, processes, ours, switches):
 def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
     """Return the CpuReading of another machine.
 
-    :param text: of its /proc/stat, two empty lines, and the stat files of
-        its processes
-    :param ours: names of the programs that count as ours
+    :param text: contents of its /proc/stat, two empty lines, and the stat
+        files of its processes
+    :param ours: names of the programs that belong to the calibration
+    :param switches: names of the daemons of the switch
+    :param clock: callable, returns monotonic seconds
     """
     totals, _, rest = text.partition('\n\n\n')
     processes = {}
@@ -214,7 +231,7 @@ def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
 
 
 def mhz():
-    """Return the clock of a core in MHz, or None where nobody tells."""
+    """Return the clock of a core in MHz, or None if unknown."""
     try:
         text = pathlib.Path('/proc/cpuinfo').read_text()
     except OSError:
@@ -225,7 +242,7 @@ def mhz():
 
 
 def facts():
-    """Return what this machine is: {word: text or number}."""
+    """Return the properties of this machine: {word: text or number}."""
     found = {'kernel': platform.release(), 'architecture': platform.machine(),
              'cpu_cores': os.cpu_count() or 1}
     try:

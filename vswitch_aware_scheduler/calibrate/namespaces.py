@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Network namespaces of one run, and what an interrupted run left behind.
+"""The network namespaces of one run, and the remains of interrupted runs.
 
-All that a run makes is in namespaces whose names carry its id, so removing
-those removes every interface. What a run is going to make is written to a
-state file first: a later run removes what the file names, and only that.
+All that a run creates is in namespaces whose names contain its id. Removing
+these namespaces removes every interface. A run first writes what it will
+create to a state file. A later run removes only what this file names.
 """
 
 import json
@@ -43,19 +43,20 @@ def existing():
 
 
 class Run:
-    """One run: its id, its state file and the namespaces it may make.
+    """One run: its id, its state file and its namespaces.
 
-    Use it as a context: whatever ends it, what it made is removed.
+    Use it as a context manager: however the context ends, the namespaces are
+    removed.
 
-    :param names: short names of all namespaces that it is going to make
-    :param state_dir: where state files are
+    :param names: short names of all namespaces that the run will create
+    :param state_dir: directory of state files
     """
 
     def __init__(self, names, state_dir=DEFAULT_STATE_DIR):
         self.id = secrets.token_hex(3)
         self.directory = pathlib.Path(state_dir)
         self.state_file = self.directory / f'{PREFIX}-{self.id}.json'
-        #: For sockets and databases of daemons.
+        #: Directory for sockets and databases of daemons.
         self.work = self.state_file.with_suffix('')
         self._names = {short: f'{PREFIX}-{self.id}-{short}'
                        for short in names}
@@ -64,7 +65,8 @@ class Run:
     def __enter__(self):
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
-            # Whole or not at all: a run killed here has made nothing yet.
+            # Written atomically: a run that is killed before has created
+            # nothing.
             draft = self.state_file.with_suffix('.draft')
             draft.write_text(json.dumps({
                 'run': self.id, 'pid': os.getpid(),
@@ -84,31 +86,55 @@ class Run:
         _forget(self.state_file)
 
     def name(self, short):
-        """Return the full name of a namespace."""
+        """Return the full name of a namespace.
+
+        :param short: short name
+        """
         return self._names[short]
 
     def add(self, short):
-        """Make one of the namespaces; loopback is up."""
+        """Create one of the namespaces, with loopback up.
+
+        :param short: short name
+        """
         machine.run(['ip', 'netns', 'add', self.name(short)])
         self.ip(short, 'link', 'set', 'lo', 'up')
 
     def ip(self, short, *words):
-        """Run ``ip`` in a namespace."""
+        """Run ``ip`` in a namespace.
+
+        :param short: short name
+        :param words: words of the command
+        """
         return machine.run(['ip', '-n', self.name(short), *words])
 
     def argv(self, short, *words):
-        """Return the command that runs another one in a namespace."""
+        """Return the command that runs another one in a namespace.
+
+        :param short: short name
+        :param words: words of the command
+        """
         return [machine.need_program('ip'), 'netns', 'exec',
                 self.name(short), *map(str, words)]
 
     def run(self, short, *words, **options):
-        """Run a command in a namespace."""
+        """Run a command in a namespace.
+
+        :param short: short name
+        :param words: words of the command
+        :param options: keyword arguments of :func:`.machine.run`
+        """
         machine.need_program(words[0])
         return machine.run(['ip', 'netns', 'exec', self.name(short), *words],
                            **options)
 
     def start(self, short, *words, **options):
-        """Start a process in a namespace; it ends with the run."""
+        """Start a process in a namespace. It ends with the run.
+
+        :param short: short name
+        :param words: words of the command
+        :param options: keyword arguments of subprocess.Popen
+        """
         words = [machine.need_program(words[0]), *words[1:]]
         process = subprocess.Popen(
             self.argv(short, *words),
@@ -118,7 +144,7 @@ class Run:
         return process
 
     def clear(self):
-        """End the processes and remove the namespaces that are there."""
+        """End the processes and remove the existing namespaces."""
         for process in self._processes:
             if process.poll() is None:
                 process.terminate()
@@ -135,7 +161,7 @@ class Run:
 
 
 def _remove(names):
-    """Remove namespaces, and end the processes that are in them first."""
+    """End the processes in namespaces, and remove the namespaces."""
     there = set(existing())
     for name in names:
         if name not in there:
@@ -161,12 +187,15 @@ def _forget(state_file):
 
 
 def remove_leftovers(state_dir=DEFAULT_STATE_DIR):
-    """Remove what interrupted runs left, and return their ids.
+    """Remove the remains of interrupted runs.
 
-    Only what a state file names, under names that carry its run's id.
+    Only namespaces that a state file names, with names that contain its id,
+    are removed.
 
-    :raises CalibrationError: when a run is still going on: two at a time
-        would measure each other
+    :param state_dir: directory of state files
+    :returns: list of the ids of these runs
+    :raises CalibrationError: if another run is active, because two runs would
+        disturb each other
     """
     removed = []
     directory = pathlib.Path(state_dir)
@@ -190,7 +219,7 @@ def remove_leftovers(state_dir=DEFAULT_STATE_DIR):
         _remove(own)
         _forget(path)
         removed.append(run)
-    # Of runs that were killed before they had a state file.
+    # Remains of runs that were killed before they had a state file.
     for path in directory.glob(f'{PREFIX}-*.draft'):
         path.unlink(missing_ok=True)
     return removed

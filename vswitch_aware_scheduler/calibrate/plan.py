@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a calibration measures, in which order and for how long.
+"""The plan of a calibration: what is measured, in which order, how long.
 
 Pure: values in, values out.
 """
@@ -11,29 +11,33 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['Cell', 'Plan', 'SIZES', 'PAIRS']
 
-#: Packet sizes and numbers of pairs of paper 001, thinned out.
+#: Packet sizes and numbers of pairs: a subset of those in paper 001.
 SIZES = (88, 250, 512, 1000, 1500, 4000, 8000)
 PAIRS = (1, 2, 4, 8)
 QUICK_SIZES = (88, 512, 1500)
 QUICK_PAIRS = (1, 2, 4)
-#: Where the receiver is: on the other host, on the same, or there are many.
+#: Place of the receiver: on the other host, on the same host, or several
+#: receivers.
 PLACEMENTS = ('cross', 'same', 'many')
-#: Ratio of two rates of a ladder, and how many a ladder has at most.
+#: Ratio of two rates of a ladder, and the maximum number of rates.
 RUNG = 1.2
 MOST_RUNGS = 7
-#: iperf3 needs as much beside the test itself, measured here.
+#: Time that iperf3 needs in addition to the test, in seconds (measured).
 OVERHEAD_SECONDS = .6
 _TYPICAL_RUNGS = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Cell:
-    """One thing to measure.
+    """One combination of parameters to measure.
 
     :param kind: 'udp', 'tcp' or 'rtt'
-    :param placement: 'cross': sender and receiver on different hosts;
-        'same': on one; 'many': one sender, several receivers on the other
-    :param pairs: senders, or receivers of 'many'
+    :param placement: 'cross': sender and receiver on different hosts; 'same':
+        on one host; 'many': one sender, several receivers on the other host
+    :param pairs: number of senders, or of receivers for 'many'
+    :param packet_bytes: size of IP packets, or None for TCP and round trip
+        times
+    :param streams: number of TCP streams
     """
 
     kind: str
@@ -59,13 +63,13 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The matrix of a calibration.
+    """The parameters of a calibration.
 
-    :param sizes: bytes of IP packets
     :param pairs: numbers of pairs
-    :param seconds: of one sample, whole
-    :param repeats: how often the topology is built and measured
-    :param receivers: of one to many; 0 leaves that out
+    :param sizes: sizes of IP packets in bytes
+    :param seconds: duration of one sample, a whole number
+    :param repeats: number of times that the topology is set up and measured
+    :param receivers: number of receivers of one to many; 0 omits it
     """
 
     sizes: tuple = SIZES
@@ -95,22 +99,26 @@ class Plan:
 
     @property
     def vms(self):
-        """VMs on each host."""
+        """Number of VMs on each host."""
         return max(*self.pairs, self.receivers, 2)
 
     @property
     def mtu(self):
-        """The MTU that all of it needs."""
+        """The required MTU."""
         return max(*self.sizes, 1500)
 
     @property
     def typical_packet_bytes(self):
-        """The largest size that standard Ethernet carries, or the least."""
+        """The largest size that fits standard Ethernet, or the smallest."""
         return max((size for size in self.sizes if size <= 1500),
                    default=self.sizes[0])
 
     def cells(self, can_ping=True, placements=PLACEMENTS):
-        """Return every Cell of one repeat, in order."""
+        """Return the list of the Cells of one set-up, in order.
+
+        :param can_ping: whether round trip times can be measured
+        :param placements: placements that the place supports
+        """
         found = [Cell('udp', 'cross', size, pairs)
                  for pairs in self.pairs for size in self.sizes]
         found.append(Cell('udp', 'same', self.typical_packet_bytes))
@@ -125,7 +133,10 @@ class Plan:
         return [cell for cell in found if cell.placement in placements]
 
     def cell_seconds(self, cell):
-        """Return about how long a cell takes."""
+        """Return the approximate duration of a cell in seconds.
+
+        :param cell: Cell
+        """
         if cell.kind == 'rtt':
             return 1.5
         rungs = _TYPICAL_RUNGS if cell.kind == 'udp' else 1

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calibration between machines, over SSH and real links.
 
-What runs on the machines is iperf3, ping and reading of /proc; nothing is
-installed or changed there. Servers have a terminal of their connection, so
-they end with it, whatever happens to this process.
+The machines run iperf3 and ping and read /proc; nothing is installed or
+changed. Servers run in a terminal of their SSH connection and therefore end
+with it, whatever happens to this process.
 """
 
 import dataclasses
@@ -26,16 +26,16 @@ _FIRST_PORT = 5301
 _DESTINATION = re.compile(r'[A-Za-z0-9_.@:%\[\]-]+')
 _READ_CPU = ('cat /proc/stat; echo; echo; '
              'cat /proc/[0-9]*/stat 2>/dev/null || true')
-#: Programs on the machines that are ours.
+#: Programs on the machines that belong to the calibration.
 _OURS = ('iperf3', 'sshd', 'sshd-session', 'ssh', 'ping')
 
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """A machine that SSH reaches.
+    """A machine that SSH can reach.
 
-    :param destination: as ssh takes it, ``user@name``
-    :param address: where it receives the traffic that is measured
+    :param destination: destination for ssh, ``user@name``
+    :param address: address on which it receives the measured traffic
     """
 
     destination: str
@@ -51,21 +51,25 @@ class Host:
 
     @classmethod
     def parse(cls, text):
-        """Return the Host of ``user@name`` or ``user@name=address``."""
+        """Return the Host of ``user@name`` or ``user@name=address``.
+
+        :param text: text of the argument
+        """
         destination, _, address = text.partition('=')
         return cls(destination,
                    address or destination.rpartition('@')[2])
 
 
 class RemotePlace(calibration.Place):
-    """Senders and receivers on machines of their own.
+    """Senders and receivers on different machines.
 
-    Pair i is of sender i and receiver i; where there are fewer machines than
-    pairs they are used in turn, with a port for each pair.
+    Pair i has sender i and receiver i. If there are fewer machines than pairs,
+    they are used in turn, with one port for each pair.
 
-    :param senders: Hosts
-    :param receivers: Hosts with their addresses
-    :param ssh_options: words for ssh, as ['-p', '2222']
+    :param senders: list of Host
+    :param receivers: list of Host with addresses
+    :param plan: :class:`.plan.Plan`
+    :param ssh_options: list of options for ssh, for example ['-p', '2222']
     """
 
     placements = ('cross', 'many')
@@ -81,7 +85,12 @@ class RemotePlace(calibration.Place):
                 shlex.join(words)]
 
     def ask(self, host, *words, check=True):
-        """Run a command on a host and return what it prints."""
+        """Run a command on a host. Return its output.
+
+        :param host: Host
+        :param words: words of the command
+        :param check: whether a failure raises CalibrationError
+        """
         try:
             return machine.run(self._ssh(host, words), check=check).stdout
         except exceptions.CalibrationError as error:
@@ -89,7 +98,11 @@ class RemotePlace(calibration.Place):
                 f'host {host.destination}: {error}') from None
 
     def check(self):
-        """Raise when a host cannot be used, naming it and what it lacks."""
+        """Check that each host can be used.
+
+        :raises CalibrationError: if a host cannot be used; the message names
+            the host and what is missing
+        """
         for host in {*self._senders, *self._receivers}:
             if not self.ask(host, 'sh', '-c', 'command -v iperf3 || true'
                             ).strip():
@@ -104,7 +117,10 @@ class RemotePlace(calibration.Place):
                 f'{self._senders[0].destination}')
 
     def link(self):
-        """Return what the first sender's link to its receiver is."""
+        """Return the properties of the first sender's link to its receiver.
+
+        :returns: {word: text or number}
+        """
         host, target = self._senders[0], self._receivers[0].address
         route = self.ask(host, 'ip', 'route', 'get', target)
         found = re.search(r'\bdev (\S+)', route)
@@ -158,7 +174,7 @@ class RemotePlace(calibration.Place):
                 self._ssh(host, iperf.server(_FIRST_PORT + number), True),
                 stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL))
-        # A login takes its time.
+        # A login takes some time.
         time.sleep(1.5)
         for number, process in enumerate(self._servers):
             if process.poll() is not None:

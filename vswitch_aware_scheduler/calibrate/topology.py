@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two hosts with a switch each, N VMs a host, and the link between them.
+"""Two hosts with one switch and N VMs each, and the link between them.
 
-A host is a network namespace, and so is a VM. VMs hang on the switch of their
-host by veth pairs; the hosts are joined by another pair. Every interface is
-made inside these namespaces: nothing of the machine's own network is touched,
-and no packet can leave, since the namespaces have no way out.
+Hosts and VMs are network namespaces. veth pairs connect VMs to the switch of
+their host, and another pair connects the hosts. All interfaces are created
+inside these namespaces. The network of the machine is not changed, and no
+packet can leave the namespaces.
 """
 
 import dataclasses
@@ -21,37 +21,42 @@ __all__ = ['ENCAPSULATIONS', 'SWITCHES', 'Topology', 'cannot', 'names']
 
 SWITCHES = ('linuxbridge', 'ovs-netdev', 'ovs-system')
 ENCAPSULATIONS = tuple(cost_model.HEADER_BYTES)
-#: The words of Neutron and of the built-in profiles.
+#: Names that Neutron and the built-in profiles use.
 FAMILIES = {'linuxbridge': 'linuxbridge', 'ovs-netdev': 'openvswitch',
             'ovs-system': 'openvswitch'}
 
 _HOSTS = ('h1', 'h2')
-# RFC 2544's range for benchmarks; in namespaces of our own all the same.
+# Address range of RFC 2544 for benchmarks, within separate namespaces.
 _UNDERLAY = {'h1': '198.18.0.1', 'h2': '198.18.0.2'}
 _LINK_TYPES = {'vxlan': 'vxlan', 'gre': 'gretap', 'geneve': 'geneve'}
 _KERNEL_OPTIONS = {'vxlan': 'CONFIG_VXLAN', 'gre': 'CONFIG_NET_IPGRE',
                    'geneve': 'CONFIG_GENEVE'}
-# Without ping: a port that nobody listens on refuses, so the host is there.
+# Used without ping: a refused connection shows that the host is reachable.
 _CONNECT = '''
 import socket, sys
 probe = socket.socket()
 probe.settimeout(1)
 sys.exit(probe.connect_ex((sys.argv[1], 9)) not in (0, 111))
 '''
-# Room for every encapsulation's headers on the link between the hosts.
+# Space for the headers of every encapsulation on the link between the hosts.
 _HEADROOM = 120
 
 
 def names(vms):
-    """Return the short names of the namespaces of a topology."""
+    """Return the short names of the namespaces of a topology.
+
+    :param vms: number of VMs on each host
+    """
     return [*_HOSTS, *(f'{host}v{i}' for host in _HOSTS
                        for i in range(1, vms + 1)), 'probe']
 
 
 def cannot(run, switch, encapsulation):
-    """Return why this machine cannot make a topology; None when it can.
+    """Return why this machine cannot create a topology, or None.
 
-    :param run: Run that has a namespace 'probe'
+    :param run: Run with a namespace 'probe'
+    :param switch: one of :data:`SWITCHES`
+    :param encapsulation: one of :data:`ENCAPSULATIONS`
     """
     if switch == 'ovs-system':
         if not pathlib.Path('/sys/module/openvswitch').exists():
@@ -66,7 +71,7 @@ def cannot(run, switch, encapsulation):
         if not pathlib.Path('/dev/net/tun').exists():
             return ('there is no /dev/net/tun, wanted it for the bridges of '
                     '--switch ovs-netdev: "modprobe tun"')
-        # Open vSwitch encapsulates by itself there.
+        # Open vSwitch encapsulates itself in this case.
         return None
     wanted = ['bridge'] if switch == 'linuxbridge' else []
     if encapsulation != 'none':
@@ -100,11 +105,16 @@ def cannot(run, switch, encapsulation):
 
 @dataclasses.dataclass
 class Topology:
-    """What is measured; :meth:`build` makes it, ``run.clear()`` removes it.
+    """The measured network, which :meth:`build` creates.
 
-    :param vms: VMs on each host
-    :param mtu: largest IP packet of a VM
-    :param offload: whether VMs hand segments and checksums to the NIC
+    ``run.clear()`` removes it.
+
+    :param vms: number of VMs on each host
+    :param mtu: largest IP packet of a VM in bytes
+    :param offload: whether VMs use segmentation and checksum offload
+    :param run: :class:`.namespaces.Run`
+    :param switch: one of :data:`SWITCHES`
+    :param encapsulation: one of :data:`ENCAPSULATIONS`
     """
 
     run: namespaces.Run
@@ -118,21 +128,29 @@ class Topology:
         #: pids of the daemons of the switches
         self.daemons = []
         if self.switch == 'ovs-netdev':
-            # Its user space reads frames as they are: checksums and
-            # segments must be complete.
+            # Its user space needs complete frames: no checksum or segmentation
+            # offload.
             self.offload = False
 
     def address(self, host, number):
-        """Return the address of a VM."""
+        """Return the IP address of a VM.
+
+        :param host: 'h1' or 'h2'
+        :param number: number of the VM, from 1
+        """
         return f'198.19.{_HOSTS.index(host) + 1}.{number}'
 
     @staticmethod
     def vm(host, number):
-        """Return the short name of a VM's namespace."""
+        """Return the short name of a VM's namespace.
+
+        :param host: 'h1' or 'h2'
+        :param number: number of the VM, from 1
+        """
         return f'{host}v{number}'
 
     def build(self):
-        """Make it, and wait until the first and the last VM can talk."""
+        """Create the network, and wait until the VMs can communicate."""
         run = self.run
         self.daemons = []
         for host in _HOSTS:
@@ -143,7 +161,7 @@ class Topology:
             run.ip(host, 'link', 'set', 'u0', 'mtu',
                    str(self.mtu + _HEADROOM), 'up')
             if self.switch != 'linuxbridge':
-                # Else the daemon could not handle complete frames here.
+                # Otherwise the daemon could not process complete frames.
                 self._complete_frames(host, 'u0')
             make = (self._bridge if self.switch == 'linuxbridge'
                     else self._open_vswitch)
@@ -194,7 +212,7 @@ class Topology:
         other = _HOSTS[1 - _HOSTS.index(host)]
         address = _UNDERLAY[host] + '/30'
         if datapath == 'netdev':
-            # Tunnels in user space leave by a bridge that has the address.
+            # Tunnels in user space use a bridge with the address.
             self._vsctl(host, 'add-br', 'br1', '--', 'set', 'bridge', 'br1',
                         'datapath_type=netdev', 'fail_mode=standalone',
                         '--', 'set', 'interface', 'br1',
@@ -210,7 +228,7 @@ class Topology:
                     f'options:local_ip={_UNDERLAY[host]}', 'options:key=1')
 
     def _vsctl(self, host, *words):
-        # --timeout: a daemon that died must not hang the calibration.
+        # --timeout: a daemon that has died must not block the calibration.
         self.run.run(host, 'ovs-vsctl', '--timeout=20',
                      f'--db=unix:{self.run.work / host}.sock', *words)
 
@@ -249,8 +267,9 @@ class Topology:
                      'off', 'gso', 'off', 'gro', 'off', check=False)
 
     def _wait(self):
-        # A bridge forwards at once without STP, a tunnel when it knows the
-        # way. The largest packet tells whether the MTU is right everywhere.
+        # Without STP a bridge forwards at once; a tunnel forwards when it has
+        # learned the path. The largest packet shows whether the MTU is correct
+        # everywhere.
         for number in {1, self.vms}:
             target = self.address('h2', number)
             if machine.find_program('ping'):
@@ -272,7 +291,7 @@ class Topology:
                     f'{" ".join((done.stdout + done.stderr).split())[-200:]}')
 
     def version(self):
-        """Return name and version of the switch."""
+        """Return the name and the version of the switch."""
         if self.switch == 'linuxbridge':
             return 'bridge of the kernel'
         return machine.run(['ovs-vswitchd', '--version']).stdout \

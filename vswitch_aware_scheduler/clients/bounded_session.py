@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """A session of requests whose exchanges end at a deadline.
 
-The timeouts of requests and urllib3 limit the wait for the next bytes. A
-server that sends a byte now and then, in a header, in the size of a chunk, in
-an empty block of gzip or as one more ``100 Continue``, never meets them. Here
-a timer keeps the deadline: when it is over, the timer shuts down the sockets
-of the session, and whatever reads from them ends.
-
-Knows HTTP connections and sizes. Knows no service, no configuration and no
+The timeouts of requests and urllib3 only limit the wait for the next bytes. A
+server that occasionally sends a byte never exceeds them: in a header, in the
+size of a chunk, in an empty block of gzip or in another ``100 Continue``. Here
+a timer shuts down the sockets of the session at the deadline, which ends all
+reads from them. This module is independent of services, configuration and
 retries.
 """
 
@@ -27,7 +25,7 @@ __all__ = ['AnswerTooLarge', 'BoundedSession', 'BrokenAnswer',
 _CHUNK_BYTES = 2 ** 16
 _SMALL_CHUNK_BYTES = 128
 
-#: So much is read of an answer that is an error.
+#: Number of bytes that are read of an error answer.
 _ERROR_BYTES = 2 ** 16
 
 
@@ -36,7 +34,7 @@ class DeadlineExceeded(Exception):
 
 
 class AnswerTooLarge(Exception):
-    """An answer has more bytes than the session accepts."""
+    """An answer is larger than the session accepts."""
 
 
 class BrokenAnswer(Exception):
@@ -46,11 +44,11 @@ class BrokenAnswer(Exception):
 class BoundedSession(requests.Session):
     """Reads each answer before a deadline and up to a size, or raises.
 
-    One thread at a time uses a session.
+    Only one thread at a time may use a session.
 
-    :param timeout_seconds: from the begin of an exchange to its end
-    :param max_answer_bytes: largest answer, after decompression
-    :param clock: monotonic seconds
+    :param timeout_seconds: longest duration of an exchange
+    :param max_answer_bytes: largest accepted answer, after decompression
+    :param clock: callable, returns monotonic seconds
     """
 
     def __init__(self, timeout_seconds, max_answer_bytes,
@@ -68,12 +66,12 @@ class BoundedSession(requests.Session):
 
     @contextlib.contextmanager
     def exchange(self):
-        """Set one deadline for all requests that are made within.
+        """Set one deadline for all requests within the context.
 
-        An exchange within another one keeps the deadline of the outer one.
+        An exchange within another one has the deadline of the outer one.
 
-        :raises DeadlineExceeded: in place of any exception that comes after
-            the deadline, and where the exchange ends after it
+        :raises DeadlineExceeded: instead of any exception after the deadline,
+            and if the exchange ends after it
         """
         if self._deadline is not None:
             yield
@@ -85,8 +83,8 @@ class BoundedSession(requests.Session):
         timer.start()
         try:
             yield
-            # An answer whose end is the end of the connection looks complete
-            # when the timer has shut the connection down.
+            # If an answer ends with the connection, it looks complete after
+            # the timer has shut the connection down.
             self._check()
         except Exception as error:
             if self._expired and not isinstance(error, DeadlineExceeded):
@@ -98,9 +96,9 @@ class BoundedSession(requests.Session):
             self._forget_closed()
 
     def remaining_seconds(self):
-        """Return how long the exchange may still take.
+        """Return the time until the deadline in seconds.
 
-        :raises DeadlineExceeded: when that is nothing
+        :raises DeadlineExceeded: if the deadline has passed
         """
         self._check()
         return max(self._deadline - self._clock(), 0.001)
@@ -115,18 +113,20 @@ class BoundedSession(requests.Session):
                 f'{self._timeout_seconds:g} s')
 
     def send(self, request, **kwargs):
-        """Send a request and read the answer to its end.
+        """Send a request and read the complete answer.
 
-        :raises DeadlineExceeded: when it is not complete in time
-        :raises AnswerTooLarge: when it is larger than wanted
-        :raises BrokenAnswer: when the connection ends before the answer
+        :param request: prepared request
+        :param kwargs: keyword arguments of requests.Session.send
+        :raises DeadlineExceeded: if it is not complete in time
+        :raises AnswerTooLarge: if it is too large
+        :raises BrokenAnswer: if the connection ends before the answer
         """
         with self.exchange():
             self._check()
             response = super().send(request, **{**kwargs, 'stream': True})
             with contextlib.closing(response):
                 content = self._content(response)
-        # As requests itself leaves a response that was read to its end.
+        # The same state as after requests has read the complete response.
         response._content = content
         response._content_consumed = True
         return response
@@ -157,12 +157,12 @@ class BoundedSession(requests.Session):
             f'an answer of more than {self._max_answer_bytes} bytes')
 
     def watch(self, owner, connected):
-        """Shut a socket down when the exchange is not complete in time.
+        """Shut a socket down if the exchange is not complete in time.
 
-        :param owner: connection that the socket belongs to
+        :param owner: connection with the socket
         :param connected: the socket
         """
-        # TLS takes the file descriptor away from the socket that it wraps.
+        # TLS removes the file descriptor from the socket that it wraps.
         guard = connected.dup()
         with self._lock:
             self._watched.append((owner, guard))
@@ -203,10 +203,10 @@ def _stated_bytes(response):
 
 
 def _as_it_comes(response):
-    """Yield what has come, without waiting for a large chunk to be full."""
+    """Yield received bytes, without waiting until a large chunk is full."""
     read1 = getattr(response.raw, 'read1', None)
     if read1 is None:
-        # urllib3 1.26 waits for as much as is asked for: ask for little.
+        # urllib3 1.26 waits for the requested number of bytes: request few.
         yield from response.iter_content(_SMALL_CHUNK_BYTES)
         return
     while chunk := read1(_CHUNK_BYTES, decode_content=True):
@@ -214,7 +214,7 @@ def _as_it_comes(response):
 
 
 class _Adapter(adapters.HTTPAdapter):
-    """Lets the session watch the sockets of its connections."""
+    """Registers the sockets of its connections with the session."""
 
     def __init__(self, session):
         self._session = session
@@ -242,7 +242,7 @@ class _Adapter(adapters.HTTPAdapter):
 
 
 class _Watched:
-    """A connection whose socket the session watches."""
+    """A connection whose socket the session monitors."""
 
     def __init__(self, session, *args, **kwargs):
         super().__init__(*args, **kwargs)
@@ -254,13 +254,13 @@ class _Watched:
         return connected
 
     def _connected(self):
-        """Return a socket connected to the first address that answers.
+        """Return a socket that is connected to the first address that answers.
 
         urllib3 would wait its timeout for each of the addresses.
         """
         name, found = self._dns_host, ()
-        # A SOCKS proxy looks names up itself. For a name without an address
-        # urllib3 has its own words.
+        # A SOCKS proxy resolves names itself. For a name without an address,
+        # urllib3 raises its own error.
         if not hasattr(self, '_socks_options'):
             with contextlib.suppress(OSError):
                 found = socket.getaddrinfo(name, self.port, 0,

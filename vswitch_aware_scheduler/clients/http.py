@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to a service over HTTP: where to, as whom, how often, how long.
+"""Requests to a service over HTTP: address, credentials, retries, time limits.
 
-Says what is tried again and how a failure is reported. Knows no API of any
-service. A session is opened for each reading and closed with it; nothing
-secret is ever shown or logged.
+This module defines which failures are retried and how errors are reported. It
+is independent of the API of a service. A session is opened for each reading
+and closed after it. Secrets are never shown or logged.
 """
 
 import dataclasses
@@ -29,13 +29,14 @@ __all__ = ['Access', 'Client', 'Passing', 'Refusal', 'TooLarge', 'shown']
 
 LOG = logs.get_logger(__name__)
 
-#: Longest pause between two attempts, whatever the service asks for.
+#: Longest pause between two attempts in seconds, whatever the service
+#: requests.
 MAX_PAUSE_SECONDS = 60.0
 
-#: Times outside of these, 1970 and 2100, are nonsense.
+#: Times outside this range (1970 to 2100) are invalid.
 TIME_RANGE = (0.0, 4102444800.0)
 
-#: What may be otherwise when asked again.
+#: HTTP statuses that may differ in a retry.
 _PASSING_STATUS = frozenset([408, 425, 429, 500, 502, 503, 504])
 
 _NO_CONNECTION = (ks_exceptions.ConnectionError, requests.RequestException,
@@ -43,10 +44,13 @@ _NO_CONNECTION = (ks_exceptions.ConnectionError, requests.RequestException,
 
 
 def shown(value, length=200):
-    """Return a value as seen, for messages.
+    """Return a value for a message.
 
-    The middle of a long one is cut out. Control characters are escaped: an
-    answer must not write to a terminal.
+    The middle of a long value is omitted. Control characters are escaped, so
+    that an answer cannot control a terminal.
+
+    :param value: any value
+    :param length: maximum length of the text
     """
     text = value if isinstance(value, str) else repr(value)
     text = plain_text.printable(' '.join(text.split()))
@@ -57,25 +61,26 @@ def shown(value, length=200):
 
 @dataclasses.dataclass(frozen=True)
 class Access:
-    """Where a service is, who asks, and how patiently.
+    """The address of a service, the credentials and the time limits.
 
-    :ivar url: of the service, or None to look it up in the catalog of
+    :ivar max_answer_mib: largest answer in MiB, after decompression
+    :ivar url: URL of the service, or None to find it in the catalog of
         keystone
     :ivar auth: None, or a mapping of ``auth_type``, the name of a plugin of
-        keystoneauth1, and the plugin's options. Not part of the repr.
-    :ivar interface: of the catalog: public, internal or admin
-    :ivar region_name: of the catalog, or None
-    :ivar cafile: certificates that a TLS server is verified with, or None
-        for those of the system. It is always verified.
-    :ivar certfile: client certificate, or None
-    :ivar keyfile: its key, or None if it is in ``certfile``
-    :ivar timeout_seconds: longest time of one attempt, from the connection
-        to the last byte of the answer, what keystone is asked for included
-    :ivar max_answer_mib: largest answer in MiB, after decompression
-    :ivar retries: how often a request is tried again
-    :ivar backoff_seconds: pause before the first retry; doubled each time
-    :ivar requests_per_second: most requests in a second
-    :raises InvalidInput: when one of them is not usable
+        keystoneauth1, and the options of the plugin. Not part of the repr.
+    :ivar interface: interface in the catalog: public, internal or admin
+    :ivar region_name: region in the catalog, or None
+    :ivar cafile: file with certificates to verify the TLS server, or None for
+        those of the system. The server is always verified.
+    :ivar certfile: file with the client certificate, or None
+    :ivar keyfile: file with its key, or None if ``certfile`` contains it
+    :ivar timeout_seconds: longest duration of one attempt, from the connection
+        to the last byte of the answer, including requests to keystone
+    :ivar retries: number of retries of a request
+    :ivar backoff_seconds: pause before the first retry; doubled for each
+        further one
+    :ivar requests_per_second: largest number of requests per second
+    :raises InvalidInput: if a value is invalid
     """
 
     url: str | None = None
@@ -125,9 +130,9 @@ class Access:
                     f'finite number {"above" if low == 0 else "from"} 0')
 
     def where(self, what=''):
-        """Return where the service is, for messages.
+        """Return the address of the service, for messages.
 
-        :param what: kind of service, said where the catalog tells its URL
+        :param what: kind of service, used if the catalog provides its URL
         """
         if self.url is not None:
             return self.url
@@ -150,7 +155,7 @@ def _without_secrets(url):
 
 
 class Passing(Exception):
-    """A failure that may pass when the request is made again."""
+    """A failure that may not occur again if the request is repeated."""
 
     def __init__(self, seen, pause_seconds=None):
         super().__init__(seen)
@@ -160,9 +165,10 @@ class Passing(Exception):
 class _Session(ks_session.Session):
     """A session whose adapters do not wait.
 
-    An adapter of keystoneauth1 sends nothing before the time of its making,
-    by the clock of the day: after a step back it waits for as long as the
-    step was. Requests are paced here, by a clock that nobody sets.
+    An adapter of keystoneauth1 sends nothing before the time of its creation,
+    by the clock of the system: if that clock is set back, it waits for the
+    same time. The client limits the rate of requests with a monotonic clock
+    instead.
     """
 
     def request(self, *args, rate_semaphore=None, **kwargs):
@@ -170,15 +176,15 @@ class _Session(ks_session.Session):
 
 
 class Client:
-    """Makes requests, for the time of one reading.
+    """Makes requests during one reading.
 
     :param access: :class:`Access`
     :param source: name of driver and service, for messages
-    :param service_type: in the catalog of keystone
-    :param clock: monotonic seconds
-    :param sleep: waits seconds
-    :param on_headers: None, or called with the headers of each answer of the
-        service
+    :param service_type: type of the service in the catalog of keystone
+    :param clock: callable, returns monotonic seconds
+    :param sleep: callable(seconds), waits
+    :param on_headers: None, or callable(headers), called with the headers of
+        each answer
     """
 
     def __init__(self, access, source, service_type, clock=time.monotonic,
@@ -191,9 +197,11 @@ class Client:
         self._on_headers = on_headers
         self._next = -math.inf
         self.session = None
-        #: What requests go through; a driver may put its client's in place.
+        #: The adapter for requests; a driver may replace it by that of its
+        #: client.
         self.adapter = None
-        #: Exceptions of a client library that mean: no connection.
+        #: Exceptions of a client library that mean that there is no
+        #: connection.
         self.no_connection = _NO_CONNECTION
 
     def __enter__(self):
@@ -223,7 +231,8 @@ class Client:
                 'interface': access.interface,
                 'region_name': access.region_name,
                 'endpoint_override': access.url,
-                # Ours are counted, paced and told; keystoneauth1's are not.
+                # This client counts, limits and reports retries; those of
+                # keystoneauth1 are disabled.
                 'connect_retries': 0, 'status_code_retries': 0}
 
     def _auth(self):
@@ -235,7 +244,7 @@ class Client:
             loader = ks_loading.get_plugin_loader(name)
             return loader.load_from_options(**given)
         except (ks_exceptions.ClientException, TypeError) as error:
-            # A message of keystoneauth1 names options, never their values.
+            # Messages of keystoneauth1 contain names of options but no values.
             raise exceptions.TelemetryError(
                 f'telemetry {self._source}: auth_type is {name!r} with the '
                 f'options {", ".join(sorted(given)) or "none"} '
@@ -247,19 +256,19 @@ class Client:
         """Return the parsed answer to a request, and its headers.
 
         :param what: name of the request, for messages
-        :param wanted: what the answer should be, for messages
-        :param check: None, or called with the parsed answer: returns what
-            is to be returned and raises LookupError, TypeError or
-            ValueError on an answer that makes no sense
+        :param method: HTTP method
+        :param path: path of the URL
+        :param wanted: description of the expected answer, for messages
+        :param check: None, or callable(answer), returns the result; it raises
+            LookupError, TypeError or ValueError if the answer is invalid
         :param items: None, or (keys that lead to a long list in the answer,
-            callable). The callable is called with one item after another and
-            returns what takes its place, so that the whole list is never in
-            memory as it is in the answer. It raises as ``check`` does.
-        :param arguments: of ``Adapter.request``
-        :returns: (answer, headers); the answer is None where there is no
-            content and nothing is checked
-        :raises TelemetryError: when all attempts have failed
-        :raises Refusal: when the service refuses the request as such
+            callable). The callable converts each item of the list, so that the
+            complete list is never in memory. It raises as ``check`` does.
+        :param arguments: keyword arguments of ``Adapter.request``
+        :returns: (answer, headers); the answer is None if there is no content
+            and no check
+        :raises TelemetryError: if all attempts have failed
+        :raises Refusal: if the service rejects the request
         """
         def once():
             response = self.adapter.request(
@@ -290,10 +299,13 @@ class Client:
         return self.attempt(what, wanted, once)
 
     def attempt(self, what, wanted, once):
-        """Call a function until it answers, at most so many times.
+        """Call a function until it succeeds, for a limited number of attempts.
 
-        :param once: called without arguments, makes one request
-        :raises TelemetryError: when all attempts have failed
+        :param what: name of the request, for messages
+        :param wanted: description of the expected answer, for messages
+        :param once: callable(), makes one request
+        :returns: result of ``once``
+        :raises TelemetryError: if all attempts have failed
         """
         access = self._access
         began = self._clock()
@@ -337,9 +349,9 @@ class Client:
         self._next = now + 1 / self._access.requests_per_second
 
     def _told(self, error):
-        """Return what was seen and what pause was asked for.
+        """Return a description of an error and the requested pause.
 
-        (None, None) for an error that is none of a service.
+        (None, None) for an error that does not come from a service.
         """
         if isinstance(error, Passing):
             return str(error), error.pause_seconds
@@ -353,19 +365,20 @@ class Client:
         if isinstance(error, (ks_exceptions.SSLError,
                               requests.exceptions.SSLError)) \
                 or kind == 'SSLError':
-            # A certificate does not get better by asking again.
+            # A retry would have the same certificate.
             return text, _FINAL
         if isinstance(error, self.no_connection):
             return text, None
         if isinstance(status, int):
             return text, None if status in _PASSING_STATUS else _FINAL
         if isinstance(error, ks_exceptions.ClientException):
-            # No such user, no such service in the catalog, and the like.
+            # For example an unknown user, or a service that is missing in the
+            # catalog.
             return text, _FINAL
         return None, None
 
     def _refuse(self, what, wanted, response, body):
-        """Raise what an answer with an error status means."""
+        """Raise the exception for an answer with an error status."""
         text = body.decode('utf-8', 'replace')
         seen = f'HTTP {response.status_code}: {shown(text[:2000])}'
         if response.status_code in _PASSING_STATUS:
@@ -379,14 +392,14 @@ class Client:
 
 
 class TooLarge(exceptions.TelemetryError):
-    """An answer is larger than max_answer_mib allows."""
+    """An answer is larger than max_answer_mib."""
 
 
 class Refusal(exceptions.TelemetryError):
-    """The service does not carry out a request, however often it is made.
+    """The service rejects a request; a retry would not help.
 
-    :ivar status: of HTTP
-    :ivar body: the answer as text
+    :ivar status: HTTP status
+    :ivar body: text of the answer
     """
 
     def __init__(self, message, status, body):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a long list in a JSON text one item at a time.
+"""Parses a long list in a JSON text one item at a time.
 
-``json.loads`` of a text makes up to 30 times as many bytes of objects. A list
-of many items is converted here item by item into what the caller needs, so
-that the objects of one item exist at a time. Pure.
+``json.loads`` creates objects with up to 30 times the size of the text. This
+module converts each item of a list to what the caller needs, so that only the
+objects of one item exist at a time. Pure.
 """
 
 import json
@@ -16,15 +16,14 @@ _SPACE = re.compile(r'[ \t\n\r]*')
 
 
 def load(text, path, read):
-    """Return what json.loads returns, with a list's items converted.
+    """Return the result of json.loads, with the items of a list converted.
 
     :param text: of one JSON value
-    :param path: keys that lead to the list from the outermost object; ()
-        where the list is the outermost value
-    :param read: called with each item of the list, returns what takes the
-        place of the item
-    :returns: the value; a value at the path that is no list stays as it is
-    :raises ValueError: when the text is no JSON
+    :param path: keys that lead to the list from the outermost object; () if
+        the list is the outermost value
+    :param read: callable(item), returns the value that replaces the item
+    :returns: the value; a value at the path that is not a list is unchanged
+    :raises ValueError: if the text is not JSON
     """
     value, end = _value(text, _skip(text, 0), path, read)
     if end != len(text):
@@ -37,7 +36,7 @@ def _skip(text, at):
 
 
 def _value(text, at, path, read):
-    """Return a value and where the next thing after it begins."""
+    """Return a value and the position of the next token."""
     opening = text[at:at + 1]
     if not path and opening == '[':
         return _collection(text, at, ']', lambda at: _item(text, at, read))
@@ -50,7 +49,7 @@ def _value(text, at, path, read):
 
 
 def _collection(text, at, closing, element):
-    """Return a list of elements and where the next thing begins."""
+    """Return a list of elements and the position of the next token."""
     found = []
     at = _skip(text, at + 1)
     if text[at:at + 1] == closing:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client of services that openstacksdk finds.
+"""A client for services that openstacksdk finds.
 
-openstacksdk knows where a service is and which versions of its API there are;
-requests go through :class:`.Client`, with its bounds, pace and
-retries. Of the services' APIs it knows only how all of them page.
+openstacksdk finds the URL of a service and its API versions. Requests use
+:class:`.Client`, with its limits, rate and retries. This module only
+implements the paging that is common to the APIs.
 """
 
 from vswitch_aware_scheduler.clients import http
@@ -11,21 +11,21 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['SdkClient', 'pages']
 
-#: Most pages of one list: ten million instances.
+#: Maximum number of pages of one list: ten million instances.
 _MAX_PAGES = 10000
 
 
 class SdkClient(http.Client):
-    """A Client that asks through openstacksdk, which finds the service."""
+    """A Client that uses openstacksdk to find the service."""
 
     @property
     def name(self):
-        """Name of what is read, for messages."""
+        """Name of the service, for messages."""
         return self._source
 
     def __enter__(self):
         super().__enter__()
-        # Late: an extra, and slow to import.
+        # Imported here, because it is an extra and slow to import.
         from openstack import connection
         from openstack import exceptions as sdk_exceptions
         self.no_connection += (sdk_exceptions.SDKException,)
@@ -35,29 +35,32 @@ class SdkClient(http.Client):
             session=self.session, region_name=options['region_name'],
             **{f'{kind}_interface': options['interface'],
                f'{kind}_endpoint_override': options['endpoint_override']})
-        # It asks which versions there are.
+        # This requests the available versions.
         self.adapter = self.attempt(
             'versions', f'the {kind} API', lambda: getattr(known, kind))
         return self
 
 
-def pages(client, kind, path, read, query=None, repeats=False, **arguments):
-    """Yield a list page by page: {id of an item: what ``read`` makes of it}.
+def pages(client, kind, path, read, query=None, repeats=False, key='id',
+          **arguments):
+    """Yield {id of an item: result of ``read``} for each page of a list.
 
     :param client: SdkClient
     :param kind: key of the items in an answer
-    :param read: callable, item -> what is to be yielded of it
-    :param query: parameters of each request
-    :param repeats: whether items may come again; a page that has nothing new
-        is the last one then, whatever the service says
-    :param arguments: of :meth:`.Client.json`
-    :raises TelemetryError: when the list cannot be read to its end
+    :param path: path of the URL
+    :param read: callable(item), returns the value for the item
+    :param query: {name: value}, parameters of each request
+    :param repeats: whether items may occur again; a page without new items is
+        then the last one, whatever the service says
+    :param key: key of an item whose value is the marker of the next page
+    :param arguments: keyword arguments of :meth:`.Client.json`
+    :raises TelemetryError: if the list cannot be read completely
     """
     query, seen = dict(query or {}), set()
 
     def check(answer):
         items = answer[kind]
-        ids = [item['id'] for item in items]
+        ids = [item[key] for item in items]
         if len(set(ids)) < len(ids) and not repeats:
             raise ValueError(f'the same of {kind} twice')
         return dict(zip(ids, map(read, items))), any(

@@ -38,6 +38,8 @@ SUBCOMMANDS = {
     'claim': 'print what schedulers have just placed',
     'decision': 'print how schedulers judged hosts',
     'explain': 'judge the hosts for an instance now, and print why',
+    'rebalance':
+        'propose migrations for hosts in debt, or carry them out',
     'feedback': 'print how trials correct the limits',
     'strict': 'print and remove the inventories of the strict mode',
     'capacity': 'fit what a packet costs a switch',

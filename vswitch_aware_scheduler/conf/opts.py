@@ -10,6 +10,7 @@ from oslo_config import cfg
 
 from vswitch_aware_scheduler.conf import inventory
 from vswitch_aware_scheduler.conf import modeler
+from vswitch_aware_scheduler.conf import rebalance
 from vswitch_aware_scheduler.conf import scheduler
 from vswitch_aware_scheduler.conf import store
 from vswitch_aware_scheduler.conf import strict
@@ -37,7 +38,8 @@ def list_opts():
     group = cfg.OptGroup(GROUP, title='Virtual switch aware scheduling',
                          help=_HELP)
     found = [(group, list(itertools.chain(
-        store.OPTS, scheduler.OPTS, modeler.OPTS, strict.OPTS)))]
+        store.OPTS, scheduler.OPTS, modeler.OPTS, strict.OPTS,
+        rebalance.OPTS)))]
     for name, title, text, options in telemetry.GROUPS.values():
         found.append((cfg.OptGroup(name, title=title, help=text),
                       options + telemetry.auth_opts()))

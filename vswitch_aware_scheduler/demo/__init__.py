@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One VM list, placed twice by a real Nova, and the traffic replayed.
+"""Places one list of VMs twice with a real Nova, and replays the traffic.
 
-Run as ``python -m vswitch_aware_scheduler.demo``; the manual's user/demo.rst
-tells what it shows and how. Only ``cloud`` imports nova, and it runs in
-processes of its own.
+Run it as ``python -m vswitch_aware_scheduler.demo``; user/demo.rst explains
+the result. Only ``cloud`` imports nova, in separate processes.
 """

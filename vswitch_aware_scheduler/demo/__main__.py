@@ -21,7 +21,7 @@ from vswitch_aware_scheduler.demo import report
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-#: Seconds between two lines of progress where there is no terminal.
+#: Seconds between two lines of progress without a terminal.
 _LINE_SECONDS = 15
 
 _POLICIES = (clouds.DEFAULT, clouds.OURS)
@@ -91,7 +91,7 @@ def parser():
 
 
 class _Progress:
-    """A bar where a person looks, else a line now and then, on stderr."""
+    """A bar on a terminal, else a line at intervals, on standard error."""
 
     def __init__(self, what):
         self._what = what
@@ -132,10 +132,12 @@ def _say(text):
 
 
 def compare(arguments, trace, folder, plot_path):
-    """Make one comparison; return its figures and its text.
+    """Make one comparison. Return its numbers and its text.
 
-    :param trace: path, or None: generate one
-    :param folder: for what is worth looking at afterwards
+    :param arguments: argparse Namespace
+    :param trace: path of a trace, or None to generate one
+    :param folder: directory for files that are useful afterwards
+    :param plot_path: path of the image
     """
     # Both branches draw the order of the VMs from the same stream.
     order, traffic = np.random.default_rng(arguments.seed).spawn(2)
@@ -237,7 +239,10 @@ def _plot_path(arguments, number, folder):
 def main(argv=None):
     """Run the demo.
 
-    :returns: exit status: 0 done, 1 an error, which is told on stderr
+    :param argv: arguments without the program's name; None uses those of the
+        process
+    :returns: exit status: 0 on success, 1 after an error, which is printed on
+        standard error
     """
     arguments = parser().parse_args(argv)
     base = tempfile.mkdtemp(prefix='vswitch-demo-')

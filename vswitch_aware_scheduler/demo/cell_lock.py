@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lock with which nova's functional fixtures run on native threads."""
+"""A lock that lets nova's functional fixtures run on native threads."""
 
 import collections
 import contextlib
@@ -12,11 +12,12 @@ __all__ = ['ReaderFirstLock', 'fixture']
 
 
 class ReaderFirstLock:
-    """A lock of many readers or one writer; readers do not wait for a writer.
+    """A lock for many readers or one writer; readers do not wait for writers.
 
-    The fixture of Nova's cells lets them. With native threads that is a
-    deadlock now and then: a thread that holds the database's lock waits to
-    read behind a writer, who waits for a reader, who waits for the database.
+    In the fixture of Nova's cells readers wait for writers. With native
+    threads, this sometimes causes a deadlock: a thread with the lock of the
+    database waits to read behind a writer, the writer waits for a reader, and
+    the reader waits for the database.
     """
 
     def __init__(self):
@@ -54,11 +55,11 @@ class ReaderFirstLock:
 
 
 def fixture():
-    """Return a fixture that gives nova's own fixture of cells this lock.
+    """Return a fixture that replaces the lock of nova's fixture of cells.
 
-    To be used before nova's fixtures are set up, with them imported.
+    Use it before nova's fixtures are set up, after they are imported.
     """
-    # Not by its dotted name, which a variable in the package hides.
+    # Not by its dotted name, because a variable in the package hides it.
     return fixtures.MockPatchObject(
         sys.modules['nova.tests.fixtures.nova'], 'ReaderWriterLock',
         ReaderFirstLock)

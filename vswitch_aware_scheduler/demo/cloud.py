@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nova in one process: API, conductor, scheduler, placement, fake computes.
 
-Built of nova's own functional fixtures: SQLite in memory, messages in
-memory, the fake driver. Run as ``python -m vswitch_aware_scheduler.demo.cloud
-JOB`` by the demo, in a process of its own, for the fixtures change a process
-for good. JOB is a JSON file; the answer goes to standard output, one JSON
-object a line, see :func:`main`.
+It uses nova's own functional fixtures: SQLite in memory, messages in memory,
+the fake driver. The demo runs it as ``python -m
+vswitch_aware_scheduler.demo.cloud JOB`` in a separate process, because the
+fixtures change a process permanently. JOB is a JSON file. The answer goes to
+standard output, one JSON object per line, see :func:`main`.
 """
 
 import json
@@ -15,11 +15,11 @@ import sys
 import time
 import unittest
 
-# Before nova's fixtures forbid what it does when it is imported.
+# Imported before nova's fixtures forbid what numpy does during its import.
 import numpy  # noqa: F401
 
-# Decides on native threads for the whole process, so it comes before the rest
-# of nova.
+# This import selects native threads for the whole process and has to precede
+# the rest of nova.
 import nova.tests.functional  # noqa: F401
 
 import fixtures
@@ -32,18 +32,18 @@ from vswitch_aware_scheduler.demo import cell_lock
 #: Any image that nova's fixture of Glance has.
 IMAGE = '155d900f-4e14-4e4c-a73d-069cbf4541e6'
 
-#: Root disk of every VM; the traces tell none.
+#: Root disk of every VM, because traces do not state it.
 DISK_GB = 20
 
 _FILTER_LOG = 'vswitch_aware_scheduler.scheduler.filters'
 
 
 class CloudError(Exception):
-    """Nova did not do what was asked of it."""
+    """Nova did not do what was requested."""
 
 
 class _Refusals(logging.Handler):
-    """Keeps why VSwitchFilter refused a host, by instance."""
+    """Stores why VSwitchFilter refused a host, by instance."""
 
     def __init__(self):
         super().__init__(logging.DEBUG)
@@ -57,7 +57,7 @@ class _Refusals(logging.Handler):
 
 
 class _Warnings(logging.Handler):
-    """Keeps what our plugin warns of."""
+    """Stores the warnings of our plugin."""
 
     def __init__(self):
         super().__init__(logging.WARNING)
@@ -80,8 +80,8 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         self._end = end
 
     def setUp(self):
-        # The whole configuration comes from the file, as in a real cloud;
-        # what else the fixtures set are defaults and the databases.
+        # The whole configuration comes from the file, as in a real cloud. The
+        # fixtures only set defaults and the databases.
         parse_args = config.parse_args
         conf_file = self._job['nova_conf']
         self.useFixture(fixtures.MonkeyPatch(
@@ -93,8 +93,8 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
                 fake.FakeDriver, name, self._job['host'][name]))
         self.useFixture(cell_lock.fixture())
         super().setUp()
-        # Nova's fixtures let idle threads, of which each boot leaves some,
-        # look for work a hundred times a second, to stop quickly.
+        # In nova's fixtures, idle threads check for work a hundred times a
+        # second, to stop quickly. Each boot leaves some of these threads.
         self.useFixture(fixtures.MonkeyPatch(
             'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 10))
         # Debug messages of nova, even unseen ones, cost a third of the time.
@@ -114,7 +114,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
         filter_log.propagate = False
 
     def place(self):
-        """Start the computes, boot the VMs one after another, look."""
+        """Start the computes, boot the VMs in turn and return the result."""
         job, api = self._job, self.admin_api
         total = len(job['hosts']) + len(job['vms'])
         for done, (host, _) in enumerate(job['hosts'], 1):
@@ -154,9 +154,9 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
             api.add_host_to_aggregate(aggregates[profile], host)
 
     def _wait(self, events, server_id):
-        """Wait until nova says that it has built, or not, a server.
+        """Wait until nova has built a server or failed to.
 
-        Its notifications say so; asking the API each time costs more than
+        Notifications of nova show this. Polling the API would take longer than
         the rest of a boot.
         """
         deadline = time.monotonic() + self._job['boot_timeout_seconds']
@@ -179,7 +179,7 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
             f'{self._job["boot_timeout_seconds"]} s')
 
     def _placed(self, servers):
-        """Return where the API says that the servers are."""
+        """Return the hosts of the servers according to the API."""
         deadline = time.monotonic() + self._job['boot_timeout_seconds']
         while True:
             found = {server['id']: server for server
@@ -207,17 +207,17 @@ class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
 def main(argv):
     """Place the VMs of a job.
 
-    :param argv: path of the job: nova_conf, log, boot_timeout_seconds, host
-        (vcpus, memory_mb, local_gb), hosts ([host, profile]), vms (uuid,
-        name, vcpus, memory_mb)
+    The answer has lines ``{"done", "total"}`` during the work, then
+    ``{"placements", "refusals", "warnings", "seconds_per_boot"}`` with exit
+    status 0, or ``{"error"}`` with 1. The function does not return.
 
-    Lines of the answer: ``{"done", "total"}`` while it works, then
-    ``{"placements", "refusals", "warnings", "seconds_per_boot"}`` and exit
-    status 0, or ``{"error"}`` and 1. It does not return.
+    :param argv: list with the path of the job: nova_conf, log,
+        boot_timeout_seconds, host (vcpus, memory_mb, local_gb), hosts ([host,
+        profile]), vms (uuid, name, vcpus, memory_mb)
     """
     with open(argv[0], encoding='utf-8') as stream:
         job = json.load(stream)
-    # What nova or a library prints must not get into the answer.
+    # Output of nova or of a library must not get into the answer.
     answers = os.fdopen(os.dup(1), 'w', buffering=1)
     os.dup2(2, 1)
 
@@ -227,8 +227,8 @@ def main(argv):
 
     def end(message, status):
         tell(message)
-        # The process goes, and with it all that runs in it. An orderly end of
-        # so many services takes longer than it is worth.
+        # End the process at once. An orderly shutdown of the services would
+        # take too long.
         os._exit(status)
 
     result = unittest.TestResult()

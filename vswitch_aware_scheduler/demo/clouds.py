@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two ways to place the list, each a nova.conf and a cloud of its own.
+"""Places the list in two ways, each with a nova.conf and a cloud of its own.
 
-Knows how a cloud is started, watched and ended. Imports no nova.
+Starts, monitors and ends the clouds. Does not import nova.
 """
 
 import concurrent.futures
@@ -23,9 +23,9 @@ __all__ = ['DEFAULT', 'OURS', 'CloudFailed', 'Placement', 'nova_conf',
 DEFAULT = 'Nova defaults'
 OURS = 'with the plugin'
 
-#: A cloud that says nothing for so long is taken to hang.
+#: Seconds without output after which a cloud counts as hanging.
 SILENCE_SECONDS = 300
-#: How a cloud is started; the path of its job follows.
+#: Command that starts a cloud; the path of its job follows.
 CLOUD_COMMAND = (sys.executable, '-m', 'vswitch_aware_scheduler.demo.cloud')
 BOOT_TIMEOUT_SECONDS = 240
 
@@ -70,12 +70,12 @@ class CloudFailed(exceptions.VSwitchError):
 
 @dataclasses.dataclass(frozen=True)
 class Placement:
-    """What nova made of the list.
+    """The result of placing the list.
 
     :ivar placements: {uuid of the trace's instance: host}
-    :ivar refusals: {uuid: why, in words}
-    :ivar warnings: what the plugin warned of
-    :ivar seconds_per_boot: from request to request
+    :ivar refusals: {uuid: reason in words}
+    :ivar warnings: warnings of the plugin
+    :ivar seconds_per_boot: mean time between two requests
     """
 
     placements: dict
@@ -87,6 +87,7 @@ class Placement:
 def nova_conf(policy, **options):
     """Return the text of a policy's nova.conf.
 
+    :param policy: DEFAULT or OURS
     :param options: store_url, admission_policy and overload_probability,
         which only OURS reads
     """
@@ -99,15 +100,18 @@ def nova_conf(policy, **options):
 
 def place_all(policies, vms, hosts, host_memory_mb, options, folder,
               jobs=2, progress=None):
-    """Place one list by each policy, at most ``jobs`` clouds at a time.
+    """Place one list by each policy, with at most ``jobs`` clouds at a time.
 
     :param vms: list of fleet.Vm, in the order of their requests
     :param hosts: [(host, profile name)]
-    :param options: of :func:`nova_conf`
-    :param folder: for configuration and logs
-    :param progress: None, or called as ``progress(done, total)``
+    :param host_memory_mb: memory of each host
+    :param options: keyword arguments of :func:`nova_conf`
+    :param folder: directory for configuration and logs
+    :param jobs: maximum number of clouds at a time
+    :param progress: None, or callable(done, total)
     :returns: {policy: Placement}
-    :raises CloudFailed: naming the policy and its log
+    :raises CloudFailed: if a cloud fails; the message names the policy and its
+        log
     """
     done, lock = dict.fromkeys(policies, 0), threading.Lock()
     total = len(policies) * (len(vms) + len(hosts))
@@ -144,7 +148,7 @@ def _named(policies):
 
 
 class _Cloud:
-    """One run of ``cloud`` in a process of its own."""
+    """One run of ``cloud`` in a separate process."""
 
     def __init__(self, policy, prefix, vms, hosts, host_memory_mb, options,
                  tell):
@@ -156,7 +160,7 @@ class _Cloud:
         self._job = {
             'nova_conf': f'{prefix}.conf', 'log': f'{prefix}.log',
             'boot_timeout_seconds': BOOT_TIMEOUT_SECONDS, 'hosts': hosts,
-            # 4 VMs share a core by nova's default allocation ratio.
+            # With nova's default allocation ratio, 4 VMs share a core.
             'host': {'vcpus': 64, 'memory_mb': host_memory_mb,
                      'local_gb': 20000},
             'vms': [dataclasses.asdict(vm) for vm in vms]}
@@ -164,7 +168,7 @@ class _Cloud:
             stream.write(nova_conf(policy, **options))
 
     def run(self):
-        """Run it to its end; set ``placement``."""
+        """Run the process to its end. Set ``placement``."""
         temporary = f'{self._prefix}.tmp'
         os.makedirs(temporary)
         try:
@@ -179,10 +183,10 @@ class _Cloud:
         root = os.path.dirname(os.path.dirname(
             vswitch_aware_scheduler.__file__))
         environment = {
-            # Native threads, which is what nova's services use by default.
+            # Native threads, which nova's services use by default.
             'OS_NOVA_DISABLE_EVENTLET_PATCHING': '1',
             **os.environ, 'TMPDIR': temporary,
-            # Nova's fixtures are not here to test.
+            # The purpose of nova's fixtures here is not to test.
             'OS_TEST_TIMEOUT': '0', 'OS_DEBUG': '0', 'OS_LOG_CAPTURE': '0',
             'OS_STDOUT_CAPTURE': '0', 'OS_STDERR_CAPTURE': '0',
             'PYTHONWARNINGS': 'ignore',
@@ -230,7 +234,7 @@ class _Cloud:
         reasons = refusal['reasons']
         if not reasons:
             return refusal['fault']
-        # Of all hosts, the one that came closest: where most fits.
+        # Of all hosts, the one that was nearest to fitting.
         profiles = switch_profile.profiles()
         roomiest = max(
             (tuple(host) for host in self._job['hosts'] if host[0] in reasons),

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fleet of the demo: its traffic, its VM list and its hosts.
+"""The fleet of the demo: its traffic, its list of VMs and its hosts.
 
-Knows how traffic is generated from published statistics, and how a trace
-becomes models in a store and a list of VMs by the product's own path. Knows
-no nova and no policy.
+Generates traffic from published statistics. Converts a trace to models in a
+store and to a list of VMs with the code of the product. No nova and no policy.
 """
 
 import csv
@@ -23,14 +22,14 @@ __all__ = ['CARRYING_SHARE', 'Fleet', 'GeneratorStatistics', 'HOST_MIX',
            'MIN_MEAN_KBPS', 'Vm', 'generate_trace', 'host_memory_mb', 'hosts',
            'learn', 'split']
 
-#: 10 KB/s: VMs below it are taken to carry no traffic, as in the statistics
-#: that GWA-T-12 was described by.
+#: 10 KB/s: VMs with a smaller rate count as idle, as in the published
+#: statistics of GWA-T-12.
 MIN_MEAN_KBPS = 80.0
 
-#: A list shorter than this is filled with the next busiest VMs of a trace.
+#: A shorter list is filled with the next busiest VMs of a trace.
 MIN_VMS = 150
 
-#: Share of all VMs of GWA-T-12 "Rnd" that carry traffic.
+#: Share of the VMs of GWA-T-12 "Rnd" that have traffic.
 CARRYING_SHARE = 0.4
 
 _PERIOD_SECONDS = 300
@@ -49,21 +48,23 @@ _NO_CORES, _NO_MEMORY_MB = 1, 1024
 
 @dataclasses.dataclass(frozen=True)
 class GeneratorStatistics:
-    """What the generated VMs have in common: the published on/off statistics.
+    """The published on/off statistics of the generated VMs.
 
-    Bitbrains GWA-T-12 "Rnd", 500 VMs, July and August 2013, VMs that carry
-    traffic, periods of 300 s. Each VM draws its own values, log-normal around
-    the medians.
+    Bitbrains GWA-T-12 "Rnd", 500 VMs, July and August 2013, VMs with traffic,
+    periods of 300 s. Each VM draws its own values, log-normal around the
+    medians.
 
-    :ivar off_to_on: median probability to go on; published .023-.037
-    :ivar on_to_off: median probability to go off; published .30-.38
     :ivar mean_kbps: median of the VMs' mean rates
     :ivar mean_spread: standard deviation of the logarithm of the mean rates
-    :ivar fleet_kbps_per_vm: mean rate of the fleet by VM that carries
-        traffic; published .4-.65 Gbps for about 200
-    :ivar level_spread: the same of the rates of a VM while it is on
-    :ivar peak_kbps: no rate is higher; the largest sample is 6.5 Gbps
-    :ivar diurnal: relative swing of the probability to go on over a day
+    :ivar off_to_on: median probability of a change to on; published .023-.037
+    :ivar on_to_off: median probability of a change to off; published .30-.38
+    :ivar fleet_kbps_per_vm: mean rate of the fleet divided by the number of
+        VMs with traffic; published .4-.65 Gbps for about 200
+    :ivar level_spread: standard deviation of the logarithm of the rates of a
+        VM while it is on
+    :ivar peak_kbps: upper bound of all rates; the largest sample is 6.5 Gbps
+    :ivar diurnal: relative variation of the probability of a change to on over
+        a day
     """
 
     off_to_on: float = 0.031
@@ -80,10 +81,10 @@ class GeneratorStatistics:
 class Vm:
     """One VM of the list.
 
-    :ivar uuid: of the trace's instance, which names its learned model
-    :ivar name: what the trace calls it
-    :ivar vcpus: cores, as provisioned
-    :ivar memory_mb: memory, as provisioned
+    :ivar uuid: uuid of the instance in the trace, which identifies its model
+    :ivar name: name in the trace
+    :ivar vcpus: number of provisioned cores
+    :ivar memory_mb: provisioned memory
     """
 
     uuid: str
@@ -94,14 +95,15 @@ class Vm:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fleet:
-    """A VM list whose models were learned, and the traffic that then came.
+    """A list of VMs with learned models, and the traffic that followed.
 
     :ivar vms: list of Vm in the order of their requests
-    :ivar rates: {uuid: (t, 2) egress_kbps, ingress_kbps}, the second half of
-        the period; 0 where the trace has no sample
     :ivar period_seconds: length of a sample
     :ivar models: number of models written to the store
-    :ivar missing_share: share of the replayed samples that the trace lacks
+    :ivar rates: {uuid: (t, 2) egress_kbps, ingress_kbps} in the second half of
+        the period; 0 for missing samples
+    :ivar missing_share: share of the replayed samples that are missing in the
+        trace
     """
 
     vms: list
@@ -115,18 +117,20 @@ class Fleet:
 
 def generate_trace(path, rng, carrying=180, days=30,
                    statistics=GeneratorStatistics()):
-    """Write a trace of VMs that behave as published, as .npz beside a CSV.
+    """Write a trace with the published statistics, as .npz and CSV.
 
-    :param path: ends in .npz; ``vms_<name>.csv`` goes beside it
+    :param path: path that ends in .npz; ``vms_<name>.csv`` is written next to
+        it
     :param rng: numpy Generator; the same one gives the same trace
-    :param carrying: number of VMs that carry traffic, among more that do not
-    :param days: length, with one sample in 300 s
+    :param carrying: number of VMs with traffic, among others without
+    :param days: length in days, with one sample per 300 s
+    :param statistics: GeneratorStatistics
     """
     total = max(carrying, round(carrying / CARRYING_SHARE))
     periods = int(days * _DAY_SECONDS // _PERIOD_SECONDS)
     kbps = np.empty((total, periods))
     kbps[:carrying] = _carried_kbps(rng, carrying, periods, statistics)
-    # The others: some kbit/s of housekeeping.
+    # The other VMs have some kbit/s of background traffic.
     kbps[carrying:] = rng.lognormal(0.0, 1.0, (total - carrying, 1)) \
         * rng.lognormal(0.0, 0.5, (total - carrying, periods))
     kbps = kbps[rng.permutation(total)]
@@ -148,7 +152,7 @@ def generate_trace(path, rng, carrying=180, days=30,
 
 
 def _carried_kbps(rng, count, periods, statistics):
-    """Return (count, periods) kbit/s, egress and ingress together."""
+    """Return (count, periods) kbit/s, the sum of egress and ingress."""
     def drawn(median, spread):
         return rng.lognormal(math.log(median), spread, count)
 
@@ -165,7 +169,8 @@ def _carried_kbps(rng, count, periods, statistics):
         is_on = np.where(is_on, chance >= on_to_off,
                          chance < off_to_on * swing[period])
         fresh = rng.lognormal(0.0, statistics.level_spread, count)
-        # An episode has a rate of its own; off is one hundredth of it.
+        # Each episode has its own rate; the rate while off is one hundredth of
+        # it.
         level = np.where(is_on & ~before, fresh, level)
         shape[:, period] = np.where(is_on, level, 0.01)
     shape *= rng.lognormal(0.0, 0.25, shape.shape)
@@ -179,7 +184,11 @@ def _carried_kbps(rng, count, periods, statistics):
 # From a trace to models and a VM list
 
 def split(series, time):
-    """Return the part of a RateSeries before a time and the rest."""
+    """Return the parts of a RateSeries before and after a time.
+
+    :param series: RateSeries
+    :param time: seconds UTC
+    """
     first = series.times < time
     return tuple(
         dataclasses.replace(series, times=series.times[part],
@@ -188,18 +197,18 @@ def split(series, time):
 
 
 def learn(path, store_url, rng, count=None, progress=None):
-    """Fit models to the first half of a trace; return the Fleet.
+    """Fit models to the first half of a trace. Return the Fleet.
 
-    What the product does is done by the product: the file driver reads,
-    models are fitted to transition counts and written to a new store. The
-    VMs of the list are chosen by what was seen in the first half alone.
+    The code of the product is used: the file driver reads, models are fitted
+    to transition counts and written to a new store. The VMs of the list are
+    selected by the first half only.
 
-    :param path: what the telemetry driver "file" reads
-    :param store_url: of a store that is made here
+    :param path: path for the telemetry driver "file"
+    :param store_url: URL of a store that is created
     :param rng: numpy Generator, for the order of the list
-    :param count: so many VMs, the busiest; None: all that carry traffic
-    :param progress: as ``Driver.series``
-    :raises VSwitchError: when the trace cannot be read or has no VMs
+    :param count: number of VMs, the busiest ones; None: all with traffic
+    :param progress: as for ``Driver.series``
+    :raises VSwitchError: if the trace cannot be read or has no VMs
     """
     driver = telemetry_file.FileDriver(path)
     instances = {item.uuid: item for item in driver.instances()}
@@ -252,7 +261,7 @@ def learn(path, store_url, rng, count=None, progress=None):
 def _on_grid(series, start, period, periods):
     """Return (periods, 2) mean rates, 0 without sample, and how many had one.
 
-    All VMs share the grid, so that their sums are of one time.
+    All VMs share the grid, so that their sums refer to the same times.
     """
     at = np.floor((series.times - start) / period + 1e-6).astype(np.int64)
     inside = (at >= 0) & (at < periods)
@@ -274,9 +283,10 @@ def _vm(instance):
 # Hosts
 
 def hosts(count):
-    """Return [(host, profile name)]: the mix, dealt out evenly.
+    """Return [(host, profile name)] with the mix of profiles.
 
-    :param count: at least one host of each switch type
+    :param count: number of hosts; there is at least one host of each switch
+        type
     """
     shares = {name: max(1, math.floor(share * count))
               for name, share in HOST_MIX.items()}
@@ -286,8 +296,8 @@ def hosts(count):
         shares[lacking] += 1
     while sum(shares.values()) > count:
         shares[max(shares, key=shares.get)] -= 1
-    # Hosts of a type stand evenly between the others, so that a tie that is
-    # broken by name favours none.
+    # The hosts of a type are distributed evenly among the others, so that a
+    # tie that is broken by name favours none.
     by_place = sorted(
         ((position + 0.5) / number * count + order / 10.0, name)
         for order, (name, number) in enumerate(shares.items())
@@ -297,10 +307,14 @@ def hosts(count):
 
 
 def host_memory_mb(vms, host_count):
-    """Return the memory of every host: twice what the list needs of it.
+    """Return the memory of every host: twice the need of the list.
 
-    All hosts are alike, so that a scheduler that looks at cores and memory
-    cannot tell them apart, and the largest VM fits on each beside others.
+    All hosts are equal, so that a scheduler that uses cores and memory cannot
+    distinguish them, and the largest VM fits on each host together with
+    others.
+
+    :param vms: list of Vm
+    :param host_count: number of hosts
     """
     wanted = max(2 * sum(vm.memory_mb for vm in vms) / host_count,
                  1.4 * max(vm.memory_mb for vm in vms))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of the demo's cloud, as an operator would see it."""
+"""The report page of the demo's cloud."""
 
 import time
 
@@ -15,14 +15,16 @@ __all__ = ['write']
 
 def write(path, store_url, placements, hosts, profiles, admission_policy,
           overload_probability):
-    """Write the report of a placement; its store gets what Nova knows.
+    """Write the report of a placement. Add Nova's data to its store.
 
-    :param path: of the HTML file
-    :param store_url: of the store with the models
+    :param path: path of the HTML file
+    :param store_url: URL of the store with the models
     :param placements: {uuid: host}
     :param hosts: [(host, profile name)]
     :param profiles: {name: SwitchProfile}
-    :raises InvalidInput: when a library that makes pages is not installed
+    :param admission_policy: option admission_policy of the plugin
+    :param overload_probability: option overload_probability of the plugin
+    :raises InvalidInput: if a library that creates pages is not installed
     """
     page.require()
     target, now = store.Store(store_url), time.time()
@@ -35,14 +37,14 @@ def write(path, store_url, placements, hosts, profiles, admission_policy,
     policies = {name: admission.HostPolicy(
         profiles[name], admission_policy, overload_probability)
         for name in {name for _, name in hosts}}
-    # So that "vswitch-manage fleet" and "report" read them as well.
+    # Also needed by "vswitch-manage fleet" and "report".
     target.write_fleet({'host': {
         host: {**policy_in_force.pack(policies[name]), 'origins': {}}
         for host, name in hosts}, 'uplink': {}}, now)
     fleet = data.Fleet(
         target, lambda _: {host: policies[name] for host, name in hosts},
         rate_law.SILENT)
-    # The traffic is of the past: no model is stale in the demo.
+    # The traffic is old: no model is stale in the demo.
     ends = [window_end for _, _, window_end, _ in target.model_times()]
     text = page.Page().render(fleet.report(max(ends, default=now)))
     with open(path, 'w', encoding='utf-8') as file:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traffic over a placement, through each host's switch: equation 3.
+"""Replays traffic through the switch of each host: equation 3.
 
-Pure: numpy, switch profiles and nothing else; no nova, no clock, no I/O.
+Pure: numpy and switch profiles; no nova, no clock, no I/O.
 """
 
 import dataclasses
@@ -16,15 +16,16 @@ _TOLERANCE = 1e-9
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HostResult:
-    """What one host's switch was asked for and carried.
+    """The offered and the carried traffic of one host's switch.
 
     :ivar host: name
     :ivar profile: name of its switch profile
-    :ivar capacity_kbps: most egress and ingress together that it can carry
     :ivar vms: number of VMs on it
-    :ivar overloaded: (t,) bool, the sample asked for more than it can carry
-    :ivar offered_kbps: (t,) egress and ingress together
-    :ivar carried_kbps: (t,) likewise
+    :ivar capacity_kbps: capacity for egress and ingress together
+    :ivar overloaded: (t,) bool, whether the offered traffic exceeds the
+        capacity
+    :ivar offered_kbps: (t,) sum of egress and ingress
+    :ivar carried_kbps: (t,) sum of egress and ingress
     """
 
     host: str
@@ -37,17 +38,17 @@ class HostResult:
 
     @property
     def overloaded_share(self):
-        """Share of the time that the host is overloaded."""
+        """Share of the time in which the host is overloaded."""
         return float(self.overloaded.mean())
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Replay:
-    """A placement judged by the traffic that came.
+    """A placement evaluated on the traffic that followed.
 
     :ivar hosts: list of HostResult, hosts without VMs included
-    :ivar vms: number of VMs of the list
-    :ivar list_kbps: mean rate of the whole list, refused VMs included
+    :ivar vms: number of VMs in the list
+    :ivar list_kbps: mean rate of the whole list, including refused VMs
     """
 
     hosts: list
@@ -55,11 +56,12 @@ class Replay:
     list_kbps: float
 
     def summary(self, profile=None):
-        """Return the figures of all hosts, or of those of one profile.
+        """Return the results of all hosts, or of those with one profile.
 
+        :param profile: name of a profile, or None for all hosts
         :returns: dictionary; shares are 0..1. ``placed_traffic_share`` and
-            ``carried_traffic_share`` are of the whole list's traffic,
-            ``lost_share`` is of the traffic of the VMs that were placed.
+            ``carried_traffic_share`` are shares of the whole list's traffic,
+            ``lost_share`` is a share of the traffic of placed VMs.
         """
         chosen = [host for host in self.hosts
                   if profile in (None, host.profile)]
@@ -83,7 +85,7 @@ class Replay:
 
     @property
     def profiles(self):
-        """{name of a switch profile: capacity_kbps}, in order of hosts."""
+        """{name of a switch profile: capacity_kbps}, in the order of hosts."""
         return {host.profile: host.capacity_kbps for host in self.hosts}
 
 
@@ -97,8 +99,8 @@ def carry(rates, profile):
     :param rates: (t, 2) egress_kbps, ingress_kbps
     :param profile: SwitchProfile
     :returns: (overloaded, carried): (t,) bool, whether any limit is exceeded,
-        and (t,) kbit/s of both directions that the tightest limit lets
-        through; with one limit on bandwidth it is min(sum, saturation)
+        and (t,) kbit/s of both directions that the tightest limit permits;
+        with one limit on bandwidth this is min(sum, saturation)
     """
     offered = rates.sum(axis=1)
     kpps = offered / (8.0 * profile.typical_packet_bytes)
@@ -108,7 +110,7 @@ def carry(rates, profile):
     for limit in profile.limits():
         load = asked @ np.asarray(limit.weights, dtype=float)
         overloaded |= load > limit.capacity * (1 + _TOLERANCE)
-        # An idle sample is carried whole.
+        # A sample without traffic is carried completely.
         fraction = np.minimum(fraction, np.divide(
             limit.capacity, load, out=np.ones(load.size), where=load > 0))
     return overloaded, offered * fraction
@@ -117,11 +119,11 @@ def carry(rates, profile):
 def replay(placements, rates, hosts, profiles):
     """Replay traffic over a placement.
 
-    :param placements: {uuid: host}; a VM that is not in it was refused
+    :param placements: {uuid: host}; missing VMs were refused
     :param rates: {uuid: (t, 2) egress_kbps, ingress_kbps} of the whole list
     :param hosts: [(host, profile name)]
     :param profiles: {profile name: SwitchProfile}
-    :returns: Replay, the hosts in the order given
+    :returns: Replay, with the hosts in the given order
     """
     periods = len(next(iter(rates.values())))
     totals = {host: np.zeros((periods, 2)) for host, _ in hosts}

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the demo shows: tables as text, figures as JSON, a plot.
+"""The output of the demo: tables as text, numbers as JSON, a plot.
 
-Knows no nova and computes nothing but shares of what it is given.
+No nova; computes only shares.
 """
 
 import numpy as np
@@ -10,18 +10,20 @@ __all__ = ['NoMatplotlib', 'as_dict', 'overload_ratio', 'plot', 'tables']
 
 _COLOURS = ('#c44e52', '#2a6f97')
 
-#: Where a share of zero is drawn on a logarithmic axis.
+#: Value at which a share of zero is drawn on a logarithmic axis.
 _FLOOR_PERCENT = 0.01
 
 
 class NoMatplotlib(Exception):
-    """There is no matplotlib to plot with."""
+    """matplotlib is not installed."""
 
 
 def overload_ratio(baseline, ours):
-    """Return overloaded host-samples of ours over those of the baseline.
+    """Return the ratio of overloaded host samples, ours to the baseline.
 
-    :returns: float, or None where the baseline has none
+    :param baseline: Replay
+    :param ours: Replay
+    :returns: float, or None if the baseline has none
     """
     before = baseline.summary()['overloaded_samples']
     return ours.summary()['overloaded_samples'] / before if before else None
@@ -103,7 +105,10 @@ def tables(replays):
 
 
 def as_dict(replays):
-    """Return all figures as plain data for JSON."""
+    """Return all numbers as plain data for JSON.
+
+    :param replays: {policy: Replay}
+    """
     return {policy: _figures(one) for policy, one in replays.items()}
 
 
@@ -125,13 +130,15 @@ def _figures(one):
 def plot(replays, period_seconds, title, path):
     """Draw both placements into an image.
 
-    Above, how long each host is overloaded, hosts by switch type and the
-    worst first; below, the traffic lost over the time replayed.
+    The upper part shows how long each host is overloaded, by switch type, the
+    worst host first. The lower part shows the lost traffic over time.
 
     :param replays: {policy: Replay}, the baseline first
-    :param path: its ending says the format
-    :raises NoMatplotlib: when there is none
-    :raises OSError: when the file cannot be written
+    :param period_seconds: length of a sample
+    :param title: title of the image
+    :param path: path of the image, whose ending determines the format
+    :raises NoMatplotlib: if it is not installed
+    :raises OSError: if the file cannot be written
     """
     try:
         import matplotlib

@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replay of arrivals and live migrations, period after period.
+"""Replays arrivals and live migrations, period after period.
 
-A :class:`Replay` follows one fleet: a :class:`.packing.FirstFit` places what
-arrives, and a :class:`Strategy` moves instances at the end of each period,
-knowing only what telemetry has delivered by then. Pure; randomness comes from
-the generator that is given.
-
-Derivation: reference/rebalance.rst, "Replay".
+A :class:`Replay` simulates one fleet: a :class:`.packing.FirstFit` places
+arriving instances, and a :class:`Strategy` moves instances at the end of each
+period, using only what telemetry has delivered by then. Pure; the caller
+passes the random generator. Derivation: reference/rebalance.rst, "Replay".
 """
 
 import abc
@@ -25,22 +23,22 @@ __all__ = ['Conditions', 'Fleet', 'Replay', 'Strategy']
 #: Sums and capacities are compared with this relative tolerance.
 _TOLERANCE = 1e-9
 
-#: Empty hosts that a strategy sees beside those that were used.
+#: Number of empty hosts that a strategy sees in addition to used hosts.
 _NEW_HOSTS = 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Conditions:
-    """What helps and hinders those who move instances.
+    """The conditions under which instances are moved.
 
-    :ivar period_seconds: between two rounds of decisions
-    :ivar delay_seconds: age of the newest samples that are known
-    :ivar missing_share: of all samples, at random, that never arrive
-    :ivar failing_share: of all migrations, at random, that fail
-    :ivar memory_mib: what a migration has to transfer
+    :ivar period_seconds: seconds between two rounds of decisions
+    :ivar delay_seconds: age of the newest known samples
+    :ivar missing_share: share of all samples, at random, that never arrive
+    :ivar failing_share: share of all migrations, at random, that fail
+    :ivar memory_mib: data that a migration transfers, in MiB
     :ivar switch_share: share of the capacity of both hosts that a migration
-        takes while it runs; 0: migrations have a network of their own and
-        end within the period
+        uses while it runs; 0: migrations use a separate network and end within
+        the period
     """
 
     period_seconds: float = 900.0
@@ -64,39 +62,46 @@ class Conditions:
 
 
 class Strategy(abc.ABC):
-    """Decides which instances move. One is made for each Replay.
+    """Decides which instances move. Each Replay has its own Strategy.
 
-    :ivar moves_any: whether there are rounds at all
+    :ivar moves_any: whether the strategy moves instances at all
     """
 
     moves_any = True
 
     @abc.abstractmethod
     def decide(self, fleet):
-        """Look at a :class:`Fleet` and call :meth:`Fleet.move`."""
+        """Decide on moves and make them with :meth:`Fleet.move`.
+
+        :param fleet: :class:`Fleet`
+        """
 
     def closed(self, hosts):
-        """Return (hosts,) bool: which hosts take no arrivals."""
+        """Return (hosts,) bool: whether a host accepts no arrivals.
+
+        :param hosts: number of hosts
+        """
         return np.zeros(hosts, dtype=bool)
 
 
 class Fleet:
     """What a strategy sees at the end of a period, and what it can do.
 
-    Bins are those of the whole trace, with the past before the judged time.
+    Bins are those of the whole trace, including the past before the evaluated
+    time.
 
-    :ivar loads: :class:`~..rebalance.relief.Loads` of all bins with the
-        instances that hosts have now; bins from ``end`` on are not known yet
-    :ivar end: bins that are known, all before this one
     :ivar bins_per_period: bins between two decisions
     :ivar bin_seconds: length of a bin
     :ivar migration_kbps: load of a migration on the switches of both hosts
-    :ivar migration_seconds: how long it takes; 0 on a network of its own
-    :ivar count: hosts, used or used before
-    :ivar used: (hosts, bins) bool: judged bins in which a host was in use;
-        bin 0 is the first judged one
-    :ivar overload: (hosts, bins) bool: judged bins of avoidable overload, as
-        telemetry has them
+    :ivar loads: :class:`~..rebalance.relief.Loads` of all bins with the
+        current instances of hosts; bins from ``end`` on are unknown
+    :ivar end: number of known bins
+    :ivar migration_seconds: duration of a migration; 0 on a separate network
+    :ivar count: number of hosts that are or were in use
+    :ivar used: (hosts, bins) bool: evaluated bins in which a host was in use;
+        bin 0 is the first evaluated one
+    :ivar overload: (hosts, bins) bool: evaluated bins with avoidable overload
+        according to telemetry
     """
 
     def __init__(self, replay, loads, used, overload):
@@ -112,30 +117,36 @@ class Fleet:
 
     @property
     def sizes(self):
-        """(hosts,) instances on each host."""
+        """(hosts,) number of instances on each host."""
         return np.bincount(self.loads.hosts[self.loads.hosts >= 0],
                            minlength=self.count)[:self.count]
 
     def bins(self, seconds):
-        """Return how many bins a time is, at least one."""
+        """Return the number of bins of a time, at least one.
+
+        :param seconds: length of the time
+        """
         return max(1, round(seconds / self.bin_seconds))
 
     def recent(self, seconds):
-        """Return Loads of the last known bins and :attr:`hosts`; a view."""
+        """Return a view of Loads with the last known bins and :attr:`hosts`.
+
+        :param seconds: length of the time
+        """
         return self.loads.within(max(0, self.end - self.bins(seconds)),
                                  self.end, self.hosts)
 
     @property
     def hosts(self):
-        """Number of hosts with those that can be taken into use soon."""
+        """Number of hosts, including those that can be used soon."""
         return min(self.count + _NEW_HOSTS, len(self.used))
 
     def free(self):
-        """Return (instances,) bool: which can move now."""
+        """Return (instances,) bool: whether an instance can move now."""
         return self._replay.free_instances()
 
     def busy(self):
-        """Return (hosts,) bool: which have a migration running."""
+        """Return (hosts,) bool: whether a host has a migration running."""
         return self._replay.busy_hosts()
 
     def constraints(self):
@@ -143,12 +154,16 @@ class Fleet:
         return self._replay.constraints()
 
     def empty_hosts(self):
-        """Return hosts that can be taken into use: used before, then new."""
+        """Return hosts that can be put into use: first those used before."""
         unused = np.flatnonzero((self.sizes == 0) & ~self.busy()).tolist()
         return unused + list(range(self.count, self.hosts))
 
     def move(self, instance, destination):
-        """Migrate an instance live; return whether that did not fail."""
+        """Start a live migration. Return whether it did not fail.
+
+        :param instance: row of the instance
+        :param destination: host
+        """
         return self._replay.move(instance, destination)
 
 
@@ -157,14 +172,14 @@ class Replay:
 
     :param packer: :class:`.methods` FirstFit with ``move``
     :param strategy: Strategy
-    :param known: (V, B) what telemetry has of each instance, kbit/s, with
+    :param known: (V, B) rates of each instance in telemetry, kbit/s, including
         the past
-    :param rates: (V, T) what each sends in the judged time, kbit/s
-    :param arrivals: (V,) judged bin in which each arrives
-    :param capacity: kbit/s of each host
+    :param rates: (V, T) rates of each instance in the evaluated time, kbit/s
+    :param arrivals: (V,) evaluated bin in which each instance arrives
+    :param capacity: capacity of each host in kbit/s
     :param bin_seconds: length of a bin
     :param conditions: Conditions
-    :param generator: numpy.random.Generator, for migrations that fail
+    :param generator: numpy.random.Generator that selects failing migrations
     """
 
     def __init__(self, packer, strategy, known, rates, arrivals, capacity,
@@ -186,12 +201,12 @@ class Replay:
         self._most = capacity * (1 + _TOLERANCE)
         self._conditions = conditions
         self._generator = generator
-        # A bin is known when all of it is that old.
+        # A bin is known when its end is older than the delay.
         self._delay = math.ceil(
             conditions.delay_seconds / bin_seconds - _TOLERANCE)
         count, bins = rates.shape
-        # Each instance can be on a host of its own and move to another one;
-        # rows that stay empty take no memory.
+        # Each instance can be on a host of its own and move to another one.
+        # Unused rows take no memory.
         hosts = 2 * count
         self._used, self._overload, self._avoidable, self._seen = (
             np.zeros((hosts, bins), dtype=bool) for _ in range(4))
@@ -205,16 +220,17 @@ class Replay:
             np.full(count, -1)), self._used, self._seen)
 
     def advance(self, known, rows, end):
-        """Learn, place some arrivals and go on up to a bin.
+        """Learn, place some arrivals and simulate up to a bin.
 
-        :param known: :class:`.trace.Known` at the beginning
-        :param rows: instances in order of arrival, all before ``end``
-        :param end: judged bin
+        :param known: :class:`.trace.Known` at the start
+        :param rows: instances in the order of arrival, all before ``end``
+        :param end: evaluated bin
         """
         self.packer.learn(known)
         waiting = list(rows)
         while self._done < end:
-            # Rounds are counted from the beginning, whatever days are.
+            # Rounds are counted from the start of the replay, whatever the
+            # days.
             until = min(end, self._done - self._done % self.bins_per_period
                         + self.bins_per_period)
             while waiting and self._arrivals[waiting[0]] < until:
@@ -259,7 +275,7 @@ class Replay:
         self._cut += float((total[above] - self._capacity).sum())
 
     def _transfer(self, count, bins):
-        """Go on with running migrations; return (hosts, bins) their load."""
+        """Continue running migrations. Return (hosts, bins) their load."""
         load = np.zeros((count, bins))
         rate = self.migration_kbps
         for running in list(self._running):
@@ -275,20 +291,20 @@ class Replay:
         return load
 
     def free_instances(self):
-        """Return (V,) bool: which are on a host and do not move."""
+        """Return (V,) bool: whether an instance is on a host and at rest."""
         free = self.fleet.loads.hosts >= 0
         free[[instance for instance, _, _ in self._running]] = False
         return free
 
     def busy_hosts(self):
-        """Return (hosts,) bool: which have a migration running."""
+        """Return (hosts,) bool: whether a host has a migration running."""
         busy = np.zeros(self.fleet.count, dtype=bool)
         for instance, destination, _ in self._running:
             busy[[self.fleet.loads.hosts[instance], destination]] = True
         return busy
 
     def constraints(self):
-        """Return what keeps instances from hosts now."""
+        """Return the constraints on moves at this time."""
         hosts = self.fleet.hosts
         closed = np.zeros(hosts, dtype=bool)
         closed[:self.fleet.count] = self.busy_hosts()
@@ -296,7 +312,11 @@ class Replay:
             len(self._rates), hosts), self.free_instances(), closed)
 
     def move(self, instance, destination):
-        """Begin a migration; return whether it did not fail."""
+        """Start a migration. Return whether it did not fail.
+
+        :param instance: row of the instance
+        :param destination: host
+        """
         self._transferred += self._size
         while destination >= self.fleet.count:
             self.packer.open()
@@ -316,12 +336,12 @@ class Replay:
         self._moves += 1
 
     def predicted(self):
-        """Return what the packer expects of each host that was used."""
+        """Return the expected overload of each used host."""
         hosts = self._used[:self.fleet.count].any(axis=1)
         return np.asarray(self.packer.predicted())[hosts]
 
     def judgement(self):
-        """Return the :class:`.packing.Judgement` of what happened."""
+        """Return the :class:`.packing.Judgement` of the simulation."""
         used = self._used[:self.fleet.count]
         bins = np.count_nonzero(used, axis=1)
         hosts = np.flatnonzero(bins)

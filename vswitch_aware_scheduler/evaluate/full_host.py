@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One host whose capacity is such that its limit is just kept.
+"""One host whose capacity is exactly sufficient for its limit.
 
-Instances of a :class:`.patterns.Pattern` are learned from a past as the
-modeler learns, and a LoadTable predicts their probability of overload. How
-often the capacity found in this way is exceeded is judged by a long future of
-the same instances. Pure; randomness comes from the generator that is given.
-
+Instances of a :class:`.patterns.Pattern` are learned from their past as the
+modeler learns, and a LoadTable predicts their overload probability. The
+capacity for which the prediction equals the limit is then compared with a long
+future of the same instances. Pure; the caller passes the random generator.
 Parameters and results: contributor/dependence.rst.
 """
 
@@ -22,18 +21,19 @@ from vswitch_aware_scheduler.vswitch import profile
 
 __all__ = ['Outcome', 'capacity_at', 'fill', 'learned', 'overload_probability']
 
-#: Bisections for a capacity: it is found to one of four million parts.
+#: Number of bisections for a capacity: a precision of one in four million.
 _STEPS = 22
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a host.
+    """The result for one host.
 
     :ivar overload_probability: the limit
-    :ivar overload: share of the future above the capacity, over the limit
-    :ivar wasted: share of the capacity that was not needed for the limit; less
-        than 0: so much was missing
+    :ivar overload: share of the future above the capacity, divided by the
+        limit
+    :ivar wasted: share of the capacity that the limit did not require;
+        negative if the capacity was too small
     """
 
     overload_probability: float
@@ -44,7 +44,7 @@ class Outcome:
 def learned(rates):
     """Return {number: RateLaw} of instances.
 
-    :param rates: (V, T) kbit/s, a row of samples for each instance
+    :param rates: (V, T) kbit/s, one row of samples for each instance
     """
     times = patterns.PERIOD_SECONDS * np.arange(rates.shape[1])
     every = [series.RateSeries.from_samples(
@@ -56,7 +56,11 @@ def learned(rates):
 
 
 def overload_probability(laws, capacity_kbps):
-    """Return what a LoadTable predicts for a host with some instances."""
+    """Return the prediction of a LoadTable for a host.
+
+    :param laws: {number: RateLaw} of the instances
+    :param capacity_kbps: capacity of the host
+    """
     table = admission.LoadTable()
     slot = table.describe('host', admission.HostPolicy(
         profile.SwitchProfile(
@@ -66,7 +70,11 @@ def overload_probability(laws, capacity_kbps):
 
 
 def capacity_at(laws, limit):
-    """Return the smallest capacity for which the prediction is the limit."""
+    """Return the smallest capacity for which the prediction is the limit.
+
+    :param laws: {number: RateLaw} of the instances
+    :param limit: limit of the overload probability
+    """
     least, most = 0.0, float(sum(law.peak[:2].sum() for law in laws.values()))
     for _ in range(_STEPS):
         middle = (least + most) / 2
@@ -81,9 +89,11 @@ def fill(pattern, limits, rng, instances=25, days=14, judged_days=280):
     """Return the :class:`Outcome` of each limit.
 
     :param pattern: :class:`.patterns.Pattern`
+    :param limits: list of limits of the overload probability
     :param rng: numpy.random.Generator
-    :param days: of the past that is learned from
-    :param judged_days: of the future
+    :param instances: number of instances
+    :param days: length of the past that is learned from
+    :param judged_days: length of the future
     """
     levels = pattern.levels(rng, instances)
     laws = learned(pattern.rates(rng, days, levels))

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may join a host: our way, and the ways that others have published.
+"""Methods that decide which host an instance may join.
 
 A :class:`Method` has a name and starts a :class:`.packing.FirstFit` for one
-capacity and one limit. Ours decide by :class:`admission.LoadTable`, as the
-scheduler does, with the laws that an :class:`Estimator` gives; to try another
-estimator is to make ``Admission('name', MyEstimator())``.
-
-Pure. Sources and variants: reference/evaluation.rst, "Methods".
+capacity and one limit. Our methods decide with :class:`admission.LoadTable`,
+as the scheduler does, using the laws of an :class:`Estimator`. To try another
+estimator, use ``Admission('name', MyEstimator())``. Pure. Sources and
+variants: reference/evaluation.rst, "Methods".
 """
 
 import abc
@@ -29,8 +28,8 @@ from vswitch_aware_scheduler.vswitch import profile
 __all__ = ['Admission', 'CountsEstimator', 'Estimator', 'Method', 'NAMES',
            'PriorEstimator', 'make_methods', 'make_placing']
 
-#: Names in the order in which they are reported. 'clairvoyant' is none of
-#: ours to make: it needs to know what will come.
+#: Names in the order of the report. 'clairvoyant' is created elsewhere,
+#: because it needs the future traffic.
 NAMES = ('agnostic', 'ours', 'prior', 'default', 'onoff', 'peak', 'average',
          'p99', 'sbp', 'queue', 'nsigma', 'chernoff', 'clairvoyant')
 
@@ -39,9 +38,9 @@ _TOLERANCE = 1e-9
 
 
 class Method(abc.ABC):
-    """A way to decide.
+    """A method that decides on admission.
 
-    :ivar name: what it is called in the report
+    :ivar name: name in the report
     """
 
     def __init__(self, name):
@@ -49,26 +48,33 @@ class Method(abc.ABC):
 
     @abc.abstractmethod
     def start(self, saturation_kbps, overload_probability):
-        """Return an empty :class:`.packing.FirstFit`."""
+        """Return an empty :class:`.packing.FirstFit`.
+
+        :param saturation_kbps: capacity of each host
+        :param overload_probability: limit
+        """
 
 
 # Ours
 
 class Estimator(abc.ABC):
-    """Gives the laws that our admission decides with."""
+    """Returns the laws that our admission uses."""
 
     @abc.abstractmethod
     def fit(self, known, saturation_kbps):
         """Return a law for every instance.
 
         :param known: :class:`.trace.Known`
-        :param saturation_kbps: capacity of the hosts
-        :returns: list of V laws that :meth:`table` can take; those of
-            instances with too little history are the prior
+        :param saturation_kbps: capacity of each host
+        :returns: list of V laws for :meth:`table`; instances with too little
+            history have the prior
         """
 
     def limit(self, overload_probability):
-        """Return the limit to decide with, to keep to the one given."""
+        """Return the limit to decide with, in order to meet a limit.
+
+        :param overload_probability: limit to meet
+        """
         return overload_probability
 
     def table(self):
@@ -79,16 +85,15 @@ class Estimator(abc.ABC):
 class CountsEstimator(Estimator):
     """Fits to transition counts, as the modeler does.
 
-    An instance with enough samples and no traffic in them is silent. One with
-    fewer samples gets the prior, the law of one picked at random among its
-    peers: the others that fit the switch at all, as it must itself. While
-    there are none the prior is the law of the configured default, cut at the
-    capacity.
+    An instance with enough samples but without traffic counts as idle. An
+    instance with fewer samples gets the prior: the law of a randomly chosen
+    instance among the others that fit the switch. If there are none, the prior
+    is the law of the configured default, cut at the capacity.
 
-    :param fit: callable(TransitionCounts) to TrafficModel, which raises
+    :param fit: callable(TransitionCounts), returns a TrafficModel or raises
         NotEnoughSamples
-    :param default_law: RateLaw of an instance of which nothing is known
-    :param min_samples: fewest samples that a model is fitted to
+    :param default_law: RateLaw of an instance about which nothing is known
+    :param min_samples: minimum number of samples to fit a model
     """
 
     def __init__(self, fit, default_law, min_samples=estimate.MIN_SAMPLES):
@@ -97,7 +102,11 @@ class CountsEstimator(Estimator):
         self._min_samples = min_samples
 
     def fit(self, known, saturation_kbps):
-        """Return a RateLaw for every instance."""
+        """Return a list with a RateLaw for every instance.
+
+        :param known: :class:`.trace.Known`
+        :param saturation_kbps: capacity of each host
+        """
         # Of no capacity: fitted once for all of them.
         fitted = known.derived(self, lambda: self.models(known))
         peers = [counts for counts, law, peak
@@ -113,7 +122,10 @@ class CountsEstimator(Estimator):
                 for uuid, law in zip(known.uuids, fitted)]
 
     def models(self, known):
-        """Return a list of V RateLaw, None of those with short histories."""
+        """Return a list of V RateLaws, None for short histories.
+
+        :param known: :class:`.trace.Known`
+        """
         return [self._law(counts) if counts is not None
                 and counts.total_samples >= self._min_samples else None
                 for counts in known.counts]
@@ -125,17 +137,18 @@ class CountsEstimator(Estimator):
 
 
 class PriorEstimator(Estimator):
-    """Gives instances without a model what the scheduler would give them.
+    """Gives instances without a model the same law as the scheduler.
 
-    An instance with fewer samples than a model is fitted to gets the prior of
-    its group, learned from the models of the others and cut at the capacity;
-    without a prior the law of the configured default, scaled down to it.
+    An instance with too few samples for a model gets the prior of its group,
+    learned from the models of the others and cut at the capacity. Without a
+    prior it gets the law of the configured default, scaled down to the
+    capacity.
 
-    :param fit: as of :class:`CountsEstimator`
-    :param default_law: likewise
-    :param min_samples: likewise
-    :param groups: {instance uuid: (flavor, project)}, None: all get the
-        prior of the fleet
+    :param fit: as in :class:`CountsEstimator`
+    :param default_law: as in :class:`CountsEstimator`
+    :param min_samples: as in :class:`CountsEstimator`
+    :param groups: {instance uuid: (flavor, project)}; None: all get the prior
+        of the fleet
     :param learns: whether there are priors at all
     """
 
@@ -147,7 +160,11 @@ class PriorEstimator(Estimator):
         self._learns = learns
 
     def fit(self, known, saturation_kbps):
-        """Return a RateLaw for every instance."""
+        """Return a list with a RateLaw for every instance.
+
+        :param known: :class:`.trace.Known`
+        :param saturation_kbps: capacity of each host
+        """
         laws = known.derived((self, 'models'),
                              lambda: self._models.models(known))
         groups = [self._groups.get(uuid, prior.FLEET)
@@ -176,14 +193,13 @@ class PriorEstimator(Estimator):
 
 
 class Admission(Method):
-    """The scheduler's own decision, on the laws of an estimator.
+    """The decision of the scheduler, on the laws of an estimator.
 
-    :param name: what it is called in the report
+    :param name: name in the report
     :param estimator: Estimator
     :param policy: admission.PROBABILITY or admission.AVERAGE
-    :param corrects: whether the limit is corrected by what came of trials,
-        see :mod:`..feedback`
-    :param times: multiple of the limit, at most 1 in all, to decide with
+    :param corrects: whether trials correct the limit, see :mod:`..feedback`
+    :param times: factor of the limit to decide with; the result is at most 1
     """
 
     def __init__(self, name, estimator, policy=admission.PROBABILITY,
@@ -195,7 +211,11 @@ class Admission(Method):
         self._times = times
 
     def start(self, saturation_kbps, overload_probability):
-        """Return an empty first-fit by LoadTable."""
+        """Return an empty first-fit by LoadTable.
+
+        :param saturation_kbps: capacity of each host
+        :param overload_probability: limit
+        """
         policy = admission.HostPolicy(
             profile.SwitchProfile(
                 name='evaluated', switch='any',
@@ -255,20 +275,20 @@ class _ByTable(packing.FirstFit):
         self._describe(destination)
 
     def predicted(self):
-        # What it is with one more instance that sends nothing.
+        # The value with one more instance that sends nothing.
         return self._table.assess(
             self._slots, rate_law.SILENT).overload_probability
 
 
 class _Corrected(_ByTable):
-    """The same, the limit corrected by trials with all that is known."""
+    """First-fit by a LoadTable whose limit is corrected by trials."""
 
     def __init__(self, estimator, policy, saturation_kbps, times):
         super().__init__(estimator, policy, saturation_kbps, times)
         self._asked = policy
 
     def learn(self, known):
-        # Trials are the same for all that learn from one history.
+        # Trials are the same for all methods that learn from one history.
         key = (self._estimator, self._saturation_kbps,
                self._asked.overload_probability, 'corrected')
         self._policy = self._bolder(known.derived(key, lambda: known.kept(
@@ -280,8 +300,8 @@ class _Corrected(_ByTable):
 class _Correction:
     """The trials of one kind of host with one history.
 
-    Each time that it learns it follows the trials so far and starts one more,
-    in an order of its own.
+    Each time it learns, it evaluates the previous trials and starts a new one
+    in a different order.
     """
 
     def __init__(self, asked, saturation_kbps):
@@ -310,11 +330,11 @@ class _Correction:
 # Published methods
 
 class _Figures(packing.FirstFit):
-    """Decides by figures of each instance that are added up on a host.
+    """Decides by numbers of each instance that are added up on a host.
 
-    An instance with fewer samples than a model is fitted to gets the figures
-    of one picked at random among its peers, the others that fit the switch
-    at all, or, while there is none, those of the default law.
+    An instance with too few samples for a model gets the numbers of a randomly
+    chosen instance among the others that fit the switch or, if there is none,
+    those of the default law.
 
     :param default_rates: (n,) samples of the default law, kbit/s
     """
@@ -360,27 +380,27 @@ class _Figures(packing.FirstFit):
 
     @abc.abstractmethod
     def figures(self, known):
-        """Return (V, k) figures."""
+        """Return (V, k) numbers."""
 
     def at_random(self, figures):
-        """Return the (k,) figures of an instance picked at random."""
+        """Return the (k,) numbers of a randomly chosen instance."""
         return figures.mean(axis=0)
 
     @abc.abstractmethod
     def fits(self, sums):
-        """Return (hosts,) bool for the (hosts, k) sums of figures."""
+        """Return (hosts,) bool for the (hosts, k) sums of numbers."""
 
     @abc.abstractmethod
     def probability(self, sums):
-        """Return (hosts,) what the method takes P(overload) to be."""
+        """Return (hosts,) the overload probability according to the method."""
 
     def within(self, values):
-        """Return whether values are at most the capacity, rounding aside."""
+        """Return whether values are at most the capacity, with tolerance."""
         return values <= self.capacity * (1 + _TOLERANCE)
 
 
 class _Samples:
-    """One instance of which samples are given, with the face of Known."""
+    """One instance with given samples, with the interface of Known."""
 
     def __init__(self, samples):
         self.rates = np.asarray(samples, dtype=float)[None]
@@ -393,9 +413,9 @@ class _Samples:
 
 
 class _Agnostic(_Figures):
-    """Cores and memory alone decide, as in Figure 1 of the paper.
+    """Only cores and memory decide, as in Figure 1 of the paper.
 
-    It expects no overload, for it looks at no traffic.
+    It predicts no overload, because it does not use traffic.
     """
 
     def figures(self, known):
@@ -424,8 +444,9 @@ class _Peak(_Figures):
 class _Percentile(_Figures):
     """The sum of the 99th percentiles is at most the capacity.
 
-    It names no probability. Reported is the one that some instance is above
-    its percentile, were all independent: without that there is no overload.
+    The method states no probability. The report has the probability that some
+    instance exceeds its percentile, for independent instances: otherwise there
+    is no overload.
     """
 
     def figures(self, known):
@@ -471,10 +492,10 @@ def _normal_tail(capacity, means, deviations):
 
 
 class _NSigma(_Normal):
-    """Mean and N standard deviations of the host's own sum, N = 5.
+    """Mean plus N standard deviations of the host's sum, N = 5.
 
-    The sum's variance has the covariances in it, estimated over the bins in
-    which both instances were known; no sample there is no traffic.
+    The variance of the sum includes the covariances, estimated over the bins
+    in which both instances were known. A missing sample counts as no traffic.
     """
 
     _N = 5.0
@@ -515,9 +536,10 @@ def _covariances(known):
     rates = np.nan_to_num(known.rates, nan=0.0)
     bins = np.count_nonzero(present, axis=1)
     mean = rates.sum(axis=1) / np.maximum(bins, 1)
-    # Single precision will do for a variance, at half the time.
+    # Single precision is sufficient for a variance and takes half the time.
     away = np.where(present, rates - mean[:, None], 0).astype(np.float32)
-    # Known from some bin to the last: two are known for the shorter time.
+    # Each instance is known from some bin to the last: a pair is known for the
+    # shorter time.
     together = np.maximum(np.minimum(bins, bins[:, None]), 1)
     covariance = (away @ away.T).astype(float) / together
     np.fill_diagonal(covariance, 0.0)
@@ -528,10 +550,10 @@ def _covariances(known):
 
 
 class _Chernoff(_Figures):
-    """The Chernoff bound of independent rates, by effective bandwidths.
+    """The Chernoff bound for independent rates, by effective bandwidths.
 
-    Figures are log E exp(theta X) at each theta of a grid, X the empirical
-    law with each sample raised to the largest of its rate bin.
+    The numbers are log E exp(theta X) at each theta of a grid, where X has the
+    empirical law with each sample raised to the largest of its rate bin.
     """
 
     #: theta times the capacity.
@@ -568,9 +590,9 @@ class _Chernoff(_Figures):
 
 
 class _Queue(_Figures):
-    """QUEUE: spikes of on/off chains share reserved blocks.
+    """The method QUEUE: spikes of on/off chains share reserved blocks.
 
-    Figures are the base rate, the spike's height and P(on).
+    The numbers are the base rate, the height of the spike and P(on).
     """
 
     _ON_SHARE_OF_P99 = 0.1
@@ -639,7 +661,7 @@ class _Queue(_Figures):
         raise NotImplementedError('told by predicted()')
 
     def predicted(self):
-        # With the blocks that there is room for.
+        # With the blocks that fit.
         room = np.maximum(self.capacity * (1 + _TOLERANCE) - self._base, 0.0)
         size = self._on.shape[1]
         blocks = np.full(len(room), float(size))
@@ -650,7 +672,7 @@ class _Queue(_Figures):
 
 
 def _with_one_more(on, probability):
-    """Return the law of how many are on, one more independent chain in it.
+    """Return the law of the number of instances that are on, with one more.
 
     The last entry of ``on`` along its last axis must be 0.
     """
@@ -660,7 +682,7 @@ def _with_one_more(on, probability):
 
 
 class _Published(Method):
-    """A published method, of the class that decides."""
+    """A published method, implemented by a class."""
 
     def __init__(self, name, kind, default_rates):
         super().__init__(name)
@@ -674,12 +696,15 @@ class _Published(Method):
 
 def make_placing(default_law, multiples, min_samples=estimate.MIN_SAMPLES,
                  corrects=True):
-    """Return our way of placing with several multiples of the limit.
+    """Return our method of placing with several factors of the limit.
 
     All of them share what they learn.
 
-    :param multiples: numbers; the limit is at most 1 in all
-    :returns: list of Method, one for each multiple
+    :param default_law: RateLaw of an instance about which nothing is known
+    :param multiples: factors; the resulting limit is at most 1
+    :param min_samples: minimum number of samples to fit a model
+    :param corrects: whether trials correct the limit
+    :returns: list of Method, one for each factor
     """
     estimator = CountsEstimator(
         lambda counts: estimate.fit_model(counts, min_samples), default_law,
@@ -692,10 +717,10 @@ def make_methods(default_law, min_samples=estimate.MIN_SAMPLES, groups=None,
                  corrects=False):
     """Return the methods of the report, without the clairvoyant.
 
-    :param default_law: RateLaw of an instance of which nothing is known
-    :param min_samples: fewest samples that a model is fitted to
+    :param default_law: RateLaw of an instance about which nothing is known
+    :param min_samples: minimum number of samples to fit a model
     :param groups: {instance uuid: (flavor, project)}, or None
-    :param corrects: whether ours corrects its limit by trials
+    :param corrects: whether trials correct the limit of ours
     :returns: list of Method, in the order of :data:`NAMES`
     """
     def fit(counts):

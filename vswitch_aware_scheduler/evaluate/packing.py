@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First-fit on identical hosts, and the judgement of what came of it.
+"""First-fit on identical hosts, and the evaluation of the result.
 
 Pure: arrays in, arrays out.
 """
@@ -14,15 +14,15 @@ __all__ = ['Clairvoyant', 'FirstFit', 'Judgement', 'judge']
 #: Sums and shares are compared with this relative tolerance.
 _TOLERANCE = 1e-9
 
-#: Hosts that the clairvoyant looks at together.
+#: Number of hosts that the clairvoyant computes together.
 _BLOCK = 8
 
 
 class FirstFit(abc.ABC):
-    """Puts instances on the first host that admits them.
+    """Puts an instance on the first host that admits it.
 
-    Where none does, on a new host: also one that its own rule would refuse,
-    for every method must place the same instances.
+    If there is none, the instance goes to a new host, even if the method's own
+    rule would refuse it, because all methods must place the same instances.
 
     :ivar residents: one list of instances for each host, in order of arrival
     """
@@ -33,23 +33,23 @@ class FirstFit(abc.ABC):
         self._left = np.zeros((0, 0))
 
     def limit_resources(self, needs, room):
-        """Let hosts also run out of cores and memory.
+        """Also limit hosts by cores and memory.
 
-        Called before the first instance is placed.
+        Call this before the first instance is placed.
 
-        :param needs: (V, r) what each instance takes of each resource; no
+        :param needs: (V, r) needs of each instance for each resource; no
             instance needs more than an empty host has
-        :param room: (r,) what a host has of each
+        :param room: (r,) capacity of a host for each resource
         """
         self._needs = needs
         self._room = np.asarray(room, dtype=float)
         self._left = np.zeros((0, self._room.size))
 
     def resources(self, instances, hosts):
-        """Return (V, r) needs of instances and (hosts, r) what is left.
+        """Return (V, r) needs of instances and (hosts, r) free resources.
 
-        :param instances: V
-        :param hosts: number of hosts; those that are not open yet are empty
+        :param instances: number V of instances
+        :param hosts: number of hosts; those that are not in use yet are empty
         """
         if self._needs is None:
             return np.zeros((instances, 0)), np.zeros((hosts, 0))
@@ -57,7 +57,10 @@ class FirstFit(abc.ABC):
             self._room, (hosts - len(self._left), 1))])
 
     def has_room(self, instance):
-        """Return (hosts,) bool: which hosts have the cores and memory."""
+        """Return (hosts,) bool: whether a host has enough cores and memory.
+
+        :param instance: row of the instance
+        """
         if self._needs is None:
             return np.ones(len(self.residents), dtype=bool)
         return (self._needs[instance]
@@ -65,23 +68,35 @@ class FirstFit(abc.ABC):
 
     @abc.abstractmethod
     def learn(self, known):
-        """Take over what is Known now, of residents as well."""
+        """Use what is known now, also for residents.
+
+        :param known: :class:`.trace.Known`
+        """
 
     @abc.abstractmethod
     def admitted(self, instance):
-        """Return (hosts,) bool: which hosts take one more instance."""
+        """Return (hosts,) bool: whether a host admits one more instance.
+
+        :param instance: row of the instance
+        """
 
     @abc.abstractmethod
     def predicted(self):
         """Return (hosts,) overload probability that the method expects."""
 
     def added(self, host, instance):
-        """Follow that an instance joined a host, which may be a new one."""
+        """Update the state after an instance joined a host.
+
+        :param host: number of the host, possibly a new one
+        :param instance: row of the instance
+        """
 
     def place(self, instance, closed=None):
-        """Put an instance, a row of the trace, on a host; return which.
+        """Put an instance on a host. Return the number of the host.
 
-        :param closed: (hosts,) bool: which take nobody; default: none
+        :param instance: row of the instance in the trace
+        :param closed: (hosts,) bool: hosts that accept no arrivals; default:
+            none
         """
         found = ()
         if self.residents:
@@ -91,7 +106,7 @@ class FirstFit(abc.ABC):
                 admitted &= ~closed
             found = np.flatnonzero(admitted & used)
             if not found.size:
-                # A host which moves have emptied is as good as a new one.
+                # A host that moves have emptied is equivalent to a new one.
                 found = np.flatnonzero(~used)
         if len(found):
             host = int(found[0])
@@ -111,7 +126,12 @@ class FirstFit(abc.ABC):
             self._left = np.vstack([self._left, self._room])
 
     def move(self, instance, source, destination):
-        """Put an instance that is on a host on another one."""
+        """Move an instance from a host to another one.
+
+        :param instance: row of the instance
+        :param source: number of the host
+        :param destination: number of the other host
+        """
         self.residents[source].remove(instance)
         self.residents[destination].append(instance)
         if self._needs is not None:
@@ -120,7 +140,11 @@ class FirstFit(abc.ABC):
         self.moved(source, destination)
 
     def moved(self, source, destination):
-        """Follow that an instance went from a host to another one."""
+        """Update the state after an instance moved between hosts.
+
+        :param source: number of the host
+        :param destination: number of the other host
+        """
         raise NotImplementedError(f'{type(self).__name__} moves nothing')
 
 
@@ -130,13 +154,14 @@ class Judgement:
 
     A host counts in the bins in which it has an instance.
 
-    :ivar overload: (h,) share of the host's bins with a sum above capacity
-    :ivar avoidable: (h,) share of those in which no instance alone is above
-    :ivar loss: traffic above capacity over all traffic, of all hosts
     :ivar used: (h,) share of all bins in which the host counts
-    :ivar peak_hosts: most hosts that count in one bin
-    :ivar moves_per_instance_week: live migrations
-    :ivar migration_share: of all traffic, what migrations transferred
+    :ivar overload: (h,) share of the host's bins with a sum above the capacity
+    :ivar avoidable: (h,) share of the host's bins with such a sum in which no
+        instance alone exceeds the capacity
+    :ivar loss: traffic above the capacity divided by all traffic, of all hosts
+    :ivar peak_hosts: largest number of hosts that count in one bin
+    :ivar moves_per_instance_week: live migrations per instance and week
+    :ivar migration_share: traffic of migrations, as a share of all traffic
     """
 
     overload: np.ndarray
@@ -149,26 +174,26 @@ class Judgement:
 
     @property
     def mean_hosts(self):
-        """Hosts that count, mean of all bins."""
+        """Mean number of hosts that count."""
         return float(self.used.sum())
 
     @property
     def weighted(self):
-        """Avoidable share of the bins of all hosts together."""
+        """Share of avoidable overload in the bins of all hosts together."""
         return (float(self.avoidable @ self.used / self.used.sum())
                 if self.used.any() else 0.0)
 
 
 def judge(residents, rates, from_bin, capacity):
-    """Judge a packing on the traffic that came.
+    """Evaluate a packing on the traffic that followed.
 
     A host counts from the bin of its first instance on, an instance from its
     own bin on.
 
-    :param residents: a list of rows for each host
+    :param residents: list of rows for each host
     :param rates: (V, T) kbit/s, 0 where there is no sample
-    :param from_bin: (V,) bin from which on an instance is on its host
-    :param capacity: kbit/s
+    :param from_bin: (V,) bin from which on each instance is on its host
+    :param capacity: capacity of each host in kbit/s
     :returns: Judgement
     """
     limit = capacity * (1 + _TOLERANCE)
@@ -193,13 +218,15 @@ def judge(residents, rates, from_bin, capacity):
 
 
 class Clairvoyant(FirstFit):
-    """First-fit on the traffic that will come: the bound to compare with.
+    """First-fit on the future traffic: the bound for comparison.
 
-    A host takes an instance when its share of avoidable overload stays
+    A host accepts an instance if its share of avoidable overload remains
     within the limit, from its first instance to the end.
 
     :param rates: (V, T) kbit/s, 0 where there is no sample
-    :param from_bin: (V,) bin from which on an instance would be on its host
+    :param from_bin: (V,) bin from which on each instance would be on its host
+    :param capacity: capacity of each host in kbit/s
+    :param overload_probability: limit
     """
 
     def __init__(self, rates, from_bin, capacity, overload_probability):
@@ -214,7 +241,10 @@ class Clairvoyant(FirstFit):
         self._opened = np.zeros(0, dtype=np.int64)
 
     def learn(self, known):
-        """Ignore it: all is known."""
+        """Do nothing: everything is known.
+
+        :param known: ignored
+        """
 
     def _will_be(self, instance):
         first = self._from_bin[instance]
@@ -230,7 +260,10 @@ class Clairvoyant(FirstFit):
                 / (comes.size - self._opened[hosts]))
 
     def admitted(self, instance):
-        """Return (hosts,) bool, right up to the first host that takes it."""
+        """Return (hosts,) bool, correct up to the first host that accepts it.
+
+        :param instance: row of the instance
+        """
         comes = self._will_be(instance)
         result = np.zeros(len(self.residents), dtype=bool)
         has_room = self.has_room(instance)
@@ -242,12 +275,16 @@ class Clairvoyant(FirstFit):
         return result
 
     def predicted(self):
-        """Return the avoidable share, which it knows."""
+        """Return the share of avoidable overload, which is known."""
         hosts = slice(0, len(self.residents))
         return self._avoidable(hosts, np.zeros(self._rates.shape[1]))
 
     def added(self, host, instance):
-        """Follow that an instance joined a host."""
+        """Update the state after an instance joined a host.
+
+        :param host: number of the host
+        :param instance: row of the instance
+        """
         if host == len(self._total):
             # Double the room; rows beyond the hosts are empty.
             room = max(_BLOCK, 2 * len(self._total))

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Generated traffic of instances that are busy together, or not.
+"""Generates traffic of instances that are busy at the same time, or not.
 
-Each pattern states what its instances have in common. Unlike a recorded trace
-it can be as long as wanted, so that what is realised is known well. Pure;
-randomness comes from the generator that is given.
-
-Parameters and results: contributor/dependence.rst.
+Each pattern states what its instances have in common. Unlike a recorded trace,
+generated traffic has any length, so that results are precise. Pure; the caller
+passes the random generator. Parameters and results:
+contributor/dependence.rst.
 """
 
 import dataclasses
@@ -17,14 +16,14 @@ __all__ = ['PATTERNS', 'PERIOD_SECONDS', 'Pattern']
 PERIOD_SECONDS = 300
 _DAY = 86400 // PERIOD_SECONDS
 
-#: A source decides again whether it is on after so many periods on average.
+#: Mean number of periods after which a source decides again whether it is on.
 _STAY_PERIODS = 4
 
-#: Standard deviation of the logarithm of the rate while on: from instance to
-#: instance, and from sample to sample.
+#: Standard deviation of the logarithm of the rate while on: between instances,
+#: and between samples.
 _SPREAD, _JITTER = 0.5, 0.3
 
-#: Rate while off, of that while on.
+#: Rate while off, as a share of the rate while on.
 _OFF_RATE = 0.02
 
 
@@ -32,18 +31,20 @@ _OFF_RATE = 0.02
 class Pattern:
     """What the instances of a fleet have in common.
 
-    Instances are on or off. Each belongs to a group, in turn; a group is busy
-    or calm, and that decides how likely its instances are to be on. Given
-    that, they are independent.
+    Instances are on or off. Each belongs to a group in turn. A group is busy
+    or calm, which determines how likely its instances are to be on. Given the
+    state of the group, its instances are independent.
 
-    :ivar name: as in reports
-    :ivar calm: share of time on while the group is calm
-    :ivar busy: share of time on while it is busy
-    :ivar hours: a pair for each group: hours of the day, from and to, at which
-        it is busy
-    :ivar share: without ``hours``, share of time in which all are busy, in
-        windows at random times
-    :ivar window_periods: mean length of such a window, in sampling periods
+    :ivar name: name in reports
+    :ivar calm: share of time in which an instance is on while its group is
+        calm
+    :ivar busy: share of time in which an instance is on while its group is
+        busy
+    :ivar hours: for each group, the hours of the day from and to which it is
+        busy
+    :ivar share: without ``hours``, share of time in which all groups are busy,
+        in windows at random times
+    :ivar window_periods: mean length of such a window in sampling periods
     """
 
     name: str
@@ -54,7 +55,11 @@ class Pattern:
     window_periods: int = 24
 
     def busy_periods(self, rng, periods):
-        """Return (groups, periods) bool: which group is busy when."""
+        """Return (groups, periods) bool: whether a group is busy.
+
+        :param rng: numpy.random.Generator
+        :param periods: number of sampling periods
+        """
         if self.hours:
             hour = np.arange(periods) % _DAY * 24 / _DAY
             return np.array([(hour >= begin) & (hour < end)
@@ -72,16 +77,20 @@ class Pattern:
         return busy[None]
 
     def levels(self, rng, instances):
-        """Return (instances,) median kbit/s while on."""
+        """Return (instances,) median rates in kbit/s while on.
+
+        :param rng: numpy.random.Generator
+        :param instances: number of instances
+        """
         return 1000 * np.exp(_SPREAD * rng.standard_normal(instances))
 
     def rates(self, rng, days, levels):
-        """Return (instances, periods) rates in kbit/s, a random path.
+        """Return (instances, periods) random rates in kbit/s.
 
         :param rng: numpy.random.Generator
-        :param days: how long, from midnight on
-        :param levels: as :meth:`levels` returns them; the same ones for the
-            past and the future of the same instances
+        :param days: length in days, from midnight on
+        :param levels: (instances,) as returned by :meth:`levels`; the same for
+            the past and the future of the same instances
         """
         periods, instances = round(days * _DAY), len(levels)
         busy = self.busy_periods(rng, periods)
@@ -89,7 +98,7 @@ class Pattern:
         likely = np.where(busy, self.busy, self.calm)
         draws = rng.random((periods, instances)) < likely
         again = rng.random((periods, instances)) < 1 / _STAY_PERIODS
-        # Who becomes busy or calm decides at once.
+        # An instance whose group becomes busy or calm decides at once.
         again[1:] |= busy[1:] != busy[:-1]
         again[0] = True
         decided = np.maximum.accumulate(

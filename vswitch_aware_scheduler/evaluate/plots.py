@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two pictures of an evaluation: is it true, and what does it cost?
+"""Two plots of an evaluation: reliability, and cost.
 
-matplotlib is optional and imported when a picture is drawn.
+matplotlib is optional and imported when a plot is drawn.
 """
 
 import os
@@ -13,16 +13,16 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['draw', 'prepare']
 
-#: Shares of no overload at all are drawn here, on axes that are logarithmic.
+#: Value at which a share of 0 is drawn, because the axes are logarithmic.
 _FLOOR = 1e-5
 
 
 def prepare(directory):
-    """Check that pictures can be drawn there; make the directory.
+    """Check that plots can be written to a directory. Create it if missing.
 
-    :param directory: made if it is not there
-    :raises InvalidInput: when matplotlib is not installed, or the directory
-        cannot be made or written
+    :param directory: path of the directory
+    :raises InvalidInput: if matplotlib is not installed, or the directory
+        cannot be created or written
     """
     _matplotlib_figure()
     try:
@@ -56,9 +56,9 @@ def _paths(directory):
 def draw(directory, results, overload_probability):
     """Write reliability.png and frontier.png.
 
-    :param directory: see :func:`prepare`
+    :param directory: as in :func:`prepare`
     :param results: {name: Result} of :func:`.protocols.evaluate`
-    :param overload_probability: limit E, drawn as a line
+    :param overload_probability: limit, drawn as a line
     :returns: list of the two paths
     :raises InvalidInput: as :func:`prepare`
     """
@@ -72,7 +72,7 @@ def draw(directory, results, overload_probability):
 
 
 def _mark(number):
-    # So many methods need marks beside colours.
+    # Many methods need markers in addition to colours.
     return {'color': f'C{number % 10}', 'marker': 'osD^vP*X<>'[number % 10]}
 
 

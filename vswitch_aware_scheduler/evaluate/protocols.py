@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a trace is replayed, and the figures that come of it.
+"""Replays a trace and computes the results.
 
-Static: learn once, pack all, judge. Rolling: instances arrive over the
-period, models are refitted daily; only methods that rebalance move anything.
-What is known when: reference/evaluation.rst, "Protocols".
-
-Pure; randomness comes from the seeds that are given.
+Static: learn once, place all instances, evaluate. Rolling: instances arrive
+over the period, and models are fitted again each day; only methods that
+rebalance move instances. What is known when: reference/evaluation.rst,
+"Protocols". Pure; the caller passes the seeds.
 """
 
 import dataclasses
@@ -26,7 +25,7 @@ STATIC, ROLLING = PROTOCOLS = ('static', 'rolling')
 ARRIVAL, TRACE = HISTORIES = ('arrival', 'trace')
 CLAIRVOYANT = 'clairvoyant'
 
-#: For so long a sample stands in for those after it that are missing.
+#: Longest time for which a sample replaces missing later ones.
 _LONGEST_GAP_SECONDS = 3600.0
 
 
@@ -34,20 +33,20 @@ _LONGEST_GAP_SECONDS = 3600.0
 class Case:
     """What is replayed.
 
-    :ivar trace: Trace to judge on
-    :ivar saturation_kbps: capacity of each host, egress and ingress together
-    :ivar overload_probability: limit E
-    :ivar past: Trace to learn from, or None
-    :ivar train_days: days to learn from without ``past``; None: half of all
     :ivar protocol: one of :data:`PROTOCOLS`
-    :ivar history: of the protocol rolling, since when an instance is
-        measured: the start of the 'trace', or its 'arrival'
-    :ivar needs: (V, 2) cores and memory in MB of each instance, or None:
-        hosts have enough of both
-    :ivar room: (cores, memory in MB) of each host, infinite where there is
-        enough
     :ivar conditions: :class:`.closed_loop.Conditions` of methods that
         rebalance
+    :ivar trace: Trace for the evaluation
+    :ivar saturation_kbps: capacity of each host, sum of egress and ingress
+    :ivar overload_probability: limit
+    :ivar past: Trace to learn from, or None
+    :ivar train_days: number of days to learn from without ``past``; None: half
+        of all
+    :ivar history: for the protocol rolling: since when an instance is
+        measured, the start of the 'trace' or its 'arrival'
+    :ivar needs: (V, 2) cores and memory in MB of each instance, or None if
+        hosts have enough of both
+    :ivar room: (cores, memory in MB) of each host, infinite if sufficient
     """
 
     trace: traces.Trace
@@ -79,13 +78,14 @@ class Case:
 
 @dataclasses.dataclass(eq=False)
 class Result:
-    """What a method came to, one entry of each list for each seed.
+    """The result of a method, with one entry of each list for each seed.
 
-    :ivar method: its name
-    :ivar judgements: Judgement
-    :ivar predicted: (hosts,) overload probability that the method expected
-    :ivar refused: how many instances have a known peak above the capacity,
-        or need more cores or memory than a host has
+    :ivar method: name of the method
+    :ivar judgements: list of Judgement
+    :ivar predicted: list of (hosts,) overload probabilities that the method
+        expected
+    :ivar refused: list of the number of instances with a known peak above the
+        capacity, or with needs above the cores or memory of a host
     """
 
     method: str
@@ -95,17 +95,18 @@ class Result:
 
     @property
     def hosts(self):
-        """Most hosts in use at a time, mean of the orders."""
+        """Largest number of hosts in use at a time, mean over the orders."""
         return float(np.mean([one.peak_hosts for one in self.judgements]))
 
     @property
     def hosts_mean(self):
-        """Hosts in use, mean over time and over the orders."""
+        """Number of hosts in use, mean over time and over the orders."""
         return float(np.mean([one.mean_hosts for one in self.judgements]))
 
     def figures(self, overload_probability, clairvoyant):
-        """Return the line of the report, means over the seeds.
+        """Return the row of the report, means over the seeds.
 
+        :param overload_probability: limit
         :param clairvoyant: Result to compare with, or None
         """
         limit = overload_probability * (1 + 1e-9)
@@ -160,10 +161,10 @@ def evaluate(case, methods, seeds=3, progress=None):
 
     :param case: Case
     :param methods: list of :class:`.methods.Method`
-    :param seeds: how many orders; their seeds are 1, 2, ...
+    :param seeds: number of orders; their seeds are 1, 2, ...
     :param progress: callable(done, total), or None
-    :returns: {name: Result} with that of the clairvoyant
-    :raises InvalidInput: when there is nothing to learn from or to judge on
+    :returns: {name: Result}, including the clairvoyant
+    :raises InvalidInput: if there is nothing to learn from or to evaluate
     """
     limits = [(case.saturation_kbps, case.overload_probability)]
     return evaluate_limits(case, limits, methods, seeds, progress)[0]
@@ -172,10 +173,12 @@ def evaluate(case, methods, seeds=3, progress=None):
 def evaluate_limits(case, limits, methods, seeds=3, progress=None):
     """Replay a case with several limits, which share what is learned.
 
-    :param case: Case, whose own limits do not count
+    :param case: Case, whose own limits are ignored
     :param limits: list of (saturation_kbps, overload_probability)
-    :returns: list of what :func:`evaluate` returns, in the order of limits;
-        the other parameters are as there
+    :param methods: as in :func:`evaluate`
+    :param seeds: as in :func:`evaluate`
+    :param progress: as in :func:`evaluate`
+    :returns: list of results as of :func:`evaluate`, in the order of limits
     """
     trace, begin = _trace_and_begin(case)
     rates = np.nan_to_num(trace.rates[:, begin:], nan=0.0)
@@ -188,7 +191,8 @@ def evaluate_limits(case, limits, methods, seeds=3, progress=None):
         methods, trace, begin, rates, seed + 1, histories)
         for seed in range(seeds)] for capacity, limit in limits]
     runs = [run for group in groups for run in group]
-    # All runs do a day before the next, for what is learned is large.
+    # All runs simulate one day before the next, because what is learned is
+    # large.
     days = len(runs[0].days)
     for day in range(days):
         known = {}
@@ -220,11 +224,11 @@ def _results(runs, rates):
 
 
 class _Run:
-    """One random order: when who arrives, and where each method puts it.
+    """One random order: arrivals, and the placement by each method.
 
-    :param histories: {what is known from when on: History} of runs so far
-    :ivar days: [(bin at which is learned, rows in order of arrival)]
+    :param histories: {(case, start): History} of the runs so far
     :ivar history: History
+    :ivar days: [(bin at which the methods learn, rows in order of arrival)]
     """
 
     def __init__(self, case, methods, trace, begin, rates, seed, histories):
@@ -246,8 +250,8 @@ class _Run:
             history = traces.History(trace, begin, known_from)
             moves = any(isinstance(method, strategies.Rebalanced)
                         for method in methods)
-            # What the trace itself does not have is no traffic, as when it
-            # is judged.
+            # Missing samples of the trace count as no traffic, as in the
+            # evaluation.
             histories[key] = history, history.delivered(
                 _LONGEST_GAP_SECONDS if case.conditions.missing_share
                 else 0.0) if moves else None
@@ -270,7 +274,7 @@ class _Run:
             case.overload_probability)
         self.fits_host = np.ones(count, dtype=bool)
         if case.needs is not None:
-            # A resource without end has no share that an instance takes.
+            # An unlimited resource has no share that an instance uses.
             limited = np.isfinite(case.room)
             needs, room = case.needs[:, limited], np.array(case.room)[limited]
             self.fits_host = (needs <= room).all(axis=1)
@@ -282,7 +286,7 @@ class _Run:
     def place(self, known, rows, end):
         """Learn, then place the instances of a day that are not refused.
 
-        :param end: judged bin in which the day ends
+        :param end: evaluated bin in which the day ends
         """
         if not len(rows) and not self.replays:
             return
@@ -300,7 +304,7 @@ class _Run:
 
 
 def _trace_and_begin(case):
-    """Return the whole trace and its first bin that is judged."""
+    """Return the whole trace and its first evaluated bin."""
     if case.past is not None:
         return case.trace.after(case.past)
     bins = case.trace.times.size
@@ -320,7 +324,7 @@ def _trace_and_begin(case):
 
 
 def _days(trace, begin, bins, arrivals):
-    """Return [(bin at which is learned, rows in order of arrival)] by day."""
+    """Return [(bin of learning, rows in order of arrival)] by day."""
     order = np.argsort(arrivals, kind='stable')
     per_day = max(traces.DAY_SECONDS / trace.period_seconds, 1.0)
     day = np.floor(arrivals[order] / per_day).astype(np.int64)

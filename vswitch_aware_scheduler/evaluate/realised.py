@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What measured traffic says of decisions: predicted against realised.
+"""Compares predicted with measured overload.
 
-A host counts once, by the last instance that was placed on it: what was
-predicted then is compared with the traffic of its instances since. Hosts that
-the filter refused, and that took the instance because they are only observed,
-are one group; hosts that it admitted are the other. Pure; no clock.
+A host counts once, by the last instance that was placed on it: the prediction
+at that time is compared with the traffic of its instances since then. One
+group has the hosts that the filter refused and that received the instance
+because they are only observed. The other group has the admitted hosts. Pure;
+no clock.
 """
 
 import dataclasses
@@ -21,14 +22,14 @@ __all__ = ['CONFIDENCE', 'Group', 'MIN_HOSTS', 'MIN_SLOTS', 'Realised',
 
 CONFIDENCE = 0.95
 
-#: A group of fewer hosts cannot tell anything.
+#: Minimum number of hosts in a group for a conclusion.
 MIN_HOSTS = 10
 
-#: A host has to be measured for so many slots, and for so many that one slot
-#: of overload alone does not exceed its limit.
+#: Minimum number of measured slots of a host. The number also has to be so
+#: large that one slot of overload does not exceed the limit.
 MIN_SLOTS = 20
 
-#: A slot counts when so large a share of the instances was measured in it.
+#: A slot counts if at least this share of the instances was measured in it.
 _MEASURED = 0.9
 
 _DRAWS = 2000
@@ -38,10 +39,11 @@ _DRAWS = 2000
 class Realised:
     """One host since its last decision.
 
-    :ivar predicted: overload probability that was predicted, 0..1
-    :ivar limit: of the overload probability, 0..1
-    :ivar slots: slots of time that were measured
-    :ivar overloaded: those in which a limit of the switch was exceeded
+    :ivar predicted: predicted overload probability, 0..1
+    :ivar limit: limit of the overload probability, 0..1
+    :ivar slots: number of measured time slots
+    :ivar overloaded: number of these slots in which a limit of the switch was
+        exceeded
     """
 
     predicted: float
@@ -51,7 +53,7 @@ class Realised:
 
     @property
     def share(self):
-        """Share of the measured time in overload."""
+        """Share of the measured time with overload."""
         return self.overloaded / self.slots
 
     @property
@@ -61,21 +63,22 @@ class Realised:
 
     @property
     def is_overloaded(self):
-        """Whether the host was overloaded for more than its limit."""
+        """Whether the host was overloaded longer than its limit permits."""
         return self.share > self.limit * (1 + fourier_sum.TOLERANCE)
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """Hosts together; all shares are None without any host.
+    """Several hosts together; all shares are None without any host.
 
-    :ivar hosts: how many were measured for long enough
-    :ivar overloaded_hosts: those that were overloaded for more than the limit
-    :ivar share: of the hosts that were overloaded, with the limits of its
-        Wilson interval in ``share_low`` and ``share_high``
-    :ivar predicted: mean overload probability that was predicted
-    :ivar realised: mean share of time in overload, with the limits of its
-        interval by bootstrap over hosts
+    :ivar hosts: number of hosts that were measured for long enough
+    :ivar overloaded_hosts: number of these hosts that were overloaded for
+        longer than the limit permits
+    :ivar share: share of overloaded hosts; ``share_low`` and ``share_high``
+        are its Wilson interval
+    :ivar predicted: mean of the predicted overload probabilities
+    :ivar realised: mean share of time with overload, with its bootstrap
+        interval over hosts
     """
 
     hosts: int
@@ -90,12 +93,15 @@ class Group:
 
     @property
     def is_enough(self):
-        """Whether there are enough hosts to tell."""
+        """Whether there are enough hosts for a conclusion."""
         return self.hosts >= MIN_HOSTS
 
 
 def slots_wanted(limit):
-    """Return how many slots a host with a limit has to be measured for."""
+    """Return how many slots have to be measured for a limit.
+
+    :param limit: limit of the overload probability
+    """
     return max(MIN_SLOTS, math.ceil(1 / limit - 1e-9) if limit > 0 else 0)
 
 
@@ -103,7 +109,8 @@ def wilson(successes, number, confidence=CONFIDENCE):
     """Return (low, high) of the Wilson score interval of a share.
 
     :param successes: 0..number
-    :param number: > 0
+    :param number: number of trials, > 0
+    :param confidence: probability of the interval
     """
     z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
     share = successes / number
@@ -116,16 +123,16 @@ def wilson(successes, number, confidence=CONFIDENCE):
 
 
 def overload(policy, series, instances, start, end):
-    """Return (slots measured, slots in overload) of a host.
+    """Return (measured slots, slots with overload) of a host.
 
-    A slot is as long as the longest sampling period. It counts when 90 % of
-    the instances were measured in it; those that were not carry nothing.
+    A slot is as long as the longest sampling period. It counts if 90 % of the
+    instances were measured in it; the others count as idle.
 
     :param policy: HostPolicy of the host
     :param series: {instance uuid: RateSeries}
     :param instances: uuids of the instances on the host
-    :param start: first time that counts, seconds UTC
-    :param end: first time that does not count any more
+    :param start: start of the time, seconds UTC
+    :param end: end of the time, exclusive, seconds UTC
     """
     measured = {uuid: one for uuid in instances
                 if (one := series.get(uuid)) is not None and len(one)}
@@ -145,7 +152,7 @@ def overload(policy, series, instances, start, end):
         rates, slots = one.rates[inside], slots[inside]
         number = np.bincount(slots, minlength=last - first)
         counts += number > 0
-        # A law whose states are the samples has a rate in any unit.
+        # A law with one state for each sample has a rate in any unit.
         law = rate_law.RateLaw.from_arrays(
             np.full(len(rates), 1.0 / len(rates)), rates)
         for total, (weights, _, _) in zip(totals, policy.limits):
@@ -162,7 +169,10 @@ def overload(policy, series, instances, start, end):
 def group_of(hosts, seed=1):
     """Return the :class:`Group` of a list of :class:`Realised`.
 
-    Hosts that were not measured for long enough are left out.
+    Hosts that were not measured for long enough are omitted.
+
+    :param hosts: list of Realised
+    :param seed: seed of the bootstrap
     """
     measured = [one for one in hosts if one.is_measured]
     if not measured:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who moves instances: our error budgets, and published strategies.
+"""Strategies that move instances: our error budgets, and published ones.
 
 Each decides by a :class:`.closed_loop.Fleet` at the end of a period. Pure.
 Sources and variants: reference/rebalance.rst, "Strategies".
@@ -17,20 +17,20 @@ from vswitch_aware_scheduler.traffic import estimate
 __all__ = ['ErrorBudget', 'NAMES', 'NoMoves', 'Rebalanced', 'Sandpiper',
            'WorkloadBalance', 'make_rebalanced']
 
-#: Names in the order in which they are reported; the clairvoyant follows.
+#: Names in the order of the report; the clairvoyant follows.
 NAMES = ('ours', 'none', 'workload_balance', 'sandpiper')
 
-#: The limit of placing with error budgets is so many times the limit.
+#: Factor of the limit for placing, if error budgets move instances.
 PLACING_TIMES = 8.0
 
 
 class Rebalanced(methods.Method):
-    """A method of placing, and a strategy of moving.
+    """A method of placing combined with a strategy of moving.
 
-    :param name: what it is called in the report
+    :param name: name in the report
     :param placing: Method
-    :param strategy: callable(saturation_kbps, overload_probability) to a new
-        Strategy
+    :param strategy: callable(saturation_kbps, overload_probability), returns a
+        new Strategy
     """
 
     def __init__(self, name, placing, strategy):
@@ -39,7 +39,11 @@ class Rebalanced(methods.Method):
         self.strategy = strategy
 
     def start(self, saturation_kbps, overload_probability):
-        """Return what the method of placing starts."""
+        """Return the first-fit of the method of placing.
+
+        :param saturation_kbps: capacity of each host
+        :param overload_probability: limit
+        """
         return self._placing.start(saturation_kbps, overload_probability)
 
 
@@ -47,12 +51,13 @@ def make_rebalanced(default_law, min_samples=estimate.MIN_SAMPLES,
                     corrects=True):
     """Return the methods of :data:`NAMES`.
 
-    All place as ``ours`` of :mod:`.methods` does. Where instances are moved
-    the limit of placing is :data:`PLACING_TIMES` the limit.
+    All place instances as ``ours`` of :mod:`.methods`. If instances are moved,
+    the limit for placing is multiplied by :data:`PLACING_TIMES`.
 
-    :param default_law: RateLaw of an instance of which nothing is known
-    :param min_samples: fewest samples that a model is fitted to
-    :param corrects: whether the limit is corrected by trials
+    :param default_law: RateLaw of an instance about which nothing is known
+    :param min_samples: minimum number of samples to fit a model
+    :param corrects: whether trials correct the limit
+    :returns: list of Method
     """
     careful, bold = methods.make_placing(
         default_law, (1.0, PLACING_TIMES), min_samples, corrects)
@@ -67,16 +72,19 @@ def make_rebalanced(default_law, min_samples=estimate.MIN_SAMPLES,
 
 
 class NoMoves(closed_loop.Strategy):
-    """Leaves every instance where it was placed."""
+    """Leaves every instance on its first host."""
 
     moves_any = False
 
     def decide(self, fleet):
-        """Do nothing."""
+        """Do nothing.
+
+        :param fleet: ignored
+        """
 
 
 class ErrorBudget(closed_loop.Strategy):
-    """Relieves hosts which have spent more overload than they earned.
+    """Relieves hosts that have spent more overload than they have earned.
 
     :param terms: :class:`~..rebalance.budget.Terms`
     :param rule: :class:`~..rebalance.relief.Rule`
@@ -90,7 +98,10 @@ class ErrorBudget(closed_loop.Strategy):
         self._fleet = None
 
     def closed(self, hosts):
-        """Return (hosts,) bool: which take no arrivals."""
+        """Return (hosts,) bool: whether a host accepts no arrivals.
+
+        :param hosts: number of hosts
+        """
         closed = np.zeros(hosts, dtype=bool)
         if self._fleet is not None and hosts:
             closed[:] = relief.refusing(
@@ -99,7 +110,7 @@ class ErrorBudget(closed_loop.Strategy):
         return closed
 
     def _count(self, fleet):
-        """Follow earnings and spending up to what is known."""
+        """Update the balances up to the last known bin."""
         hosts, bins = fleet.used.shape
         if not self._balance.size:
             self._balance = np.full(hosts, self._terms.first)
@@ -112,7 +123,10 @@ class ErrorBudget(closed_loop.Strategy):
                                                  *seconds)
 
     def decide(self, fleet):
-        """Do what the rule plans."""
+        """Make the moves that the rule plans.
+
+        :param fleet: :class:`.closed_loop.Fleet`
+        """
         self._count(fleet)
         self._fleet = fleet
         if not (self._balance[:fleet.count] < 0).any():
@@ -129,7 +143,7 @@ class ErrorBudget(closed_loop.Strategy):
             fleet.move(move.instance, move.destination)
 
     def _costs(self, fleet):
-        """Return what migrations on the same switch add to overload."""
+        """Return the overload that migrations add on the same switch."""
         loads = fleet.recent(self._rule.recent_seconds)
         slots = fleet.migration_seconds / fleet.bin_seconds
 
@@ -147,16 +161,16 @@ class ErrorBudget(closed_loop.Strategy):
 
 
 class WorkloadBalance(closed_loop.Strategy):
-    """Watcher's workload_balance, on the load of the switch.
+    """The strategy workload_balance of Watcher, for the load of the switch.
 
-    In each round the most loaded host above the threshold gives away one
-    instance, the largest that is not above the host's excess over the mean of
-    all hosts, to the least loaded host that stays below the threshold with
-    it; an empty host where there is no other.
+    In each round, the most loaded host above the threshold gives one instance
+    to another host: the largest instance that does not exceed the difference
+    between the host's load and the mean. The destination is the least loaded
+    host that remains below the threshold, or an empty host if there is none.
 
     :param capacity: kbit/s
     :param threshold: share of the capacity
-    :param window_seconds: load is the mean over this time
+    :param window_seconds: length of the time over which loads are averaged
     """
 
     def __init__(self, capacity, threshold=0.8, window_seconds=900.0):
@@ -164,7 +178,10 @@ class WorkloadBalance(closed_loop.Strategy):
         self._window_seconds = window_seconds
 
     def decide(self, fleet):
-        """Move at most one instance."""
+        """Move at most one instance.
+
+        :param fleet: :class:`.closed_loop.Fleet`
+        """
         loads = fleet.recent(self._window_seconds)
         if not loads.slots:
             return
@@ -191,18 +208,20 @@ class WorkloadBalance(closed_loop.Strategy):
 
 
 class Sandpiper(closed_loop.Strategy):
-    """Sandpiper's hotspots and volumes, on the load of the switch alone.
+    """The hotspots and volumes of Sandpiper, for the load of the switch.
 
-    A host whose load was above the threshold in some of the last samples is a
-    hotspot; it gives away instances of largest volume over size, all of one
-    size, to the host of least volume that stays below the threshold, until it
-    is below the threshold itself. T. Wood et al., "Black-box and gray-box
+    A host whose load was above the threshold in several of the last samples is
+    a hotspot. It gives instances to other hosts, those with the largest ratio
+    of volume to size first (all sizes are equal), until it is below the
+    threshold. The destination is the host with the smallest volume that
+    remains below the threshold. T. Wood et al., "Black-box and gray-box
     strategies for virtual machine migration", NSDI 2007.
 
     :param capacity: kbit/s
     :param threshold: share of the capacity
-    :param above: samples that have to be above it, of the last ``samples``
-    :param samples: see ``above``
+    :param above: number of the last ``samples`` samples that have to be above
+        the threshold
+    :param samples: as in ``above``
     """
 
     def __init__(self, capacity, threshold=0.75, above=3, samples=5):
@@ -211,7 +230,10 @@ class Sandpiper(closed_loop.Strategy):
         self._samples = samples
 
     def decide(self, fleet):
-        """Move what has to go."""
+        """Move instances from hotspots.
+
+        :param fleet: :class:`.closed_loop.Fleet`
+        """
         loads = fleet.recent(self._samples * fleet.bin_seconds)
         if loads.slots < self._samples:
             return

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recorded traffic on a grid of time, and what is known of it at a moment.
+"""Recorded traffic on a grid of time, and what is known at a moment.
 
-No clock and no configuration; files are read by the telemetry driver only.
+No clock and no configuration; only the telemetry driver reads files.
 """
 
 import csv
@@ -25,15 +25,15 @@ _WEEK_SECONDS = 7 * DAY_SECONDS
 class Trace:
     """The traffic of V instances in T bins of equal length.
 
-    Made by :func:`load` or :meth:`from_series`.
+    Use :func:`load` or :meth:`from_series`.
 
     :ivar series: tuple of V RateSeries
     :ivar period_seconds: length of a bin
-    :ivar times: (T,) start of each bin, increasing; bins that lie between
-        two recordings are not there at all
-    :ivar columns: tuple of V int64 arrays, the bin of each sample
-    :ivar rates: (V, T) bandwidth, egress and ingress together, in kbit/s; NaN
-        where there is no sample
+    :ivar times: (T,) start of each bin, increasing; there are no bins between
+        two recordings
+    :ivar columns: tuple of V int64 arrays, the bins of the samples
+    :ivar rates: (V, T) sum of egress and ingress in kbit/s; NaN without a
+        sample
     """
 
     series: tuple
@@ -44,18 +44,16 @@ class Trace:
 
     @property
     def uuids(self):
-        """Instance uuids in the order of the rows."""
+        """Tuple of instance uuids in the order of the rows."""
         return tuple(one.instance_uuid for one in self.series)
 
     @classmethod
     def from_series(cls, series):
-        """Put series on one grid, from the first sample of all to the last.
-
-        A sample belongs to the bin that it starts in; samples of one bin are
-        averaged, and one that lasts for several bins fills those after it.
+        """Return the Trace of series, from the first to the last sample.
 
         :param series: iterable of RateSeries
-        :raises InvalidInput: when there is no sample in any of them
+        :returns: Trace
+        :raises InvalidInput: if no series has a sample
         """
         series = tuple(series)
         recorded = [one for one in series if len(one)]
@@ -67,8 +65,7 @@ class Trace:
                                     return_counts=True)
         period = float(lengths[np.argmax(counts)])
         start = min(one.times[0] for one in recorded)
-        # Clocks and decimal fractions are what they are: a thousandth of a
-        # bin early is in time.
+        # Tolerance of a thousandth of a bin for imprecise clocks and rounding.
         columns = tuple(
             np.floor((one.times - start) / period + 1e-3).astype(np.int64)
             for one in series)
@@ -92,9 +89,9 @@ class Trace:
                    rates)
 
     def thinned(self, missing_share, generator):
-        """Return this trace without some of its samples, at random.
+        """Return this trace without a random part of its samples.
 
-        :param missing_share: of all samples, that are left out
+        :param missing_share: share of all samples that are removed
         :param generator: numpy.random.Generator
         """
         rates, series, columns = self.rates.copy(), [], []
@@ -108,15 +105,15 @@ class Trace:
                      tuple(columns), rates)
 
     def after(self, past):
-        """Return this trace with another one as its past.
+        """Return this trace with another trace as its past.
 
-        The other is moved by whole weeks, so that hours and weekdays stay
-        what they are, to end before this one begins. Instances are those of
-        this trace; one that the other does not know has no past.
+        The other trace is moved by whole weeks, so that it keeps hours and
+        weekdays, to end before this trace starts. The instances are those of
+        this trace; an instance that the other trace lacks has no past.
 
         :param past: Trace with bins of the same length
-        :returns: (Trace, number of bins that are of the past)
-        :raises InvalidInput: when the bins differ in length
+        :returns: (Trace, number of bins of the past)
+        :raises InvalidInput: if the bins differ in length
         """
         if past.period_seconds != self.period_seconds:
             raise exceptions.InvalidInput(
@@ -151,9 +148,10 @@ class Trace:
 def load(path, progress=None):
     """Read a trace with the telemetry driver ``file``.
 
-    :param path: what that driver reads
+    :param path: path for that driver
     :param progress: callable(done, total), or None
-    :raises TelemetryError: when it cannot be read
+    :returns: Trace
+    :raises TelemetryError: if the trace cannot be read
     """
     return Trace.from_series(
         telemetry_file.FileDriver(path).series(progress=progress))
@@ -162,11 +160,11 @@ def load(path, progress=None):
 def load_needs(path, uuids):
     """Return the cores and the memory of the instances of a trace.
 
-    :param path: what the telemetry driver ``file`` reads; its metadata tell
-        both, see :meth:`~.telemetry.file.FileDriver.instances`
-    :param uuids: V instance uuids
+    :param path: path for the telemetry driver ``file``, whose metadata have
+        both values, see :meth:`~.telemetry.file.FileDriver.instances`
+    :param uuids: list of V instance uuids
     :returns: (V, 2) cores and memory in MB
-    :raises InvalidInput: naming an instance of which one is not known
+    :raises InvalidInput: if a value is missing; the message names the instance
     """
     known = {one.uuid: one for one
              in telemetry_file.FileDriver(path).instances()}
@@ -193,9 +191,10 @@ def load_needs(path, uuids):
 def load_groups(path):
     """Return {instance uuid: (flavor, project)} of a CSV file.
 
-    :param path: of a file with the columns instance, flavor and project; an
-        instance is named as in a trace; empty: not known
-    :raises InvalidInput: when it cannot be read
+    :param path: path of a file with the columns instance, flavor and project;
+        an instance has the same name as in the trace; an empty cell means
+        unknown
+    :raises InvalidInput: if the file cannot be read
     """
     found = {}
     try:
@@ -216,8 +215,8 @@ class History:
     """What becomes known of a trace as time passes.
 
     :param trace: Trace
-    :param begin: bins before this one are known of every instance
-    :param known_from: (V,) bin from which on an instance is measured
+    :param begin: earlier bins are known for every instance
+    :param known_from: (V,) bin from which on each instance is measured
     """
 
     def __init__(self, trace, begin, known_from):
@@ -229,20 +228,20 @@ class History:
         self._kept = {}
 
     def until(self, end):
-        """Return what is Known when bin ``end`` begins.
+        """Return what is Known at the start of a bin.
 
-        Ask for later and later bins.
+        :param end: the bin, which has to increase from call to call
         """
         return Known(self._trace, self._known(end),
                      functools.partial(self._counts_until, end), self._kept)
 
     def delivered(self, longest_seconds):
-        """Return (V, B) rates as telemetry has them, bin by bin.
+        """Return (V, B) rates as telemetry delivers them.
 
-        In place of a sample that is missing the one before it counts for
-        some time; after that, and before an instance is measured, it is 0.
+        The previous sample replaces a missing sample for some time. After
+        that, and before an instance is measured, the rate is 0.
 
-        :param longest_seconds: for how long a sample stands in for others
+        :param longest_seconds: longest time for which a sample replaces others
         """
         bins = np.arange(self._trace.times.size)
         rates = np.where(self._known(bins.size), self._trace.rates, np.nan)
@@ -258,9 +257,9 @@ class History:
         return (column < self._begin) | (column >= self._known_from[:, None])
 
     def _counts_until(self, end):
-        """Return the counts, the new samples merged into those so far.
+        """Return the counts, with new samples merged into the previous counts.
 
-        That is how the modeler learns: the past is not read again.
+        The modeler learns in the same way: it does not read the past again.
         """
         if end == self._counted:
             return tuple(self._counts)
@@ -289,10 +288,10 @@ class History:
 class Known:
     """What is known of V instances at one moment.
 
-    :ivar rates: (V, t) bandwidth in kbit/s, NaN where nothing is known
     :ivar period_seconds: length of a bin
     :ivar times: (t,) start of each bin
     :ivar uuids: V instance uuids
+    :ivar rates: (V, t) bandwidth in kbit/s, NaN if unknown
     """
 
     def __init__(self, trace, known, counts, kept):
@@ -308,20 +307,28 @@ class Known:
         self._kept = kept
 
     def kept(self, key, make):
-        """Return ``make()``, made once for each key of one history."""
+        """Return the result of a function, cached by a key for a history.
+
+        :param key: hashable
+        :param make: callable(), computes the value
+        """
         if key not in self._kept:
             self._kept[key] = make()
         return self._kept[key]
 
     def derived(self, key, make):
-        """Return ``make()``, made once for each key."""
+        """Return the result of a function, cached by a key.
+
+        :param key: hashable
+        :param make: callable(), computes the value
+        """
         if key not in self._derived:
             self._derived[key] = make()
         return self._derived[key]
 
     @functools.cached_property
     def counts(self):
-        """Tuple of V TransitionCounts, None where there is no sample."""
+        """Tuple of V TransitionCounts, or None without a sample."""
         return self._counts()
 
     @functools.cached_property
@@ -331,17 +338,17 @@ class Known:
 
     @functools.cached_property
     def peak(self):
-        """(V,) largest sample; 0 without any."""
+        """(V,) largest sample; 0 without samples."""
         return np.fmax.reduce(self.rates, axis=1, initial=0.0)
 
     @functools.cached_property
     def mean(self):
-        """(V,) mean of the samples; 0 without any."""
+        """(V,) mean of the samples; 0 without samples."""
         return np.nansum(self.rates, axis=1) / np.maximum(self.samples, 1)
 
     @functools.cached_property
     def variance(self):
-        """(V,) variance of the samples; 0 without any."""
+        """(V,) variance of the samples; 0 without samples."""
         away = self.rates - self.mean[:, None]
         return np.nansum(away * away, axis=1) / np.maximum(self.samples, 1)
 

@@ -37,7 +37,10 @@ from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.modeler import priors
+from vswitch_aware_scheduler.modeler import rebalancing
 from vswitch_aware_scheduler.modeler import repair
+from vswitch_aware_scheduler.rebalance import cloud as rebalance_cloud
+from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
 from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import migration
@@ -50,8 +53,8 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['FIRST_PAUSE_SECONDS', 'LONGEST_PAUSE_SECONDS', 'QUIET_SECONDS',
            'Notifier', 'Service', 'SetUp', 'configured_driver', 'host_kinds',
            'make_corrections', 'make_driver', 'make_keeper', 'make_kinds',
-           'make_policies', 'make_store', 'set_up', 'stays_until',
-           'update_budgets', 'update_fleet',
+           'make_policies', 'make_rebalancer', 'make_store', 'set_up',
+           'stays_until', 'update_budgets', 'update_fleet',
            'update_hosts', 'update_inventory', 'update_placement',
            'update_priors', 'update_trials', 'words_of']
 
@@ -72,8 +75,8 @@ _DAY_SECONDS = 86400.0
 #: States that remain after a pass, whether it fails or succeeds.
 _LASTING = frozenset({'ahead', 'bounds', 'budgets', 'discovery', 'fleet',
                       'inventory', 'metrics', 'placement', 'quiet',
-                      'schedulers', 'sharing', 'slow', 'trials',
-                      'unprotected', 'waiting'})
+                      'rebalancing', 'schedulers', 'sharing', 'slow',
+                      'trials', 'unprotected', 'waiting'})
 
 #: Key for the inventory and the priors if instances are shared.
 _COMMON = 'inventory'
@@ -98,6 +101,8 @@ class SetUp:
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
     :ivar earned_share: a host earns this times E of its time as error
         budget, None: there are no error budgets
+    :ivar rebalancer: :class:`.Rebalancer`, or None: the modeler migrates
+        nothing
     :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
     :ivar driver: telemetry driver, or None if telemetry is not configured
     :ivar interval_seconds: seconds from the start of a pass to the start of
@@ -135,6 +140,7 @@ class SetUp:
     fleet: object = None
     earned_share: float | None = None
     discovery: object = None
+    rebalancer: rebalancing.Rebalancer | None = None
     missing: str | None = None
     unprotected: str | None = None
     store_url: str | None = dataclasses.field(default=None, repr=False)
@@ -200,7 +206,9 @@ def set_up(conf, patience_seconds=None):
         corrections=make_corrections(group), fleet=_fleet(conf),
         earned_share=(group.error_budget_earned_share
                       if group.error_budgets else None),
-        discovery=_discovery(conf), missing=missing,
+        discovery=_discovery(conf), rebalancer=(
+            None if group.rebalance_mode == rebalance_settings.OFF
+            else make_rebalancer(conf)), missing=missing,
         unprotected=unprotected(conf),
         store_url=group.store_url)
 
@@ -448,6 +456,29 @@ def make_keeper(conf):
         make_corrections(group))
 
 
+def make_rebalancer(conf):
+    """Return the :class:`.Rebalancer` that options ask for.
+
+    :param conf: an oslo.config ConfigOpts with our options registered
+    :raises InvalidInput: when nobody is named to ask Nova and Placement as
+    """
+    given = options.inventory_options(conf)
+    if given is None or given['access']['auth'] is None:
+        raise exceptions.InvalidInput(
+            f'auth_type in the group [{options.INVENTORY_GROUP}]: not set; '
+            f'expected it and the options of its plugin: rebalancing asks '
+            f'Nova and Placement with them')
+    group = conf[options.GROUP]
+    return rebalancing.Rebalancer(
+        rebalance_cloud.Cloud(
+            http.Access(**given['access']), http.Access(**{
+                **given['access'], 'url': conf[
+                    options.INVENTORY_GROUP].placement_url})),
+        rebalance_settings.Settings(**{
+            field.name: group[f'rebalance_{field.name}']
+            for field in dataclasses.fields(rebalance_settings.Settings)}))
+
+
 def update_inventory(set_up, clock):
     """Update the inventory, if one is configured.
 
@@ -469,6 +500,20 @@ def update_inventory(set_up, clock):
         return f'the inventory stays as it is: {_in_words(error)}'
     LOG.debug('vswitch-modeler: inventory: %s', found)
     return None
+
+
+def rebalance(set_up, clock, monotonic, progress=None):
+    """Make a plan of migrations, where that is wanted and due.
+
+    :param set_up: :class:`SetUp`
+    :returns: None, or what was wrong in words
+    """
+    try:
+        return set_up.rebalancer and set_up.rebalancer.plan(
+            set_up.store, set_up.driver, clock, monotonic, progress)
+    except Exception as error:
+        # Traffic is learned all the same.
+        return f'no plan of migrations: {_in_words(error)}'
 
 
 def _in_words(error):
@@ -830,12 +875,14 @@ class Service:
                 else:
                     pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS
                                 * 2.0 ** min(self._attempts - 1, 20))
-                self._wait(pause)
+                self._wait(pause, set_up.rebalancer)
                 if self._reloading and not self._stopping:
                     set_up = self._reloaded(set_up)
         finally:
             self._notifier.tell(STOPPING=1, STATUS='ended')
             self._heartbeat.end()
+            if set_up is not None and set_up.rebalancer is not None:
+                set_up.rebalancer.end()
             if set_up is not None and set_up.group is not None:
                 set_up.group.leave()
             if self._metrics is not None:
@@ -863,14 +910,22 @@ class Service:
         self._heed()
         yield
 
-    def _wait(self, seconds):
+    def _wait(self, seconds, rebalancer=None):
         until = self._monotonic() + seconds
         while not (self._stopping or self._reloading):
             left = until - self._monotonic()
             if left <= 0:
                 return
             self._alive()
+            if rebalancer is not None:
+                self._rebalance(rebalancer)
             self._sleep(min(left, _TICK_SECONDS))
+
+    def _rebalance(self, rebalancer):
+        """Look at the migrations that run."""
+        problem = rebalancer.step(self._monotonic)
+        if problem:
+            LOG.warning('vswitch-modeler: rebalancing stopped: %s', problem)
 
     def _heed(self):
         # Python ignores an exception that a signal handler raises while an
@@ -912,6 +967,9 @@ class Service:
 
     def _reloaded(self, set_up):
         self._reloading = False
+        if set_up.rebalancer is not None:
+            # The new one continues its plan.
+            set_up.rebalancer.end()
         # The problem may have been solved.
         self._attempts = 0
         self._notifier.tell(RELOADING=1, MONOTONIC_USEC=int(
@@ -1050,6 +1108,8 @@ class Service:
                 self._priors_of = set_up.store.generation()
             if set_up.driver is not None:
                 self._try(set_up, share, outcome)
+                self._state('rebalancing', common and rebalance(
+                    set_up, self._clock, self._monotonic, self._alive))
             self._interruptible = False
         except _End:
             failure = None, None

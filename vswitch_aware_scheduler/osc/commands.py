@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The commands of ``openstack vswitch``.
 
-Each asks the sub-command of vswitch-manage that has the same answer, and gives
-the answer to cliff, which has the formats, the choice of columns and the
-sorting of all commands of OpenStackClient.
+Each command calls the corresponding sub-command of vswitch-manage and passes
+the answer to cliff, which provides the output formats, the selection of
+columns and the sorting of all commands of OpenStackClient.
 """
 
 import functools
@@ -24,10 +24,10 @@ __all__ = ['DecisionList', 'DecisionShow', 'Explain', 'FleetList', 'HostList',
 
 @functools.total_ordering
 class _Cell(cliff_columns.FormattableColumn):
-    """A value that people and machines get in different forms.
+    """A value with different forms for operators and programs.
 
-    :param value: as JSON has it
-    :param lines: for people
+    :param value: value in JSON
+    :param lines: lines for operators
     """
 
     def __init__(self, value, *lines):
@@ -44,7 +44,7 @@ class _Cell(cliff_columns.FormattableColumn):
         return isinstance(other, _Cell) and self._value == other._value
 
     def __lt__(self, other):
-        # Values of different kinds do not fail to sort.
+        # Values of different types can be sorted as well.
         return self._order < other._order
 
     @property
@@ -56,7 +56,7 @@ class _Cell(cliff_columns.FormattableColumn):
 
 
 def _cell(value, *lines):
-    """Return what cliff shows; None is its own, and is sorted last."""
+    """Return what cliff displays. cliff handles None, and sorts it last."""
     return None if value is None else _Cell(value, *lines)
 
 
@@ -65,14 +65,16 @@ def _heading(header):
 
 
 class _Command:
-    """Asks vswitch-manage."""
+    """Calls vswitch-manage."""
 
-    #: The store is read, and no service asked: nobody has to be known to
-    #: Keystone.
+    #: The commands only read the store, so that no authentication is needed.
     auth_required = False
 
     def ask(self, *words):
-        """Return the :class:`.manage.Answer` of a sub-command."""
+        """Return the :class:`.output.Answer` of a sub-command.
+
+        :param words: words of the sub-command
+        """
         path = getattr(self.app.options, 'vswitch_config_file', None)
         if path is None and not manage.default_config_files():
             raise exceptions.InvalidInput(
@@ -91,10 +93,10 @@ class _Command:
 
 class _List(_Command, lister.Lister):
 
-    #: The sub-command of vswitch-manage.
+    #: Sub-command of vswitch-manage.
     words = ()
 
-    #: {option: help} of options with a value, given to the sub-command.
+    #: {option: help} of options with a value, passed to the sub-command.
     options = {}
 
     def get_parser(self, prog_name):
@@ -112,7 +114,10 @@ class _List(_Command, lister.Lister):
         return self.table(self.ask(*words))
 
     def table(self, answer):
-        """Return (titles, rows) of an Answer."""
+        """Return (titles, rows) of an Answer.
+
+        :param answer: :class:`.output.Answer`
+        """
         return ([_heading(column.header) for column in answer.columns],
                 [[_cell(column.value(row), column.cell(row))
                   for column in answer.columns] for row in answer.rows])
@@ -133,13 +138,16 @@ class _Show(_Command, show.ShowOne):
         return self.fields(self.ask(*self.words, '--', arguments.what).answer)
 
     def fields(self, answer):
-        """Return (names, values) of a dictionary."""
+        """Return (names, values) of a dictionary.
+
+        :param answer: :class:`.output.Answer`
+        """
         return list(answer), [_cell(value, *_lines(value))
                               for value in answer.values()]
 
 
 def _lines(value):
-    """Return a value as lines for people, one for each item of a list."""
+    """Return a value as lines of text, one for each item of a list."""
     return [_text(one) for one in value] if isinstance(value, list) \
         else [_text(value)]
 

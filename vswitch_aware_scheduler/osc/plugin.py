@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OpenStackClient asks a plugin for."""
+"""The plugin interface of OpenStackClient."""
 
 import os
 
@@ -23,7 +23,11 @@ def make_client(instance):
 
 
 def build_option_parser(parser):
-    """Add the global options of the plugin; return the parser."""
+    """Add the global options of the plugin.
+
+    :param parser: argparse parser
+    :returns: the parser
+    """
     parser.add_argument(
         '--vswitch-config-file', metavar='<file>',
         default=os.environ.get(_FILE_VARIABLE),

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many VMs a server carries, by three counts, and what a fleet costs.
+"""Computes how many VMs a server can carry, and what a fleet costs.
 
-The counts are those of "Towards a Method Integrating Virtual Switch
+There are three methods, from "Towards a Method Integrating Virtual Switch
 Performance Into Data Centre Design": Figure 1 (cores and memory), Figure 9
-(averages and tunnels, too) and the overlay of probabilities that the paper
-asks for, which is what the scheduler decides by. Pure.
-
-Derivation: reference/purchase.rst.
+(also mean rates and tunnels), and the overlay of probabilities that the paper
+proposes, by which the scheduler decides. Pure. Derivation:
+reference/purchase.rst.
 """
 
 import bisect
@@ -29,8 +28,7 @@ __all__ = ['AGNOSTIC', 'FIGURE_9', 'GROWTHS', 'METHODS', 'OVERLAY', 'Server',
 
 AGNOSTIC, FIGURE_9, OVERLAY = METHODS = ('agnostic', 'figure9', 'overlay')
 
-#: Factors by which traffic grows, and by which the limit is multiplied, where
-#: the answer shows what they change.
+#: Factors of the traffic and of the limit in the sensitivity analysis.
 GROWTHS = (1.0, 1.25, 1.5, 2.0, 3.0)
 LIMIT_FACTORS = (0.1, 1.0, 10.0)
 
@@ -38,7 +36,7 @@ _DAY_SECONDS = 86400.0
 _SLACK = 1 + fourier_sum.TOLERANCE
 
 #: Names of resources by the name of the limit of a switch profile, and the
-#: keys of the profile that state the limit.
+#: keys of the profile for the limit.
 _LIMIT_RESOURCES = {
     'saturation': 'saturation', 'switching': 'switching',
     'packet_rate': 'packets', 'line_rate_egress': 'nic',
@@ -54,11 +52,11 @@ _COUNT_RESOURCES = {'max_tunnels': 'tunnels',
 
 @dataclasses.dataclass(frozen=True)
 class _Filled:
-    """How many VMs from a place in the mix on a server has, and why no more.
+    """How many VMs of the mix are on a server, and why no more.
 
-    :ivar vms: how many
-    :ivar first: resource that runs out first; None where the mix ends, or
-        where :data:`.MOST` is reached
+    :ivar vms: number of VMs
+    :ivar first: resource that is exhausted first; None if the mix ends or
+        :data:`.MOST` is reached
     """
 
     vms: int
@@ -70,7 +68,7 @@ class Server:
 
     :param server_type: :class:`.inputs.ServerType`
     :param profile: SwitchProfile
-    :param overload_probability: limit of the overlay, 0..1
+    :param overload_probability: limit for the overlay, 0..1
     """
 
     def __init__(self, server_type, profile, overload_probability):
@@ -83,10 +81,14 @@ class Server:
                 'uplink', line_rate_kbps=server_type.uplink_kbps),
                 overload_probability=overload_probability)
 
-    # Which VMs an empty server takes.
+    # VMs that an empty server accepts.
 
     def takes(self, vm, method):
-        """Return the resource for which an empty server refuses, or None."""
+        """Return the resource for which an empty server refuses a VM, or None.
+
+        :param vm: :class:`.inputs.Vm`
+        :param method: one of :data:`METHODS`
+        """
         for resource, need, most in (
                 ('cores', vm.cores, self.type.cores),
                 ('memory', vm.memory_mb, self.type.memory_mb)):
@@ -112,19 +114,20 @@ class Server:
     def _law(self, vm):
         return _law_of(self._policy, vm)
 
-    # How many VMs.
+    # Number of VMs.
 
     def fill(self, vms, method):
-        """Return what an empty server takes of VMs in their order.
+        """Return how many VMs an empty server accepts in their order.
 
-        :param vms: list of :class:`.inputs.Vm`, none of which an empty server
-            refuses
+        :param vms: list of :class:`.inputs.Vm`, each of which an empty server
+            accepts
+        :param method: one of :data:`METHODS`
         :returns: _Filled; counting ends at the first VM that does not fit
         """
         return self._fill(vms[:sizing.MOST + 1], method)
 
     def _fill(self, vms, method):
-        # By resource, how many VMs; of equal ones the first is named.
+        # Number of VMs by resource; of equal ones the first is named.
         counts = {
             'cores': _most([vm.cores for vm in vms], self.type.cores),
             'memory': _most([vm.memory_mb for vm in vms],
@@ -152,7 +155,7 @@ class Server:
         return _Filled(number, first)
 
     def _most_counted(self):
-        """Return (resource, how many VMs) of what the switch counts."""
+        """Return (resource, number of VMs) of the limits on counts."""
         most = self.profile.max_instances
         if most is None:
             return None
@@ -164,7 +167,7 @@ class Server:
             weights, self.profile.typical_packet_bytes))
 
     def _overlaid(self, vms, number, first):
-        """Return (number, resource) by what the scheduler would admit."""
+        """Return (number, resource) that the scheduler would admit."""
         for resource, policy, copies in (
                 (None, self._policy, 1),
                 ('uplink', self._uplink, self.type.hosts_per_uplink)):
@@ -180,12 +183,15 @@ class Server:
         return number, first
 
     def _tightest(self, vms):
-        """Return the resource most likely to be exceeded by some VMs."""
+        """Return the resource that some VMs most likely exceed."""
         found = self.overload_by_resource(vms)
         return max(found, key=found.get, default=None)
 
     def overload_by_resource(self, vms):
-        """Return {resource: probability that some VMs exceed it}."""
+        """Return {resource: probability that some VMs exceed it}.
+
+        :param vms: list of :class:`.inputs.Vm`
+        """
         found = {}
         for name in dict.fromkeys(self._limit_names):
             if name not in _RESOURCE_KEYS:
@@ -195,10 +201,10 @@ class Server:
                 policy, vms).overload_probability[0])
         return found
 
-    # What is then so.
+    # The resulting state.
 
     def state(self, vms):
-        """Return as plain data what a server with some VMs is like.
+        """Return the state of a server with some VMs, as plain data.
 
         :param vms: list of :class:`.inputs.Vm`
         """
@@ -207,7 +213,7 @@ class Server:
             'cpu_mhz': self._cpu_mhz(vms)}
 
     def _used(self, vms):
-        """Return {resource: share that is used on average}."""
+        """Return {resource: mean share that is used}."""
         used = {'cores': sum(vm.cores for vm in vms) / self.type.cores,
                 'memory': (sum(vm.memory_mb for vm in vms)
                            / self.type.memory_mb)}
@@ -269,7 +275,7 @@ class Server:
 
 
 def _law_of(policy, vm):
-    """Return the law that a VM counts by on hosts of a policy."""
+    """Return the law by which a VM counts on hosts with a policy."""
     return policy.fitting(vm.law) if vm.is_prior else vm.law
 
 
@@ -282,7 +288,7 @@ def _most(needs, room):
 def _table(policy, vms):
     """Return (LoadTable, slot) of a host with some VMs.
 
-    What is counted, such as tunnels, is not in it.
+    Counted quantities such as tunnels are not included.
     """
     laws = {}
     table = admission.LoadTable()
@@ -293,7 +299,7 @@ def _table(policy, vms):
 
 
 def _admits(policy, vms):
-    """Return whether hosts of a policy take the last of some VMs."""
+    """Return whether hosts with a policy admit the last of some VMs."""
     table, slot = _table(policy, vms[:-1])
     found = table.assess([slot], _law_of(policy, vms[-1]))
     return bool(found.admitted[0])
@@ -306,7 +312,7 @@ def _assessed(policy, vms):
 
 
 def _only(profile, resource):
-    """Return a profile with one of its limits."""
+    """Return a profile with only one of its limits."""
     others = {key: None for name, keys in _RESOURCE_KEYS.items()
               if name != resource for key in keys}
     return dataclasses.replace(
@@ -318,13 +324,13 @@ def _only(profile, resource):
 
 def purchase(server_types, mix, overload_probability, count=None,
              progress=None):
-    """Return as plain data what each server type with each switch carries.
+    """Return the capacity of each server type with each switch.
 
     :param server_types: list of :class:`.inputs.ServerType`
     :param mix: :class:`.inputs.Mix`
-    :param overload_probability: limit of the overlay
-    :param count: VMs of the fleet; None: those of the mix
-    :param progress: None, or called as progress(done, total)
+    :param overload_probability: limit for the overlay
+    :param count: number of VMs of the fleet; None: those of the mix
+    :param progress: None, or callable(done, total)
     :returns: list of dictionaries, in the order of types and their switches
     """
     count = mix.total if count is None else count
@@ -345,12 +351,12 @@ def purchase(server_types, mix, overload_probability, count=None,
 def by_technology(rows):
     """Return the cheapest row of each kind of switch, by the overlay.
 
-    Rows that refuse VMs of the mix do not count. Without prices the row of
-    the fewest servers counts.
+    Rows that refuse VMs of the mix are ignored. Without prices, the row with
+    the fewest servers is used.
 
-    :param rows: as :func:`purchase` returns them
+    :param rows: list as returned by :func:`purchase`
     :returns: list of {switch, encapsulation, server, profile, vms, servers,
-        cost}; the last five are None where every row refuses some VM
+        cost}; the last five are None if every row refuses some VM
     """
     found = {}
     for row in rows:
@@ -418,7 +424,7 @@ def _fleet(server, mix, method, count):
     """
     refusals = {id(vm): (vm, server.takes(vm, method)) for vm in mix.kinds}
     placeable = [vm for vm in mix.vms if refusals[id(vm)][1] is None]
-    # The mix stands for count VMs; so many of these a server type refuses.
+    # The mix represents count VMs. A server type refuses a part of them.
     placed = round(count * sum(
         vm.count for vm, resource in refusals.values() if resource is None)
         / sum(vm.count for vm, _ in refusals.values()))
@@ -427,7 +433,7 @@ def _fleet(server, mix, method, count):
     filled, vms_per_server = None, 0.0
     if placeable and mix.repeats:
         if refused:
-            # Without them the pattern would be too short.
+            # Without the refused VMs the pattern would be too short.
             placeable = inputs.mix_of_flavors(
                 [vm for vm, resource in refusals.values()
                  if resource is None], sizing.MOST + 1).vms

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Server types and mixes of VMs, read from YAML and checked.
-
-Reads files when it is given their paths, and nothing else.
-"""
+"""Reads server types and mixes of VMs from YAML files, and validates them."""
 
 import dataclasses
 import difflib
@@ -20,7 +17,7 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 __all__ = ['Flavor', 'Mix', 'ServerType', 'Vm', 'load_flavors',
            'load_server_types', 'mix_of_flavors']
 
-#: Rates of a flavor's traffic in a file, and the times of an on/off source.
+#: Keys of a flavor's traffic in a file: rates, and times of an on/off source.
 TRAFFIC_KEYS = ('egress_kbps', 'ingress_kbps', 'kpps', 'on_seconds',
                 'off_seconds')
 
@@ -31,15 +28,14 @@ _MOST = 1e15
 class ServerType:
     """One kind of server that could be bought.
 
-    :ivar name: of the server type
-    :ivar cores: virtual cores that VMs can have: the server's, less those
-        reserved, times the allocation ratio
-    :ivar memory_mb: memory that VMs can have, likewise
-    :ivar profiles: tuple of SwitchProfile, the switches that it could have
-    :ivar price: of one server, or None
-    :ivar uplink_kbps: what the uplink of a rack carries in each direction,
-        or None
-    :ivar hosts_per_uplink: servers that share it
+    :ivar name: name of the server type
+    :ivar cores: virtual cores for VMs: the cores of the server minus reserved
+        ones, multiplied by the allocation ratio
+    :ivar memory_mb: memory for VMs, computed in the same way
+    :ivar profiles: tuple of the possible SwitchProfiles
+    :ivar price: price of one server, or None
+    :ivar uplink_kbps: capacity of the rack's uplink in each direction, or None
+    :ivar hosts_per_uplink: number of servers that share the uplink
     """
 
     name: str
@@ -60,9 +56,9 @@ class Vm:
     :ivar memory_mb: memory of it
     :ivar law: RateLaw of its traffic
     :ivar model: TrafficModel, or None where only the law is known
-    :ivar is_prior: whether the law is a prior, which each host cuts to what
-        one instance can have there
-    :ivar count: how many VMs of the mix it stands for
+    :ivar is_prior: whether the law is a prior, which is cut to what one
+        instance may have on a host
+    :ivar count: number of VMs of the mix that it represents
     """
 
     flavor: str
@@ -74,7 +70,10 @@ class Vm:
     count: int = 1
 
     def grown(self, factor):
-        """Return the VM with all its rates times a factor."""
+        """Return the VM with all its rates multiplied by a factor.
+
+        :param factor: number > 0
+        """
         if factor == 1:
             return self
         law = self.law
@@ -88,10 +87,10 @@ class Vm:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Flavor:
-    """What a file states of a flavor.
+    """The data of a flavor in a file.
 
-    :ivar count: VMs of it in the mix, or None
-    :ivar model: TrafficModel, or None where no traffic is stated
+    :ivar count: number of VMs of the flavor in the mix, or None
+    :ivar model: TrafficModel, or None if no traffic is stated
     """
 
     name: str
@@ -106,10 +105,11 @@ class Mix:
     """VMs in the order in which servers are filled.
 
     :ivar vms: tuple of Vm
-    :ivar total: how many VMs the mix stands for
-    :ivar repeats: whether ``vms`` is a pattern without end, of which each
-        beginning has the shares of the flavors; else it is all VMs, once
-    :ivar kinds: tuple of the different Vm; a rare one may be in no pattern
+    :ivar total: number of VMs that the mix represents
+    :ivar repeats: whether ``vms`` is an endless pattern whose every prefix has
+        the shares of the flavors; otherwise it has all VMs once
+    :ivar kinds: tuple of the different Vm; a rare one may be missing in the
+        pattern
     """
 
     vms: tuple
@@ -118,7 +118,10 @@ class Mix:
     kinds: tuple
 
     def grown(self, factor):
-        """Return the mix with all rates times a factor."""
+        """Return the mix with all rates multiplied by a factor.
+
+        :param factor: number > 0
+        """
         grown = {id(vm): vm.grown(factor) for vm in self.kinds}
         return dataclasses.replace(
             self, vms=tuple(grown[id(vm)] for vm in self.vms),
@@ -126,17 +129,17 @@ class Mix:
 
 
 def mix_of_flavors(vms, length):
-    """Return the Mix of some VMs, each of which is there ``count`` times.
+    """Return the Mix of some VMs, each of which occurs ``count`` times.
 
     :param vms: list of Vm
-    :param length: how many VMs the pattern has
+    :param length: number of VMs in the pattern
     """
     counts = np.array([vm.count for vm in vms], dtype=float)
     shares = counts / counts.sum()
     taken = np.zeros(len(counts))
     order = []
     for number in range(1, length + 1):
-        # The flavor that is furthest behind its share; ties to the first.
+        # The flavor with the largest deficit; of equal ones the first.
         behind = shares * number - taken
         which = int(np.argmax(behind > behind.max() - 1e-9))
         taken[which] += 1
@@ -150,12 +153,11 @@ def mix_of_flavors(vms, length):
 def load_server_types(path, known_profiles, profile_names=()):
     """Return (currency, list of ServerType) of a YAML file.
 
-    :param path: of the file
+    :param path: path of the file
     :param known_profiles: {name: SwitchProfile}
-    :param profile_names: switches that each server type has in place of
-        those in the file
-    :raises InvalidInput: naming the file, the server type, the key, the value
-        and what was expected
+    :param profile_names: names of profiles that replace those in the file
+    :raises InvalidInput: if the file is invalid; the message names the file,
+        the server type, the key, the value and the expected value
     """
     place = f'server types {path}'
     data = _read(path, place)
@@ -198,7 +200,7 @@ def _server_type(place, name, entry, known_profiles, profile_names):
 
 
 def _for_vms(place, entry, key, reserved_key, ratio_key):
-    """Return what VMs can have of cores or memory."""
+    """Return the cores or the memory that VMs can use."""
     amount = _number(place, entry, key, above=True)
     reserved = _number(place, entry, reserved_key, default=0.0)
     if reserved >= amount:
@@ -226,7 +228,7 @@ def _profiles(place, names, known, nic_kbps):
 
 
 def _with_nic(profile, nic_kbps):
-    """Return a profile with the line rate of a NIC, if that is known."""
+    """Return a profile with the line rate of a NIC, if it is known."""
     if nic_kbps is None:
         return profile
     return profile.overridden({'line_rate_kbps': nic_kbps}, 'the server type')
@@ -235,6 +237,7 @@ def _with_nic(profile, nic_kbps):
 def load_flavors(path):
     """Return {name: Flavor} of a YAML file.
 
+    :param path: path of the file
     :raises InvalidInput: as :func:`load_server_types`
     """
     place = f'mix {path}'
@@ -261,9 +264,9 @@ def _flavor(place, name, entry):
 def traffic_of(place, stated):
     """Return the TrafficModel of stated numbers.
 
-    :param place: whose traffic it is, for messages
+    :param place: description of the VM, for messages
     :param stated: {one of :data:`TRAFFIC_KEYS`: number >= 0}, not empty
-    :raises InvalidInput: when the times do not fit each other
+    :raises InvalidInput: if the times contradict each other
     """
     rates = {key: stated.get(key, 0.0) for key in TRAFFIC_KEYS[:3]}
     on_seconds = stated.get('on_seconds')

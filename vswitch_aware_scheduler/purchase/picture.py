@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A picture of what servers carry and cost.
+"""Draws the capacity and the cost of servers.
 
 matplotlib is optional and imported when a picture is drawn.
 """
@@ -16,16 +16,17 @@ FORMATS = ('pdf', 'png', 'svg')
 _WORDS = {counts.AGNOSTIC: 'cores and memory (Figure 1)',
           counts.FIGURE_9: 'averages (Figure 9)',
           counts.OVERLAY: 'overlay of probabilities'}
-# Colours that colour-blind people can tell apart (Okabe and Ito).
+# Colours that colour-blind readers can distinguish (Okabe and Ito).
 _COLOURS = {counts.AGNOSTIC: '#999999', counts.FIGURE_9: '#e69f00',
             counts.OVERLAY: '#0072b2'}
 
 
 def prepare(path):
-    """Check that a picture can be written there.
+    """Check that a picture can be written.
 
-    :raises InvalidInput: when matplotlib is not installed, the name ends in
-        no known format or the file cannot be written
+    :param path: path of the picture
+    :raises InvalidInput: if matplotlib is not installed, if the format is
+        unknown, or if the file cannot be written
     """
     _figure()
     ending = os.path.splitext(path)[1].removeprefix('.').lower()
@@ -52,10 +53,10 @@ def _figure():
 
 
 def draw(path, answer):
-    """Write the picture: VMs a server, cost of the fleet, sensitivity.
+    """Write the picture: VMs per server, cost of the fleet, sensitivity.
 
-    :param path: see :func:`prepare`
-    :param answer: what ``vswitch-manage size --server-types`` answers
+    :param path: as in :func:`prepare`
+    :param answer: answer of ``vswitch-manage size --server-types``
     """
     rows = answer['server_types']
     priced = all(row['price'] is not None for row in rows)
@@ -79,7 +80,7 @@ def draw(path, answer):
 
 
 def _name(row):
-    # A dollar sign would begin a formula.
+    # A dollar sign would start a formula.
     return f'{row["server"]}, {row["profile"]}'.replace('$', r'\$')
 
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which moves to advise now: relief within what the fleet bears.
+"""Selects the moves to advise now, within limits on the number of moves.
 
 :func:`advise` calls :func:`.relief.plan` with the instances that may move,
-cuts the plan to what churn allows and says why it is as short as it is. Pure.
-
-Derivation: reference/rebalance.rst, "Advice".
+shortens the plan to the permitted number of moves, and explains its length.
+Pure. Derivation: reference/rebalance.rst, "Advice".
 """
 
 import dataclasses
@@ -16,17 +15,18 @@ from vswitch_aware_scheduler.rebalance import relief
 
 __all__ = ['Advice', 'Churn', 'NEVER', 'advise', 'marked']
 
-#: Metadata by which an instance is never moved.
+#: Metadata of an instance that must never be moved.
 MARK, NEVER = 'vswitch:migrate', 'never'
 
 
 @dataclasses.dataclass(frozen=True)
 class Churn:
-    """How many moves the fleet bears.
+    """Limits on the number of moves.
 
-    :ivar cool_down_seconds: an instance is not moved again before
-    :ivar most_moves: of the fleet at a time
-    :ivar most_share_a_week: of all instances, moves of seven days
+    :ivar cool_down_seconds: shortest time between two moves of an instance
+    :ivar most_moves: maximum number of moves in the fleet at a time
+    :ivar most_share_a_week: maximum number of moves in seven days, as a share
+        of all instances
     """
 
     cool_down_seconds: float = budget.DAY_SECONDS
@@ -36,11 +36,11 @@ class Churn:
 
 @dataclasses.dataclass(frozen=True)
 class Advice:
-    """A plan and why it is not longer.
+    """A plan and the explanation of its length.
 
-    :ivar moves: tuple of :class:`.relief.Move`, in the order to do them
-    :ivar held_back: moves that churn forbids now
-    :ivar reason: sentence; says why there is no move, or what holds back
+    :ivar moves: tuple of :class:`.relief.Move`, in the order of execution
+    :ivar held_back: number of moves that the limits currently forbid
+    :ivar reason: sentence that explains why there is no move or why moves wait
     """
 
     moves: tuple
@@ -51,23 +51,32 @@ class Advice:
 def marked(metadata):
     """Return whether metadata forbid to move an instance.
 
-    :param metadata: mapping of an instance's metadata; case and blanks of the
-        value do not count
+    :param metadata: mapping of an instance's metadata; case and spaces of the
+        value are ignored
     """
     return str((metadata or {}).get(MARK, '')).strip().lower() == NEVER
 
 
 def advise(loads, balance, terms, rule, recent, constraints, empty=(),
-           churn=Churn(), moved_at=None, now=0.0):
+           churn=Churn(), moved_at=None, now=0.0, costs=None, lately=None):
     """Return the :class:`Advice` for a snapshot.
 
+    :param loads: as in :func:`.relief.plan`
+    :param balance: as in :func:`.relief.plan`
+    :param terms: as in :func:`.relief.plan`
+    :param rule: as in :func:`.relief.plan`
+    :param recent: as in :func:`.relief.plan`
+    :param constraints: as in :func:`.relief.plan`
+    :param empty: as in :func:`.relief.plan`
     :param churn: Churn
-    :param moved_at: (n,) seconds UTC at which each instance was moved last,
-        -inf: never; default: none ever was
-    :param now: seconds UTC
-    The other parameters are those of :func:`.relief.plan`.
+    :param moved_at: (n,) time of the last move of each instance, seconds UTC,
+        -inf: never; default: no instance was ever moved
+    :param now: current time, seconds UTC
+    :param costs: as in :func:`.relief.plan`
+    :param lately: number of instances of the fleet that were moved in the last
+        seven days; default: by ``moved_at``
     """
-    count = int(np.count_nonzero(loads.hosts >= 0))
+    count = int(loads.sizes.sum())
     if not loads.slots:
         return Advice((), 0, 'no samples: nothing can be advised')
     if moved_at is None:
@@ -75,8 +84,11 @@ def advise(loads, balance, terms, rule, recent, constraints, empty=(),
     resting = now - moved_at < churn.cool_down_seconds
     allowed = constraints.copy()
     allowed.movable = constraints.movable & ~resting
-    moves = relief.plan(loads, balance, terms, rule, recent, allowed, empty)
-    lately = int(np.count_nonzero(now - moved_at < 7 * budget.DAY_SECONDS))
+    moves = relief.plan(loads, balance, terms, rule, recent, allowed, empty,
+                        costs)
+    if lately is None:
+        lately = int(np.count_nonzero(
+            now - moved_at < 7 * budget.DAY_SECONDS))
     left = max(0, min(churn.most_moves,
                       int(churn.most_share_a_week * count) - lately))
     kept = tuple(moves[:left])

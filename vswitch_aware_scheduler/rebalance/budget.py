@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The error budget of a host: how long it may still be overloaded.
 
-A host earns budget while it is in use and measured, and spends it while it
-is overloaded avoidably. Balances are seconds of overload. Pure: numbers in,
-numbers out.
-
-Derivation: reference/rebalance.rst, "Error budget".
+A host earns budget while it is in use and measured. It spends budget while it
+has avoidable overload. Balances are seconds of overload. Pure: numbers in,
+numbers out. Derivation: reference/rebalance.rst, "Error budget".
 """
 
 import dataclasses
@@ -24,12 +22,15 @@ _TOLERANCE = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """By what rule hosts of one limit earn and spend.
+    """The rule by which hosts with one limit earn and spend budget.
 
-    :ivar overload_probability: limit E, above 0 and below 1
-    :ivar earned_share: of each second in use the host earns this times E
-    :ivar first_days: a host begins with what so many days earn
-    :ivar most_days: a host keeps at most what so many days earn
+    :ivar overload_probability: limit, above 0 and below 1
+    :ivar earned_share: a host earns this share of the limit for each second in
+        use
+    :ivar first_days: a host starts with the budget that it earns in this many
+        days
+    :ivar most_days: a host keeps at most the budget that it earns in this many
+        days
     """
 
     overload_probability: float
@@ -53,12 +54,12 @@ class Terms:
 
     @property
     def rate(self):
-        """Seconds of overload that are earned by a second of use."""
+        """Seconds of overload that a host earns in one second of use."""
         return self.earned_share * self.overload_probability
 
     @property
     def first(self):
-        """Balance in seconds with which a host begins."""
+        """Initial balance in seconds."""
         return self.rate * self.first_days * DAY_SECONDS
 
     @property
@@ -68,16 +69,16 @@ class Terms:
 
     @property
     def day(self):
-        """Seconds of overload that a day of use earns."""
+        """Seconds of overload that a host earns in one day of use."""
         return self.rate * DAY_SECONDS
 
     def after(self, balance, measured_seconds, overload_seconds):
-        """Return balances after some time; any shape, elementwise.
+        """Return balances after some time, elementwise for any shape.
 
-        :param balance: seconds of overload before it
-        :param measured_seconds: how long the host was in use and its sum is
-            known; time that is not known earns and spends nothing
-        :param overload_seconds: how long of that it was overloaded avoidably
+        :param balance: earlier balance in seconds of overload
+        :param measured_seconds: time in which the host was in use and its sum
+            is known; unknown time earns and spends nothing
+        :param overload_seconds: part of this time with avoidable overload
         """
         earned = np.minimum(
             balance + self.rate * np.asarray(measured_seconds, dtype=float),
@@ -85,20 +86,23 @@ class Terms:
         return earned - overload_seconds
 
     def left(self, balance):
-        """Return balances as a share of the largest one; less than 0: debt."""
+        """Return balances as shares of the largest balance; negative for debt.
+
+        :param balance: seconds of overload, any shape
+        """
         return np.asarray(balance, dtype=float) / self.most
 
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-    """The budget of one host or uplink, as it is kept between periods.
+    """The budget of one host or uplink.
 
     :ivar terms: Terms by which it earns
-    :ivar kind: text that names the limits; other limits are another budget
-    :ivar since: seconds UTC at which it began
-    :ivar balance: seconds of overload that are left, below 0: debt
-    :ivar measured_seconds: in use and measured since then
-    :ivar overload_seconds: avoidable overload since then
+    :ivar kind: text that identifies the limits; a change starts a new budget
+    :ivar since: start of the budget, seconds UTC
+    :ivar balance: remaining seconds of overload, negative for debt
+    :ivar measured_seconds: time in use and measured since the start
+    :ivar overload_seconds: avoidable overload since the start
     """
 
     terms: Terms
@@ -110,13 +114,20 @@ class Account:
 
     @classmethod
     def begun(cls, terms, kind, now):
-        """Return the budget of what is measured from now on."""
+        """Return the budget of a host that is measured from now on.
+
+        :param terms: Terms
+        :param kind: text that identifies the limits
+        :param now: current time, seconds UTC
+        """
         return cls(terms, kind, now, terms.first)
 
     def after(self, measured_seconds, overload_seconds):
         """Return the Account after some time; see :meth:`Terms.after`.
 
-        :raises InvalidInput: when there is more overload than time
+        :param measured_seconds: as in :meth:`Terms.after`
+        :param overload_seconds: as in :meth:`Terms.after`
+        :raises InvalidInput: if there is more overload than time
         """
         if not 0 <= overload_seconds <= measured_seconds < np.inf:
             raise exceptions.InvalidInput(
@@ -129,10 +140,14 @@ class Account:
             overload_seconds=self.overload_seconds + overload_seconds)
 
     def under(self, terms, kind, now):
-        """Return (Account, sentence or None) for the terms that hold now.
+        """Return (Account, sentence or None) for the current terms.
 
-        With other terms or limits a new budget begins, and the sentence says
-        so.
+        If the terms or the limits differ, a new budget starts, which the
+        sentence says.
+
+        :param terms: current Terms
+        :param kind: text that identifies the current limits
+        :param now: current time, seconds UTC
         """
         if (terms, kind) == (self.terms, self.kind):
             return self, None
@@ -152,22 +167,23 @@ class Account:
 
     @property
     def left(self):
-        """Share of the largest balance, below 0 in debt."""
+        """Share of the largest balance, negative for debt."""
         return float(self.terms.left(self.balance))
 
     @property
     def burn_rate(self):
-        """Overload share since it began, over the limit."""
+        """Share of overload since the start, divided by the limit."""
         return float(burn_rate(self.overload_seconds, self.measured_seconds,
                                self.terms.overload_probability))
 
 
 def burn_rate(overload_seconds, measured_seconds, overload_probability):
-    """Return how fast budget is spent, 1: exactly the limit E.
+    """Return how fast budget is spent; 1 means exactly the limit.
 
-    :param overload_seconds: avoidable overload within some time
-    :param measured_seconds: measured time in it
-    :returns: overload share over E; 0 where nothing is measured
+    :param overload_seconds: avoidable overload in some time
+    :param measured_seconds: measured part of this time
+    :param overload_probability: limit
+    :returns: share of overload divided by the limit; 0 if nothing is measured
     """
     overload, measured = np.broadcast_arrays(
         np.asarray(overload_seconds, dtype=float),
@@ -180,12 +196,12 @@ def burn_rate(overload_seconds, measured_seconds, overload_probability):
 def avoidable(sums, peaks, capacities):
     """Return which samples of hosts are avoidable overload.
 
-    :param sums: (l, h, t) what all instances of a host ask of each of l
+    :param sums: (l, h, t) sums of all instances of a host, for each of l
         limits
-    :param peaks: (l, h, t) what the largest single instance asks
-    :param capacities: (l, h) of each limit, inf where a host has none
-    :returns: (h, t) bool: some limit is exceeded by the sum, and by no
-        instance alone
+    :param peaks: (l, h, t) the largest single instance
+    :param capacities: (l, h) capacity of each limit, inf if a host has none
+    :returns: (h, t) bool: whether the sum exceeds some limit that no instance
+        exceeds alone
     """
     most = np.asarray(capacities)[..., None] * (1 + _TOLERANCE)
     return ((sums > most) & ~(peaks > most)).any(axis=0)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a live migration costs: time, traffic, downtime and overload.
+"""The cost of a live migration: time, traffic, downtime and overload.
 
-Pre-copy transfers all memory, then again what was written meanwhile, until
-the rest fits into the downtime that is allowed. Pure.
-
-Derivation: reference/rebalance.rst, "What a move costs".
+Pre-copy transfers all memory, then repeatedly the memory that was written
+meanwhile, until the rest fits into the permitted downtime. Pure. Derivation:
+reference/rebalance.rst, "What a move costs".
 """
 
 import dataclasses
@@ -15,10 +14,10 @@ from vswitch_aware_scheduler import exceptions
 
 __all__ = ['KBIT_PER_MIB', 'Migration', 'added_overload', 'migration']
 
-#: kbit in a MiB.
+#: Number of kbit in one MiB.
 KBIT_PER_MIB = 8 * 1024 * 1024 / 1000
 
-#: Rounds of pre-copy after which a migration is taken not to end.
+#: Number of rounds of pre-copy after which a migration counts as endless.
 _MOST_ROUNDS = 30
 
 #: Sums and capacities are compared with this relative tolerance.
@@ -27,11 +26,11 @@ _TOLERANCE = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Migration:
-    """What one live migration takes.
+    """The cost of one live migration.
 
-    :ivar seconds: from its beginning to its end, inf: it does not end
-    :ivar transferred_kbit: over the link, both ways of counting it once
-    :ivar downtime_seconds: for which the instance does not run
+    :ivar seconds: duration; inf if it does not end
+    :ivar transferred_kbit: data on the link, counted once
+    :ivar downtime_seconds: time in which the instance does not run
     """
 
     seconds: float
@@ -40,7 +39,7 @@ class Migration:
 
     @property
     def ends(self):
-        """Whether the migration comes to an end by itself."""
+        """Whether the migration ends by itself."""
         return self.seconds < np.inf
 
 
@@ -48,10 +47,11 @@ def migration(memory_mib, dirty_kbps, link_kbps, most_downtime_seconds=0.5):
     """Return the :class:`Migration` of an instance.
 
     :param memory_mib: memory of the instance
-    :param dirty_kbps: how fast it writes to memory, in kbit/s of pages
-    :param link_kbps: what the migration may use of the link
-    :param most_downtime_seconds: rounds go on while the rest takes longer
-    :raises InvalidInput: on a negative number or no link
+    :param dirty_kbps: rate at which it writes to memory, in kbit/s of pages
+    :param link_kbps: rate on the link that the migration may use
+    :param most_downtime_seconds: longest downtime, up to which copying
+        continues
+    :raises InvalidInput: if a number is negative or the link has no capacity
     """
     for name, value in (('memory', memory_mib), ('dirty rate', dirty_kbps),
                         ('downtime', most_downtime_seconds)):
@@ -68,9 +68,9 @@ def migration(memory_mib, dirty_kbps, link_kbps, most_downtime_seconds=0.5):
         seconds += needed
         transferred += rest
         if needed <= most_downtime_seconds * (1 + _TOLERANCE):
-            # The last round: the instance is stopped.
+            # The last round, during which the instance is stopped.
             return Migration(seconds, transferred, needed)
-        # What is written while the memory is copied, never more than all.
+        # The memory that is written during the copy, at most all of it.
         rest = min(dirty_kbps * needed, memory_mib * KBIT_PER_MIB)
     return Migration(np.inf, np.inf, np.inf)
 
@@ -78,15 +78,15 @@ def migration(memory_mib, dirty_kbps, link_kbps, most_downtime_seconds=0.5):
 def added_overload(sums, alone, most, kbps, duration):
     """Return how much overload a migration adds to a host.
 
-    What the host carries while the migration runs is taken to be what it
-    carried of late.
+    The load of the host during the migration is assumed to be its recent load.
 
     :param sums: (t,) recent sums of the host, kbit/s
-    :param alone: (t,) bool: slots in which one instance alone was above
-        the capacity, which are not avoidable
-    :param most: capacity, kbit/s
+    :param alone: (t,) bool, slots in which one instance alone exceeded the
+        capacity, which are not avoidable
+    :param most: capacity in kbit/s
     :param kbps: load of the migration on the switch
-    :param duration: how long it runs, a number or an array of any unit
+    :param duration: duration of the migration, a number or an array in any
+        unit
     :returns: in that unit
     """
     duration = np.asarray(duration, dtype=float)

@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of a host over some days, packed into few bytes.
+"""Stores the sums of a host over some days in few bytes.
 
-:func:`pack` and :func:`unpack` are of the slots of one limit. Of a day the
-store has them one limit after the other: :func:`pack_day`. :func:`history`
-reads the sums of some days; nothing else here reads or writes anything.
+:func:`pack` and :func:`unpack` convert the slots of one limit,
+:func:`pack_day` the slots of a day for all limits. :func:`history` reads the
+sums of some days from the store. No other function reads or writes anything.
 
-A slot takes two bytes of each limit for the sum and one bit for whether one
-instance alone was above the capacity. Seven days of five minutes are 2,016
-slots: 4,284 bytes of a host with one limit.
-
-Derivation: reference/rebalance.rst, "Packed sums".
+For each limit, a slot takes two bytes for the sum and one bit for whether one
+instance alone exceeded the capacity. Seven days with slots of five minutes are
+2,016 slots: 4,284 bytes for a host with one limit. Derivation:
+reference/rebalance.rst, "Packed sums".
 """
 
 import dataclasses
@@ -24,31 +23,34 @@ __all__ = ['STEPS', 'Sums', 'bytes_needed', 'history', 'pack', 'pack_day',
 
 _DAY_SECONDS = 86400.0
 
-#: Steps up to the capacity; sums are known to half a step.
+#: Number of steps up to the capacity; the error of a sum is half a step.
 STEPS = 2 ** 14
 
-#: Stands for a slot that is not known.
+#: Value of an unknown slot.
 _UNKNOWN = 2 ** 16 - 1
 
 _KIND = np.dtype('<u2')
 
 
 def bytes_needed(slots):
-    """Return how many bytes some slots of one limit take."""
+    """Return the number of bytes of some slots of one limit.
+
+    :param slots: number of slots
+    """
     return slots * _KIND.itemsize + (slots + 7) // 8
 
 
 def pack(sums, alone, capacity):
     """Return bytes for the slots of one limit of a host.
 
-    A sum keeps its side of the capacity: one that is above it by less than
-    half a step is packed as one step above. Sums above four times the
-    capacity are packed as that.
+    A sum remains on its side of the capacity: a sum that exceeds it by less
+    than half a step is packed as one step above. Larger sums than four times
+    the capacity are packed as this value.
 
-    :param sums: (t,) in the unit of the capacity, NaN where not known
-    :param alone: (t,) bool: one instance alone was above the capacity
+    :param sums: (t,) in the unit of the capacity, NaN if unknown
+    :param alone: (t,) bool, whether one instance alone exceeded the capacity
     :param capacity: above 0 and finite
-    :raises InvalidInput: on another capacity, or sums below 0
+    :raises InvalidInput: if the capacity or a sum is invalid
     """
     sums = np.asarray(sums, dtype=float)
     if not 0 < capacity < np.inf:
@@ -68,10 +70,12 @@ def pack(sums, alone, capacity):
 
 
 def unpack(packed, slots, capacity):
-    """Return (sums, alone) of :func:`pack`.
+    """Return (sums, alone) of bytes that :func:`pack` returned.
 
-    :param slots: how many were packed
-    :raises InvalidInput: when that are not the bytes of so many slots
+    :param packed: bytes
+    :param slots: number of packed slots
+    :param capacity: as in :func:`pack`
+    :raises InvalidInput: if the number of bytes does not match
     """
     if len(packed) != bytes_needed(slots):
         raise exceptions.InvalidInput(
@@ -87,15 +91,14 @@ def unpack(packed, slots, capacity):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sums:
-    """What a host or an uplink was asked for, slot by slot.
+    """The sums of a host or an uplink, slot by slot.
 
-    :ivar name: of the host or the uplink
     :ivar period_seconds: length of a slot
-    :ivar first: number of the first slot; slot k begins at k periods since
-        1970
     :ivar limits: tuple of (weights, packet bytes, capacity) of l limits
-    :ivar sums: (l, t), NaN where not known
-    :ivar alone: (l, t) bool: one instance alone was above the capacity
+    :ivar name: name of the host or the uplink
+    :ivar first: number of the first slot; slot k starts k periods after 1970
+    :ivar sums: (l, t), NaN if unknown
+    :ivar alone: (l, t) bool, whether one instance alone exceeded the capacity
     """
 
     name: str
@@ -107,15 +110,20 @@ class Sums:
 
 
 def slots_of_day(day, period_seconds):
-    """Return (first, last + 1) of the slots that begin within a day."""
+    """Return (first, last + 1) of the slots that start within a day.
+
+    :param day: number of days since 1970
+    :param period_seconds: length of a slot
+    """
     return tuple(math.ceil(time * _DAY_SECONDS / period_seconds)
                  for time in (day, day + 1))
 
 
 def pack_day(sums, alone, capacities):
-    """Return bytes for the slots of a day, of all limits.
+    """Return bytes for the slots of a day, for all limits.
 
-    :param sums: (l, t) as :func:`pack` takes them, and so is ``alone``
+    :param sums: (l, t) as in :func:`pack`
+    :param alone: (l, t) as in :func:`pack`
     :param capacities: (l,)
     """
     return b''.join(map(pack, sums, alone, capacities))
@@ -124,8 +132,9 @@ def pack_day(sums, alone, capacities):
 def unpack_day(stored):
     """Return (sums, alone) of the :class:`.StoredSums` of a day.
 
+    :param stored: StoredSums
     :returns: (l, t) each
-    :raises InvalidInput: when its data are of other slots
+    :raises InvalidInput: if its data have other slots
     """
     first, end = slots_of_day(stored.day, stored.period_seconds)
     size = bytes_needed(end - first)
@@ -142,16 +151,17 @@ def unpack_day(stored):
 
 
 def history(store, kind, now, names=None, days=7.0):
-    """Return the sums of some days, of each host or uplink alike many slots.
+    """Return the sums of some days, with the same slots for all names.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param kind: ``store.HOST`` or ``store.UPLINK``
-    :param now: seconds UTC: the last slot is the one that ended last
-    :param names: collection of names, None: all
-    :returns: {name: :class:`Sums`}; a limit that is not there any more is
-        left out, and slots of other periods or days that cannot be read are
-        not known
-    :raises StoreError: when the store cannot be read
+    :param now: current time, seconds UTC; the last slot is the last one that
+        has ended
+    :param names: collection of names, or None for all
+    :param days: number of days
+    :returns: {name: :class:`Sums`}; a limit that no longer exists is omitted,
+        and slots with other periods or damaged days are unknown
+    :raises StoreError: if the store cannot be read
     """
     state = store.budget_state()
     if state is None:

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves that relieve a host, chosen exactly on joint samples.
+"""Selects moves that relieve a host, by joint samples.
 
-Joint samples say what every instance asked for in the same slots of time.
-For each instance of a host and each other host they give the overload that
-both hosts would have had with the move. Pure.
-
-Derivation: reference/rebalance.rst, "Choice of moves".
+Joint samples are the rates of all instances in the same time slots. For each
+instance of a host and each other host, they give the overload of both hosts
+that a move would have caused. Pure. Derivation: reference/rebalance.rst,
+"Choice of moves".
 """
 
 import dataclasses
@@ -26,10 +25,10 @@ class Move:
     """One migration.
 
     :ivar instance: row of the instance
-    :ivar source: host that it leaves
+    :ivar source: host that the instance leaves
     :ivar destination: host that it joins
-    :ivar gain: slots of overload that both hosts would have had less, less
-        what the migration itself adds
+    :ivar gain: reduction of the slots of overload of both hosts, minus the
+        overload of the migration
     """
 
     instance: int
@@ -39,14 +38,13 @@ class Move:
 
 
 class Loads:
-    """What hosts would have carried with the instances that they have now.
+    """The loads that hosts would have had with their current instances.
 
-    :param rates: (l, n, t) what each instance asks of each of l limits
-    :param capacities: (l, h) capacity of each limit, inf where a host has
-        none
-    :param hosts: (n,) host of each instance, -1: on none
-    :ivar sums: (l, h, t) of all instances of a host
-    :ivar above: (l, h, t) how many instances are above the capacity alone
+    :param rates: (l, n, t) rate of each instance, for each of l limits
+    :param capacities: (l, h) capacity of each limit, inf if a host has none
+    :param hosts: (n,) host of each instance, -1: on no host
+    :ivar sums: (l, h, t) sum of all instances of a host
+    :ivar above: (l, h, t) number of instances that exceed the capacity alone
     """
 
     def __init__(self, rates, capacities, hosts):
@@ -54,10 +52,31 @@ class Loads:
         self.hosts = np.array(hosts, dtype=np.int64)
         self.most = np.asarray(capacities, dtype=float) * (1 + _TOLERANCE)
         limits, count = self.most.shape
+        self.others = np.zeros(count, dtype=np.int64)
         self.sums = np.zeros((limits, count, rates.shape[2]))
         self.above = np.zeros(self.sums.shape, dtype=np.int16)
         for instance in np.flatnonzero(self.hosts >= 0):
             self._count(instance, self.hosts[instance], 1)
+
+    @classmethod
+    def of_sums(cls, rates, capacities, hosts, sums, above, others):
+        """Return Loads of hosts whose sums are known without all rates.
+
+        :param rates: (l, n, t) of the instances that may move
+        :param hosts: (n,) host of each of these
+        :param sums: (l, h, t) of all instances of a host, NaN where not
+            known; taken over, not copied
+        :param above: (l, h, t) how many instances are above the capacity
+            alone, or 1 for one or more; as ``sums``
+        :param others: (h,) how many instances of each host are not in
+            ``rates``
+        """
+        loads = object.__new__(cls)
+        loads.rates, loads.sums, loads.above = rates, sums, above
+        loads.hosts = np.array(hosts, dtype=np.int64)
+        loads.most = np.asarray(capacities, dtype=float) * (1 + _TOLERANCE)
+        loads.others = np.asarray(others, dtype=np.int64)
+        return loads
 
     def _count(self, instance, host, times):
         rates = self.rates[:, instance]
@@ -66,7 +85,11 @@ class Loads:
             times * (rates > self.most[:, host, None])).astype(np.int16)
 
     def put(self, instance, host):
-        """Follow that an instance is on another host now, -1: on none."""
+        """Move an instance to another host.
+
+        :param instance: row of the instance
+        :param host: number of the host, -1: no host
+        """
         if self.hosts[instance] >= 0:
             self._count(instance, self.hosts[instance], -1)
         if host >= 0:
@@ -76,17 +99,20 @@ class Loads:
     def within(self, first, last, hosts=None):
         """Return a view of some slots, which follows every :meth:`put`.
 
-        :param hosts: of the first so many hosts; default: of all
+        :param first: first slot
+        :param last: end of the slots, exclusive
+        :param hosts: number of the first hosts to include; None: all
         """
         view = object.__new__(Loads)
         view.rates = self.rates[..., first:last]
         view.hosts, view.most = self.hosts, self.most[:, :hosts]
+        view.others = self.others[:hosts]
         view.sums = self.sums[:, :hosts, first:last]
         view.above = self.above[:, :hosts, first:last]
         return view
 
     def copy(self):
-        """Return Loads with the same samples, whose hosts are their own."""
+        """Return Loads with the same samples and an independent placement."""
         copied = self.within(0, None)
         for name in ('hosts', 'sums', 'above'):
             setattr(copied, name, getattr(copied, name).copy())
@@ -100,16 +126,28 @@ class Loads:
     @property
     def sizes(self):
         """(h,) number of instances on each host."""
-        return np.bincount(self.hosts[self.hosts >= 0],
-                           minlength=self.most.shape[1])
+        return self.others + np.bincount(self.hosts[self.hosts >= 0],
+                                         minlength=self.most.shape[1])
+
+    @property
+    def known(self):
+        """(h, t) bool: slots in which the sums of a host are known."""
+        return ~np.isnan(self.sums).any(axis=0)
 
     def overload(self, hosts):
-        """Return (k, t) bool: avoidable overload of some hosts."""
+        """Return (k, t) bool: avoidable overload of some hosts.
+
+        :param hosts: numbers of k hosts
+        """
         return ((self.sums[:, hosts] > self.most[:, hosts, None])
                 & (self.above[:, hosts] == 0)).any(axis=0)
 
     def without(self, host, instances):
-        """Return (m,) slots of overload of a host without each instance."""
+        """Return (m,) slots of overload of a host without each instance.
+
+        :param host: number of the host
+        :param instances: rows of m instances
+        """
         rates = self.rates[:, instances]
         most = self.most[:, host, None, None]
         sums = self.sums[:, host, None] - rates
@@ -118,13 +156,17 @@ class Loads:
             ((sums > most) & (above == 0)).any(axis=0), axis=1)
 
     def joined(self, instances, hosts):
-        """Return (m, k) slots of overload of hosts with one instance more."""
+        """Return (m, k) slots of overload of hosts with one more instance.
+
+        :param instances: rows of m instances
+        :param hosts: numbers of k hosts
+        """
         result = np.zeros((len(instances), len(hosts)), dtype=np.int64)
         rates = self.rates[:, instances]
         largest = rates.max(axis=1)
         for column, host in enumerate(hosts):
             most = self.most[:, host, None]
-            # In other slots no instance brings the host above a capacity.
+            # In the other slots no instance brings the host above a capacity.
             slots = np.flatnonzero(
                 (self.sums[:, host] + largest > most).any(axis=0))
             some, most = rates[..., slots], most[..., None]
@@ -139,15 +181,16 @@ class Loads:
 class Rule:
     """When hosts are relieved, and how far.
 
-    :ivar moves: most moves of one host at a time
-    :ivar window_seconds: how much of the past is looked at
-    :ivar recent_seconds: only a host that was overloaded within this time is
+    :ivar moves: maximum number of moves of one host at a time
+    :ivar window_seconds: length of the considered past
+    :ivar recent_seconds: only a host with overload within this time is
         relieved
-    :ivar open_days: an empty host is taken into use where no other move
-        helps and the host owes more than so many days earn, or was overloaded
-        all of the recent time
-    :ivar repay_days: a host that owes more than so many days earn is relieved
-        until it would earn, another one until it keeps to its limit
+    :ivar open_days: an empty host is put into use if no other move helps and
+        the host owes more than this many days earn, or if it was overloaded
+        during all of the recent time
+    :ivar repay_days: a host that owes more than this many days earn is
+        relieved until it would earn; another host is relieved until it meets
+        its limit
     """
 
     moves: int = 3
@@ -158,21 +201,25 @@ class Rule:
 
 
 class Constraints:
-    """What keeps an instance from a host beside its traffic.
+    """What excludes an instance from a host, besides its traffic.
 
-    :param needs: (n, r) what each instance takes of each resource
-    :param left: (h, r) what each host has left of each
-    :param movable: (n,) bool: which instances can move at all; default: all
-    :param closed: (h,) bool: hosts that neither give nor take; default: none
-    :param may: (n, h) bool: where each instance may be, by aggregates,
-        traits and the like; default: anywhere
-    :param groups: (n,) int, groups whose members may not share a host, -1: in
-        none; default: no groups
+    :param needs: (n, r) needs of each instance for each resource
+    :param left: (h, r) free capacity of each host for each resource
+    :param movable: (n,) bool, whether an instance can move; default: all
+    :param closed: (h,) bool, hosts that neither give nor accept instances;
+        default: none
+    :param may: (n, h) bool, whether an instance may be on a host, by
+        aggregates, traits and so on; default: anywhere
+    :param groups: (n,) int, group whose members must not share a host, -1: no
+        group; default: no groups
     :param hosts: (n,) host of each instance, for the groups
+    :param members: (g, h) how many members of each group each host has;
+        default: those among the instances
+    :param most: (g,) how many members a host may have; default: 1
     """
 
     def __init__(self, needs, left, movable=None, closed=None, may=None,
-                 groups=None, hosts=None):
+                 groups=None, hosts=None, members=None, most=None):
         self._needs = np.asarray(needs, dtype=float)
         self._left = np.array(left, dtype=float)
         instances, count = len(self._needs), len(self._left)
@@ -182,15 +229,26 @@ class Constraints:
                        else np.asarray(closed, dtype=bool))
         self._may = may
         self._groups = groups
-        self._hosts = None if hosts is None else np.array(hosts)
+        self._most = most
+        if groups is not None and members is None:
+            members = np.zeros((max(groups, default=-1) + 1, count), dtype=int)
+            for group, host in zip(groups, hosts):
+                if group >= 0 and host >= 0:
+                    members[group, host] += 1
+        self._members = None if members is None else np.array(members)
 
     def copy(self):
-        """Return Constraints that follow moves by themselves."""
+        """Return independent Constraints."""
         return Constraints(self._needs, self._left, self.movable, self.closed,
-                           self._may, self._groups, self._hosts)
+                           self._may, self._groups, members=self._members,
+                           most=self._most)
 
     def allowed(self, instances, hosts):
-        """Return (m, k) bool: which instance may join which host."""
+        """Return (m, k) bool: whether an instance may join a host.
+
+        :param instances: rows of m instances
+        :param hosts: numbers of k hosts
+        """
         hosts = np.asarray(hosts, dtype=np.int64)
         allowed = (self._needs[instances][:, None]
                    <= self._left[hosts] * (1 + _TOLERANCE)).all(axis=2)
@@ -201,25 +259,31 @@ class Constraints:
             for row, instance in enumerate(instances):
                 group = self._groups[instance]
                 if group >= 0:
-                    others = self._hosts[self._groups == group]
-                    allowed[row] &= ~np.isin(hosts, others)
+                    allowed[row] &= self._members[group, hosts] < (
+                        1 if self._most is None else self._most[group])
         return allowed
 
     def put(self, instance, source, destination):
-        """Follow that an instance went to another host."""
+        """Move an instance to another host.
+
+        :param instance: row of the instance
+        :param source: number of the host that it leaves
+        :param destination: number of the host that it joins
+        """
         self._left[source] += self._needs[instance]
         self._left[destination] -= self._needs[instance]
-        if self._hosts is not None:
-            self._hosts[instance] = destination
+        if self._groups is not None and self._groups[instance] >= 0:
+            self._members[self._groups[instance], source] -= 1
+            self._members[self._groups[instance], destination] += 1
 
 
 def refusing(loads, balance, terms):
-    """Return (h,) bool: which hosts take no arrivals.
+    """Return (h,) bool: whether a host accepts no arrivals.
 
-    A host in debt takes none, unless it would earn with the instances that it
-    has now: then the debt is of instances that have left, or of other times.
+    A host in debt accepts none, unless it would earn with its current
+    instances: then other instances or earlier times caused the debt.
 
-    :param loads: Loads of the time that the rule looks at
+    :param loads: Loads of the time that the rule considers
     :param balance: (h,) budget of each host in seconds of overload
     :param terms: :class:`.budget.Terms`
     """
@@ -234,31 +298,33 @@ def refusing(loads, balance, terms):
 
 def plan(loads, balance, terms, rule, recent, constraints, empty=(),
          costs=None):
-    """Return the moves that relieve hosts which have overspent.
+    """Return the moves that relieve hosts which have spent too much.
 
-    :param loads: Loads of the time that the rule looks at; not changed
-    :param balance: (h,) budget of each host in seconds of overload; of an
-        empty host, with what it would begin
-    :param terms: :class:`.budget.Terms`
+    :param loads: Loads of the time that the rule considers; not changed
+    :param balance: (h,) budget of each host in seconds of overload; for an
+        empty host its initial budget
+    :param terms: :class:`.budget.Terms`, or a list of those of each host
     :param rule: Rule
-    :param recent: how many of the last slots are recent
+    :param recent: number of the last slots that are recent
     :param constraints: Constraints; not changed
-    :param empty: hosts that can be taken into use, the first one first
-    :param costs: callable(source, instances, hosts) to (m, k) slots of
-        overload that each migration itself adds; default: none does. A host
-        in debt then need not have been overloaded of late: a quiet hour may
-        be the right one
-    :returns: list of Move in the order in which to do them
+    :param empty: hosts that can be put into use, in this order
+    :param costs: callable(source, instances, hosts), returns (m, k) slots of
+        overload that each migration adds; default: none. With costs, a host in
+        debt is relieved even without recent overload, because a quiet hour may
+        be the right time
+    :returns: list of Move in the order of execution
     """
     sizes = loads.sizes
     open_hosts = np.flatnonzero((sizes > 0) & ~constraints.closed).tolist()
     hosts = [host for host in open_hosts if balance[host] < 0]
     if not hosts or not loads.slots:
         return []
-    limit = terms.overload_probability * loads.slots * (1 + _TOLERANCE)
-    enough = np.where(
-        np.asarray(balance) < -rule.repay_days * terms.day,
-        terms.rate * loads.slots * (1 + _TOLERANCE), limit)
+    known = np.count_nonzero(loads.known, axis=1) * (1 + _TOLERANCE)
+    limit = _of_each(terms, 'overload_probability') * known
+    day = _of_each(terms, 'day')
+    enough = np.where(np.asarray(balance) < -rule.repay_days * day,
+                      _of_each(terms, 'rate') * known, limit)
+    day = np.broadcast_to(day, enough.shape)
     hosts = [host for host, slots in zip(hosts, loads.overload(hosts))
              if (costs is not None or slots[-recent:].any())
              and np.count_nonzero(slots) > enough[host]]
@@ -278,10 +344,11 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
             move = best_move(loads, source, takers, limit, own, constraints,
                              costs)
             if move is None and opened is not None:
-                move = _following(loads, source, opened, limit, own,
-                                  constraints) if costs is None else None
+                move = _following(
+                    loads, source, opened, limit[opened], own,
+                    constraints) if costs is None else None
             elif move is None and len(empty) and (
-                    balance[source] < -rule.open_days * terms.day
+                    balance[source] < -rule.open_days * day[source]
                     or last.overload([source]).all()):
                 move = _opening(loads, source, empty, own, constraints, costs)
                 if move is not None:
@@ -296,20 +363,28 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     return moves
 
 
-def _excess(loads, source, instances):
-    """Return (m,) by how much a host is above its limits without each.
+def _of_each(terms, name):
+    """Return a value of Terms, or of the Terms of each host."""
+    if isinstance(terms, budget.Terms):
+        return getattr(terms, name)
+    return np.array([getattr(one, name) for one in terms], dtype=float)
 
-    Shares of the capacities, added up over the slots and the limits.
+
+def _excess(loads, source, instances):
+    """Return (m,) how far a host exceeds its limits without each instance.
+
+    The sum of the shares of the capacities, over slots and limits.
     """
     most = loads.most[:, source, None, None]
     left = loads.sums[:, source, None] - loads.rates[:, instances] - most
-    return (np.maximum(left, 0.0) / most).sum(axis=(0, 2))
+    return (np.nan_to_num(np.maximum(left, 0.0)) / most).sum(axis=(0, 2))
 
 
 def _opening(loads, source, empty, instances, constraints, costs):
     """Return the Move to an empty host that leaves least, or None.
 
-    Least overload, then least traffic above the capacities.
+    The criteria are the least overload, then the least traffic above the
+    capacities.
     """
     if np.count_nonzero(loads.hosts == source) < 2 or not len(instances):
         return None
@@ -327,11 +402,11 @@ def _opening(loads, source, empty, instances, constraints, costs):
 
 
 def _following(loads, source, host, limit, instances, constraints):
-    """Return the Move to a host just opened that lowers the excess most.
+    """Return the Move to a newly used host that reduces the excess most.
 
-    A host may be so far above its capacity that no single move ends a slot of
-    overload; together they do. The host that takes them stays within the
-    limit. None where there is no such move.
+    If a host exceeds its capacity by far, a single move may not end a slot of
+    overload although several moves do. The destination remains within its
+    limit. None if there is no such move.
     """
     if np.count_nonzero(loads.hosts == source) < 2 or not len(instances):
         return None
@@ -342,7 +417,8 @@ def _following(loads, source, host, limit, instances, constraints):
     excess = _excess(loads, source, instances)
     row = excess.argmin()
     most = loads.most[:, source, None]
-    now = (np.maximum(loads.sums[:, source] - most, 0.0) / most).sum()
+    now = (np.nan_to_num(np.maximum(loads.sums[:, source] - most, 0.0))
+           / most).sum()
     if excess[row] >= now * (1 - _TOLERANCE):
         return None
     return Move(int(instances[row]), int(source), int(host), 0.0)
@@ -350,17 +426,18 @@ def _following(loads, source, host, limit, instances, constraints):
 
 def best_move(loads, source, destinations, limit, instances=None,
               constraints=None, costs=None):
-    """Return the move that leaves a host and one other least overload.
+    """Return the move with the least overload of both hosts afterwards.
 
     :param loads: Loads
     :param source: host to relieve
-    :param destinations: hosts which may take an instance
-    :param limit: no destination may have more slots of overload than this,
-        or than it has already
-    :param instances: which instances may move; default: all of the host
+    :param destinations: hosts that may receive an instance
+    :param limit: maximum number of slots of overload of a destination, unless
+        it already has more; a number, or (h,) of each host
+    :param instances: rows of the instances that may move; default: all of the
+        host
     :param constraints: Constraints; default: none
-    :param costs: as of :func:`plan`
-    :returns: Move, or None where no move leaves less overload than there is
+    :param costs: as in :func:`plan`
+    :returns: Move, or None if no move reduces the overload
     """
     if instances is None:
         instances = np.flatnonzero(loads.hosts == source)
@@ -373,6 +450,8 @@ def best_move(loads, source, destinations, limit, instances=None,
     gain = (before[0] - left[:, None] + before[1:] - there).astype(float)
     if costs is not None:
         gain -= costs(source, instances, destinations)
+    if np.ndim(limit):
+        limit = limit[np.asarray(destinations)]
     gain[there > np.maximum(before[1:], limit)] = 0
     if constraints is not None:
         gain[~constraints.allowed(instances, destinations)] = 0

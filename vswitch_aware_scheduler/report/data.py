@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fleet as plain data: what a report shows.
+"""The fleet as plain data, for a report.
 
-Reads the store and computes by the code that the scheduler decides with; draws
-nothing and knows no HTML. Numbers are floats, names are strings as the store
-has them: whoever shows them escapes them.
+Reads the store and computes with the same code as the scheduler. Draws nothing
+and uses no HTML. Numbers are floats. Names are strings as in the store: the
+caller has to escape them.
 """
 
 import collections
@@ -27,7 +27,7 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['Fleet', 'Limits', 'refusals']
 
-#: Points of the distribution of a sum.
+#: Number of points of the distribution of a sum.
 _POINTS = 48
 
 _DAY_SECONDS = 86400.0
@@ -39,13 +39,14 @@ _SHARE = 'of the time of the switch'
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """How much a report has.
+    """The size of a report.
 
-    :ivar details: hosts that are shown in detail, those of the largest risk
-    :ivar diagrams: instances of such a host whose model is drawn
-    :ivar listed: stale models that are listed
-    :ivar stale_seconds: age of the last sample from which a model is stale
-    :ivar refusal_buckets: intervals of time that refusals are added up in
+    :ivar details: number of hosts that are shown in detail, those with the
+        largest risk
+    :ivar diagrams: number of instances of such a host whose model is drawn
+    :ivar listed: maximum number of stale models that are listed
+    :ivar stale_seconds: age of the last sample after which a model is stale
+    :ivar refusal_buckets: number of time intervals of the refusals
     """
 
     details: int = 10
@@ -60,8 +61,8 @@ class Fleet:
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param find_policies: callable(host names) -> {host: HostPolicy}
-    :param default_law: RateLaw of an instance of which nothing is known
-    :param progress: None, or called as progress(done, total)
+    :param default_law: RateLaw of an instance about which nothing is known
+    :param progress: None, or callable(done, total)
     """
 
     def __init__(self, store, find_policies, default_law, progress=None):
@@ -104,7 +105,7 @@ class Fleet:
             host, self._alone[id(policy)][1], laws), modelled)
 
     def _law(self, uuid, policy):
-        """Return (RateLaw, by what) of an instance, as the scheduler does."""
+        """Return (RateLaw, rule) of an instance, as the scheduler does."""
         _, flavor, _ = self._view.placement(uuid)
         return resident_demand.law_of(
             self._view, uuid, self._flavors.get(flavor, {}),
@@ -147,11 +148,14 @@ class Fleet:
 
     @property
     def hosts(self):
-        """List of dictionaries, one for each host, by name."""
+        """List of dictionaries, one for each host, sorted by name."""
         return self._rows
 
     def worst(self, count):
-        """Return the names of the hosts of the largest risk."""
+        """Return the names of the hosts with the largest risk.
+
+        :param count: number of hosts
+        """
         judged = [row for row in self._rows
                   if row['risk'] is not None and row['instances']]
         judged.sort(key=lambda row: (
@@ -165,13 +169,13 @@ class Fleet:
     # The whole report.
 
     def report(self, now, limits=Limits(), decisions=(), host=None):
-        """Return all that a report shows.
+        """Return all data of a report.
 
-        :param now: seconds UTC
+        :param now: current time, seconds UTC
         :param limits: :class:`Limits`
         :param decisions: iterable of decisions of schedulers, with
             ``decided_at``, ``outcome`` and ``refused``
-        :param host: None, or the one host that the report is about
+        :param host: None, or the only host of the report
         """
         store = self._store
         names = self.worst(limits.details) if host is None else [host]
@@ -216,7 +220,7 @@ class Fleet:
             'mean_risk': _mean([row['risk'] for row in judged])}
 
     def _models(self, now, limits):
-        """Return how old the models are, and which are stale."""
+        """Return the ages of the models, and the stale ones."""
         ages, stale, total = [], [], 0
         for uuid, name, window_end, updated_at in self._store.model_times():
             total += 1
@@ -242,7 +246,7 @@ class Fleet:
                                   '1 week', 'older'), counts))}
 
     def uplinks(self):
-        """Return what hosts share, a dictionary for each uplink."""
+        """Return a list of dictionaries, one for each uplink."""
         shared = {}
         for host, policy in self._policies.items():
             for uplink in policy.uplinks:
@@ -265,7 +269,7 @@ class Fleet:
         return found
 
     def _feedback(self, now):
-        """Return forecasts beside what was measured, by kind of host."""
+        """Return predictions and measurements, by kind of host."""
         found = []
         for kind, outcome in sorted(self._store.trial_outcomes().items()):
             try:
@@ -284,7 +288,11 @@ class Fleet:
     # One host.
 
     def detail(self, host, limits=Limits()):
-        """Return what there is to say of one host."""
+        """Return the details of one host.
+
+        :param host: name of the host
+        :param limits: :class:`Limits`
+        """
         row = next(row for row in self._rows if row['host'] == host)
         policy = self._policies.get(host) or admission.HostPolicy(None)
         laws = self._table.residents(host)
@@ -312,7 +320,7 @@ class Fleet:
                 if models[one['instance']] is not None][:limits.diagrams]}
 
     def _limit(self, policy, which, laws):
-        """Return one limit of a host, what is asked of it and its risk."""
+        """Return one limit of a host, its load and its risk."""
         weights, capacity, _ = policy.limits[which]
         if not math.isfinite(capacity):
             return None
@@ -329,7 +337,7 @@ class Fleet:
             'risk': float(_tail(weights, policy, laws, [capacity])[0])}
 
     def _distribution(self, policy, laws, limit):
-        """Return the probability that the sum is above some rates."""
+        """Return the probability that the sum exceeds some rates."""
         top = 1.5 * max(limit['capacity'], limit['mean'])
         rates = np.unique(np.append(
             np.linspace(0.0, top, _POINTS)[1:], limit['capacity']))
@@ -339,7 +347,7 @@ class Fleet:
                                rates).tolist()}
 
     def _instances(self, host, policy, laws, tightest):
-        """Return the instances of a host, the largest first."""
+        """Return the instances of a host, the largest ones first."""
         found = []
         for uuid, law in laws.items():
             record = self._store.model(uuid)
@@ -365,7 +373,7 @@ class Fleet:
 def _tail(weights, policy, laws, capacities):
     """Return P(sum > capacity) for some capacities, as the scheduler does.
 
-    :param weights: of the limit
+    :param weights: weights of the limit
     :param policy: HostPolicy of the host
     :param laws: {instance uuid: RateLaw}
     """
@@ -377,7 +385,7 @@ def _tail(weights, policy, laws, capacities):
 
 
 def _one_limit(weights, capacity, profile):
-    """Return a profile with one limit of these weights."""
+    """Return a profile with one limit with these weights."""
     dimension = next((name for name, known
                       in traffic_model.DIMENSIONS.items()
                       if tuple(map(float, known)) == weights), None)
@@ -390,7 +398,7 @@ def _one_limit(weights, capacity, profile):
         return switch_profile.SwitchProfile(
             saturation_kbps=capacity, saturation_dimension=dimension,
             **common)
-    # What packets and bytes cost is a share of each second.
+    # The costs of packets and bytes are shares of each second.
     return switch_profile.SwitchProfile(
         packet_cost_us=profile.packet_cost_us
         and profile.packet_cost_us / capacity,
@@ -399,7 +407,7 @@ def _one_limit(weights, capacity, profile):
 
 
 def _episodes(policy, models, limit):
-    """Return overload episodes of a host, None where a model is missing."""
+    """Return the overload episodes of a host, None without all models."""
     models = list(models)
     if not models or any(one is None for one in models):
         return None
@@ -417,7 +425,7 @@ def _episodes(policy, models, limit):
 
 
 def _states(model):
-    """Return the states of a model, and how likely one follows another."""
+    """Return the states of a model, and the transition probabilities."""
     return {
         'rates': model.rates.tolist(),
         'share': model.stationary.tolist(),
@@ -448,15 +456,15 @@ def _mean(values):
 def refusals(decisions, buckets):
     """Return refusals by reason over time.
 
-    :param decisions: iterable of decisions
-    :param buckets: how many intervals of time there are at the most
-    :returns: dictionary, or None where there is no decision
+    :param decisions: iterable of Decisions
+    :param buckets: maximum number of time intervals
+    :returns: dictionary, or None if there are no decisions
     """
     decisions = sorted(decisions, key=lambda one: one.decided_at)
     if not decisions:
         return None
     first, last = decisions[0].decided_at, decisions[-1].decided_at
-    # At least a minute each.
+    # Each interval has at least one minute.
     length = max((last - first) / buckets * (1 + 1e-9), 60.0)
     found, reasons = {}, collections.Counter()
     for one in decisions:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The HTML page of a report: one file without outside resources.
+"""Creates the HTML page of a report, one file without external resources.
 
-Jinja2 is optional and imported when a page is made. All names are escaped, and
-a Content-Security-Policy lets nothing run but the script of the page itself.
+Jinja2 is optional and imported when a page is created. All names are escaped,
+and a Content-Security-Policy permits only the script of the page.
 """
 
 import base64
@@ -17,9 +17,9 @@ __all__ = ['Page', 'content_security_policy', 'require']
 
 
 def require():
-    """Check that a page can be made.
+    """Check that a page can be created.
 
-    :raises InvalidInput: when a library is not installed
+    :raises InvalidInput: if a library is not installed
     """
     try:
         import jinja2  # noqa: F401
@@ -36,13 +36,13 @@ def _read(name):
 
 
 def _source(text):
-    """Return what a Content-Security-Policy calls a script or a style."""
+    """Return the expression of a Content-Security-Policy for some text."""
     digest = base64.b64encode(hashlib.sha256(text.encode()).digest())
     return f"'sha256-{digest.decode()}'"
 
 
 def content_security_policy():
-    """Return the policy of a page, for its head and for HTTP."""
+    """Return the Content-Security-Policy of a page."""
     return '; '.join((
         "default-src 'none'", f'script-src {_source(_read("page.js"))}',
         f'style-src {_source(_read("page.css"))}', 'img-src data:',
@@ -50,10 +50,10 @@ def content_security_policy():
 
 
 class Page:
-    """Makes pages of reports.
+    """Creates pages of reports.
 
-    :param host_path: callable(host name) -> path of the page of a host, None
-        where there are no such pages
+    :param host_path: callable(host name), returns the path of the page of a
+        host; None if there are no such pages
     """
 
     def __init__(self, host_path=None):
@@ -71,7 +71,7 @@ class Page:
     def render(self, report):
         """Return the page of a report as text.
 
-        :param report: as :meth:`.data.Fleet.report` returns it
+        :param report: as returned by :meth:`.data.Fleet.report`
         """
         return self._template.render(
             report=report, script=_read('page.js'), style=_read('page.css'),
@@ -80,7 +80,7 @@ class Page:
             home=report['host'] is not None and self._host_path is not None)
 
     def _tables(self, report):
-        """Return the tables that the script of the page fills.
+        """Return the tables that the script of the page displays.
 
         {id: {'columns': [[title, kind]], 'rows': [[cell]], 'links': [target
         or None] of the first column, 'sort': [column, 1 or -1]}}
@@ -155,7 +155,7 @@ class Page:
 
 
 def _pictures(report):
-    """Return {name: SVG} of the pictures that there are data for."""
+    """Return {name: SVG} of the pictures for which there are data."""
     found = {}
     judged = [row for row in report['hosts'] if row['risk'] is not None]
     if report['host'] is None and judged:
@@ -182,7 +182,7 @@ def _state(row):
 
 
 def _short(value):
-    """Return a number with the digits that a reader needs."""
+    """Return a number with the digits that are relevant for a reader."""
     return None if value is None else float(f'{value:.4g}')
 
 
@@ -214,5 +214,5 @@ def _seconds(value):
 
 
 def _picture(svg):
-    """Return SVG as an address that an image can have."""
+    """Return SVG as the URL of an image."""
     return 'data:image/svg+xml;base64,' + base64.b64encode(svg).decode()

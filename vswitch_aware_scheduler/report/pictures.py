@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of a report, as SVG.
 
-matplotlib is optional and imported when a picture is drawn. No name of a
-tenant is in a picture: the page has them.
+matplotlib is optional and imported when a picture is drawn. Pictures contain
+no names of tenants; the page contains them.
 """
 
 import io
@@ -15,10 +15,11 @@ from vswitch_aware_scheduler import exceptions
 __all__ = ['distribution', 'hosts', 'refusals', 'reliability', 'require',
            'states']
 
-#: Probabilities below this are drawn here, on axes that are logarithmic.
+#: Value at which smaller probabilities are drawn, because axes are
+#: logarithmic.
 _FLOOR = 1e-6
 
-# Okabe and Ito: colour-blind people can tell them apart.
+# Okabe and Ito: colours that colour-blind readers can distinguish.
 _COLOURS = ('#0072b2', '#e69f00', '#009e73', '#cc79a7', '#d55e00', '#56b4e9',
             '#f0e442', '#999999')
 
@@ -32,7 +33,7 @@ _STYLE = {'svg.fonttype': 'none', 'svg.hashsalt': 'vswitch', 'font.size': 9,
 def require():
     """Check that pictures can be drawn.
 
-    :raises InvalidInput: when matplotlib is not installed
+    :raises InvalidInput: if matplotlib is not installed
     """
     try:
         import matplotlib  # noqa: F401
@@ -45,8 +46,8 @@ def require():
 def _drawn(draw, width, height, margins=(0.85, 0.5, 0.15, 0.1)):
     """Return the SVG that a function draws on axes, as bytes.
 
-    :param margins: in inches, left, bottom, right and top. A layout that is
-        computed takes most of the time of a picture
+    :param margins: left, bottom, right and top in inches; computing a layout
+        would take most of the time
     """
     import matplotlib
     from matplotlib import figure
@@ -63,7 +64,7 @@ def _drawn(draw, width, height, margins=(0.85, 0.5, 0.15, 0.1)):
 
 
 def _plain_decades(axis):
-    """Label an axis of powers of ten by numbers, without formulas."""
+    """Label an axis with powers of ten by numbers, without formulas."""
     from matplotlib import ticker
     axis.set_major_locator(ticker.LogLocator(numticks=8))
     axis.set_minor_locator(ticker.NullLocator())
@@ -73,7 +74,7 @@ def _plain_decades(axis):
 def hosts(rows):
     """Draw how many hosts have which risk and which utilisation.
 
-    :param rows: of :attr:`.data.Fleet.hosts` with a profile, one at least
+    :param rows: one or more rows of :attr:`.data.Fleet.hosts` with a profile
     """
     risk = np.log10(np.clip([row['risk'] for row in rows], _FLOOR, 1.0))
     used = np.clip([row['utilisation'] for row in rows], 0.0, 1.2)
@@ -103,7 +104,7 @@ def hosts(rows):
 
 
 def distribution(found):
-    """Draw the distribution of a host's sum against what it can carry.
+    """Draw the distribution of the sum on a host and its capacity.
 
     :param found: ``distribution`` of :meth:`.data.Fleet.detail`
     """
@@ -126,9 +127,9 @@ def distribution(found):
 
 
 def reliability(kinds):
-    """Draw forecast against measured overload, host kind by host kind.
+    """Draw predicted against measured overload, by kind of host.
 
-    :param kinds: ``feedback`` of a report, one at least, each with points
+    :param kinds: one or more items of ``feedback`` of a report, with points
     """
     def draw(axes, _):
         axes.plot([_FLOOR, 1], [_FLOOR, 1], color='#999999', linewidth=1,
@@ -182,10 +183,10 @@ def refusals(found):
 
 
 def states(model):
-    """Draw the states of a traffic model and the ways between them.
+    """Draw the states of a traffic model and the transitions.
 
-    A circle is a state: its area is the share of time, and its text is the
-    number of the state.
+    A circle is a state. Its area is the share of time, and its text the number
+    of the state.
 
     :param model: ``states`` of a diagram of :meth:`.data.Fleet.detail`
     """

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves reports to a browser on this machine.
 
-Read-only: GET and nothing else. A request is answered only where its Host
-header names this server, so that no page of another site can read the report
-by a name that it made point here (DNS rebinding).
+The server is read-only and only answers GET. It answers a request only if the
+Host header names this server, so that a page of another site cannot read the
+report through DNS rebinding.
 """
 
 import http.server
@@ -24,19 +24,23 @@ LOG = logs.get_logger(__name__)
 
 _HOST_PREFIX = '/host/'
 
-#: A request that takes longer to arrive is given up.
+#: A request that takes longer to arrive is abandoned, in seconds.
 _REQUEST_SECONDS = 30
 
 
 def host_path(host):
-    """Return the path of the page of a host."""
+    """Return the path of the page of a host.
+
+    :param host: name of the host
+    """
     return _HOST_PREFIX + urllib.parse.quote(host, safe='')
 
 
 def require_loopback(address):
-    """Check that an address is one of this machine alone.
+    """Check that an address is a loopback address.
 
-    :raises InvalidInput: when it is not
+    :param address: IP address
+    :raises InvalidInput: if it is not
     """
     try:
         if ipaddress.ip_address(address).is_loopback:
@@ -49,12 +53,12 @@ def require_loopback(address):
 
 
 class Reports:
-    """Makes pages and keeps them for a while; thread-safe.
+    """Creates pages and caches them; thread-safe.
 
-    :param make_fleet: callable, returns a :class:`.data.Fleet`
-    :param make_report: callable(fleet, host or None) -> report
-    :param seconds: how long a state of the fleet is shown
-    :param clock: monotonic clock
+    :param make_fleet: callable(), returns a :class:`.data.Fleet`
+    :param make_report: callable(fleet, host or None), returns a report
+    :param seconds: seconds for which a state of the fleet is shown
+    :param clock: callable, returns monotonic seconds
     """
 
     def __init__(self, make_fleet, make_report, seconds=60.0,
@@ -68,8 +72,11 @@ class Reports:
         self._page = page.Page(host_path)
 
     def page(self, host=None):
-        """Return a page as bytes, or None where there is no such host."""
-        # One at a time: reading a fleet takes memory.
+        """Return a page as bytes, or None if there is no such host.
+
+        :param host: name of the host, or None for the whole fleet
+        """
+        # One at a time, because reading a fleet takes memory.
         with self._lock:
             if self._fleet is None or self._clock() >= self._until:
                 self._fleet, self._pages = None, {}
@@ -80,7 +87,7 @@ class Reports:
             if host not in self._pages:
                 text = self._page.render(self._make_report(
                     self._fleet, host))
-                # Not every host that somebody has looked at.
+                # Do not cache the pages of all hosts.
                 if len(self._pages) >= 100:
                     self._pages.clear()
                 self._pages[host] = text.encode('utf-8', 'replace')
@@ -88,10 +95,10 @@ class Reports:
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Answers GET of the report and of the pages of hosts.
+    """Answers GET requests for the report and the pages of hosts.
 
     :param address: loopback address
-    :param port: port; 0 chooses a free one
+    :param port: TCP port; 0 selects a free one
     :param reports: :class:`Reports`
     """
 
@@ -111,9 +118,9 @@ class Server(http.server.ThreadingHTTPServer):
             self.names |= {shown, 'localhost'}
 
     def server_bind(self):
-        """Bind as any TCP server: the name of the machine is not looked up.
+        """Bind to the address without looking up the name of the machine.
 
-        http.server asks the DNS for it, which may take long.
+        http.server would query the DNS, which may take long.
         """
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]

@@ -16,6 +16,7 @@ from nova.scheduler import utils as scheduler_utils
 import numpy as np
 
 from vswitch_aware_scheduler.admission import flavor_specs
+from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.vswitch import attachments as vswitch_attachments
@@ -194,23 +195,30 @@ def _law_and_rule(spec_obj, uuid, laws, priors, default_law, report):
     flavor = read(spec_obj, 'flavor')
     extra_specs = (read(flavor, 'extra_specs') if flavor is not None
                    else None) or {}
-    if any(key.startswith('vswitch:') for key in extra_specs):
-        topic = 'flavor ' + str(read(flavor, 'name'))
-        try:
-            stated = flavor_specs.law_of(extra_specs, laws)
-            report(topic, None)
-        except exceptions.InvalidInput as error:
-            stated = None
-            report(topic, f'{error}: its vswitch: extra specs are ignored')
-        if stated is not None:
-            return stated
     prior = priors(uuid, flavor and read(flavor, 'name'),
                    read(spec_obj, 'project_id'))
-    if prior is not None:
+    stated = _stated(flavor, extra_specs, laws, report)
+    if resident_demand.takes_prior(prior and prior[1], stated is not None):
         return prior[0], _PRIOR + prior[1]
+    if stated is not None:
+        return stated
     if default_law is None:
         return flavor_specs.constant_law(), 'unknown'
     return default_law, 'default'
+
+
+def _stated(flavor, extra_specs, laws, report):
+    """Return (law, rule) that a flavor states, or None; report errors."""
+    if not any(key.startswith('vswitch:') for key in extra_specs):
+        return None
+    topic = 'flavor ' + str(read(flavor, 'name'))
+    try:
+        stated = flavor_specs.law_of(extra_specs, laws)
+    except exceptions.InvalidInput as error:
+        report(topic, f'{error}: its vswitch: extra specs are ignored')
+        return None
+    report(topic, None)
+    return stated
 
 
 @functools.lru_cache(maxsize=flavor_specs.MOST_LAWS)

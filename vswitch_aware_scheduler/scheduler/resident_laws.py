@@ -95,16 +95,13 @@ class ResidentLaws:
         law, of = snapshot.prior(
             uuid, of_flavor[-1][0] if of_flavor else None, project) \
             or (None, None)
-        # The traffic of the instance itself comes first, then what its request
-        # stated.
-        if of != 'instance':
-            stated_laws = [candidate for candidate in (
-                self._statements.law(uuid),
-                self._residency.claimed_law(uuid, host),
-                *(_of_flavor(specs, snapshot) for _, specs in of_flavor))
-                if candidate is not None]
-            if stated_laws:
-                return max(stated_laws, key=_size)
+        stated_laws = [candidate for candidate in (
+            self._statements.law(uuid),
+            self._residency.claimed_law(uuid, host),
+            *(_of_flavor(specs, snapshot) for _, specs in of_flavor))
+            if candidate is not None]
+        if stated_laws and not resident_demand.takes_prior(of, True):
+            return max(stated_laws, key=_size)
         unknown = self.unknown(snapshot)
         if law is None or unknown is rate_law.SILENT:
             return unknown

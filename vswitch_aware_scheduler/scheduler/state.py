@@ -53,9 +53,13 @@ _NOTE_SECONDS = 1.0
 #: are described in the background no more often than this, in seconds.
 _FIRST_READING_SECONDS = 2.0
 
-#: Number of hosts that are described and computed while other threads wait:
-#: about three milliseconds of processor time.
-_FEW_HOSTS = 8
+#: Number of hosts that are described and computed at a time while requests
+#: wait, from nothing and after a few changes: about two milliseconds of
+#: processor time. Then the background thread pauses, so that a waiting request
+#: gets the lock and the interpreter.
+_FEW_HOSTS = 4
+_FEW_CHANGED = 16
+_PAUSE_SECONDS = 0.0005
 
 #: Maximum number of times that changed hosts are described again before a new
 #: snapshot is used.
@@ -67,8 +71,8 @@ _UNJUDGED = admission.HostPolicy(None, judged=False)
 #: Hypervisor type of bare metal nodes, as Nova's Ironic driver reports it.
 _IRONIC = 'ironic'
 
-_HOST, _CELL, _INSTANCES, _AGGREGATES = map(
-    operator.attrgetter, ('host', 'cell_uuid', 'instances', 'aggregates'))
+_HOST, _CELL, _INSTANCES = map(
+    operator.attrgetter, ('host', 'cell_uuid', 'instances'))
 
 
 class SchedulerState:
@@ -129,6 +133,7 @@ class SchedulerState:
         self._bare_metal = set()
         self._had_at = {}        # host -> time of the last request with it
         self._last_asked = None  # _Asked
+        self._unread_cells = set()
         self._outdated = set()   # hosts to describe
         self._described = set()  # hosts described since the last adoption
         self._next_note = self._next_incomplete = float('-inf')
@@ -272,7 +277,7 @@ class SchedulerState:
 
         :param host_states: list of nova HostState
         :param spec_obj: nova RequestSpec
-        :returns: (Assessment, positions of the hosts in it), or None as
+        :returns: (Assessment, array of the hosts' positions in it), or None as
             :meth:`assess`
         """
         recent, self._recent.value = self._recent.value, None
@@ -283,12 +288,17 @@ class SchedulerState:
                 and uuid == request_demand.instance_uuid_of(spec_obj)
                 and version == (self._table, self._table.version)
             ):
+                passing = assessment.passing
+                if host_states == list(itertools.compress(
+                        judged_states, passing.tolist())):
+                    # No later filter has refused a host.
+                    return assessment, np.flatnonzero(passing)
                 at = dict(zip(map(id, judged_states), itertools.count()))
                 where = list(map(at.get, map(id, host_states)))
                 if None not in where:
-                    return assessment, where
+                    return assessment, np.array(where)
         assessed = self.assess(host_states, spec_obj)
-        return assessed and (assessed[0], range(len(host_states)))
+        return assessed and (assessed[0], np.arange(len(host_states)))
 
     # Called by the wrappers of Nova's methods, in the thread of the request.
 
@@ -346,7 +356,7 @@ class SchedulerState:
         for some in (host_states[:1], host_states[1:]):
             hosts = list(map(_HOST, some))
             admitted = self._judge(
-                hosts, np.array(self._table.slots_of(hosts), dtype=np.int64),
+                hosts, self._table.slots_of(hosts),
                 demand, spec_obj).passing.tolist() if hosts else []
             if admitted and admitted[0] and some[0] is host_states[0]:
                 return host_states
@@ -356,7 +366,7 @@ class SchedulerState:
         if not fitting:
             hosts = list(map(_HOST, host_states))
             self.decisions.judged(self._judge(
-                hosts, np.array(self._table.slots_of(hosts), dtype=np.int64),
+                hosts, self._table.slots_of(hosts),
                 demand, spec_obj), demand, spec_obj, {}, False)
         return fitting
 
@@ -405,7 +415,8 @@ class SchedulerState:
 
     def _remember(self, uuid, law, attachments):
         if self._statements.add(uuid, law, attachments):
-            self._outdated.update(self._residency.hosts_of(uuid))
+            self._outdated.update(filter(self._policies.__contains__,
+                                         self._residency.hosts_of(uuid)))
 
     def request_finished(self, failed):
         """End the request of this thread.
@@ -543,31 +554,53 @@ class SchedulerState:
     def _observe(self, host_states):
         """Store what Nova reports about some hosts. Return their _Asked."""
         now = self._monotonic()
-        asked, hosts = self._last_asked, list(map(_HOST, host_states))
+        asked, hosts = self._last_asked, [one.host for one in host_states]
+        note = now >= self._next_note
         if asked is None or asked.hosts != hosts:
             # Most requests have the same hosts in the same order.
-            asked = self._last_asked = _Asked(
-                hosts, list(map(self._counts.get, hosts)))
-        hosts, changed = asked.hosts, self._outdated
-        note = now >= self._next_note or not all(
-            map(self._policies.__contains__, hosts))
+            asked = self._last_asked = _Asked(hosts)
+            note |= not asked.are_in(self._table)
+        hosts = asked.hosts
         if note:
             self._note(hosts, host_states, now)
+        # The instances that hosts list matter only in unread cells, and if
+        # attachments are counted.
+        if note or self._unread_cells or self._table.counts_attachments:
+            self._take_lists(hosts, host_states, note)
+        for host in self._aggregates.observe(
+                hosts, [one.aggregates for one in host_states], now):
+            self._policies[host] = None
+            self._outdated.add(host)
+        for host in self._aggregates.absent(now):
+            if host not in self._policies:
+                self._policies[host] = None
+                self._aggregates.admit(host)
+                self._outdated.add(host)
+        self._describe_due()
+        return asked
+
+    def _take_lists(self, hosts, host_states, note):
+        """Store the cells of some hosts and the instances that Nova lists.
+
+        :param hosts: list of names
+        :param host_states: list of nova HostState, in the same order
+        :param note: whether to store all lists, even if no number of
+            instances has changed
+        """
         cells = list(map(_CELL, host_states))
-        if asked.cells != cells:
-            asked.cells = cells
-            self._residency.set_cells(hosts, cells)
+        self._residency.set_cells(hosts, cells)
         listings = list(map(_INSTANCES, host_states))
         counts = list(map(len, listings))
-        if note or counts != asked.counts:
+        before = list(map(self._counts.get, hosts))
+        if note or counts != before:
             # A new instance also brings its attachments.
-            changed.update(itertools.compress(
-                hosts, map(operator.ne, counts, asked.counts)))
+            self._outdated.update(itertools.compress(
+                hosts, map(operator.ne, counts, before)))
             self._listings.update(zip(hosts, listings))
             self._counts.update(zip(hosts, counts))
-            asked.counts = counts
-        unread = {cell for cell in set(cells)
-                  if not self._residency.is_read(cell)}
+        self._unread_cells = {cell for cell in self._unread_cells.union(cells)
+                              if not self._residency.is_read(cell)}
+        unread = self._unread_cells.intersection(cells)
         self.report('hosts of unread cells', (
             f'{len(unread)} cells could not be read yet, '
             f"{min(map(str, unread))} among them: going by Nova's lists of "
@@ -575,17 +608,6 @@ class SchedulerState:
         for host, cell, listed in zip(hosts, cells, listings) \
                 if unread else ():
             self._residency.observe(host, cell, listed)
-        for host in self._aggregates.observe(
-                hosts, list(map(_AGGREGATES, host_states)), now):
-            self._policies[host] = None
-            changed.add(host)
-        for host in self._aggregates.absent(now):
-            if host not in self._policies:
-                self._policies[host] = None
-                self._aggregates.admit(host)
-                changed.add(host)
-        self._describe_due()
-        return asked
 
     def _note(self, hosts, host_states, now):
         """Store the time at which a request had these hosts. Add new hosts."""
@@ -601,8 +623,8 @@ class SchedulerState:
     def _describe_due(self, most=None):
         """Describe hosts that have changed. Return the list of these hosts."""
         due = self._outdated
-        due |= self._residency.take_changed()
-        due.intersection_update(self._policies)
+        due.update(filter(self._policies.__contains__,
+                          self._residency.take_changed()))
         some = list(itertools.islice(due, most))
         for host in some:
             self._describe(self._table, self._snapshot, host)
@@ -617,12 +639,13 @@ class SchedulerState:
         """
         while True:
             with self._lock:
-                described = self._describe_due(_FEW_HOSTS)
+                described = self._describe_due(_FEW_CHANGED)
                 if not described:
                     return
                 if compute:
                     self._table.assess(self._table.slots_of(described),
                                        self._default_law)
+            time.sleep(_PAUSE_SECONDS)
 
     def _describe(self, table, snapshot, host):
         uuids = self._residency.residents(host)
@@ -693,6 +716,7 @@ class SchedulerState:
                 # No request uses this table yet. Computing its values now
                 # saves the first request the time.
                 table.prepare(some, self._default_law, self._table)
+                time.sleep(_PAUSE_SECONDS)
             with self._lock:
                 # Changes since then are only in the table in use.
                 hosts = list(self._described)
@@ -701,8 +725,12 @@ class SchedulerState:
                 break
         with self._lock:
             self._outdated.update(hosts, self._described)
-            self._table, self._snapshot = table, snapshot
+            before, self._table, self._snapshot = (
+                self._table, table, snapshot)
             self._multiples = self._corrections.multiples(snapshot.outcomes)
+        # Freeing all residents at once would stop all other threads.
+        for _ in before.drop_residents(_FEW_CHANGED):
+            time.sleep(_PAUSE_SECONDS)
 
     def _tidy(self):
         """Remove hosts that are gone and update limits, in the background."""
@@ -737,8 +765,12 @@ class SchedulerState:
                             self._counts):
                 by_host.pop(host, None)
             self._bare_metal.discard(host)
+            self._outdated.discard(host)
             self._residency.forget_host(host)
             self._aggregates.forget(host)
+            self._table.forget(host)
+        # A dropped host may be among the hosts of the last request.
+        self._last_asked = None
         return len(outdated_hosts)
 
 
@@ -789,14 +821,21 @@ _NOT_PLACED = _Placed()
 
 
 class _Asked:
-    """Hosts of one request, and what Nova reported about them."""
+    """Hosts of one request, and their slots in a LoadTable."""
 
-    __slots__ = ('hosts', 'counts', 'cells', '_slots')
+    __slots__ = ('hosts', '_slots')
 
-    def __init__(self, hosts, counts):
-        self.hosts, self.counts = hosts, counts
-        self.cells = None
+    def __init__(self, hosts):
+        self.hosts = hosts
         self._slots = None, None
+
+    def are_in(self, table):
+        """Return whether a LoadTable has all of them."""
+        try:
+            self.slots(table)
+        except KeyError:
+            return False
+        return True
 
     def slots(self, table):
         """Return the (h,) slots of the hosts, in a LoadTable with all of them.
@@ -804,6 +843,5 @@ class _Asked:
         :param table: LoadTable
         """
         if self._slots[0] is not table:
-            self._slots = table, np.array(table.slots_of(self.hosts),
-                                          dtype=np.int64)
+            self._slots = table, table.slots_of(self.hosts)
         return self._slots[1]

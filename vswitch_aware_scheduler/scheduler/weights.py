@@ -67,7 +67,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
             if recalled is None:
                 return [NEUTRAL] * len(host_states)
             assessment, positions = recalled
-            return _weights(assessment, np.array(positions))
+            return _weights(assessment, positions)
         except Exception as error:
             LOG.debug('vswitch: weighing failed', exc_info=True)
             self._state.report('VSwitchWeigher', (
@@ -76,8 +76,7 @@ class VSwitchWeigher(weights.BaseHostWeigher):
 
     def _weigh_object(self, host_state, weight_properties):
         recalled = self._state.recall([host_state], weight_properties)
-        return NEUTRAL if recalled is None else _weights(
-            recalled[0], np.array(recalled[1]))[0]
+        return NEUTRAL if recalled is None else _weights(*recalled)[0]
 
 
 def _weights(assessment, positions):

@@ -15,6 +15,7 @@ from vswitch_aware_scheduler.store import instance_records
 from vswitch_aware_scheduler.store import model_records
 from vswitch_aware_scheduler.store import prior_records
 from vswitch_aware_scheduler.store import profile_records
+from vswitch_aware_scheduler.store import rebalance_records
 from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import trial_records
 
@@ -22,10 +23,11 @@ __all__ = ['ASSUMED', 'Basis', 'BudgetState', 'CONFIRMED', 'Changes',
            'ClaimChanges', 'ClaimsSeen', 'Decision', 'EXPIRED', 'ErrorBudget',
            'FORGOTTEN', 'FleetFacts', 'FormerInstance', 'Generation', 'HOST',
            'HostProfile', 'InstanceRecord', 'InventoryState', 'KEPT_DAYS',
-           'Learned', 'MOVED', 'ModelSummary', 'Modeler', 'NOT_PLACED',
-           'NO_HOST', 'PLACED', 'Prior', 'ResumePoint', 'Share', 'Stay',
-           'Store', 'StoredClaim', 'StoredModel', 'StoredSums', 'StoredTrial',
-           'TrialOutcome', 'UPLINK', 'Unmodelled', 'Worker', 'may_replace']
+           'Learned', 'MOVED', 'ModelSummary', 'Modeler', 'MoveRecord',
+           'NOT_PLACED', 'NO_HOST', 'PLACED', 'PlanRecord', 'Prior',
+           'ResumePoint', 'Share', 'Stay', 'Store', 'StoredClaim',
+           'StoredModel', 'StoredSums', 'StoredTrial', 'TrialOutcome',
+           'UPLINK', 'Unmodelled', 'Worker', 'may_replace']
 
 ASSUMED = claim_records.ASSUMED
 Basis = generations.Basis
@@ -49,10 +51,12 @@ Learned = model_records.Learned
 MOVED = claim_records.MOVED
 ModelSummary = model_records.ModelSummary
 Modeler = service_records.Modeler
+MoveRecord = rebalance_records.MoveRecord
 NOT_PLACED = decisions.NOT_PLACED
 NO_HOST = decisions.NO_HOST
 PLACED = decisions.PLACED
 InstanceRecord = instance_records.InstanceRecord
+PlanRecord = rebalance_records.PlanRecord
 Prior = prior_records.Prior
 ResumePoint = model_records.ResumePoint
 Share = budgets.Share

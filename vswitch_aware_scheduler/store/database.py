@@ -31,6 +31,7 @@ from vswitch_aware_scheduler.store import instance_rows
 from vswitch_aware_scheduler.store import model_rows
 from vswitch_aware_scheduler.store import prior_rows
 from vswitch_aware_scheduler.store import profile_rows
+from vswitch_aware_scheduler.store import rebalance_records
 from vswitch_aware_scheduler.store import service_records
 from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
@@ -654,6 +655,45 @@ class Store:
             sql.upsert(connection, tables.budget_state, [
                 {'id': 1, **dataclasses.asdict(state)}])
         self._log_damaged(left_out)
+
+    def plans(self, state=None, limit=None):
+        """Return a list of :class:`~.PlanRecord`, the newest first.
+
+        :param state: only of this state
+        :param limit: at most so many
+        """
+        return self._read_rows(rebalance_records.read_plans, state, limit)
+
+    def moves(self, plan_id=None, state=None, since=None):
+        """Return a list of :class:`~.MoveRecord`, the newest plan first.
+
+        :param plan_id: only of this plan
+        :param state: only of this state
+        :param since: only those that ended at this time or later, seconds UTC
+        """
+        return self._read_rows(rebalance_records.read_moves, plan_id, state,
+                               since)
+
+    def change_rebalancing(self, function, *arguments):
+        """Call a function of :mod:`~.rebalance_records` that writes.
+
+        One transaction; deadlocks and lost connections are retried.
+
+        :param function: called with a connection and the arguments
+        :returns: what the function returns
+        """
+        # As in write: looks at the schema in a transaction of its own.
+        self._read(lambda connection: None)
+
+        @db_api.wrap_db_retry(
+            retry_interval=0.1, max_retries=3, retry_on_deadlock=True,
+            retry_on_disconnect=True, exception_checker=engines.is_locked)
+        def attempt():
+            with self._engine().begin() as connection:
+                return function(connection, *arguments)
+
+        with engines.translate_errors(self._url, 'write'):
+            return attempt()
 
     @contextlib.contextmanager
     def _claims(self, doing, lock=False):

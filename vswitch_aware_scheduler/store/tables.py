@@ -33,6 +33,10 @@ Schedulers do not read these tables, so that they create no generation.
 
 ``decision`` has how schedulers judged the hosts for their last requests. It
 creates no generation either.
+
+``rebalance_plan`` and ``rebalance_move`` are the audit record of migrations,
+``rebalance_lock`` says which process may carry out a plan. No scheduler reads
+them.
 """
 
 import sqlalchemy as sa
@@ -42,12 +46,13 @@ __all__ = ['SCHEMA_VERSION', 'budget_share', 'budget_state', 'claim',
            'claim_counter', 'claim_history', 'decision', 'error_budget',
            'fleet_fact', 'fleet_load', 'fleet_reading', 'former_instance',
            'generation', 'generation_history', 'host_profile', 'inventory',
-           'metadata', 'modeler', 'placement', 'prior', 'removal', 'secret',
-           'stay', 'sum_history', 'traffic_model', 'traffic_model_detail',
+           'metadata', 'modeler', 'placement', 'prior', 'rebalance_lock',
+           'rebalance_move', 'rebalance_plan', 'removal', 'secret', 'stay',
+           'sum_history', 'traffic_model', 'traffic_model_detail',
            'trial', 'trial_outcome', 'unmodelled_instance', 'worker']
 
 #: The newest migration. A store with another version is not used.
-SCHEMA_VERSION = '0013'
+SCHEMA_VERSION = '0014'
 
 #: Values of ``removal.kind``.
 INSTANCE = 'instance'
@@ -407,4 +412,43 @@ budget_state = sa.Table(
     sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
     sa.Column('period_seconds', sa.Double, nullable=False),
     sa.Column('stays_until', sa.Double, nullable=False),
+    **_MYSQL)
+
+# A plan of migrations; see rebalance_records.PlanRecord. Times are of the
+# clock of the process that made the plan.
+rebalance_plan = sa.Table(
+    'rebalance_plan', metadata,
+    sa.Column('plan_id', sa.String(36), primary_key=True),
+    sa.Column('made_at', sa.Double, nullable=False),
+    sa.Column('made_by', sa.String(255), nullable=False),
+    sa.Column('state', sa.String(16), nullable=False),
+    sa.Column('ended_at', sa.Double, nullable=True),
+    sa.Column('reason', _TEXT, nullable=False),
+    sa.Index('ix_rebalance_plan_made_at', 'made_at'),
+    **_MYSQL)
+
+# body is a JSON object.
+rebalance_move = sa.Table(
+    'rebalance_move', metadata,
+    sa.Column('plan_id', sa.String(36), primary_key=True),
+    sa.Column('position', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('instance_uuid', sa.String(36), nullable=False),
+    sa.Column('source', sa.String(255), nullable=False),
+    sa.Column('destination', sa.String(255), nullable=False),
+    sa.Column('state', sa.String(16), nullable=False),
+    sa.Column('begun_at', sa.Double, nullable=True),
+    sa.Column('ended_at', sa.Double, nullable=True),
+    sa.Column('body', _TEXT, nullable=False),
+    sa.Index('ix_rebalance_move_state', 'state'),
+    sa.Index('ix_rebalance_move_ended_at', 'ended_at'),
+    **_MYSQL)
+
+# One row. expires_at is of the clock of the database; token is another one
+# for each time that a process takes the lock, empty while none has it.
+rebalance_lock = sa.Table(
+    'rebalance_lock', metadata,
+    sa.Column('id', sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column('holder', sa.String(255), nullable=False),
+    sa.Column('token', sa.String(36), nullable=False),
+    sa.Column('expires_at', sa.Double, nullable=False),
     **_MYSQL)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells tempest where the tests are.
+"""Reports the location of the tests to tempest.
 
-There are no options: the tests run where tempest.conf counts VSwitchFilter
-among ``[compute-feature-enabled]/scheduler_enabled_filters``.
+There are no options. The tests run if tempest.conf lists VSwitchFilter in
+``[compute-feature-enabled]/scheduler_enabled_filters``.
 """
 
 import os

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import random
 import unittest
 
 from vswitch_aware_scheduler.admission import flavor_specs
@@ -28,6 +29,22 @@ class TestExtraSpecs(unittest.TestCase):
             flavor_specs.law_of_extra_specs({
                 'vswitch:egress_kbps': '5', 'vswitch:on_seconds': '10',
                 'vswitch:off_seconds': '30'}))
+
+    def test_it_is_the_law_of_the_model_to_the_last_bit(self):
+        generator = random.Random(1)
+        for _ in range(200):
+            on, off, *rates = (
+                generator.randint(1, 10 ** generator.randint(1, 9))
+                for _ in range(5))
+            self.assertEqual(
+                model.TrafficModel.on_off(
+                    *rates, on_seconds=on, off_seconds=off).law,
+                flavor_specs.law_of_extra_specs({
+                    'vswitch:egress_kbps': str(rates[0]),
+                    'vswitch:ingress_kbps': str(rates[1]),
+                    'vswitch:kpps': str(rates[2]),
+                    'vswitch:on_seconds': str(on),
+                    'vswitch:off_seconds': str(off)}))
 
     def test_none_of_them_is_no_law(self):
         self.assertIsNone(flavor_specs.law_of_extra_specs({}))

@@ -74,6 +74,11 @@ class TestRules(DemandTestCase):
         self.priors = {('m1.test', None): (LEARNED, 'flavor')}
         demand = self.assertDemand('prior of flavor', LEARNED, _spec({}))
         self.assertTrue(demand.is_prior)
+        self.priors = {('m1.test', None): (LEARNED, 'instance')}
+        self.assertDemand('prior of instance', LEARNED, spec)
+        self.priors = {('m1.test', None): (LEARNED, 'flavor')}
+        self.assertDemand('flavor', model.TrafficModel.constant(700).law,
+                          spec)
         self.priors = {('m1.test', 'p'): (OTHER, 'flavor and project')}
         spec = _spec({})
         spec.project_id = 'p'

@@ -3,6 +3,7 @@
 import gc
 import logging
 import threading
+import time
 from unittest import mock
 import weakref
 
@@ -629,6 +630,36 @@ class TestHosts(base.StateTestCase):
         state._adopt(Counted(snapshot.generation, snapshot._laws))
         self.assertEqual(len(hosts), sum(held))
         self.assertEqual(1, max(held))
+
+    def test_an_adoption_lets_others_run_after_every_few_hosts(self):
+        hosts = [f'host{number}' for number in range(30)]
+        self.ask(base.request(1), **{host: [2] for host in hosts})
+        snapshot, state = self.state._snapshot, self.state
+        described, pauses = [], [0]
+
+        class Counted(snapshots.Snapshot):
+            def host_profile(self, host):
+                described.append(host)
+                return None
+
+        with mock.patch.object(
+                time, 'sleep',
+                lambda seconds: pauses.append(len(described))):
+            state._adopt(Counted(snapshot.generation, snapshot._laws))
+        self.assertEqual(len(hosts), max(pauses))
+        self.assertLessEqual(max(
+            after - before for before, after in zip(pauses, pauses[1:])), 4)
+
+    def test_what_was_judged_before_an_adoption_explains_itself(self):
+        self.ask(base.request(1), a=[29], b=[])
+        request = base.request(40, egress_kbps=72)
+        judged, _ = self.state.assess([self.hosts['a']], request)
+        words, before = judged.explain(0), self.state._table
+        snapshot = self.state._snapshot
+        self.state._adopt(snapshots.Snapshot(
+            snapshot.generation, snapshot._laws))
+        self.assertEqual({}, before.residents('a'))
+        self.assertEqual(words, judged.explain(0))
 
     def test_hosts_are_kept_while_there_is_no_request(self):
         self.ask(base.request(1), a=[], b=[2])

@@ -13,6 +13,7 @@ import numpy as np
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import explanation
 from vswitch_aware_scheduler.admission import flavor_specs
+from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
@@ -190,11 +191,10 @@ def _demand(fleet, uuid, flavor, project):
         stated = None
         fleet.remarks.append(f'{error}: the extra specs of the flavor '
                              f'{flavor} are ignored')
-    if stated is not None:
-        return *stated, None
     prior = snapshot.prior(uuid, flavor, project)
-    if prior is None:
-        return fleet.default_law, 'default', None
+    if not resident_demand.takes_prior(prior and prior[1],
+                                       stated is not None):
+        return *(stated or (fleet.default_law, 'default')), None
     group = snapshot.group_prior(uuid, flavor, project) \
         if prior[1] == 'instance' else None
     return prior[0], f'prior of {prior[1]}', group and group[0]

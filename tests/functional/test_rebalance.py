@@ -1,0 +1,263 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage rebalance, by live migrations of a real Nova."""
+
+import contextlib
+import csv
+import json
+import os
+import threading
+import time
+import types
+from unittest import mock
+
+# Before the rest of nova, as in tests.functional.base.
+import nova.tests.functional  # noqa: F401
+
+import fixtures
+from keystoneauth1 import loading as ks_loading
+from keystoneauth1 import plugin as ks_plugin
+import numpy as np
+
+from nova.virt import fake
+
+from tests.functional import base
+from tests.unit.cmd import commands
+from tests.unit.rebalance import fleet
+from vswitch_aware_scheduler.cmd import manage
+from vswitch_aware_scheduler.cmd.subcommands import rebalance
+from vswitch_aware_scheduler.rebalance import executor
+from vswitch_aware_scheduler import store
+
+#: Of the slots of a day, so many are busy.
+BUSY = np.arange(fleet.SLOTS) % 10 == 9
+
+
+class _Administrator(ks_plugin.BaseAuthPlugin):
+    """Who the fixtures of keystone and placement take us for.
+
+    That of Nova knows the administrator by name.
+    """
+
+    def get_headers(self, session, **kwargs):
+        return {'X-Auth-Token': 'admin', 'X-Auth-User': 'admin',
+                'X-User-Id': 'admin', 'X-Auth-Project-Id': 'service',
+                'X-Roles': 'admin,member,reader'}
+
+
+class RebalanceTestCase(base.VSwitchTestCase):
+    """host1 is hot by hand: two instances, each 600 of 1000 kbit/s at times.
+
+    host2 is full most of the time, host3 has room.
+    """
+
+    def setUp(self):
+        super().setUp()
+        loader = mock.Mock()
+        loader.load_from_options.return_value = _Administrator()
+        self.useFixture(fixtures.MockPatchObject(
+            ks_loading, 'get_plugin_loader', return_value=loader))
+        self.useFixture(fixtures.MockPatchObject(
+            ks_loading, 'get_auth_plugin_conf_options', return_value=[]))
+        self.useFixture(fixtures.MockPatchObject(executor, 'POLL_SECONDS',
+                                                 .2))
+        self.describe_hosts(1000, 1000, 1000)
+        self.small = self.flavor('small', egress_kbps=100)
+        self.servers = {}
+        self.rates = {}
+        for name, host, rates in (
+                ('vm1', 'host1', np.where(BUSY, 600, 100)),
+                ('vm2', 'host1', np.where(BUSY, 600, 100)),
+                ('vm3', 'host2', 500), ('vm4', 'host3', 100)):
+            self.servers[name] = self.boot(self.small, host=host, name=name)
+            self.rates[self.servers[name]['id']] = np.broadcast_to(
+                rates, fleet.SLOTS)
+        self.directory = self.useFixture(fixtures.TempDir()).path
+        self.configure()
+        self.measure()
+
+    def configure(self, *lines):
+        self.config = os.path.join(self.directory, 'vswitch.conf')
+        with open(self.config, 'w') as file:
+            file.write('\n'.join([
+                '[vswitch_scheduler]', f'store_url = {self.store_url}',
+                'rebalance_network = separate', 'telemetry_driver = file',
+                f'telemetry_path = {self.directory}/trace.csv', *lines,
+                '[vswitch_inventory]', f'url = {self.admin_api.base_url}',
+                f'placement_url = {self.placement.fixture.endpoint}',
+                'auth_type = fixture', 'retries = 0',
+                'requests_per_second = 1000']))
+
+    def measure(self):
+        """Write what a modeler would have measured until now."""
+        now = time.time() // fleet.PERIOD * fleet.PERIOD
+        with open(f'{self.directory}/trace.csv', 'w', newline='') as file:
+            writer = csv.writer(file)
+            writer.writerow(('instance', 'time', 'egress_kbps',
+                             'ingress_kbps'))
+            for uuid, rates in self.rates.items():
+                for back, rate in zip(range(fleet.SLOTS, 0, -1), rates):
+                    writer.writerow((uuid, now - back * fleet.PERIOD, rate,
+                                     0))
+        totals = {host: np.zeros(fleet.SLOTS) for host in self.HOSTS}
+        for server in self.servers.values():
+            totals[self.host_of(server)] += self.rates[server['id']]
+        self.store.write(placements=[
+            store.InstanceRecord(one['id'], self.host_of(one), 'small', 'p')
+            for one in self.servers.values()])
+        balances = {'host1': -600.0, 'host2': 100.0, 'host3': 100.0}
+        self.store.settle_budgets(
+            store.BudgetState(fleet.PERIOD, now), [
+                (None, fleet.account(host, balance, now=now))
+                for host, balance in balances.items()],
+            [stored for host, total in totals.items()
+             for stored in fleet.days_of(fleet.sums(host, total, now=now))])
+        self.plugin.refresh()
+
+    def run_command(self, *words):
+        """Return (status, answer, what was said) of the command."""
+        status, output, errors = commands.run(manage.main, [
+            '--config-file', self.config, 'rebalance', *words, '--json'])
+        return status, json.loads(output) if output else None, errors
+
+    def execute(self, *words):
+        return self.run_command('--execute', *words)
+
+    def where(self):
+        return {name: self.host_of(server)
+                for name, server in self.servers.items()}
+
+    def live_migrations(self):
+        return [(one['instance_uuid'], one['dest_compute'], one['status'])
+                for one in self.admin_api.api_get(
+                    '/os-migrations').body['migrations']]
+
+    @contextlib.contextmanager
+    def slow(self):
+        """Stop live migrations on their way; yields what lets them go."""
+        event = threading.Event()
+        migrate = fake.FakeDriver.live_migration
+
+        def wait(driver, *args, **kwargs):
+            event.wait(base.TIMEOUT_SECONDS)
+            return migrate(driver, *args, **kwargs)
+
+        with mock.patch.object(fake.FakeDriver, 'live_migration', wait):
+            try:
+                yield event
+            finally:
+                event.set()
+
+    def arrived(self):
+        """Wait until no live migration runs."""
+        self.wait_for(lambda: all(
+            status == 'completed' for _, _, status in self.live_migrations()),
+            'the end of all live migrations')
+
+    def moved(self):
+        """Return the name of the instance that left host1."""
+        name, = [name for name in ('vm1', 'vm2')
+                 if self.where()[name] != 'host1']
+        return name
+
+    def test_a_hot_host_is_relieved(self):
+        before = self.where()
+        status, answer, errors = self.run_command()
+        self.assertEqual(0, status, errors)
+        move, = answer['moves']
+        self.assertEqual(('host1', 'host3'),
+                         (move['source'], move['destination']))
+        self.assertEqual(before, self.where())
+        self.assertEqual([], self.live_migrations())
+        status, answer, errors = self.execute()
+        self.assertEqual(0, status, errors)
+        self.assertEqual([(move['instance_uuid'], 'host3', 'completed')],
+                         self.live_migrations())
+        self.assertEqual('host3', self.where()[self.moved()])
+        self.assertEqual(['done'], [one['state'] for one in answer['moves']])
+        # Its cool-down holds, and what is left on host1 is within budget.
+        self.read_record()
+        status, answer, errors = self.run_command()
+        self.assertEqual((0, []), (status, answer['moves']), errors)
+        self.assertTrue(answer['reason'])
+
+    def test_an_interrupted_plan_goes_on(self):
+        with self.slow() as go_on:
+            with mock.patch.object(rebalance, 'time', types.SimpleNamespace(
+                    time=time.time, monotonic=time.monotonic,
+                    sleep=mock.Mock(side_effect=KeyboardInterrupt))):
+                status, _, errors = self.execute()
+            self.assertEqual(1, status)
+            self.assertIn('The same command goes on', errors)
+            self.assertEqual(1, len(self.live_migrations()))
+            threading.Timer(1.0, go_on.set).start()
+            status, answer, errors = self.execute()
+        self.assertEqual((0, True, 1), (status, answer['resumed'],
+                                        answer['done']), errors)
+        self.assertEqual(1, len(self.live_migrations()))
+        self.assertEqual('host3', self.where()[self.moved()])
+
+    def test_a_hanging_migration_is_left_and_found_again(self):
+        self.configure('rebalance_wait_seconds = 1')
+        with self.slow() as go_on:
+            status, answer, errors = self.execute()
+            self.assertEqual(1, status)
+            self.assertIn('not ended after', answer['problem'])
+            # It still runs: nothing else begins.
+            status, answer, _ = self.execute()
+            self.assertEqual(1, status)
+            self.assertEqual(1, len(self.live_migrations()))
+            go_on.set()
+            self.arrived()
+        status, answer, errors = self.execute()
+        self.assertEqual((0, 1), (status, answer['done']), errors)
+        self.assertEqual(1, len(self.live_migrations()))
+
+    def planned(self):
+        """Write a plan to the store that is not carried out yet."""
+        with mock.patch.object(executor.Executor, 'step',
+                               side_effect=KeyboardInterrupt):
+            self.execute()
+        move, = self.store.moves()
+        self.assertEqual('planned', move.state)
+        return move
+
+    def test_a_destination_that_fills_up(self):
+        self.planned()
+        # By traffic: only Nova's scheduler knows what came meanwhile.
+        full = self.flavor('full', egress_kbps=850)
+        self.boot(full, host='host3')
+        status, answer, _ = self.execute()
+        self.assertEqual(1, status)
+        self.assertIn('NoValidHost', answer['problem'])
+        self.assertEqual('failed', self.store.moves()[0].state)
+        self.assertEqual('host1', self.where()['vm1'])
+        self.assertEqual('host1', self.where()['vm2'])
+
+    def test_a_destination_without_cores_or_in_maintenance(self):
+        self.planned()
+        service = self.admin_api.get_services(
+            host='host3', binary='nova-compute')[0]
+        self.admin_api.put_service(service['id'], {
+            'status': 'disabled', 'disabled_reason': 'work'})
+        status, answer, _ = self.execute()
+        self.assertEqual(1, status)
+        self.assertIn('host3 is disabled: work', answer['problem'])
+        self.assertEqual([], self.live_migrations())
+
+    def test_an_instance_that_was_deleted(self):
+        move = self.planned()
+        name, = [name for name, server in self.servers.items()
+                 if server['id'] == move.instance_uuid]
+        self.delete(self.servers.pop(name))
+        status, answer, _ = self.execute()
+        self.assertEqual(1, status)
+        self.assertIn('the instance was deleted', answer['problem'])
+        self.assertEqual([], self.live_migrations())
+
+    def test_groups_and_marks_are_respected(self):
+        for name in ('vm1', 'vm2'):
+            self.admin_api.post_server_metadata(
+                self.servers[name]['id'], {'vswitch:migrate': 'never'})
+        status, answer, errors = self.run_command()
+        self.assertEqual((0, []), (status, answer['moves']), errors)
+        self.assertIn('vswitch:migrate=never', answer['reason'])

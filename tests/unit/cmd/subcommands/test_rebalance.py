@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import csv
+import json
+import types
+from unittest import mock
+
+import numpy as np
+
+from tests.unit.cmd import command_case
+from tests.unit.cmd import commands
+from tests.unit.rebalance import fleet
+from vswitch_aware_scheduler.cmd.subcommands import rebalance
+from vswitch_aware_scheduler.store import rebalance_records as records
+
+BUSY = np.arange(fleet.SLOTS) % 10 == 9
+
+
+class RebalanceTestCase(command_case.ManageTestCase):
+    """host1 is in debt, host2 has room for one of its instances."""
+
+    def setUp(self):
+        super().setUp()
+        self.fleet = fleet.Fleet('host1', 'host2')
+        self.fleet.cloud.setUp()
+        self.addCleanup(self.fleet.cloud.cleanUp)
+        for name in ('vm1', 'vm2'):
+            self.fleet.boot(name, 'host1', np.where(BUSY, 600, 100))
+        for number in range(2):
+            self.fleet.boot(f'idle{number}', 'host2', 0)
+        self.fleet.balance['host1'] = -600.0
+        self.store = self.make_store()
+        self.configure('rebalance_network = separate')
+        patch = mock.patch.object(rebalance, 'time', types.SimpleNamespace(
+            time=fleet.Clock(), monotonic=fleet.Clock(), sleep=self.pass_by))
+        patch.start()
+        self.addCleanup(patch.stop)
+        self.slept = 0
+        self.on_sleep = lambda: None
+
+    def pass_by(self, seconds):
+        self.slept += 1
+        self.on_sleep()
+
+    def configure(self, *lines):
+        trace = f'{self.directory}/trace.csv'
+        self._configure(
+            'telemetry_driver = file', f'telemetry_path = {trace}', *lines,
+            '[vswitch_inventory]', f'url = {self.fleet.cloud.url}/v2.1',
+            f'placement_url = {self.fleet.cloud.url}/placement',
+            'auth_type = none', f'endpoint = {self.fleet.cloud.url}',
+            'retries = 0', 'requests_per_second = 1000')
+        with open(trace, 'w', newline='') as file:
+            writer = csv.writer(file)
+            writer.writerow(('instance', 'time', 'egress_kbps',
+                             'ingress_kbps'))
+            for name, rates in self.fleet.driver.rates.items():
+                for back, rate in zip(range(len(rates), 0, -1), rates):
+                    writer.writerow((fleet.uuid_of(name), fleet.NOW
+                                     - back * fleet.PERIOD, rate, 0))
+        self.fleet.write(self.store)
+
+    def states(self):
+        return [one.state for one in self.store.moves()]
+
+    def test_a_dry_run_prints_the_plan_and_changes_nothing(self):
+        answer = self.ask_loud('rebalance')
+        move, = answer['moves']
+        self.assertEqual(('host1', 'host2', -600.0), (
+            move['source'], move['destination'], move['budget_before']))
+        for key in ('instance_uuid', 'name', 'reason', 'budget_after',
+                    'seconds', 'transferred_mib', 'downtime_seconds'):
+            self.assertIn(key, move)
+        self.assertTrue(answer['executable'])
+        self.assertEqual('host1', answer['in_debt'][0]['host'])
+        self.assertEqual([], self.fleet.cloud.asked)
+        self.assertEqual([], self.store.plans())
+        status, output, _ = self.run_command('rebalance')
+        self.assertEqual(0, status)
+        header, row = commands.table(output)
+        self.assertEqual(['INSTANCE', 'FROM', 'TO', 'BUDGET'], header[:4])
+        self.assertEqual(['host1', 'host2', '-600s'], row[1:4])
+        self.assertIn('1 migrations: 1 hosts are in debt', output)
+
+    def test_an_empty_plan_says_why(self):
+        self.fleet.balance['host1'] = 0.0
+        self.configure('rebalance_network = separate')
+        self.assertEqual('no host is in debt', self.ask('rebalance')['reason'])
+        status, output, _ = self.run_command('rebalance')
+        self.assertEqual(0, status)
+        self.assertIn('0 migrations: no host is in debt', output)
+
+    def test_no_data_is_an_error(self):
+        self.fleet.balance.clear()
+        self.fleet.write(self.store)
+        for words in ((), ('--execute',)):
+            self.assert_fails('error budgets in the store .*: none; expected',
+                              'rebalance', *words)
+
+    def test_a_slow_network_is_said_and_refused(self):
+        self.configure('rebalance_link_kbps = 500000')
+        status, output, errors = self.run_command('rebalance')
+        self.assertEqual(0, status)
+        self.assertIn('cannot be executed: network of migrations: 500000 '
+                      'kbit/s', errors)
+        self.assertEqual(1, self.run_command('rebalance', '--execute')[0])
+        self.assertEqual([], self.fleet.cloud.asked)
+
+    def test_execute_does_it_and_history_tells_of_it(self):
+        status, output, errors = self.run_command('rebalance', '--execute')
+        self.assertEqual(0, status, errors)
+        self.assertEqual(['done'], self.states())
+        self.assertIn('from host1 to host2: begun', errors)
+        self.assertIn('1 of 1 migrations are done', output)
+        self.assertEqual(1, len(self.fleet.cloud.asked))
+        history = self.ask('rebalance', '--history')
+        self.assertEqual(['done'], [one['state'] for one in history['moves']])
+        self.assertEqual(['done'], [one['state'] for one in history['plans']])
+        self.assertEqual(-600.0, history['moves'][0]['budget_before'])
+
+    def test_a_surprise_is_the_exit_status(self):
+        self.fleet.cloud.on_migrate = lambda server, host: \
+            self.fleet.cloud.complete(server, host, 'error')
+        status, output, _ = self.run_command('rebalance', '--execute',
+                                             '--json')
+        self.assertEqual(1, status)
+        answer = json.loads(output)
+        self.assertIn('NoValidHost', answer['problem'])
+        self.assertEqual(['failed'], [one['state']
+                                      for one in answer['moves']])
+
+    def test_an_interrupt_loses_nothing(self):
+        def runs(server, host):
+            server['OS-EXT-STS:task_state'] = 'migrating'
+            self.fleet.cloud.migration(server['name'], 'host1', host,
+                                       'running')
+
+        def interrupt():
+            raise KeyboardInterrupt
+
+        self.fleet.cloud.on_migrate, self.on_sleep = runs, interrupt
+        status, _, errors = self.run_command('rebalance', '--execute')
+        self.assertEqual(1, status)
+        self.assertIn('The same command goes on', errors)
+        self.assertEqual(['begun'], self.states())
+
+        def arrive():
+            server = self.fleet.cloud.servers[self.store.moves()[
+                0].instance_uuid]
+            server.update({'OS-EXT-STS:task_state': None,
+                           'OS-EXT-SRV-ATTR:host': 'host2'})
+            self.fleet.cloud.migrations[-1]['status'] = 'completed'
+
+        self.on_sleep = arrive
+        answer = self.ask_loud('rebalance', '--execute')
+        self.assertTrue(answer['resumed'])
+        self.assertEqual(['done'], self.states())
+        self.assertEqual(1, len(self.fleet.cloud.asked))
+
+    def ask_loud(self, *words):
+        """Return the answer of a command that also writes to stderr."""
+        status, output, errors = self.run_command(*words, '--json')
+        self.assertEqual(0, status, errors)
+        return json.loads(output)
+
+    def test_another_process_is_respected(self):
+        self.store.change_rebalancing(records.take_lock, 'vswitch-modeler',
+                                      't', 60.0)
+        self.assert_fails('held by vswitch-modeler', 'rebalance', '--execute')
+        self.assertEqual(1, len(self.ask('rebalance')['moves']))
+
+    def test_wrong_arguments(self):
+        self.assert_fails('--parallel: 0; expected', 'rebalance',
+                          '--parallel', '0')
+        self.assert_fails('--execute and --history', 'rebalance',
+                          '--execute', '--history')
+        self._configure()
+        self.assert_fails('auth_type in the group', 'rebalance')

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A fleet for the tests of rebalancing: Nova and Placement at the wire.
+
+In the form that Nova 34 and placement 16 were seen to answer in;
+tests/functional runs the same against the real ones.
+"""
+
+import dataclasses
+import datetime
+import itertools
+import uuid as uuids
+
+import numpy as np
+
+from tests.contract import telemetry_stand_ins as stand_ins
+from vswitch_aware_scheduler.clients import http
+from vswitch_aware_scheduler.rebalance import cloud
+from vswitch_aware_scheduler.rebalance import packed
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.traffic import series
+
+#: Slots of five minutes; times of the tests begin here.
+PERIOD, SLOTS = 300.0, 288
+NOW = 1_700_000_100.0 // PERIOD * PERIOD
+BANDWIDTH = (1.0, 0.0, 0.0)
+
+
+def uuid_of(name):
+    """Return the uuid of an instance or a compute node by its name."""
+    return str(uuids.uuid5(uuids.NAMESPACE_DNS, name))
+
+
+def iso(seconds):
+    """Return a time as Nova writes it in its record of migrations."""
+    return datetime.datetime.fromtimestamp(
+        seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%S.000000')
+
+
+class Cloud(stand_ins.OpenStack):
+    """Nova and Placement of some hosts of 16 cores and 64 GiB.
+
+    :ivar servers: {uuid: dictionary as of the API}
+    :ivar services: {host: dictionary as of the API}
+    :ivar aggregates: [(metadata, hosts)]
+    :ivar groups: [dictionary as of the API]
+    :ivar migrations: list as of the API, the oldest first
+    :ivar on_migrate: called with (server, host) for each live migration that
+        is asked for; by default it is completed at once
+    :ivar asked: [(name, host)] of the live migrations
+    """
+
+    def __init__(self, *hosts):
+        super().__init__()
+        self.servers, self.services = {}, {}
+        self.aggregates, self.groups, self.migrations = [], [], []
+        self.used = {}
+        self.asked = []
+        self.on_migrate = self.complete
+        self._numbers = itertools.count(1)
+        for host in hosts:
+            self.services[host] = {
+                'binary': 'nova-compute', 'host': host, 'zone': 'nova',
+                'status': 'enabled', 'state': 'up', 'forced_down': False,
+                'disabled_reason': None}
+
+    def boot(self, name, host, vcpus=1, memory=1024, **more):
+        """Add an instance; return its uuid."""
+        flavor = {'vcpus': vcpus, 'ram': memory, 'disk': 1, 'ephemeral': 0,
+                  'swap': 0, 'original_name': 'm', 'extra_specs':
+                      more.pop('extra_specs', {})}
+        self.servers[uuid_of(name)] = {
+            'id': uuid_of(name), 'name': name, 'status': 'ACTIVE',
+            'OS-EXT-SRV-ATTR:host': host, 'OS-EXT-STS:vm_state': 'active',
+            'OS-EXT-STS:task_state': None, 'locked': False, 'metadata': {},
+            'flavor': flavor, 'image': {'id': 'i'}, **more}
+        return uuid_of(name)
+
+    def migration(self, name, source, destination, status='completed',
+                  at=NOW, kind='live-migration'):
+        """Add a migration to Nova's record and return it."""
+        number = next(self._numbers)
+        self.migrations.append({
+            'id': number, 'uuid': uuid_of(f'm{number}'),
+            'instance_uuid': uuid_of(name), 'migration_type': kind,
+            'status': status, 'source_compute': source,
+            'dest_compute': destination, 'created_at': iso(at),
+            'updated_at': None})
+        return self.migrations[-1]
+
+    def complete(self, server, host, status='completed'):
+        """Live migrate at once."""
+        self.migration(server['name'], server['OS-EXT-SRV-ATTR:host'], host,
+                       status)
+        if status == 'completed':
+            server['OS-EXT-SRV-ATTR:host'] = host
+
+    def client(self):
+        """Return the :class:`.cloud.Cloud` that asks this one."""
+        def access(path):
+            return http.Access(url=self.url + path, retries=0,
+                               auth={'auth_type': 'none'},
+                               requests_per_second=1e5)
+        return cloud.Cloud(access('/v2.1'), access('/placement'))
+
+    # Answers
+
+    def answer(self, method, path, parameters, body):
+        if path == '/placement/allocation_candidates':
+            return 200, self._candidates(parameters)
+        path = path.removeprefix('/v2.1')
+        if path == '/os-services':
+            return 200, {'services': list(self.services.values())}
+        if path == '/os-aggregates':
+            return 200, {'aggregates': [
+                {'id': number, 'name': f'a{number}', 'metadata': metadata,
+                 'hosts': hosts} for number, (metadata, hosts)
+                in enumerate(self.aggregates)]}
+        if path == '/os-hypervisors/detail':
+            return 200, {'hypervisors': [
+                {'id': uuid_of(host), 'service': {'host': host}}
+                for host in self.services]}
+        if path == '/os-server-groups':
+            return 200, {'server_groups': self.groups[
+                int(parameters['offset'][0]):]}
+        if path == '/os-migrations':
+            return 200, {'migrations': self._migrations(parameters)}
+        if path == '/servers/detail':
+            return 200, {'servers': [] if 'marker' in parameters else [
+                one for one in self.servers.values()
+                if one['OS-EXT-SRV-ATTR:host'] == parameters['host'][0]]}
+        _, _, uuid, *rest = path.split('/')
+        if uuid not in self.servers:
+            return 404, {'itemNotFound': {}}
+        if rest == ['action']:
+            return self._act(self.servers[uuid], body)
+        if rest == ['os-instance-actions']:
+            return 200, {'instanceActions': [
+                {'action': 'live-migration', 'request_id': 'r1'}]}
+        if rest:
+            return 200, {'instanceAction': {'events': [
+                {'result': 'Error', 'traceback':
+                    'Traceback\n  line\nNoValidHost: none\n'}]}}
+        return 200, {'server': self.servers[uuid]}
+
+    def _act(self, server, body):
+        asked = body['os-migrateLive']
+        self.asked.append((server['name'], asked['host']))
+        if server['OS-EXT-STS:task_state'] is not None:
+            return 409, {'conflictingRequest': {'message': 'task'}}
+        self.on_migrate(server, asked['host'])
+        return 202, None
+
+    def _migrations(self, parameters):
+        if 'marker' in parameters:
+            return []
+        wanted = parameters.get('instance_uuid', [None])[0]
+        return [one for one in reversed(self.migrations)
+                if wanted in (None, one['instance_uuid'])]
+
+    def _candidates(self, parameters):
+        wanted = {name: int(amount) for name, _, amount in (
+            text.partition(':')
+            for text in parameters['resources'][0].split(','))}
+        summaries, requests = {}, []
+        for host in self.services:
+            used = {'VCPU': 0, 'MEMORY_MB': 0, 'DISK_GB': 0}
+            for one in self.servers.values():
+                if one['OS-EXT-SRV-ATTR:host'] == host:
+                    used['VCPU'] += one['flavor']['vcpus']
+                    used['MEMORY_MB'] += one['flavor']['ram']
+                    used['DISK_GB'] += one['flavor']['disk']
+            capacity = {'VCPU': 16, 'MEMORY_MB': 65536, 'DISK_GB': 100}
+            summaries[uuid_of(host)] = {'resources': {
+                name: {'capacity': capacity[name], 'used': used[name]}
+                for name in capacity}}
+            if all(used[name] + amount <= capacity[name]
+                   for name, amount in wanted.items()):
+                requests.append({'allocations': {
+                    uuid_of(host): {'resources': wanted}}})
+        return {'provider_summaries': summaries,
+                'allocation_requests': requests}
+
+
+class Driver:
+    """Telemetry of some instances.
+
+    :ivar rates: {name of an instance: (t,) kbit/s of the last slots}
+    """
+
+    source = 'test'
+
+    def __init__(self):
+        self.rates = {}
+        self.hosts = {}
+        self.read = []
+
+    def series(self, start, end, instances, progress=None):
+        for name, rates in self.rates.items():
+            if uuid_of(name) in instances:
+                self.read.append(name)
+                times = NOW - PERIOD * np.arange(len(rates), 0, -1)
+                yield series.RateSeries.from_samples(
+                    uuid_of(name), PERIOD, times, rates, 0 * rates)
+
+
+def account(host, balance, limit=.01, now=NOW):
+    """Return the error budget of a host, which began a month ago."""
+    return model_store.ErrorBudget(
+        'host', host, limit, .6, 1.0, 30.0, 'limits', now - 30 * 86400.0,
+        None, now, balance)
+
+
+def sums(host, totals, capacity=1000.0, alone=None, now=NOW):
+    """Return the Sums of a host with one limit, on its egress."""
+    totals = np.asarray(totals, dtype=float)
+    return packed.Sums(
+        host, PERIOD, int(now / PERIOD) - len(totals),
+        ((BANDWIDTH, 1500.0, capacity),), totals[None],
+        np.zeros((1, len(totals)), dtype=bool) if alone is None
+        else np.asarray(alone)[None])
+
+
+class Fleet:
+    """A cloud, its telemetry and what the store has measured of it.
+
+    :param hosts: names; each host has an error budget
+    """
+
+    def __init__(self, *hosts):
+        self.cloud = Cloud(*hosts)
+        self.driver = Driver()
+        self.balance = dict.fromkeys(hosts, 100.0)
+        self.capacity = dict.fromkeys(hosts, 1000.0)
+
+    def boot(self, name, host, rates, **more):
+        """Add an instance with the traffic of the last day."""
+        self.driver.rates[name] = np.broadcast_to(
+            np.asarray(rates, dtype=float), SLOTS).copy()
+        return self.cloud.boot(name, host, **more)
+
+    def totals(self, host):
+        """Return (t,) what the instances of a host ask for."""
+        return sum((self.driver.rates.get(one['name'], 0.0)
+                    for one in self.cloud.servers.values()
+                    if one['OS-EXT-SRV-ATTR:host'] == host),
+                   np.zeros(SLOTS))
+
+    def accounts(self):
+        """Return {(kind, host): error budget}."""
+        return {('host', host): account(host, balance)
+                for host, balance in self.balance.items()}
+
+    def history(self):
+        """Return {host: Sums}."""
+        return {host: sums(host, self.totals(host), self.capacity[host])
+                for host in self.balance}
+
+    def write(self, store):
+        """Write to a store what modelers write of this fleet."""
+        store.write(placements=[
+            model_store.InstanceRecord(
+                one['id'], one['OS-EXT-SRV-ATTR:host'], 'm', 'p')
+            for one in self.cloud.servers.values()])
+        before, accounts = store.error_budgets(), self.accounts()
+        store.settle_budgets(
+            model_store.BudgetState(PERIOD, NOW), [
+                (before[key].until if key in before else None, one)
+                for key, one in accounts.items()],
+            [stored for one in self.history().values()
+             for stored in days_of(one)], before.keys() - accounts.keys())
+
+
+def days_of(one):
+    """Yield the StoredSums of Sums, day by day."""
+    capacities = [limit[2] for limit in one.limits]
+    day, end = int(one.first * PERIOD // 86400), one.first + one.sums.shape[1]
+    while packed.slots_of_day(day, PERIOD)[0] < end:
+        first, last = packed.slots_of_day(day, PERIOD)
+        at = np.arange(first, last) - one.first
+        inside = (at >= 0) & (at < one.sums.shape[1])
+        totals = np.full((len(capacities), last - first), np.nan)
+        alone = np.zeros(totals.shape, dtype=bool)
+        totals[:, inside] = one.sums[:, at[inside]]
+        alone[:, inside] = one.alone[:, at[inside]]
+        yield model_store.StoredSums(
+            'host', one.name, day, PERIOD, one.limits,
+            packed.pack_day(totals, alone, capacities))
+        day += 1
+
+
+@dataclasses.dataclass
+class Clock:
+    """Time that a test sets."""
+
+    now: float = NOW
+
+    def __call__(self):
+        return self.now

@@ -1,0 +1,273 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import numpy as np
+
+from tests.unit.rebalance import fleet
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.rebalance import proposal
+from vswitch_aware_scheduler.rebalance import settings
+
+BUSY = np.arange(fleet.SLOTS) % 10 == 9
+
+
+class ProposalTestCase(base.StoreTestCase):
+    """host1 is overloaded in a tenth of the day by either of two VMs."""
+
+    def setUp(self):
+        super().setUp()
+        self.fleet = fleet.Fleet('host1', 'host2', 'host3')
+        self.fleet.cloud.setUp()
+        self.addCleanup(self.fleet.cloud.cleanUp)
+        self.fleet.boot('vm1', 'host1', np.where(BUSY, 600, 100))
+        self.fleet.boot('vm2', 'host1', np.where(BUSY, 600, 100))
+        self.fleet.boot('vm3', 'host2', 500)
+        self.fleet.boot('vm4', 'host3', 100)
+        self.fleet.balance['host1'] = -600.0
+        self.settings = settings.Settings(network=settings.SEPARATE)
+        self.store = self.make_store()
+
+    def propose(self, now=fleet.NOW, **more):
+        self.fleet.write(self.store)
+        for name, value in more.items():
+            self.settings = settings.dataclasses.replace(
+                self.settings, **{name: value})
+        return proposal.propose(self.store, self.fleet.cloud.client(),
+                                self.fleet.driver, self.settings, now)
+
+    def moves(self, **more):
+        return [(one.name, one.source, one.destination)
+                for one in self.propose(**more).moves]
+
+    def test_a_host_in_debt_is_relieved_where_there_is_room(self):
+        # With vm1 or vm2, host2 would carry 1100 of 1000, host3 700.
+        plan = self.propose()
+        move, = plan.moves
+        self.assertIn(move.name, ('vm1', 'vm2'))
+        self.assertEqual(('host1', 'host3'), (move.source, move.destination))
+        slots = np.count_nonzero(BUSY)
+        self.assertEqual(slots * 300.0, move.gain_seconds)
+        self.assertAlmostEqual(slots / 288, move.overload_before)
+        self.assertEqual(0.0, move.overload_after)
+        self.assertEqual(-600.0, move.budget_before)
+        # A day like this one earns .6 E of 86400 s.
+        self.assertAlmostEqual(-600 + .006 * 86400, move.budget_after)
+        self.assertAlmostEqual(100 + .006 * 86400,
+                               move.destination_budget_after)
+        self.assertEqual([('host1', -600.0, 2)], [
+            (one.host, one.balance, one.checks) for one in plan.in_debt])
+        self.assertIn('owes 600 s', move.reason)
+        # Samples of other hosts' instances are not read.
+        self.assertEqual({'vm1', 'vm2'}, set(self.fleet.driver.read))
+
+    def test_without_debt_nothing_is_asked(self):
+        self.fleet.balance['host1'] = 0.0
+        plan = self.propose()
+        self.assertEqual((), plan.moves)
+        self.assertEqual('no host is in debt', plan.reason)
+        self.assertEqual([], self.fleet.cloud.requests)
+
+    def test_no_data_is_an_error(self):
+        with self.assertRaisesRegex(exceptions.NothingMeasured,
+                                    'expected at most 3600 s'):
+            self.propose(fleet.NOW + 2 * 3600)
+        for name in ('vm1', 'vm2'):
+            del self.fleet.driver.rates[name]
+        self.fleet.balance['host1'] = -5000.0
+        self.fleet.totals = lambda host: np.full(fleet.SLOTS, 1100.0)
+        with self.assertRaisesRegex(exceptions.NothingMeasured,
+                                    'no traffic of the 2 instances'):
+            self.propose()
+        self.fleet.totals = lambda host: np.full(fleet.SLOTS, np.nan)
+        with self.assertRaisesRegex(exceptions.NothingMeasured,
+                                    'none of the last 7 days'):
+            self.propose()
+        self.fleet.balance.clear()
+        with self.assertRaisesRegex(exceptions.NothingMeasured, 'none; '):
+            self.propose()
+
+    def test_a_host_has_to_be_in_debt_at_several_checks(self):
+        # In debt by the last slot alone: 15 minutes ago it was not.
+        for name in ('vm1', 'vm2'):
+            self.fleet.driver.rates[name][:-1] = 100
+            self.fleet.driver.rates[name][-1] = 600
+        self.fleet.balance['host1'] = -10.0
+        plan = self.propose()
+        self.assertEqual(1, plan.in_debt[0].checks)
+        self.assertIn('none at 2 checks in a row', plan.reason)
+        self.assertEqual([], self.fleet.cloud.requests)
+        # Of a day with one slot of overload: .35 %, below E.
+        self.assertEqual([], self.moves(checks=1))
+
+    def test_what_may_not_move_stays_and_the_plan_says_why(self):
+        cases = [{'metadata': {'vswitch:migrate': ' Never'}},
+                 {'OS-EXT-STS:task_state': 'rebuilding'},
+                 {'OS-EXT-STS:vm_state': 'stopped'}, {'locked': True}]
+        cases += [{'extra_specs': {key: value}} for key, value in (
+            ('hw:cpu_policy', 'dedicated'), ('hw:cpu_policy', 'mixed'),
+            ('pci_passthrough:alias', 'gpu:1'), ('hw:numa_nodes', '2'),
+            ('hw:mem_page_size', 'large'), ('resources:VGPU', '1'))]
+        for more in cases:
+            with self.subTest(more):
+                self.fleet.boot('vm1', 'host1', np.where(BUSY, 600, 100),
+                                **more)
+                self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
+                self.fleet.boot('vm2', 'host1', np.where(BUSY, 600, 100),
+                                **more)
+                plan = self.propose()
+                self.assertEqual((), plan.moves)
+                self.assertIn('2 of their 2 instances', plan.reason)
+                self.assertIn('2 because its ', plan.reason.replace(
+                    'because it is', 'because its '))
+                self.fleet.boot('vm2', 'host1', np.where(BUSY, 600, 100))
+
+    def test_a_shared_cpu_policy_binds_nothing(self):
+        self.fleet.boot('vm1', 'host1', np.where(BUSY, 600, 100), locked=True)
+        self.fleet.boot('vm2', 'host1', np.where(BUSY, 600, 100),
+                        extra_specs={'hw:cpu_policy': 'shared'})
+        self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
+
+    def test_hosts_that_take_nothing(self):
+        for change in ({'status': 'disabled'}, {'state': 'down'},
+                       {'forced_down': True}, {'zone': 'other'}):
+            with self.subTest(change):
+                before = dict(self.fleet.cloud.services['host3'])
+                self.fleet.cloud.services['host3'].update(change)
+                self.assertEqual([], self.moves())
+                self.fleet.cloud.services['host3'] = before
+        self.assertEqual(1, len(self.moves()))
+
+    def test_a_host_in_maintenance_is_not_relieved(self):
+        self.fleet.cloud.services['host1']['status'] = 'disabled'
+        plan = self.propose()
+        self.assertEqual((), plan.moves)
+        self.assertIn('host1 is not relieved', plan.reason)
+
+    def test_aggregates_that_filters_may_look_at(self):
+        ours = [({'vswitch:profile': 'x', 'cpu_weight_multiplier': '2'},
+                 ['host3'])]
+        for aggregates, wanted in (
+                (ours, 1), ([({'ssd': 'true'}, ['host1'])], 0),
+                ([({'ssd': 'true'}, ['host1', 'host3'])], 1),
+                ([({'filter_tenant_id': 'p'}, ['host3'])], 0)):
+            with self.subTest(aggregates):
+                self.fleet.cloud.aggregates = aggregates
+                self.assertEqual(wanted, len(self.moves()))
+
+    def test_cores_and_memory_as_placement_has_them(self):
+        self.fleet.boot('large', 'host3', 0, vcpus=15)
+        self.assertEqual([], self.moves())
+        self.fleet.cloud.servers[fleet.uuid_of('large')]['flavor'].update(
+            vcpus=1, ram=65536 - 2048 + 1)
+        self.assertEqual([], self.moves())
+        self.fleet.cloud.servers[fleet.uuid_of('large')]['flavor'].update(
+            ram=65536 - 2048)
+        self.assertEqual(1, len(self.moves()))
+
+    def group(self, policy, *names, **rules):
+        self.fleet.cloud.groups = [
+            {'id': 'g', 'policy': policy, 'rules': rules,
+             'members': [fleet.uuid_of(name) for name in names]}]
+
+    def test_server_groups(self):
+        self.group('anti-affinity', 'vm1', 'vm4')
+        self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
+        self.group('anti-affinity', 'vm1', 'vm2', 'vm4')
+        self.assertEqual([], self.moves())
+        self.group('anti-affinity', 'vm1', 'vm2', 'vm4',
+                   max_server_per_host=2)
+        self.assertEqual(1, len(self.moves()))
+        self.group('affinity', 'vm1', 'vm2')
+        self.assertEqual([], self.moves())
+        self.group('soft-affinity', 'vm1', 'vm2')
+        self.assertEqual(1, len(self.moves()))
+
+    def test_the_cool_down_counts_migrations_of_anybody(self):
+        for name in ('vm1', 'vm2'):
+            self.fleet.cloud.migration(name, 'host9', 'host1',
+                                       at=fleet.NOW - 3600)
+        # Six instances: a quarter of them a week is one.
+        for number in range(8):
+            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.assertEqual([], self.moves())
+        self.assertEqual(1, len(self.moves(cool_down_hours=.9)))
+
+    def test_a_running_migration_closes_both_hosts(self):
+        self.fleet.cloud.migration('vm9', 'host3', 'host2', 'running')
+        self.assertEqual([], self.moves())
+
+    def test_present_instances_count_at_their_host_all_the_time(self):
+        # vm4 came from host2 six hours ago; it was busy before that.
+        self.fleet.driver.rates['vm4'] = np.where(
+            np.arange(fleet.SLOTS) < 144, np.where(BUSY, 500.0, 0.0), 0.0)
+        since = fleet.NOW - 6 * 3600
+        was = self.fleet.totals('host3').copy()
+        was[:-72] = 0
+        history = self.fleet.history
+        self.fleet.history = lambda: {
+            **history(), 'host3': fleet.sums('host3', was)}
+        self.assertEqual(1, len(self.moves()))
+        self.fleet.cloud.migration('vm4', 'host2', 'host3', at=since)
+        for number in range(8):
+            self.fleet.boot(f'more{number}', 'host3', 0)
+        self.assertEqual([], self.moves())
+        # And what left host2 does not count there any more.
+        self.fleet.driver.rates['vm3'][:] = 100
+        moved = self.fleet.driver.rates['vm4']
+        self.fleet.history = lambda: {
+            **history(), 'host3': fleet.sums('host3', was),
+            'host2': fleet.sums('host2', 100 + moved)}
+        self.assertEqual(['host2'], [one[2] for one in self.moves()])
+
+    def test_a_host_of_which_too_little_is_known_takes_nothing(self):
+        history = self.fleet.history
+        known = np.arange(fleet.SLOTS) < 100
+
+        def with_gaps():
+            return {**history(), 'host3': fleet.sums('host3', np.where(
+                known, 100.0, np.nan))}
+        self.fleet.history = with_gaps
+        self.assertEqual([], self.moves())
+        known |= np.arange(fleet.SLOTS) < 200
+        self.assertEqual(1, len(self.moves()))
+
+    def test_an_empty_host_is_used_when_no_other_helps(self):
+        self.fleet.boot('vm4', 'host3', 700)
+        self.fleet.balance['host4'] = 10.0
+        self.fleet.capacity['host4'] = 1000.0
+        self.fleet.cloud.services['host4'] = {
+            **self.fleet.cloud.services['host3'], 'host': 'host4'}
+        self.assertEqual(['host4'], [one[2] for one in self.moves()])
+
+    def test_hosts_of_other_limits(self):
+        # E of host3 is too strict for what it would have.
+        self.fleet.driver.rates['vm4'][:] = np.where(
+            np.arange(fleet.SLOTS) == 9, 500, 100)
+        accounts = self.fleet.accounts()
+        self.fleet.accounts = lambda: accounts
+        self.assertEqual(1, len(self.moves()))
+        accounts['host', 'host3'] = fleet.account('host3', 1.0, limit=.003)
+        self.assertEqual([], self.moves())
+
+    def test_a_migration_through_the_switch_costs_overload(self):
+        self.assertEqual(1, len(self.moves(network=settings.SWITCH,
+                                           link_kbps=200000.0,
+                                           dirty_kbps=0.0)))
+        # 1 GiB at 900 kbit/s overloads host1 for 2.7 hours: 31.8 slots, of
+        # which nine of ten were not overloaded before. The move saves 28.
+        self.assertEqual([], self.moves(
+            network=settings.SWITCH, link_kbps=900.0, dirty_kbps=0.0))
+        # What writes as fast as the link never ends.
+        plan = self.propose(network=settings.SEPARATE, link_kbps=1000.0,
+                            dirty_kbps=1000.0)
+        self.assertEqual((), plan.moves)
+        self.assertIn('its migration would not end', plan.reason)
+
+    def test_slow_networks_are_refused_with_the_hours(self):
+        slow = settings.Settings()
+        # 8 GiB are 68.7 Gbit: 4.34 h by a fifth of 22 Mbit/s.
+        with self.assertRaisesRegex(exceptions.InvalidInput, '4.3 hours'):
+            slow.check_network(22000.0, 8192)
+        slow.check_network(5e6, 8192)
+        settings.Settings(link_kbps=1e6).check_network(22000.0, 8192)
+        settings.Settings(network=settings.SEPARATE).check_network(22e3, 8192)

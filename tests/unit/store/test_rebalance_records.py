@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import functools
+import logging
+
+from tests.unit.store import base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import rebalance_records as records
+
+LEASE = 60.0
+
+
+def moves(plan_id, count, **more):
+    return [store.MoveRecord(
+        plan_id, number, base.instance_uuid(number), 'host1', 'host2',
+        **more) for number in range(count)]
+
+
+class RebalanceRecordsTestCase(base.StoreTestCase):
+
+    @functools.cached_property
+    def store(self):
+        return self.make_store()
+
+    def change(self, function, *arguments):
+        return self.store.change_rebalancing(function, *arguments)
+
+    def write(self, plan_id='p1', count=2, made_at=base.NOW, **more):
+        self.change(records.write_plan, store.PlanRecord(
+            plan_id, made_at, 'test'), moves(plan_id, count, **more))
+
+    def take(self, token='t1', holder='me'):
+        return self.change(records.take_lock, holder, token, LEASE)
+
+    def states(self, **which):
+        return [one.state for one in self.store.moves(**which)]
+
+    def test_what_is_written_is_read_the_newest_plan_first(self):
+        self.write('p1', body={'reason': 'debt'})
+        self.write('p2', 1, base.NOW + 1)
+        self.assertEqual(['p2', 'p1'],
+                         [one.plan_id for one in self.store.plans()])
+        self.assertEqual(moves('p1', 2, body={'reason': 'debt'}),
+                         self.store.moves('p1'))
+        self.assertEqual(3, len(self.store.moves()))
+        self.assertEqual(1, len(self.store.plans(limit=1)))
+
+    def test_no_generation_is_made(self):
+        before = self.store.generation()
+        self.write()
+        self.assertEqual(before, self.store.generation())
+
+    def test_a_move_begins_once_and_only_with_the_lock(self):
+        self.write()
+        move = self.store.moves()[0]
+        with self.assertRaisesRegex(exceptions.StoreChanged, 'lock'):
+            self.change(records.begin_move, move, 't1', LEASE, base.NOW)
+        self.assertIsNone(self.take())
+        self.change(records.begin_move, move, 't1', LEASE, base.NOW)
+        with self.assertRaisesRegex(exceptions.StoreChanged, 'has begun'):
+            self.change(records.begin_move, move, 't1', LEASE, base.NOW)
+        self.assertEqual(['begun', 'planned'], self.states())
+        self.assertEqual(1, len(self.store.moves(state=records.BEGUN)))
+
+    def test_the_end_of_a_plan_drops_what_did_not_begin(self):
+        self.write(count=3)
+        self.take()
+        first, second, _ = self.store.moves()
+        for move in (first, second):
+            self.change(records.begin_move, move, 't1', LEASE, base.NOW)
+        self.change(records.end_move, first, records.DONE, base.NOW + 9,
+                    {'seconds': 9})
+        self.change(records.end_plan, 'p1', records.STOPPED, 'a surprise',
+                    base.NOW + 10)
+        self.assertEqual(['done', 'begun', 'dropped'], self.states())
+        self.assertEqual(['done'], self.states(since=base.NOW + 9)[:1])
+        self.assertEqual(1, len(self.store.moves(since=base.NOW + 10)))
+        plan, = self.store.plans()
+        self.assertEqual(('stopped', 'a surprise', base.NOW + 10),
+                         (plan.state, plan.reason, plan.ended_at))
+        self.assertEqual([], self.store.plans(records.RUNNING))
+
+    def test_a_move_that_never_began_can_be_planned_again(self):
+        self.write(count=1)
+        self.take()
+        move, = self.store.moves()
+        self.change(records.begin_move, move, 't1', LEASE, base.NOW)
+        self.change(records.end_move, move, records.PLANNED, base.NOW, {})
+        self.assertEqual([move], self.store.moves())
+
+    def test_a_damaged_body_hides_no_move(self):
+        self.write(count=2)
+        self.execute("UPDATE rebalance_move SET body = '{' WHERE position=0")
+        with self.assertLogs('vswitch_aware_scheduler', logging.WARNING):
+            self.assertEqual(2, len(self.store.moves()))
+
+    def test_only_one_has_the_lock(self):
+        self.assertIsNone(self.take())
+        self.assertEqual('me', self.take('t2', 'another'))
+        self.assertTrue(self.change(records.keep_lock, 't1', LEASE))
+        self.assertFalse(self.change(records.keep_lock, 't2', LEASE))
+        self.change(records.release_lock, 't2')
+        self.assertEqual('me', self.take('t2'))
+        self.change(records.release_lock, 't1')
+        self.assertIsNone(self.take('t2'))
+
+    def test_the_lock_of_a_killed_holder_ends_with_its_lease(self):
+        self.take()
+        self.execute('UPDATE rebalance_lock SET expires_at = '
+                     f'expires_at - {LEASE + 1}')
+        self.assertIsNone(self.take('t2'))
+        self.assertFalse(self.change(records.keep_lock, 't1', LEASE))
+
+    def test_a_clock_that_was_put_back_locks_nobody_out(self):
+        self.take()
+        self.execute('UPDATE rebalance_lock SET expires_at = '
+                     'expires_at + 86400')
+        self.assertIsNone(self.take('t2'))
+        self.write(count=1)
+        with self.assertRaises(exceptions.StoreChanged):
+            self.change(records.begin_move, self.store.moves()[0], 't1',
+                        LEASE, base.NOW)

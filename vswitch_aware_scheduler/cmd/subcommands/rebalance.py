@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""vswitch-manage rebalance: migrations that keep hosts within their budget.
+
+Without ``--execute`` nothing is changed: the plan is printed. With it the plan
+is carried out by Nova, and an interrupted one goes on first.
+"""
+
+import dataclasses
+import time
+
+from vswitch_aware_scheduler.cmd import context
+from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import terminal
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.rebalance import executor
+from vswitch_aware_scheduler.rebalance import outcome
+from vswitch_aware_scheduler.rebalance import proposal
+from vswitch_aware_scheduler.store import rebalance_records as records
+
+__all__ = ['Run', 'add_arguments']
+
+_column = output.Column
+
+
+def add_arguments(parser):
+    """Add the arguments of ``rebalance``."""
+    parser.set_defaults(function=_run)
+    parser.add_argument(
+        '--execute', action='store_true',
+        help='carry the plan out, or go on with an interrupted one; without '
+             'it nothing is changed')
+    parser.add_argument(
+        '--parallel', type=int, metavar='K',
+        help='migrations that run at a time, in place of rebalance_parallel')
+    parser.add_argument(
+        '--checks', type=int, metavar='N',
+        help='relieve hosts that were in debt at so many checks in a row, in '
+             'place of rebalance_checks')
+    parser.add_argument(
+        '--history', action='store_true',
+        help='print the migrations that were begun, and what they brought')
+    output.add_list_arguments(parser)
+
+
+def _changed_settings(arguments, settings):
+    """Return the Settings with what the command line says.
+
+    :raises InvalidInput: when a number is below 1
+    """
+    if arguments.execute and arguments.history:
+        raise exceptions.InvalidInput(
+            '--execute and --history: both given; expected one of them')
+    for name in ('parallel', 'checks'):
+        value = getattr(arguments, name)
+        if value is not None:
+            if value < 1:
+                raise exceptions.InvalidInput(
+                    f'--{name}: {value}; expected an integer of 1 or more')
+            settings = dataclasses.replace(settings, **{name: value})
+    return settings
+
+
+# A plan
+
+def _seconds(value):
+    return f'{value:.0f}s'
+
+
+#: Columns of a plan.
+_PLAN_COLUMNS = [
+    _column('INSTANCE', 'name'), _column('FROM', 'source'),
+    _column('TO', 'destination'),
+    _column('BUDGET', 'budget_before', _seconds),
+    _column('IN_7_DAYS', 'budget_after', _seconds),
+    _column('TO_BUDGET', 'destination_budget_before', _seconds),
+    _column('TO_IN_7_DAYS', 'destination_budget_after', _seconds),
+    _column('TAKES', 'seconds', _seconds),
+    _column('MIB', 'transferred_mib', '{:.0f}'.format),
+    _column('REASON', 'reason')]
+
+
+def _plan_rows(plan):
+    """Return a Proposal as rows of JSON."""
+    return [dataclasses.asdict(move) for move in plan.moves]
+
+
+def _plan_facts(plan, settings):
+    """Return what JSON has of a Proposal beside its moves."""
+    refusal = None
+    try:
+        settings.check_network(plan.capacity_kbps, plan.largest_mib)
+    except exceptions.InvalidInput as error:
+        refusal = str(error)
+    return {'made_at': plan.made_at, 'until': plan.measured_until,
+            'hosts': plan.hosts, 'held_back': plan.held_back,
+            'reason': plan.reason, 'executable': refusal is None,
+            'not_executable': refusal if plan.moves else None,
+            'in_debt': [dataclasses.asdict(one) for one in plan.in_debt]}
+
+
+class Run:
+    """One run of the command.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param rebalancer: :class:`~..modeler.rebalancing.Rebalancer`, for its
+        cloud
+    :param settings: :class:`~..rebalance.settings.Settings`
+    :param make_driver: returns the telemetry driver
+    """
+
+    def __init__(self, store, rebalancer, settings, make_driver):
+        self._store = store
+        self._cloud = rebalancer.cloud
+        self._settings = settings
+        self._make_driver = make_driver
+
+    def propose(self):
+        """Return the :class:`.proposal.Proposal` for now."""
+        with terminal.progress('reading traffic') as progress:
+            return proposal.propose(
+                self._store, self._cloud, self._make_driver(),
+                self._settings, time.time(), progress)
+
+    def execute(self, say, show):
+        """Carry out a plan, or go on with an interrupted one.
+
+        :param say: called with sentences about what happens
+        :param show: called with the Proposal before it begins
+        :returns: dictionary: what was done
+        :raises InvalidInput: when migrations would be too slow
+        :raises StoreError: when another process has the lock
+        """
+        one = executor.Executor(
+            self._store, self._cloud, self._settings,
+            executor.holder_name('vswitch-manage rebalance'), time.time,
+            time.monotonic, say)
+        began = time.time()
+        reason = None
+        try:
+            with one:
+                is_resumed = one.resume() > 0
+                if not is_resumed:
+                    plan = self.propose()
+                    show(plan)
+                    reason = plan.reason
+                    if plan.moves:
+                        one.begin(plan)
+                while one.step():
+                    time.sleep(executor.POLL_SECONDS)
+        except KeyboardInterrupt:
+            say('Migrations that run go on in Nova. The same command goes on '
+                'with the plan.')
+            raise
+        moves = [move for move in self._store.moves() if move.ended_at is None
+                 or move.ended_at >= began]
+        return {'resumed': is_resumed, 'reason': reason,
+                'problem': one.problem,
+                'done': sum(move.state == records.DONE for move in moves),
+                'moves': _history_rows(moves)}
+
+    def history(self):
+        """Return rows of JSON of the migrations that were begun."""
+        outcome.update(self._store, time.time())
+        return _history_rows(move for move in self._store.moves()
+                             if move.begun_at is not None)
+
+    def plans(self):
+        """Return the plans as rows of JSON, the newest first."""
+        return [dataclasses.asdict(plan) for plan in self._store.plans()]
+
+
+# The record
+
+#: Columns of the migrations that were begun.
+_HISTORY_COLUMNS = [
+    _column('BEGUN', 'begun_at_iso'), _column('INSTANCE', 'name'),
+    _column('FROM', 'source'), _column('TO', 'destination'),
+    _column('STATE', 'state'),
+    _column('TOOK', 'took_seconds', _seconds),
+    _column('EXPECTED', 'seconds', _seconds),
+    _column('OVERLOAD_BEFORE', 'overload_day_before', '{:.2%}'.format),
+    _column('OVERLOAD_AFTER', 'overload_day_after', '{:.2%}'.format),
+    _column('DETAIL', 'detail')]
+
+
+def _history_rows(moves):
+    """Return MoveRecords as rows of JSON."""
+    return [{**move.body, 'plan_id': move.plan_id, 'position': move.position,
+             'instance_uuid': move.instance_uuid, 'source': move.source,
+             'destination': move.destination, 'state': move.state,
+             'begun_at': move.begun_at, 'ended_at': move.ended_at}
+            for move in moves]
+
+
+def _print_done(answer):
+    """Print what an execution did, for a person."""
+    terminal.print_line(
+        f'{answer["done"]} of {len(answer["moves"])} migrations are done.')
+    if answer['resumed']:
+        terminal.print_line(
+            'They were of an earlier plan; the same command makes a new one.')
+
+
+def _run(arguments, conf):
+    rebalancer = service.make_rebalancer(arguments.all_options)
+    settings = _changed_settings(arguments, rebalancer.settings)
+    run = Run(
+        context.open_store(conf), rebalancer, settings,
+        lambda: service.configured_driver(arguments.all_options))
+    if arguments.history:
+        output.print_list(
+            arguments, run.history(), _HISTORY_COLUMNS, 'moves',
+            'migrations', others={'plans': run.plans()})
+        return 0
+
+    def show(plan):
+        output.print_list(
+            arguments, _plan_rows(plan), _PLAN_COLUMNS,
+            'moves', f'migrations: {plan.reason}',
+            others=_plan_facts(plan, settings))
+
+    if not arguments.execute:
+        plan = run.propose()
+        show(plan)
+        refusal = _plan_facts(plan, settings)['not_executable']
+        if refusal:
+            context.say(f'the plan cannot be executed: {refusal}')
+        return 0
+    is_table = arguments.output_format in (None, 'table')
+    answer = run.execute(context.say, show if is_table else lambda plan: None)
+    if not output.print_answer(arguments, answer):
+        _print_done(answer)
+    return 0 if answer['problem'] is None else 1

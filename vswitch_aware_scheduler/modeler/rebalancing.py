@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rebalancing by vswitch-modeler: the code of ``vswitch-manage rebalance``.
+
+A plan is made every 15 minutes. In the mode ``execute`` its migrations are
+looked at while the modeler waits for its next pass, so that no pass waits for
+a migration. Knows no configuration, and no clock but those handed in.
+"""
+
+import contextlib
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
+from vswitch_aware_scheduler.rebalance import executor
+from vswitch_aware_scheduler.rebalance import proposal
+from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
+
+__all__ = ['Rebalancer']
+
+LOG = logs.get_logger(__name__)
+
+
+class Rebalancer:
+    """Proposes migrations, and carries them out if it may.
+
+    :param cloud: :class:`~..rebalance.cloud.Cloud`
+    :param settings: :class:`~..rebalance.settings.Settings`
+    """
+
+    def __init__(self, cloud, settings):
+        self.cloud = cloud
+        self.settings = settings
+        self._planned_at = None
+        self._looked_at = None
+        self._executor = None
+        self._reason = None
+
+    @property
+    def is_off(self):
+        """Whether vswitch-modeler leaves rebalancing to the command."""
+        return self.settings.mode == rebalance_settings.OFF
+
+    def plan(self, store, driver, clock, monotonic, progress=None):
+        """Make a plan if one is due, and begin it if it may be.
+
+        :returns: None, or what is wrong in words
+        :raises StoreError: when the store cannot be read or written
+        """
+        if self._executor is not None or self._planned_at is not None \
+                and monotonic() - self._planned_at \
+                < rebalance_settings.CHECK_SECONDS:
+            return None
+        self._planned_at = monotonic()
+        if self.settings.mode == rebalance_settings.ADVISE:
+            self._log(proposal.propose(store, self.cloud, driver,
+                                       self.settings, clock(), progress))
+            return None
+        return self._begin(store, driver, clock, monotonic, progress)
+
+    def _begin(self, store, driver, clock, monotonic, progress):
+        one = executor.Executor(
+            store, self.cloud, self.settings,
+            executor.holder_name('vswitch-modeler'), clock, monotonic,
+            lambda text: LOG.info('vswitch-modeler: rebalancing: %s', text))
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(one)
+            if not one.resume():
+                plan = proposal.propose(store, self.cloud, driver,
+                                        self.settings, clock(), progress)
+                self._log(plan)
+                if not plan.moves:
+                    return None
+                one.begin(plan)
+            self._executor = one
+            # The lock is kept until the plan ends.
+            stack.pop_all()
+        return None
+
+    def _log(self, plan):
+        """Log a proposal, unless it is as the last one."""
+        moves = '; '.join(f'{one.name} ({one.instance_uuid}) from '
+                          f'{one.source} to {one.destination}'
+                          for one in plan.moves)
+        words = f'{plan.reason}{": " if moves else ""}{moves}'
+        if words != self._reason:
+            self._reason = words
+            LOG.info('vswitch-modeler: rebalancing: %s', words)
+
+    def step(self, monotonic):
+        """Look at running migrations, if it is time.
+
+        :returns: None, or what is wrong in words
+        """
+        if self._executor is None or self._looked_at is not None and \
+                monotonic() - self._looked_at < executor.POLL_SECONDS:
+            return None
+        self._looked_at = monotonic()
+        try:
+            if self._executor.step():
+                return None
+            problem = self._executor.problem
+        except exceptions.VSwitchError as error:
+            problem = str(error)
+        self.end()
+        return problem
+
+    def end(self):
+        """Release the lock; migrations that run go on without it."""
+        one, self._executor = self._executor, None
+        if one is not None:
+            try:
+                one.__exit__(None, None, None)
+            except exceptions.StoreError as error:
+                LOG.warning('vswitch-modeler: rebalancing: the lock is not '
+                            'released before its lease ends: %s', error)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What migrations brought: overload of both hosts, a day before and after.
+
+Written to the record of a move once the day after it is measured.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import packed
+from vswitch_aware_scheduler.rebalance import snapshot
+from vswitch_aware_scheduler.store import rebalance_records as records
+
+__all__ = ['update']
+
+_DAYS = 7
+
+
+def update(store, now):
+    """Write what the moves of the last days brought, where that is measured.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param now: seconds UTC
+    :returns: number of moves that were written
+    :raises StoreError: when the store cannot be read or written
+    """
+    moves = [move for move in store.moves(
+        state=records.DONE, since=now - (_DAYS - 1) * budget.DAY_SECONDS)
+        if now - move.ended_at >= budget.DAY_SECONDS
+        and 'overload_day_after' not in move.body]
+    if not moves:
+        return 0
+    hosts = {host for move in moves
+             for host in (move.source, move.destination)}
+    sums = packed.history(store, 'host', now, hosts, _DAYS)
+    for move in moves:
+        both = [sums[host] for host in (move.source, move.destination)
+                if host in sums]
+        store.change_rebalancing(records.update_body, move, {
+            **move.body,
+            'overload_day_before': _share(
+                both, move.begun_at - budget.DAY_SECONDS, move.begun_at),
+            'overload_day_after': _share(
+                both, move.ended_at, move.ended_at + budget.DAY_SECONDS)})
+    return len(moves)
+
+
+def _share(several, start, end):
+    """Return the share of known slots with avoidable overload, or None.
+
+    :param several: list of :class:`.packed.Sums`
+    """
+    known = overloaded = 0
+    for one in several:
+        grid = snapshot.Grid(one.period_seconds, one.first,
+                             one.sums.shape[1])
+        within = grid.between(start, end)
+        is_known, is_overloaded = snapshot.overload(dataclasses.replace(
+            one, sums=one.sums[:, within], alone=one.alone[:, within]))
+        known += np.count_nonzero(is_known)
+        overloaded += np.count_nonzero(is_overloaded & is_known)
+    return overloaded / known if known else None

@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which migrations to propose now, and why these.
+
+:func:`propose` reads the store, Nova and telemetry, and plans. The commands,
+vswitch-modeler and Watcher's strategy call it; nothing is changed.
+"""
+
+import collections
+import dataclasses
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
+from vswitch_aware_scheduler.rebalance import advisor
+from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import packed
+from vswitch_aware_scheduler.rebalance import relief
+from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
+from vswitch_aware_scheduler.rebalance import snapshot
+
+__all__ = ['HostInDebt', 'Proposal', 'ProposedMove', 'WINDOW_DAYS', 'measured',
+           'propose']
+
+WINDOW_DAYS = 7
+
+#: Older measurements are no basis of a plan.
+MOST_AGE_SECONDS = 3600.0
+
+#: Hosts whose instances are read from telemetry, for each move of a plan.
+_HOSTS_A_MOVE = 2
+
+#: Reasons why instances stay that are named.
+_SHOWN = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class HostInDebt:
+    """A host that has overspent its error budget.
+
+    :ivar host: its name
+    :ivar balance: seconds of overload, below 0
+    :ivar checks: at how many checks in a row it was in debt
+    :ivar relieved: whether the plan looked for moves
+    """
+
+    host: str
+    balance: float
+    checks: int
+    relieved: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class ProposedMove:
+    """A migration that is worth it.
+
+    Budgets are seconds of overload. ``after`` is what there would be in seven
+    days that are like the last seven, with this move and those before it.
+
+    :ivar instance_uuid: of the instance
+    :ivar name: of the instance
+    :ivar source: host that it leaves
+    :ivar destination: host that it joins
+    :ivar reason: sentence
+    :ivar budget_before: of the source, now
+    :ivar budget_after: of the source
+    :ivar destination_budget_before: of the destination, now
+    :ivar destination_budget_after: of the destination
+    :ivar overload_before: share of the last seven days in which the source
+        would have been overloaded by its present instances
+    :ivar overload_after: the same with the move
+    :ivar limit: limit E of the source
+    :ivar gain_seconds: of overload in seven days, of both hosts
+    :ivar memory_mib: of the instance
+    :ivar seconds: how long the migration is expected to take
+    :ivar transferred_mib: what it is expected to transfer
+    :ivar downtime_seconds: how long the instance is expected to stand still
+    """
+
+    instance_uuid: str
+    name: str
+    source: str
+    destination: str
+    reason: str
+    budget_before: float
+    budget_after: float
+    destination_budget_before: float
+    destination_budget_after: float
+    overload_before: float
+    overload_after: float
+    limit: float
+    gain_seconds: float
+    memory_mib: int
+    seconds: float
+    transferred_mib: float
+    downtime_seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Proposal:
+    """A plan, and why it is as it is.
+
+    :ivar made_at: seconds UTC
+    :ivar measured_until: seconds UTC
+    :ivar hosts: how many hosts have an error budget
+    :ivar in_debt: tuple of HostInDebt, the deepest debt first
+    :ivar moves: tuple of ProposedMove, in the order to make them
+    :ivar held_back: how many moves have to wait
+    :ivar reason: sentence
+    :ivar capacity_kbps: smallest capacity of a host
+    """
+
+    made_at: float
+    measured_until: float
+    hosts: int
+    in_debt: tuple
+    moves: tuple
+    held_back: int
+    reason: str
+    capacity_kbps: float = math.inf
+
+    @property
+    def largest_mib(self):
+        """Memory of the largest instance in the plan; 0 without any."""
+        return max((move.memory_mib for move in self.moves), default=0)
+
+
+def measured(store, now):
+    """Return the :class:`.snapshot.Measured` of a store.
+
+    :raises NothingMeasured: when there is none of the last hour
+    """
+    budgets = {name: one for (kind, name), one
+               in store.error_budgets().items() if kind == 'host'}
+    if not budgets:
+        raise exceptions.NothingMeasured(
+            f'error budgets in the store {store.url}: none; expected those '
+            f'that vswitch-modeler writes for hosts which have a switch '
+            f'profile and instances: "vswitch-status check" says what is '
+            f'missing')
+    sums = packed.history(store, 'host', now, days=WINDOW_DAYS)
+    known = np.array([~np.isnan(one.sums).any(axis=0)
+                      for one in sums.values() if len(one.limits)])
+    slots = np.flatnonzero(known.any(axis=0)) if known.size else ()
+    if not len(slots):
+        raise exceptions.NothingMeasured(
+            f'measured traffic of hosts in the store {store.url}: none of '
+            f'the last {WINDOW_DAYS} days; expected some: is vswitch-modeler '
+            f'running, and does telemetry have samples?')
+    any_sums = next(iter(sums.values()))
+    grid = snapshot.Grid(any_sums.period_seconds, any_sums.first,
+                         int(slots[-1]) + 1)
+    if now - grid.end > MOST_AGE_SECONDS + grid.seconds:
+        raise exceptions.NothingMeasured(
+            f'measured traffic of hosts in the store {store.url}: until '
+            f'{plain_text.iso_time(grid.end)}; expected at most '
+            f'{MOST_AGE_SECONDS:g} s before now: is vswitch-modeler running?')
+    return snapshot.Measured(
+        budgets, {host: dataclasses.replace(
+            one, sums=one.sums[:, :grid.slots],
+            alone=one.alone[:, :grid.slots]) for host, one in sums.items()},
+        grid, {uuid: one.host for uuid, one in store.placements().items()
+               if one.host})
+
+
+def propose(store, cloud, driver, settings, now, progress=None):
+    """Return the :class:`Proposal` for now.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param cloud: :class:`.cloud.Cloud`
+    :param driver: telemetry driver
+    :param settings: :class:`.settings.Settings`
+    :param now: seconds UTC
+    :param progress: as a driver takes it
+    :raises NothingMeasured: when there is no measured traffic to plan by
+    :raises TelemetryError: when Nova, Placement or telemetry cannot be read
+    :raises StoreError: when the store cannot be read
+    """
+    data = measured(store, now)
+    in_debt = _in_debt(data, settings)
+    relieved = [one.host for one in in_debt if one.relieved]
+    if not relieved:
+        return Proposal(now, data.grid.end, len(data.budgets), in_debt, (), 0,
+                        _why_nothing(in_debt, settings))
+    moves = store.moves(since=now - WINDOW_DAYS * budget.DAY_SECONDS)
+    taken = snapshot.make(data, relieved, cloud, driver, settings, now, moves,
+                          progress)
+    if not taken.loads.rates.any():
+        raise exceptions.NothingMeasured(
+            f'telemetry {driver.source}: no traffic of the '
+            f'{len(taken.servers)} instances on the hosts in debt in the '
+            f'last {WINDOW_DAYS} days; expected samples of them')
+    return _planned(taken, data, in_debt, settings, now)
+
+
+def _planned(taken, data, in_debt, settings, now):
+    """Return the Proposal for a Snapshot."""
+    rule = relief.Rule()
+    advice = advisor.advise(
+        taken.loads, taken.balance, taken.terms, rule,
+        max(1, round(rule.recent_seconds / taken.grid.seconds)),
+        taken.constraints, taken.empty, settings.churn, taken.moved_at, now,
+        taken.costs, taken.lately)
+    reason = advice.reason
+    why = collections.Counter(taken.fixed.values()).most_common(_SHOWN)
+    if not advice.moves and why:
+        reason += ': ' + '; '.join(f'{count} because {text}'
+                                   for text, count in why)
+    closed = [one.host for one in in_debt if one.relieved
+              and taken.constraints.closed[taken.hosts.index(one.host)]]
+    if closed:
+        reason += (f'; {closed[0]} and {len(closed) - 1} more hosts are not '
+                   f'relieved' if len(closed) > 1 else
+                   f'; {closed[0]} is not relieved') + (
+            ': disabled, down, or a migration is running')
+    waiting = sum(not one.relieved for one in in_debt)
+    if waiting:
+        reason += f'; {waiting} more hosts are in debt and wait'
+    return Proposal(now, taken.grid.end, len(data.budgets), in_debt,
+                    tuple(_described(taken, advice.moves)), advice.held_back,
+                    reason, taken.capacity_kbps)
+
+
+def _in_debt(data, settings):
+    """Return a tuple of HostInDebt, the deepest debt first."""
+    hosts = sorted((host for host, one in data.budgets.items()
+                    if one.in_debt),
+                   key=lambda host: (data.budgets[host].balance, host))
+    left = _HOSTS_A_MOVE * settings.most_moves
+    found = []
+    for host in hosts:
+        checks = snapshot.confirmed(
+            data.budgets[host], data.sums.get(host), data.grid,
+            settings.checks, rebalance_settings.CHECK_SECONDS)
+        relieved = checks >= settings.checks and left > 0
+        left -= relieved
+        found.append(HostInDebt(host, data.budgets[host].balance, checks,
+                                relieved))
+    return tuple(found)
+
+
+def _why_nothing(in_debt, settings):
+    if not in_debt:
+        return 'no host is in debt'
+    minutes = rebalance_settings.CHECK_SECONDS / 60
+    return (f'{len(in_debt)} hosts are in debt, none at {settings.checks} '
+            f'checks in a row, {minutes:g} minutes apart; {in_debt[0].host} '
+            f'was at {in_debt[0].checks}')
+
+
+def _described(taken, moves):
+    """Yield the ProposedMoves of a plan."""
+    loads, seconds = taken.loads.copy(), taken.grid.seconds
+
+    def budget_after(host):
+        slots = np.count_nonzero(loads.overload([host])) if loads.sizes[host] \
+            else 0
+        known = np.count_nonzero(loads.known[host])
+        return float(taken.terms[host].after(
+            taken.balance[host], known * seconds, slots * seconds)), (
+                slots / max(known, 1))
+
+    for move in moves:
+        server = taken.servers[move.instance]
+        migration = taken.migrations[move.instance]
+        _, before = budget_after(move.source)
+        loads.put(move.instance, move.destination)
+        source_after, after = budget_after(move.source)
+        destination_after, _ = budget_after(move.destination)
+        limit = taken.terms[move.source].overload_probability
+        yield ProposedMove(
+            server.uuid, server.name, taken.hosts[move.source],
+            taken.hosts[move.destination],
+            f'{taken.hosts[move.source]} owes '
+            f'{-taken.balance[move.source]:.0f} s of overload; by its '
+            f'present instances {before / limit:.2g} times its limit in '
+            f'{WINDOW_DAYS} days, {after / limit:.2g} times with the move',
+            float(taken.balance[move.source]), source_after,
+            float(taken.balance[move.destination]), destination_after,
+            float(before), float(after), limit, move.gain * seconds,
+            server.shape.memory_mib, migration.seconds,
+            migration.transferred_kbit * 1000 / 8 / 2 ** 20,
+            migration.downtime_seconds)

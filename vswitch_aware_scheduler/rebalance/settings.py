@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How rebalancing is set up, as plain values. Pure."""
+
+import dataclasses
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.rebalance import advisor
+from vswitch_aware_scheduler.rebalance import cost
+
+__all__ = ['ADVISE', 'CHECK_SECONDS', 'EXECUTE', 'LEAST_KBPS', 'OFF',
+           'SEPARATE', 'SWITCH', 'Settings']
+
+OFF, ADVISE, EXECUTE = 'off', 'advise', 'execute'
+
+SEPARATE, SWITCH = 'separate', 'switch'
+
+#: Plans, and checks of whether a host is in debt, are so far apart.
+CHECK_SECONDS = 900.0
+
+#: Migrations through the virtual switch need this bandwidth, in kbit/s.
+LEAST_KBPS = 1e6
+
+#: A network of its own has this bandwidth where nothing says which.
+_SEPARATE_KBPS = 1e7
+
+#: A migration through the virtual switch has this share of the capacity.
+_SHARE = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Values of the options ``rebalance_*``, which describe them."""
+
+    mode: str = OFF
+    network: str = SWITCH
+    link_kbps: float | None = None
+    dirty_kbps: float = 80000.0
+    downtime_seconds: float = 0.5
+    copy_disks: bool = False
+    checks: int = 2
+    most_moves: int = 10
+    parallel: int = 1
+    cool_down_hours: float = 24.0
+    wait_seconds: float = 3600.0
+
+    @property
+    def churn(self):
+        """:class:`.advisor.Churn`."""
+        return advisor.Churn(self.cool_down_hours * 3600.0, self.most_moves)
+
+    @property
+    def is_separate(self):
+        """Whether migrations have a network of their own."""
+        return self.network == SEPARATE
+
+    def kbps(self, capacity_kbps):
+        """Return the bandwidth of a migration.
+
+        :param capacity_kbps: smallest capacity of a host in the plan
+        """
+        if self.link_kbps is not None:
+            return self.link_kbps
+        return _SEPARATE_KBPS if self.is_separate else _SHARE * capacity_kbps
+
+    def migration(self, server, capacity_kbps):
+        """Return the :class:`.cost.Migration` of a :class:`.cloud.Server`."""
+        mebibytes = server.shape.memory_mib
+        if self.copy_disks:
+            mebibytes += 1024 * server.shape.disk_gib
+        return cost.migration(mebibytes, self.dirty_kbps,
+                              self.kbps(capacity_kbps), self.downtime_seconds)
+
+    def check_network(self, capacity_kbps, memory_mib):
+        """Check that migrations may be executed.
+
+        :param capacity_kbps: smallest capacity of a host in the plan
+        :param memory_mib: memory of the largest instance in the plan
+        :raises InvalidInput: when the network is too slow
+        """
+        link_kbps = self.kbps(capacity_kbps)
+        if self.is_separate or link_kbps >= LEAST_KBPS:
+            return
+        hours = memory_mib * cost.KBIT_PER_MIB / link_kbps / 3600
+        raise exceptions.InvalidInput(
+            f'network of migrations: {link_kbps:g} kbit/s of the virtual '
+            f'switch; expected {LEAST_KBPS:g} kbit/s or more, or a network of '
+            f'their own: {memory_mib / 1024:.3g} GiB take {hours:.1f} hours, '
+            f'in which the hosts carry the migration as well. Set '
+            f'rebalance_network to separate, or rebalance_link_kbps')

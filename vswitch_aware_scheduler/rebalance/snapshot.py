@@ -1,0 +1,523 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fleet as arrays, as :mod:`.relief` and :mod:`.advisor` take it.
+
+Sums of hosts come from the store. Samples of single instances are read again
+from telemetry, only of instances on hosts that are to be relieved and of those
+that changed hosts within the window. Nova says what may move where.
+
+Knows no configuration, and no clock but the time handed in.
+
+Derivation: reference/rebalance.rst, "Snapshot".
+"""
+
+import dataclasses
+import math
+
+import numpy as np
+
+from vswitch_aware_scheduler.rebalance import advisor
+from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import cloud as nova
+from vswitch_aware_scheduler.rebalance import cost
+from vswitch_aware_scheduler.rebalance import relief
+from vswitch_aware_scheduler.traffic import rate_law
+
+__all__ = ['Grid', 'Measured', 'Snapshot', 'confirmed', 'make', 'overload']
+
+#: A slot of a host counts when so many of its instances were measured.
+_MEASURED = 0.9
+
+#: A host takes instances when so much of the last day is known of it.
+_KNOWN = 0.5
+
+#: Instances that changed hosts whose samples are read, at most.
+_MOST_MOVED = 500
+
+#: kbit in 1,000 full packets of Ethernet, for the packets of a migration.
+_PACKET_KBIT = 12.0
+
+#: States of a migration after which the instance is at its destination.
+_ENDED = frozenset({'completed', 'done', 'finished', 'confirmed'})
+
+_TOLERANCE = 1e-9
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """Slots of time: slot k is [k, k + 1) times the seconds, UTC.
+
+    :ivar seconds: length of a slot
+    :ivar first: number of the first slot
+    :ivar slots: how many there are
+    """
+
+    seconds: float
+    first: int
+    slots: int
+
+    @property
+    def start(self):
+        """Seconds UTC."""
+        return self.first * self.seconds
+
+    @property
+    def end(self):
+        """Seconds UTC."""
+        return (self.first + self.slots) * self.seconds
+
+    def mean(self, series):
+        """Return (rates, measured) of a RateSeries in each slot.
+
+        :returns: (t, 3) mean of the samples, 0 without any, and (t,) bool
+        """
+        at = np.floor(series.times / self.seconds).astype(int) - self.first
+        inside = (at >= 0) & (at < self.slots)
+        at = at[inside]
+        counts = np.bincount(at, minlength=self.slots)
+        rates = np.stack([
+            np.bincount(at, column, self.slots)
+            for column in series.rates[inside].T], axis=1)
+        return rates / np.maximum(counts, 1)[:, None], counts > 0
+
+    def between(self, start, end):
+        """Return (t,) bool: slots that begin at ``start`` or after it.
+
+        :param end: and before this
+        """
+        begins = (self.first + np.arange(self.slots)) * self.seconds
+        return (begins >= start) & (begins < end)
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """What the store has of hosts.
+
+    :ivar budgets: {host: error budget}
+    :ivar sums: {host: sums of its slots}, all of the slots of ``grid``
+    :ivar grid: Grid, which ends with the last slot that is known of any host
+    :ivar placements: {instance uuid: host}
+    """
+
+    budgets: dict
+    sums: dict
+    grid: Grid
+    placements: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """What a plan is made of; n instances may leave their h hosts.
+
+    :ivar hosts: names
+    :ivar servers: list of n :class:`.cloud.Server`
+    :ivar fixed: {instance uuid: why it is not moved}
+    :ivar loads: :class:`.relief.Loads`
+    :ivar balance: (h,) seconds of overload that are left
+    :ivar terms: list of h :class:`.budget.Terms`
+    :ivar constraints: :class:`.relief.Constraints`
+    :ivar empty: hosts without instances, the first one first
+    :ivar moved_at: (n,) seconds UTC, -inf: never
+    :ivar lately: instances of the fleet moved in the last seven days
+    :ivar migrations: list of n :class:`.cost.Migration`
+    :ivar costs: as :func:`.relief.plan` takes it, or None
+    :ivar capacity_kbps: smallest capacity of a host
+    :ivar grid: Grid
+    """
+
+    hosts: list
+    servers: list
+    fixed: dict
+    loads: relief.Loads
+    balance: np.ndarray
+    terms: list
+    constraints: relief.Constraints
+    empty: list
+    moved_at: np.ndarray
+    lately: int
+    migrations: list
+    costs: object
+    capacity_kbps: float
+    grid: Grid
+
+
+def confirmed(account, sums, grid, checks, check_seconds):
+    """Return at how many checks in a row, up to now, a host was in debt.
+
+    The balances of the past are computed from what was measured since.
+
+    :param account: error budget of the host
+    :param sums: its sums, or None where there are none
+    :param grid: Grid of the sums
+    :param checks: how many to look at
+    """
+    if not account.in_debt:
+        return 0
+    if sums is None:
+        return 1
+    known, overloaded = overload(sums)
+    for check in range(1, checks):
+        time = grid.end - check * check_seconds
+        if time < account.since:
+            return check
+        after = grid.between(time, math.inf)
+        seconds = grid.seconds * np.count_nonzero(known & after)
+        spent = grid.seconds * np.count_nonzero(overloaded & after)
+        if account.balance - account.rate * seconds + spent >= 0:
+            return check
+    return checks
+
+
+def overload(sums):
+    """Return (t,) bool twice: known slots, slots of avoidable overload.
+
+    :param sums: :class:`.packed.Sums` of a host
+    """
+    capacity = np.array([limit[2] for limit in sums.limits])
+    above = sums.sums > capacity[:, None] * (1 + _TOLERANCE)
+    return (~np.isnan(sums.sums).any(axis=0),
+            (above & ~sums.alone).any(axis=0))
+
+
+def make(measured, relieved, cloud, driver, settings, now, moves=(),
+         progress=None):
+    """Return the :class:`Snapshot` of a fleet.
+
+    :param measured: Measured
+    :param relieved: hosts in debt that are to be relieved; others in debt
+        neither give nor take
+    :param cloud: :class:`.cloud.Cloud`
+    :param driver: telemetry driver
+    :param settings: :class:`.settings.Settings`
+    :param now: seconds UTC
+    :param moves: MoveRecords of the last days, for the cool-down
+    :param progress: as a driver takes it
+    :raises TelemetryError: when Nova, Placement or telemetry cannot be read
+    """
+    hosts = sorted(measured.budgets)
+    row_of = {host: row for row, host in enumerate(hosts)}
+    servers = [one for host in relieved for one in cloud.servers(host)
+               if one.host == host]
+    placements = {**measured.placements,
+                  **{one.uuid: one.host for one in servers}}
+    migrations = cloud.migrations(since=measured.grid.start)
+    changed = _changed_hosts(migrations, placements)
+    read = sorted(changed, key=lambda uuid: -changed[uuid][-1][0]
+                  )[:_MOST_MOVED]
+    # What other hosts report of an instance counts only where it was there.
+    driver.hosts = {uuid: host for uuid, host in placements.items()
+                    if uuid not in changed}
+    series = _series(driver, measured.grid,
+                     {one.uuid for one in servers} | set(read), progress)
+    limits = list(dict.fromkeys(
+        (tuple(limit[0]), limit[1]) for host in hosts if host in measured.sums
+        for limit in measured.sums[host].limits))
+    loads = _loads(measured, hosts, limits, servers, series, placements,
+                   set(relieved), {uuid: changed[uuid] for uuid in read})
+    services = cloud.services()
+    fixed = _fixed(servers)
+    count = loads.sizes
+    empty = [row for row, host in enumerate(hosts)
+             if not count[row] and host in services
+             and services[host].problem is None]
+    balance = np.array([measured.budgets[host].balance for host in hosts])
+    unread = {placements.get(uuid) for uuid in changed.keys() - set(read)}
+    closed = np.array([
+        host not in services or services[host].problem is not None
+        or host in unread or balance[row] < 0 and host not in relieved
+        for row, host in enumerate(hosts)])
+    closed |= _unknown(loads, measured.grid, set(empty), set(
+        row_of[host] for host in relieved))
+    for one in migrations:
+        if one.is_running:
+            closed[[row_of[host] for host in (one.source, one.destination)
+                    if host in row_of]] = True
+    capacity_kbps = min((
+        capacity / max(weights[:2]) for host in hosts
+        if host in measured.sums
+        for weights, _, capacity in measured.sums[host].limits
+        if max(weights[:2]) > 0), default=settings.kbps(math.inf))
+    expected = [settings.migration(one, capacity_kbps) for one in servers]
+    for server, migration in zip(servers, expected):
+        if not migration.ends:
+            fixed.setdefault(server.uuid, 'its migration would not end')
+    moved = _moved_at(migrations, moves)
+    constraints = _constraints(
+        cloud, hosts, row_of, servers, services, placements, closed, fixed)
+    rule = relief.Rule()
+    recent = max(1, round(rule.recent_seconds / measured.grid.seconds))
+    costs = None if settings.is_separate else _costs(
+        loads.within(max(0, loads.slots - recent), None), limits, expected,
+        settings.kbps(capacity_kbps), measured.grid.seconds)
+    return Snapshot(
+        hosts, servers, fixed, loads, balance,
+        [budget.Terms(one.overload_probability, one.earned_share,
+                      one.first_days, one.most_days)
+         for one in (measured.budgets[host] for host in hosts)],
+        constraints, [row for row in empty if not closed[row]],
+        np.array([moved.get(one.uuid, -math.inf) for one in servers]),
+        sum(1 for at in moved.values()
+            if now - at < 7 * budget.DAY_SECONDS),
+        expected, costs, capacity_kbps, measured.grid)
+
+
+# What hosts carry
+
+def _changed_hosts(migrations, placements):
+    """Return {uuid: [(since, host)]} of those that changed hosts.
+
+    :param migrations: of the window, the newest first
+    :param placements: {uuid: host now}
+    """
+    changed = {}
+    for one in reversed(migrations):
+        if one.status in _ENDED and one.instance_uuid in placements \
+                and one.source != one.destination:
+            stays = changed.setdefault(one.instance_uuid, [
+                (-math.inf, one.source)])
+            stays.append((one.changed_at, one.destination))
+    return changed
+
+
+def _series(driver, grid, uuids, progress):
+    """Return {uuid: RateSeries} of the window."""
+    if not uuids:
+        return {}
+    return {one.instance_uuid: one.at_least() for one in driver.series(
+        grid.start, grid.end, uuids, progress)}
+
+
+def _values(rates, limits):
+    """Return (l, t) of rates (t, 3); see :class:`.packed.Sums`."""
+    law = rate_law.RateLaw.from_arrays(
+        np.full(len(rates), 1.0 / len(rates)), rates)
+    return np.stack([law.values(weights, packet_bytes)
+                     for weights, packet_bytes in limits])
+
+
+def _loads(measured, hosts, limits, servers, series, placements, relieved,
+           moved):
+    """Return the Loads of all hosts with the instances they have now.
+
+    :param moved: as of :func:`_changed_hosts`
+    """
+    grid = measured.grid
+    row_of = {host: row for row, host in enumerate(hosts)}
+    capacities = np.full((len(limits), len(hosts)), np.inf)
+    sums = np.zeros((len(limits), len(hosts), grid.slots))
+    above = np.zeros(sums.shape, dtype=np.int16)
+    counts = np.bincount([row_of[host] for host in placements.values()
+                          if host in row_of], minlength=len(hosts))
+    for row, host in enumerate(hosts):
+        if host not in measured.sums:
+            if counts[row]:
+                sums[:, row] = np.nan
+            continue
+        for limit, total, alone in zip(
+                measured.sums[host].limits, measured.sums[host].sums,
+                measured.sums[host].alone):
+            number = limits.index((tuple(limit[0]), limit[1]))
+            capacities[number, row] = limit[2]
+            if counts[row]:
+                sums[number, row], above[number, row] = total, alone
+    rates = np.zeros((len(limits), len(servers), grid.slots))
+    measured_in = np.zeros((len(servers), grid.slots), dtype=bool)
+    expected = np.zeros(measured_in.shape, dtype=bool)
+    for number, server in enumerate(servers):
+        one = series.get(server.uuid)
+        if one is None or not len(one):
+            # Nothing says since when it should have been measured.
+            expected[number] = True
+            continue
+        mean, measured_in[number] = grid.mean(one)
+        rates[:, number] = _values(mean, limits)
+        expected[number] = grid.between(one.times[0] - grid.seconds, math.inf)
+    at = np.array([row_of[one.host] for one in servers], dtype=np.int64)
+    most = capacities * (1 + _TOLERANCE)
+    for host in relieved:
+        own = at == row_of[host]
+        row = row_of[host]
+        enough = np.count_nonzero(measured_in[own], axis=0) >= _MEASURED \
+            * np.maximum(np.count_nonzero(expected[own], axis=0), 1)
+        sums[:, row] = np.where(enough, rates[:, own].sum(axis=1), np.nan)
+        above[:, row] = (rates[:, own]
+                         > most[:, row, None, None]).sum(axis=1)
+    for uuid, stays in moved.items():
+        one = series.get(uuid)
+        if one is not None and len(one):
+            _follow(sums, above, most, grid, _values(grid.mean(one)[0],
+                                                     limits),
+                    stays, placements[uuid], row_of, relieved)
+    others = counts - np.bincount(at, minlength=len(hosts))
+    return relief.Loads.of_sums(rates, capacities, at, sums, above, others)
+
+
+def _follow(sums, above, most, grid, rates, stays, host, row_of, relieved):
+    """Count an instance where it is now, in all slots of the window.
+
+    :param rates: (l, t) of the instance
+    :param stays: [(since, host)], the oldest first
+    :param host: where it is
+    """
+    ends = [since for since, _ in stays[1:]] + [math.inf]
+    was_there = np.zeros(grid.slots, dtype=bool)
+    for (since, at), end in zip(stays, ends):
+        slots = grid.between(since, end)
+        if at == host:
+            was_there |= slots
+        elif at in row_of and at not in relieved:
+            _add(sums, above, most, rates, row_of[at], slots, -1)
+    if host in row_of and host not in relieved:
+        _add(sums, above, most, rates, row_of[host], ~was_there, 1)
+
+
+def _add(sums, above, most, rates, row, slots, times):
+    """Add an instance to a host in some slots, or subtract it."""
+    rates = rates[:, slots]
+    # Sums are packed, so that a difference can be below nothing.
+    sums[:, row, slots] = np.maximum(sums[:, row, slots] + times * rates, 0.0)
+    above[:, row, slots] = np.maximum(
+        above[:, row, slots] + times * (rates > most[:, row, None]), 0)
+
+
+def _unknown(loads, grid, empty, relieved):
+    """Return (h,) bool: hosts of which too little of the last day is known."""
+    day = min(loads.slots, round(budget.DAY_SECONDS / grid.seconds))
+    known = np.count_nonzero(loads.known[:, -day:], axis=1) >= _KNOWN * day
+    known[list(empty | relieved)] = True
+    return ~known
+
+
+# What may move where
+
+def _fixed(servers):
+    """Return {uuid: why it is not moved}."""
+    fixed = {}
+    for one in servers:
+        why = (f'its metadata has {advisor.MARK}={advisor.NEVER}'
+               if advisor.marked(one.metadata) else nova.why_fixed(one))
+        if why is not None:
+            fixed[one.uuid] = why
+    return fixed
+
+
+def _moved_at(migrations, moves):
+    """Return {uuid: when it was moved last}."""
+    moved = {}
+    for one in migrations:
+        if one.status in _ENDED:
+            moved[one.instance_uuid] = max(
+                one.changed_at, moved.get(one.instance_uuid, -math.inf))
+    for one in moves:
+        at = one.ended_at if one.begun_at is not None else None
+        if at is not None:
+            moved[one.instance_uuid] = max(
+                at, moved.get(one.instance_uuid, -math.inf))
+    return moved
+
+
+def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
+                 fixed):
+    """Return the Constraints, by Placement, aggregates and server groups."""
+    nodes = cloud.nodes() if servers else {}
+    left = np.zeros((len(hosts), len(nova.CLASSES)))
+    may = np.zeros((len(servers), len(hosts)), dtype=bool)
+    signatures = _signatures(cloud.aggregates() if servers else [], hosts,
+                             services)
+    fits = {}
+    for number, server in enumerate(servers):
+        if server.uuid in fixed:
+            continue
+        if server.shape not in fits:
+            fits[server.shape] = np.zeros(len(hosts), dtype=bool)
+            for uuid, amounts in cloud.room(server.shape).items():
+                if nodes.get(uuid) in row_of:
+                    row = row_of[nodes[uuid]]
+                    left[row] = amounts
+                    fits[server.shape][row] = True
+        may[number] = fits[server.shape] & (
+            signatures == signatures[row_of[server.host]])
+    groups, members, most = _groups(cloud, row_of, servers, placements,
+                                    fixed)
+    return relief.Constraints(
+        np.array([one.shape.amounts for one in servers]).reshape(
+            len(servers), len(nova.CLASSES)),
+        np.nan_to_num(left, posinf=1e18),
+        [one.uuid not in fixed for one in servers], closed, may, groups,
+        members=members, most=most)
+
+
+def _signatures(aggregates, hosts, services):
+    """Return (h,) numbers: alike where filters by aggregates judge alike.
+
+    An instance goes to hosts only whose aggregates state the same metadata,
+    and that are in the same availability zone.
+    """
+    stated = {host: set() for host in hosts}
+    for metadata, members in aggregates:
+        for host in members & stated.keys():
+            stated[host].update(
+                (key, value) for key, value in metadata.items()
+                if not key.startswith('vswitch:')
+                and not key.endswith('_multiplier'))
+    numbers = {}
+    return np.array([numbers.setdefault(
+        (services[host].zone if host in services else None,
+         frozenset(stated[host])), len(numbers)) for host in hosts])
+
+
+def _groups(cloud, row_of, servers, placements, fixed):
+    """Return (groups, members, most) as Constraints take them.
+
+    Instances whose group wants them together are fixed.
+    """
+    number_of = {one.uuid: number for number, one in enumerate(servers)}
+    groups = np.full(len(servers), -1)
+    members, most = [], []
+    for group in cloud.groups() if servers else ():
+        ours = [uuid for uuid in group.members if uuid in number_of]
+        others = [uuid for uuid in group.members if uuid in placements]
+        if not ours or len(others) < 2:
+            continue
+        if group.policy == 'affinity':
+            for uuid in ours:
+                fixed.setdefault(uuid, 'its server group keeps it with '
+                                       'others')
+            continue
+        groups[[number_of[uuid] for uuid in ours]] = len(members)
+        most.append(group.most)
+        members.append(np.bincount(
+            [row_of[placements[uuid]] for uuid in others
+             if placements[uuid] in row_of], minlength=len(row_of)))
+    if not members:
+        return None, None, None
+    return groups, np.array(members), np.array(most)
+
+
+# What a migration costs
+
+def _costs(recent, limits, expected, link_kbps, slot_seconds):
+    """Return what migrations through the virtual switch add to overload.
+
+    :param recent: Loads of the last slots
+    :param expected: list of :class:`.cost.Migration` of the instances
+    """
+    slots = np.array([one.seconds for one in expected]) / slot_seconds
+    packets = link_kbps / _PACKET_KBIT
+    leaving = np.array([np.dot(weights, (link_kbps, 0.0, packets))
+                        for weights, _ in limits])
+    joining = np.array([np.dot(weights, (0.0, link_kbps, packets))
+                        for weights, _ in limits])
+
+    def added(host, loads_kbps):
+        # Of each limit by itself: their overload adds up, at most.
+        return sum(cost.added_overload(
+            np.nan_to_num(recent.sums[number, host]),
+            recent.above[number, host] > 0, recent.most[number, host],
+            loads_kbps[number], 1.0) for number in range(len(limits)))
+
+    def costs(source, instances, hosts):
+        share = added(source, leaving) + np.array(
+            [added(host, joining) for host in hosts])
+        return np.where(share > 0, slots[instances][:, None] * share, 0.0)
+
+    return costs

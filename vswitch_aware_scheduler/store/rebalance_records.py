@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans of migrations, their moves, the lock; and their rows.
+
+A plan and its moves are the audit record of rebalancing. They make no
+generation. The lock has a lease by the clock of the database. A move begins
+only in a transaction that renews the lock, so that a process which has lost
+the lock begins none.
+"""
+
+import dataclasses
+import json
+
+import sqlalchemy as sa
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import claim_rows
+from vswitch_aware_scheduler.store import packing
+from vswitch_aware_scheduler.store import tables
+
+__all__ = ['ABANDONED', 'BEGUN', 'DONE', 'DROPPED', 'FAILED', 'MoveRecord',
+           'PLANNED', 'PlanRecord', 'RUNNING', 'STOPPED', 'begin_move',
+           'end_move', 'end_plan', 'keep_lock', 'read_moves', 'read_plans',
+           'release_lock', 'take_lock', 'update_body', 'write_plan']
+
+#: States of a plan. DONE: all moves were made; STOPPED: something unexpected
+#: happened; ABANDONED: it was interrupted and is too old to go on.
+RUNNING, STOPPED, ABANDONED = 'running', 'stopped', 'abandoned'
+
+#: States of a move. DONE is a state of a plan, too. DROPPED: it never began.
+PLANNED, BEGUN, DONE, FAILED, DROPPED = (
+    'planned', 'begun', 'done', 'failed', 'dropped')
+
+_MOST_NAME = 255
+
+
+@dataclasses.dataclass(frozen=True)
+class PlanRecord:
+    """A plan that is, or was, carried out.
+
+    :ivar plan_id: uuid
+    :ivar made_at: seconds UTC
+    :ivar made_by: process that made the plan
+    :ivar state: RUNNING, DONE, STOPPED or ABANDONED
+    :ivar ended_at: seconds UTC, or None
+    :ivar reason: sentence: why it is as it is, or why it ended
+    """
+
+    plan_id: str
+    made_at: float
+    made_by: str
+    state: str = RUNNING
+    ended_at: float | None = None
+    reason: str = ''
+
+
+@dataclasses.dataclass(frozen=True)
+class MoveRecord:
+    """One migration of a plan.
+
+    :ivar plan_id: of the PlanRecord
+    :ivar position: in the plan, from 0
+    :ivar instance_uuid: the instance that moves
+    :ivar source: host that it leaves
+    :ivar destination: host that it joins
+    :ivar state: PLANNED, BEGUN, DONE, FAILED or DROPPED
+    :ivar begun_at: when Nova was about to be asked, seconds UTC, or None
+    :ivar ended_at: seconds UTC, or None
+    :ivar body: dictionary that JSON can hold: what was expected, what
+        happened, what it brought
+    """
+
+    plan_id: str
+    position: int
+    instance_uuid: str
+    source: str
+    destination: str
+    state: str = PLANNED
+    begun_at: float | None = None
+    ended_at: float | None = None
+    body: dict = dataclasses.field(default_factory=dict)
+
+
+def _row(record):
+    row = dataclasses.asdict(record)
+    for name, value in row.items():
+        if isinstance(value, str):
+            value = packing.storable(value)
+            row[name] = value if name == 'reason' else value[:_MOST_NAME]
+    if 'body' in row:
+        row['body'] = json.dumps(row['body'], allow_nan=False)
+    return row
+
+
+def write_plan(connection, plan, moves):
+    """Insert a PlanRecord and its MoveRecords."""
+    connection.execute(sa.insert(tables.rebalance_plan).values(_row(plan)))
+    for move in moves:
+        connection.execute(sa.insert(tables.rebalance_move).values(
+            _row(move)))
+
+
+def read_plans(connection, state, limit, damaged):
+    """Return a list of PlanRecords, the newest first.
+
+    :param state: only of this state, None: of all
+    """
+    table = tables.rebalance_plan
+    query = sa.select(table).order_by(
+        table.c.made_at.desc(), table.c.plan_id).limit(limit)
+    if state is not None:
+        query = query.where(table.c.state == state)
+    return [PlanRecord(**row._mapping) for row in connection.execute(query)]
+
+
+def read_moves(connection, plan_id, state, since, damaged):
+    """Return a list of MoveRecords, the newest plan first.
+
+    :param plan_id: only of this plan, None: of all
+    :param state: only of this state
+    :param since: only those that ended at this time or later, seconds UTC
+    :param damaged: {('move', id): reason in words}, to which rows that cannot
+        be read are added
+    """
+    table, plan = tables.rebalance_move, tables.rebalance_plan
+    query = sa.select(table).join(
+        plan, plan.c.plan_id == table.c.plan_id).order_by(
+            plan.c.made_at.desc(), table.c.plan_id, table.c.position)
+    for column, wanted in ((table.c.plan_id, plan_id),
+                           (table.c.state, state)):
+        if wanted is not None:
+            query = query.where(column == wanted)
+    if since is not None:
+        query = query.where(table.c.ended_at >= since)
+    moves = []
+    for row in connection.execute(query):
+        values = dict(row._mapping)
+        try:
+            values['body'] = dict(json.loads(row.body))
+        except (TypeError, ValueError) as error:
+            name = f'{row.plan_id}/{row.position}'
+            damaged['move', name] = f'move {name}: {error}'
+            # Where the instance went counts, whatever else there was.
+            values['body'] = {}
+        moves.append(MoveRecord(**values))
+    return moves
+
+
+def begin_move(connection, move, token, lease_seconds, now):
+    """Write that a move begins; renew the lock.
+
+    :param token: of the lock that the caller has
+    :param now: seconds UTC
+    :raises StoreChanged: when the caller has lost the lock, or the move is no
+        longer planned
+    """
+    if not keep_lock(connection, token, lease_seconds):
+        raise exceptions.StoreChanged(
+            'lock of rebalancing: held by another process; expected it held '
+            'by this one')
+    table = tables.rebalance_move
+    if not connection.execute(sa.update(table).where(
+            table.c.plan_id == move.plan_id,
+            table.c.position == move.position,
+            table.c.state == PLANNED).values(
+                state=BEGUN, begun_at=now)).rowcount:
+        raise exceptions.StoreChanged(
+            f'move {move.position} of plan {move.plan_id}: it has begun or '
+            f'ended already; expected it planned')
+
+
+def end_move(connection, move, state, now, body):
+    """Write how a move ended, or PLANNED: that it never began."""
+    table = tables.rebalance_move
+    values = {'state': state, 'body': json.dumps(body, allow_nan=False),
+              'ended_at': None if state == PLANNED else now}
+    if state == PLANNED:
+        values['begun_at'] = None
+    connection.execute(sa.update(table).where(
+        table.c.plan_id == move.plan_id,
+        table.c.position == move.position).values(**values))
+
+
+def update_body(connection, move, body):
+    """Replace what is written of a move beside its state."""
+    table = tables.rebalance_move
+    connection.execute(sa.update(table).where(
+        table.c.plan_id == move.plan_id,
+        table.c.position == move.position).values(
+            body=json.dumps(body, allow_nan=False)))
+
+
+def end_plan(connection, plan_id, state, reason, now):
+    """Write how a plan ended. Moves that did not begin are dropped."""
+    table, moves = tables.rebalance_plan, tables.rebalance_move
+    connection.execute(sa.update(table).where(
+        table.c.plan_id == plan_id).values(
+            state=state, reason=packing.storable(reason), ended_at=now))
+    connection.execute(sa.update(moves).where(
+        moves.c.plan_id == plan_id, moves.c.state == PLANNED).values(
+            state=DROPPED, ended_at=now))
+
+
+# The lock
+
+def _locked_now(connection):
+    """Return the database's time, with the row of the lock locked.
+
+    SQLite can refuse a reader that turns writer.
+    """
+    connection.execute(sa.update(tables.rebalance_lock).values(id=1))
+    return claim_rows.now(connection)
+
+
+def take_lock(connection, holder, token, lease_seconds):
+    """Take the lock; return None, or the holder that has it.
+
+    A lease that ends later than any lease can is one from before the clock of
+    the database was put back: its holder renews it or has ended. Should the
+    holder live, it begins no move any more, for the token is another one.
+
+    :param holder: name of the process, for messages
+    :param token: 32 hexadecimal digits, another one for each time
+    """
+    table = tables.rebalance_lock
+    now = _locked_now(connection)
+    ours = (table.c.expires_at <= now) | (
+        table.c.expires_at > now + 2 * lease_seconds) | (
+            table.c.token == token)
+    if connection.execute(sa.update(table).where(ours).values(
+            holder=packing.storable(holder)[:_MOST_NAME], token=token,
+            expires_at=now + lease_seconds)).rowcount:
+        return None
+    return connection.scalar(sa.select(table.c.holder))
+
+
+def keep_lock(connection, token, lease_seconds):
+    """Renew the lock; return whether the caller still has it."""
+    table = tables.rebalance_lock
+    now = _locked_now(connection)
+    return bool(connection.execute(sa.update(table).where(
+        table.c.token == token).values(
+            expires_at=now + lease_seconds)).rowcount)
+
+
+def release_lock(connection, token):
+    """Release the lock, if the caller has it."""
+    table = tables.rebalance_lock
+    connection.execute(sa.update(table).where(
+        table.c.token == token).values(holder='', token='', expires_at=0.0))
