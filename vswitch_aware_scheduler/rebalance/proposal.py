@@ -131,8 +131,9 @@ def measured(store, now):
 
     :raises NothingMeasured: when there is none of the last hour
     """
-    budgets = {name: one for (kind, name), one
-               in store.error_budgets().items() if kind == 'host'}
+    accounts = store.error_budgets()
+    budgets = {name: one for (kind, name), one in accounts.items()
+               if kind == 'host'}
     if not budgets:
         raise exceptions.NothingMeasured(
             f'error budgets in the store {store.url}: none; expected those '
@@ -161,7 +162,26 @@ def measured(store, now):
             one, sums=one.sums[:, :grid.slots],
             alone=one.alone[:, :grid.slots]) for host, one in sums.items()},
         grid, {uuid: one.host for uuid, one in store.placements().items()
-               if one.host})
+               if one.host}, _uplinks(store, accounts, grid, now))
+
+
+def _uplinks(store, accounts, grid, now):
+    """Return a list of :class:`.snapshot.Uplink`, of those with a budget."""
+    if not any(kind == 'uplink' for kind, _ in accounts):
+        return []
+    behind = {}
+    for host, policy in store.fleet('host').facts.items():
+        for name in policy.get('uplinks') or ():
+            behind.setdefault(name, set()).add(host)
+    found = []
+    for name, one in packed.history(store, 'uplink', now,
+                                    days=WINDOW_DAYS).items():
+        if name in behind and ('uplink', name) in accounts and one.limits:
+            found.append(snapshot.Uplink(
+                frozenset(behind[name]), accounts['uplink', name],
+                dataclasses.replace(one, sums=one.sums[:, :grid.slots],
+                                    alone=one.alone[:, :grid.slots])))
+    return found
 
 
 def propose(store, cloud, driver, settings, now, progress=None):

@@ -20,9 +20,11 @@ from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import cloud as nova
 from vswitch_aware_scheduler.rebalance import cost
 from vswitch_aware_scheduler.rebalance import relief
+from vswitch_aware_scheduler.store import rebalance_records as records
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['Grid', 'Measured', 'Snapshot', 'confirmed', 'make', 'overload']
+__all__ = ['Grid', 'Measured', 'Snapshot', 'Uplink', 'confirmed', 'make',
+           'overload']
 
 #: A slot of a host counts when so many of its instances were measured.
 _MEASURED = 0.9
@@ -32,6 +34,9 @@ _KNOWN = 0.5
 
 #: Instances that changed hosts whose samples are read, at most.
 _MOST_MOVED = 500
+
+#: A host to which a migration failed takes nothing for so long.
+REFUSED_SECONDS = 3600.0
 
 #: kbit in 1,000 full packets of Ethernet, for the packets of a migration.
 _PACKET_KBIT = 12.0
@@ -96,12 +101,28 @@ class Measured:
     :ivar sums: {host: sums of its slots}, all of the slots of ``grid``
     :ivar grid: Grid, which ends with the last slot that is known of any host
     :ivar placements: {instance uuid: host}
+    :ivar uplinks: list of Uplink
     """
 
     budgets: dict
     sums: dict
     grid: Grid
     placements: dict
+    uplinks: list = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(frozen=True)
+class Uplink:
+    """What several hosts share.
+
+    :ivar hosts: set of their names
+    :ivar budget: its error budget
+    :ivar sums: its sums, of the slots of the hosts' sums
+    """
+
+    hosts: frozenset
+    budget: object
+    sums: object
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,8 +262,13 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         if not migration.ends:
             fixed.setdefault(server.uuid, 'its migration would not end')
     moved = _moved_at(migrations, moves)
+    passable = _passable(measured, hosts, servers, series)
+    passable[:, [row_of[one.destination] for one in moves
+                 if one.destination in row_of and one.state == records.FAILED
+                 and now - one.ended_at < REFUSED_SECONDS]] = False
     constraints = _constraints(
-        cloud, hosts, row_of, servers, services, placements, closed, fixed)
+        cloud, hosts, row_of, servers, services, placements, closed, fixed,
+        passable)
     rule = relief.Rule()
     recent = max(1, round(rule.recent_seconds / measured.grid.seconds))
     costs = None if settings.is_separate else _costs(
@@ -415,9 +441,44 @@ def _moved_at(migrations, moves):
     return moved
 
 
+def _passable(measured, hosts, servers, series):
+    """Return (n, h) bool: which moves the uplinks of destinations bear.
+
+    A move within the hosts of an uplink changes nothing there. No move brings
+    an uplink above its limit, and one in debt takes nothing.
+    """
+    passable = np.ones((len(servers), len(hosts)), dtype=bool)
+    grid = measured.grid
+    for uplink in measured.uplinks:
+        inside = np.array([host in uplink.hosts for host in hosts])
+        most = np.array([[limit[2]] for limit in uplink.sums.limits]) * (
+            1 + _TOLERANCE)
+        known, overloaded = overload(uplink.sums)
+        slots = np.count_nonzero(overloaded & known)
+        limit = max(slots, uplink.budget.overload_probability
+                    * np.count_nonzero(known) * (1 + _TOLERANCE))
+        for number, server in enumerate(servers):
+            if server.host in uplink.hosts:
+                continue
+            one = series.get(server.uuid)
+            if one is None or uplink.budget.in_debt:
+                passable[number, inside] = False
+                continue
+            rates = _values(grid.mean(one)[0],
+                            [limit[:2] for limit in uplink.sums.limits])
+            above = (uplink.sums.sums + rates > most) & ~(
+                uplink.sums.alone | (rates > most))
+            if np.count_nonzero(above.any(axis=0)) > limit:
+                passable[number, inside] = False
+    return passable
+
+
 def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
-                 fixed):
-    """Return the Constraints, by Placement, aggregates and server groups."""
+                 fixed, passable):
+    """Return the Constraints, by Placement, aggregates and server groups.
+
+    :param passable: (n, h) bool: which moves nothing else forbids
+    """
     nodes = cloud.nodes() if servers else {}
     left = np.zeros((len(hosts), len(nova.CLASSES)))
     may = np.zeros((len(servers), len(hosts)), dtype=bool)
@@ -434,7 +495,7 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
                     row = row_of[nodes[uuid]]
                     left[row] = amounts
                     fits[server.shape][row] = True
-        may[number] = fits[server.shape] & (
+        may[number] = passable[number] & fits[server.shape] & (
             signatures == signatures[row_of[server.host]])
     groups, members, most = _groups(cloud, row_of, servers, placements,
                                     fixed)

@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
 import logging
+import os
+import signal
 
 import numpy as np
 
+from tests.contract import telemetry_stand_ins as stand_ins
 from tests.unit.rebalance import fleet
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import rebalancing
+from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler.store import rebalance_records as records
@@ -15,7 +20,7 @@ from vswitch_aware_scheduler.store import rebalance_records as records
 BUSY = np.arange(fleet.SLOTS) % 10 == 9
 
 
-class RebalancerTestCase(base.StoreTestCase):
+class WithFleet(base.StoreTestCase):
     """host1 is in debt, host2 has room for one of its instances."""
 
     def setUp(self):
@@ -36,13 +41,16 @@ class RebalancerTestCase(base.StoreTestCase):
             self.fleet.cloud.client(), settings.Settings(
                 mode, network=settings.SEPARATE))
 
+    def states(self):
+        return [one.state for one in self.store.moves()]
+
+
+class RebalancerTestCase(WithFleet):
+
     def plan(self, one):
         self.fleet.write(self.store)
         return one.plan(self.store, self.fleet.driver, self.clock,
                         self.clock)
-
-    def states(self):
-        return [one.state for one in self.store.moves()]
 
     def test_advice_is_logged_once_and_changes_nothing(self):
         one = self.make(settings.ADVISE)
@@ -129,3 +137,71 @@ class RebalancerTestCase(base.StoreTestCase):
         self.assertIsNone(self.store.change_rebalancing(
             records.take_lock, 'other', 'token', 60.0))
         self.assertEqual('running', self.store.plans()[0].state)
+
+
+class ServiceTestCase(WithFleet):
+    """vswitch-modeler with a rebalancer, pass after pass."""
+
+    def setUp(self):
+        super().setUp()
+        self.fleet.write(self.store)
+        self.rebalancer = self.make(settings.EXECUTE)
+        self.time = 0.0
+        self.at = {}
+
+    def sleep(self, seconds):
+        self.time += seconds
+        for time in sorted(self.at):
+            if time <= self.time:
+                self.at.pop(time)()
+
+    def serve(self):
+        """Return what is logged until the end of a service run."""
+        one = service.Service(
+            lambda: service.SetUp(
+                self.store, self.fleet.driver, learning.Settings('memory'),
+                300.0, rebalancer=self.rebalancer),
+            service.Notifier({}), self.clock, lambda: self.time, self.sleep)
+        with self.assertLogs('vswitch_aware_scheduler', 'INFO') as logs:
+            one.run()
+        return [record.getMessage() for record in logs.records]
+
+    def end_at(self, time):
+        self.at[time] = lambda: os.kill(os.getpid(), signal.SIGTERM)
+
+    def test_a_plan_is_carried_out_while_a_pass_is_waited_for(self):
+        self.end_at(60)
+        lines = self.serve()
+        self.assertEqual(['done'], self.states())
+        self.assertEqual('done', self.store.plans()[0].state)
+        self.assertTrue(any('1 migrations were made' in one
+                            for one in lines), lines)
+
+    def test_an_end_leaves_a_plan_that_the_next_modeler_goes_on_with(self):
+        def runs(server, host):
+            server['OS-EXT-STS:task_state'] = 'migrating'
+            self.fleet.cloud.migration(server['name'], 'host1', host,
+                                       'running')
+
+        self.fleet.cloud.on_migrate = runs
+        self.end_at(20)
+        self.serve()
+        self.assertEqual(['begun'], self.states())
+        server = self.fleet.cloud.servers[self.store.moves()[
+            0].instance_uuid]
+        server.update({'OS-EXT-STS:task_state': None,
+                       'OS-EXT-SRV-ATTR:host': 'host2'})
+        self.fleet.cloud.migrations[-1]['status'] = 'completed'
+        self.rebalancer = self.make(settings.EXECUTE)
+        self.end_at(self.time + 60)
+        self.serve()
+        self.assertEqual(['done'], self.states())
+        self.assertEqual(1, len(self.fleet.cloud.asked))
+
+    def test_nova_that_does_not_answer_stops_no_learning(self):
+        self.fleet.cloud.faults = [stand_ins.status(503)] * 100
+        self.end_at(10)
+        lines = self.serve()
+        self.assertEqual(1, sum('no plan of migrations' in one
+                                for one in lines), lines)
+        self.assertTrue(self.store.has_models())

@@ -17,6 +17,7 @@ from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.rebalance import cloud
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.telemetry import base as telemetry_base
 from vswitch_aware_scheduler.traffic import series
 
 #: Slots of five minutes; times of the tests begin here.
@@ -181,26 +182,34 @@ class Cloud(stand_ins.OpenStack):
                 'allocation_requests': requests}
 
 
-class Driver:
+class Driver(telemetry_base.Driver):
     """Telemetry of some instances.
 
     :ivar rates: {name of an instance: (t,) kbit/s of the last slots}
+    :ivar read: names of the instances whose samples were read
     """
 
     source = 'test'
 
     def __init__(self):
+        super().__init__()
         self.rates = {}
-        self.hosts = {}
         self.read = []
 
-    def series(self, start, end, instances, progress=None):
+    def instances(self):
+        return [telemetry_base.Instance(uuid_of(name), name)
+                for name in self.rates]
+
+    def _series(self, start, end, instances, progress):
         for name, rates in self.rates.items():
-            if uuid_of(name) in instances:
-                self.read.append(name)
-                times = NOW - PERIOD * np.arange(len(rates), 0, -1)
-                yield series.RateSeries.from_samples(
-                    uuid_of(name), PERIOD, times, rates, 0 * rates)
+            if instances is not None and uuid_of(name) not in instances:
+                continue
+            self.read.append(name)
+            times = NOW - PERIOD * np.arange(len(rates), 0, -1)
+            inside = (times >= start) & (times < end)
+            yield series.RateSeries.from_samples(
+                uuid_of(name), PERIOD, times[inside], rates[inside],
+                0 * rates[inside])
 
 
 def account(host, balance, limit=.01, now=NOW):
@@ -231,6 +240,8 @@ class Fleet:
         self.driver = Driver()
         self.balance = dict.fromkeys(hosts, 100.0)
         self.capacity = dict.fromkeys(hosts, 1000.0)
+        #: {name: (hosts, capacity, balance)}
+        self.uplinks = {}
 
     def boot(self, name, host, rates, **more):
         """Add an instance with the traffic of the last day."""
@@ -246,9 +257,12 @@ class Fleet:
                    np.zeros(SLOTS))
 
     def accounts(self):
-        """Return {(kind, host): error budget}."""
-        return {('host', host): account(host, balance)
-                for host, balance in self.balance.items()}
+        """Return {(kind, name): error budget}."""
+        return {**{('host', host): account(host, balance)
+                   for host, balance in self.balance.items()},
+                **{('uplink', name): dataclasses.replace(
+                    account(name, balance), kind='uplink')
+                   for name, (_, _, balance) in self.uplinks.items()}}
 
     def history(self):
         """Return {host: Sums}."""
@@ -267,7 +281,15 @@ class Fleet:
                 (before[key].until if key in before else None, one)
                 for key, one in accounts.items()],
             [stored for one in self.history().values()
-             for stored in days_of(one)], before.keys() - accounts.keys())
+             for stored in days_of(one)] + [
+                 dataclasses.replace(stored, kind='uplink')
+                 for name, (hosts, capacity, _) in self.uplinks.items()
+                 for stored in days_of(sums(name, sum(
+                     map(self.totals, hosts)), capacity))],
+            before.keys() - accounts.keys())
+        store.write_fleet({'host': {host: {'uplinks': [
+            name for name, (hosts, _, _) in self.uplinks.items()
+            if host in hosts]} for host in self.balance}}, NOW)
 
 
 def days_of(one):

@@ -7,6 +7,8 @@ from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import rebalance_records as records
 
 BUSY = np.arange(fleet.SLOTS) % 10 == 9
 
@@ -230,6 +232,32 @@ class ProposalTestCase(base.StoreTestCase):
         self.assertEqual([], self.moves())
         known |= np.arange(fleet.SLOTS) < 200
         self.assertEqual(1, len(self.moves()))
+
+    def test_uplinks_of_destinations_are_respected(self):
+        # With vm1 or vm2 the uplink of host2 and host3 has 1200 when busy.
+        for hosts, capacity, balance, wanted in (
+                (('host2', 'host3'), 1201.0, 10.0, 1),
+                (('host2', 'host3'), 1199.0, 10.0, 0),
+                (('host2', 'host3'), 1201.0, -10.0, 0),
+                (('host1', 'host3'), 1299.0, -10.0, 1)):
+            with self.subTest((hosts, capacity, balance)):
+                self.fleet.uplinks = {'tor': (hosts, capacity, balance)}
+                self.assertEqual(wanted, len(self.moves()))
+
+    def test_a_host_to_which_a_migration_failed_takes_nothing(self):
+        for number in range(8):
+            self.fleet.boot(f'more{number}', 'host3', 0)
+        for ago, wanted in ((3599.0, 0), (3601.0, 1)):
+            self.store.change_rebalancing(
+                records.write_plan, store.PlanRecord(
+                    f'p{wanted}', fleet.NOW - ago, 'test'), [
+                        store.MoveRecord(
+                            f'p{wanted}', 0, fleet.uuid_of('vm9'), 'host2',
+                            'host3', records.FAILED, fleet.NOW - ago,
+                            fleet.NOW - ago)])
+            self.assertEqual(wanted, len(self.moves()))
+            with self.store._engine().begin() as connection:
+                connection.exec_driver_sql('DELETE FROM rebalance_move')
 
     def test_an_empty_host_is_used_when_no_other_helps(self):
         self.fleet.boot('vm4', 'host3', 700)

@@ -44,6 +44,41 @@ class LoadsTestCase(unittest.TestCase):
                     np.count_nonzero(loads.overload(range(3)),
                                      axis=1).tolist())
 
+    def test_sums_stand_for_instances_whose_rates_are_not_read(self):
+        generator = np.random.default_rng(5)
+        for limits in (1, 2):
+            rates, capacities, hosts = case(generator, limits)
+            hosts[:2] = 0
+            whole = relief.Loads(rates, capacities, hosts)
+            own = np.flatnonzero(hosts == 0)
+            part = relief.Loads.of_sums(
+                rates[:, own], capacities, hosts[own], whole.sums.copy(),
+                whole.above.copy(), np.bincount(hosts[hosts > 0],
+                                                minlength=3))
+            self.assertEqual(whole.sizes.tolist(), part.sizes.tolist())
+            self.assertTrue(part.known.all())
+            for row, instance in enumerate(own[:1]):
+                self.assertEqual(
+                    whole.joined([instance], [1, 2]).tolist(),
+                    part.joined([row], [1, 2]).tolist())
+                whole.put(instance, 1)
+                part.put(row, 1)
+            self.assertEqual(whole.overload(range(3)).tolist(),
+                             part.overload(range(3)).tolist())
+            self.assertEqual(whole.sizes.tolist(), part.sizes.tolist())
+
+    def test_unknown_slots_are_no_overload(self):
+        sums = np.full((1, 2, 4), np.nan)
+        sums[0, :, 2:] = 15.0
+        loads = relief.Loads.of_sums(
+            np.full((1, 1, 4), 6.0), [[10.0, 10.0]], [0], sums,
+            np.zeros((1, 2, 4), dtype=np.int16), [2, 1])
+        self.assertEqual([2, 2], loads.known.sum(axis=1).tolist())
+        self.assertEqual([[False, False, True, True]],
+                         loads.overload([0]).tolist())
+        self.assertEqual([0], loads.without(0, [0]).tolist())
+        self.assertEqual([[2]], loads.joined([0], [1]).tolist())
+
     def test_a_limit_that_a_host_does_not_have_never_counts(self):
         loads = relief.Loads(np.full((1, 2, 3), 1e9), [[np.inf]], [0, 0])
         self.assertFalse(loads.overload([0]).any())
@@ -403,6 +438,40 @@ class ConstraintsTestCase(unittest.TestCase):
         constraints.put(2, 1, 2)
         self.assertEqual([[True, False], [True, False]],
                          constraints.allowed([0, 1], [1, 2]).tolist())
+
+
+class HostTermsTestCase(unittest.TestCase):
+
+    def test_each_host_has_its_own_limit(self):
+        # 4 of 100 slots above the capacity; with the move host 1 has 2.
+        rates = np.full((1, 3, 100), 3.0)
+        rates[0, :2, :4] = 6.0
+        rates[0, 2, :2] = 6.0
+        loads = relief.Loads(rates, [[10.0, 10.0]], [0, 0, 1])
+        rule = relief.Rule(recent_seconds=1.0)
+
+        def moves(source, destination):
+            return relief.plan(
+                loads, np.array([-1.0, 1.0]),
+                [budget.Terms(source), budget.Terms(destination)], rule, 100,
+                free(loads))
+
+        self.assertEqual(1, len(moves(.01, .03)))
+        self.assertEqual([], moves(.05, .03))
+        self.assertEqual([], moves(.01, .01))
+
+    def test_the_limit_is_of_slots_that_are_known(self):
+        sums = np.full((1, 2, 100), 1.0)
+        sums[0, 0, :50] = np.nan
+        sums[0, 0, 50:54] = 12.0
+        loads = relief.Loads.of_sums(
+            np.full((1, 2, 100), 5.0), [[10.0, 10.0]], [0, 0], sums,
+            np.zeros((1, 2, 100), dtype=np.int16), [0, 1])
+        # 4 of 50, not of 100.
+        for limit, wanted in ((.05, 1), (.09, 0)):
+            self.assertEqual(wanted, len(relief.plan(
+                loads, np.array([-1.0, 1.0]), budget.Terms(limit),
+                relief.Rule(), 100, free(loads))), limit)
 
 
 if __name__ == '__main__':
