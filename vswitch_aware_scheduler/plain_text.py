@@ -8,10 +8,13 @@ of a server, passes through :func:`printable` before it is displayed.
 import datetime
 import re
 
-__all__ = ['distinct', 'iso_time', 'one_line', 'printable']
+__all__ = ['chance', 'distinct', 'iso_time', 'one_line', 'printable']
 
 #: Maximum number of significant digits of a float.
 _MOST_DIGITS = 17
+
+#: A smaller probability, share of time or rate of events is not printed.
+_LEAST = 1e-9
 
 _LINE_END = re.compile(r'\s*[\r\n]+\s*')
 
@@ -55,6 +58,21 @@ def iso_time(seconds):
             seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
     except (OverflowError, ValueError, OSError):
         return None
+
+
+def chance(value, form='.3g'):
+    """Return a probability, or what follows from one, as text.
+
+    What is smaller than 1e-9 and not 0 is ``<1e-9``: the digits of 1e-250
+    depend on rounding.
+
+    :param value: float, None for none
+    :param form: format of all others
+    """
+    if value is None:
+        return '-'
+    return f'<{_LEAST:g}'.replace('e-0', 'e-') if 0 < value < _LEAST \
+        else format(value, form)
 
 
 def distinct(value, limit, digits=6):

@@ -59,6 +59,16 @@ class DistinctTestCase(unittest.TestCase):
                              float(texts[0]) < float(texts[1]))
 
 
+class ChanceTestCase(unittest.TestCase):
+
+    def test_digits_below_what_rounding_leaves_are_not_printed(self):
+        for value, text in ((0.0, '0'), (1e-250, '<1e-9'), (9.9e-10, '<1e-9'),
+                            (1e-9, '1e-09'), (.013149, '0.0131'),
+                            (1.0, '1'), (-1e-12, '-1e-12'), (None, '-')):
+            self.assertEqual(text, plain_text.chance(value))
+        self.assertEqual('0.013', plain_text.chance(.013149, '.2g'))
+
+
 class IsoTimeTestCase(unittest.TestCase):
 
     def test_seconds_are_a_date_in_utc(self):

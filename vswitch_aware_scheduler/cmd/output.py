@@ -280,7 +280,7 @@ class _Table(cliff_table.TableFormatter):
         super().add_rows(table, column_names, data)
         for index, name in enumerate(column_names):
             table.align[name] = 'r' if all(
-                re.fullmatch(r'-|[-+.e\d]*\d%?|>=\d+', row[index])
+                re.fullmatch(r'-|<?[-+.e\d]*\d%?|>=\d+', row[index])
                 for row in data) else 'l'
 
 

@@ -66,7 +66,7 @@ def print_table(header, rows):
     """
     rows = [[plain_text.printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows)]
-    right = [bool(rows) and all(re.fullmatch(r'-|[-+.e\d]*\d', row[i])
+    right = [bool(rows) and all(re.fullmatch(r'-|<?[-+.e\d]*\d', row[i])
                                 for row in rows)
              for i in range(len(header))]
     for row in (header, ['-' * width for width in widths], *rows):

@@ -509,24 +509,24 @@ class Store:
                     - fleet_rows.WORKER_SECONDS)).all())
             sql.upsert(connection, table, [fleet_rows.worker_row(worker)])
 
-    def decisions(self, instance_uuid=None, request_id=None, since=None,
-                  limit=None):
+    def decisions(self, since=None, limit=None, **values):
         """Return a list of :class:`~.decisions.Decision`, the newest first.
 
-        :param instance_uuid: only of this instance
-        :param request_id: only of this request of Nova
         :param since: only of this time or later, seconds UTC
         :param limit: at most so many
+        :param values: only decisions with these values, of
+            ``instance_uuid``, ``request_id``, ``decision_id``, ``host``,
+            ``project`` and ``outcome``; None restricts nothing
         """
-        columns = tables.decision.c
-        where = []
-        if instance_uuid is not None:
-            where.append(columns.instance_uuid == instance_uuid)
-        if request_id is not None:
-            where.append(columns.request_id == request_id)
-        if since is not None:
-            where.append(columns.decided_at >= since)
-        return self._read_rows(decision_table.read, where, limit)
+        return self._read_rows(decision_table.read, decision_table.conditions(
+            since, values), limit)
+
+    def count_decisions(self, **values):
+        """Return how many decisions there are; as :meth:`decisions`."""
+        where = decision_table.conditions(None, values)
+        return self._read(lambda connection: connection.scalar(
+            sa.select(sa.func.count()).select_from(
+                tables.decision).where(*where)))
 
     def write_decisions(self, decisions):
         """Write decisions; nothing is tried again.

@@ -13,8 +13,8 @@ from vswitch_aware_scheduler.store import claim_rows as claims
 from vswitch_aware_scheduler.store import packing
 from vswitch_aware_scheduler.store import tables
 
-__all__ = ['Decision', 'NOT_PLACED', 'NO_HOST', 'PLACED', 'expired_ids',
-           'read', 'to_row']
+__all__ = ['Decision', 'NOT_PLACED', 'NO_HOST', 'PLACED', 'conditions',
+           'expired_ids', 'read', 'to_row']
 
 #: Outcomes of a request. PLACED: Nova selected a host. NO_HOST: VSwitchFilter
 #: passed no host. NOT_PLACED: Nova selected no host for another reason.
@@ -87,6 +87,20 @@ def to_row(decision):
         if isinstance(value, str):
             row[name] = packing.storable(value)[:_MOST_NAME]
     return {**row, 'body': json.dumps(values, allow_nan=False)}
+
+
+def conditions(since, values):
+    """Return the conditions of a selection as a list.
+
+    :param since: only of this time or later, seconds UTC, or None
+    :param values: {name of a column: value, None restricts nothing}
+    """
+    columns = tables.decision.c
+    where = [columns[name] == value for name, value in values.items()
+             if value is not None]
+    if since is not None:
+        where.append(columns.decided_at >= since)
+    return where
 
 
 def read(connection, where, limit, damaged):

@@ -76,7 +76,7 @@ def find(store, text):
     """
     found = store.decisions(request_id=text) \
         or store.decisions(instance_uuid=text.lower()) \
-        or [one for one in store.decisions() if one.decision_id == text]
+        or store.decisions(decision_id=text.lower())
     if not found:
         try:
             found = store.decisions(
@@ -126,7 +126,7 @@ def _chosen(chosen):
         else f' (limit {chosen["limit"]:g})'
     return ((f'refused by {check}, observed; ' if check else '')
             + f'overload probability '
-              f'{terminal.cell(chosen["overload_probability"], ".3g")}{limit}'
+              f'{plain_text.chance(chosen["overload_probability"])}{limit}'
               f', average utilisation '
               f'{terminal.cell(chosen["utilisation"], ".3g")}')
 
@@ -136,9 +136,17 @@ def _refusal(item):
 
 
 def _list(arguments, conf):
-    output.print_list(
-        arguments, [row(one) for one in context.open_store(conf).decisions()],
-        COLUMNS, 'decisions', 'decisions, the newest first')
+    store = context.open_store(conf)
+    which = {'host': arguments.host, 'project': arguments.project}
+    # In the order of time, the store reads no more than are printed.
+    most = None if arguments.sort_columns else arguments.limit
+    rows, total = output.select(
+        arguments, [row(one) for one in store.decisions(limit=most, **which)],
+        COLUMNS)
+    if total == most:
+        total = store.count_decisions(**which)
+    output.print_selected(arguments, rows, total, COLUMNS, 'decisions',
+                          'decisions, the newest first')
     return 0
 
 

@@ -11,6 +11,7 @@ from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.evaluate import realised
 from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store as model_store
 
 __all__ = ['print_answer', 'run']
@@ -88,11 +89,9 @@ def _last_decisions(store, start, end):
     :returns: ({host: Decision}, {reason for leaving out: number})
     """
     last, left_out = {}, collections.Counter()
-    for one in store.decisions(since=start):
-        if one.outcome != model_store.PLACED or one.host in last \
-                or one.decided_at > end:
-            continue
-        last[one.host] = one
+    for one in store.decisions(since=start, outcome=model_store.PLACED):
+        if one.decided_at <= end:
+            last.setdefault(one.host, one)
     for host, one in list(last.items()):
         if one.chosen is None or one.chosen['overload_probability'] is None:
             why = 'no filter was asked'
@@ -143,12 +142,11 @@ def print_answer(answer):
         f'Hosts by the last instance that was placed on them, measured by '
         f'{answer["telemetry"]}; intervals of '
         f'{100 * answer["confidence"]:g} %')
-    cell = terminal.cell
     terminal.print_table(
         ['GROUP', 'HOSTS', 'MEASURED', 'OVERLOADED', 'SHARE', 'LOW', 'HIGH',
          'PREDICTED', 'REALISED', 'LOW', 'HIGH'],
         [[one['group'], one['hosts_decided'], one['hosts'],
-          one['overloaded_hosts'], *(cell(one[name], '.3g') for name in (
+          one['overloaded_hosts'], *(plain_text.chance(one[name]) for name in (
               'share', 'share_low', 'share_high', 'predicted', 'realised',
               'realised_low', 'realised_high'))]
          for one in answer['groups']])

@@ -468,8 +468,8 @@ def columns():
         column('VMS', 'instances'),
         column('USED', 'utilisation_before', share),
         column('USED WITH IT', 'utilisation_after', share),
-        column('P(OVERLOAD)', 'overload_before', '{:.3g}'.format),
-        column('P WITH IT', 'overload_after', '{:.3g}'.format),
+        column('P(OVERLOAD)', 'overload_before', plain_text.chance),
+        column('P WITH IT', 'overload_after', plain_text.chance),
         column('LIMIT', 'overload_limit', '{:.3g}'.format),
         column('REFUSED BY', 'check', absent='no check'),
         column('VALUE', 'value', '{:.6g}'.format),
@@ -546,16 +546,23 @@ def _print_host(row):
     terminal.print_table(
         ['CHECK', 'UNIT', 'BEFORE', 'ADDS', 'WITH_IT', 'LIMIT', 'PASSES'],
         [[one['check'], one.get('unit', '-'),
-          *(terminal.cell(one.get(key), '.6g')
-            for key in ('before', 'adds', 'after', 'limit')),
+          *(_before_and_after(one, key) for key in (
+              'before', 'adds', 'after')),
+          terminal.cell(one.get('limit'), '.6g'),
           {True: 'yes', False: 'NO', None: '-'}[one['passes']]]
          for one in row['checks']] + [
             [f'uplink {one["uplink"]}', '-',
-             terminal.cell(one['overload_before']), '-',
-             terminal.cell(one['overload_after']),
+             plain_text.chance(one['overload_before'], '.4g'), '-',
+             plain_text.chance(one['overload_after'], '.4g'),
              terminal.cell(one['overload_limit']),
              'yes' if one['admitted'] else 'NO'] for one in row['uplinks']])
     _print_fit(row)
+
+
+def _before_and_after(check, key):
+    form = plain_text.chance if check['check'] == 'overload probability' \
+        else terminal.cell
+    return form(check.get(key), '.6g')
 
 
 def _limit(row):

@@ -638,12 +638,16 @@ def _budget_columns():
             column('BURN', 'burn_rate', '{:.3g}'.format)]
 
 
+def _loss(value):
+    return plain_text.chance(value, '.2g')
+
+
 def _numbers():
     column = output.Column
     return [column('USED', 'utilisation', _percent),
-            column('P(OVERLOAD)', 'overload_probability', '{:.3g}'.format),
+            column('P(OVERLOAD)', 'overload_probability', plain_text.chance),
             column('LIMIT', 'limit', '{:.3g}'.format),
-            column('LOSS', 'loss_fraction', '{:.2g}'.format)]
+            column('LOSS', 'loss_fraction', _loss)]
 
 
 def host_columns(with_room, with_uplinks):
@@ -659,7 +663,7 @@ def host_columns(with_room, with_uplinks):
         column('MODEL', 'with_model'), column('FLAVOR', 'with_flavor'),
         column('PRIOR', 'with_prior'), column('UNKNOWN', 'unknown'),
         *_numbers(), *_budget_columns(),
-        column('EPISODES/DAY', 'episodes_per_day', '{:.3g}'.format),
+        column('EPISODES/DAY', 'episodes_per_day', plain_text.chance),
         *([column('ROOM', 'room', lambda room: (
             f'>={room}' if room == sizing.MOST else str(room)))]
           if with_room else []),
@@ -682,8 +686,8 @@ def instance_columns():
             column('BY', 'rule'), column('EGRESS', 'mean.egress_kbps'),
             column('INGRESS', 'mean.ingress_kbps'),
             column('ADDS P(OVERLOAD)', 'adds_overload_probability',
-                   '{:.3g}'.format),
-            column('ADDS LOSS', 'adds_loss_fraction', '{:.2g}'.format),
+                   plain_text.chance),
+            column('ADDS LOSS', 'adds_loss_fraction', _loss),
             column('ADDS USED', 'adds_utilisation', _percent)]
 
 

@@ -14,6 +14,7 @@ from vswitch_aware_scheduler.cmd.subcommands import size_servers
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior as traffic_prior
@@ -255,8 +256,8 @@ def tables(answer):
                 'WORST', 'KBPS', 'CPU_MHZ'],
                [[one['profile'], one['hosts'], one['refused'],
                  terminal.cell(one['instances_per_host'], '.1f'),
-                 terminal.cell(one['overload_probability_mean'], '.2g'),
-                 terminal.cell(one['overload_probability_worst'], '.2g'),
+                 plain_text.chance(one['overload_probability_mean'], '.2g'),
+                 plain_text.chance(one['overload_probability_worst'], '.2g'),
                  terminal.cell(one['rate_kbps_mean'], '.0f'),
                  terminal.cell(one['cpu_mhz_mean'], '.0f')]
                 for one in answer['profiles']])
@@ -270,8 +271,8 @@ def tables(answer):
              _count(one['instances_by_peak']),
              _count(one['instances_by_average']),
              terminal.cell(one['hosts'], 'd'),
-             terminal.cell(one['overload_probability'], '.2g'),
-             terminal.cell(one['loss_fraction'], '.2g'),
+             plain_text.chance(one['overload_probability'], '.2g'),
+             plain_text.chance(one['loss_fraction'], '.2g'),
              terminal.cell(one['utilisation'], '.0%'),
              terminal.cell(one['rate_kbps'], '.0f'),
              terminal.cell(one['cpu_mhz'], '.0f')]

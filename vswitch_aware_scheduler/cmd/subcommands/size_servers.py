@@ -10,6 +10,7 @@ from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.purchase import counts
 from vswitch_aware_scheduler.purchase import inputs
 from vswitch_aware_scheduler.purchase import picture
@@ -258,10 +259,10 @@ def tables(answer):
             'SECONDS_EACH', 'LOST', 'UNUSED'],
            [names(row) + [
                _count(one['vms']),
-               terminal.cell(one['overload_probability'], '.2g'),
-               terminal.cell(one['episodes_per_day'], '.2g'),
+               plain_text.chance(one['overload_probability'], '.2g'),
+               plain_text.chance(one['episodes_per_day'], '.2g'),
                terminal.cell(one['mean_episode_seconds'], '.0f'),
-               terminal.cell(one['loss_fraction'], '.2g'),
+               plain_text.chance(one['loss_fraction'], '.2g'),
                ', '.join(f'{name} {share:.0%}'
                          for name, share in one['unused'].items())]
             for row in rows for one in {

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+from unittest import mock
+
 from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
 from tests.unit.store import base
@@ -88,3 +90,33 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
         self.target.write([base.constant(1, name='web')])
         found, = self.ask('decision', 'show', 'web')['decisions']
         self.assertEqual('req-1', found['request_id'])
+
+    def test_no_more_are_read_than_are_printed(self):
+        read = []
+        with mock.patch.object(store.Decision, '__init__', autospec=True,
+                               side_effect=store.Decision.__init__) as made:
+            for words, number in (
+                    (('list', '--limit', '1'), 1),
+                    (('list', '--limit', '1', '--host', 'host1'), 1),
+                    (('show', f'{2:032x}'), 1)):
+                made.reset_mock()
+                self.text(*words)
+                read.append((made.call_count, number))
+        self.assertEqual([(number, number) for _, number in read], read)
+
+    def test_the_number_of_all_stands_below_those_that_are_printed(self):
+        self.target.write_decisions([decision(number, number) for number
+                                     in range(3, 8)])
+        for words, below in ((('--limit', '2'), '2 of 7 decisions'),
+                             (('--limit', '7'), '7 decisions'),
+                             (('--limit', '2', '--host', 'host1'),
+                              '2 of 6 decisions'),
+                             (('--limit', '9', '--project', 'q'),
+                              '1 decisions')):
+            self.assertIn(f'\n{below}, the newest first',
+                          self.text('list', *words))
+
+    def test_the_limit_counts_after_another_order(self):
+        found = self.ask('decision', 'list', '--sort-column', 'hosts',
+                         '--limit', '1')['decisions']
+        self.assertEqual([3], [one['hosts'] for one in found])

@@ -97,6 +97,17 @@ class TestSize(command_case.ManageTestCase):
             _, one = self.ask_ours(*words, '--overload-probability', '0.01')
             self.assertEqual(instances, one['instances'])
 
+    def test_tiny_probabilities_have_no_digits_for_people(self):
+        words = ('size', '--profile', 'ietf-e5-2430', '--egress-kbps',
+                 '20000', '--on-seconds', '600', '--off-seconds', '5400',
+                 '--overload-probability', '0.01')
+        one, = self.ask(*words)['profiles']
+        self.assertLess(0, one['overload_probability'])
+        self.assertLess(one['overload_probability'], 1e-9)
+        text = self.run_command(*words)[1]
+        self.assertIn(' <1e-9 ', text)
+        self.assertNotRegex(text, r'e-\d\d')
+
     def test_an_instance_may_be_given_by_its_name(self):
         self.make_store().write([base.constant(5, 250.0, name='13')])
         _, one = self.ask_ours('--instance', '13')
