@@ -8,7 +8,7 @@ clock except the time that is passed.
 __all__ = ['RECORD_SECONDS', 'SILENT_SECONDS', 'WORKER_SECONDS',
            'differing_options', 'is_overdue', 'is_replaced', 'is_silent',
            'modeler_problem', 'options_problem', 'plugins_problem',
-           'record_problems', 'workers_problem']
+           'record_problems', 'reporting_workers', 'workers_problem']
 
 #: A modeler that has not reported for this time is silent. It does not report
 #: while it writes, or while it waits for one answer of a telemetry service
@@ -45,13 +45,28 @@ def is_silent(modeler, now):
 
 
 def is_replaced(modeler, modelers):
-    """Return whether another modeler was started later on the same host.
+    """Return whether another one was started later on the same host.
 
-    :param modeler: :class:`~.store.Modeler` that is silent
-    :param modelers: list of all Modelers
+    :param modeler: :class:`~.store.Modeler` that is silent, or a
+        :class:`~.store.Worker`
+    :param modelers: list of all Modelers, or of all Workers
     """
-    return any(one.host == modeler.host and one.started_at > modeler.seen_at
-               for one in modelers)
+    return any(one.host == modeler.host and one.name != modeler.name
+               and one.started_at > modeler.seen_at for one in modelers)
+
+
+def reporting_workers(workers, now):
+    """Return the workers that report now.
+
+    After a restart of nova-scheduler the last reports of the workers before
+    stay in the store. They do not count once a worker that was started later
+    on the same host has reported: their options and problems are of the past.
+
+    :param workers: list of :class:`~.store.Worker`
+    :param now: seconds UTC
+    """
+    return [one for one in workers if now - one.seen_at <= WORKER_SECONDS
+            and not is_replaced(one, workers)]
 
 
 def is_overdue(modeler, now):

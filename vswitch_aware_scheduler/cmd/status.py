@@ -324,8 +324,7 @@ class Checks(upgradecheck.UpgradeCommands):
         except exceptions.StoreError as error:
             return _result(upgradecheck.Code.FAILURE, str(error))
         wrong = self._plugins_of_nova()
-        reporting = [one for one in workers
-                     if now - one.seen_at <= self_check.WORKER_SECONDS]
+        reporting = self_check.reporting_workers(workers, now)
         for one in reporting:
             problems = self_check.record_problems(one, now)
             plugins = self_check.plugins_problem(
@@ -380,8 +379,8 @@ class Checks(upgradecheck.UpgradeCommands):
             target = self._store()
             others = [
                 (f'nova.conf of {one.host}', one.state.get('options') or {})
-                for one in target.workers()
-                if now - one.seen_at <= self_check.WORKER_SECONDS]
+                for one in self_check.reporting_workers(
+                    target.workers(), now)]
             modeler = target.fleet('options').facts.get('modeler')
         except exceptions.StoreError as error:
             return _result(upgradecheck.Code.FAILURE, str(error))

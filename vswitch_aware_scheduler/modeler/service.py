@@ -615,13 +615,12 @@ def check_schedulers(set_up, clock):
     if set_up.fleet is None:
         return None
     now, workers = clock(), set_up.store.workers()
-    for worker in workers:
-        if now - worker.seen_at <= self_check.WORKER_SECONDS:
-            problem = self_check.options_problem(
-                set_up.fleet.options, worker.state.get('options') or {},
-                f'nova.conf of {worker.host}')
-            if problem is not None:
-                return problem
+    for worker in self_check.reporting_workers(workers, now):
+        problem = self_check.options_problem(
+            set_up.fleet.options, worker.state.get('options') or {},
+            f'nova.conf of {worker.host}')
+        if problem is not None:
+            return problem
     return self_check.workers_problem(workers, set_up.store.modelers(), now)
 
 

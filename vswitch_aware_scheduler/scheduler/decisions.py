@@ -173,8 +173,10 @@ class Decisions:
             self._describe_all()
             self._write()
             if time.monotonic() >= self._purge_at:
-                self._purge_at = time.monotonic() + PURGE_SECONDS
+                # If this fails, the next step tries again, and does not
+                # report that the store is well.
                 self._store.purge_decisions(self._kept, self._age_seconds)
+                self._purge_at = time.monotonic() + PURGE_SECONDS
         except Exception as error:
             # If the thread ended, this process would record no decisions.
             LOG.debug('vswitch: writing decisions failed', exc_info=True)

@@ -356,9 +356,9 @@ class StatusTestCase(base.StoreTestCase):
         self.assertEqual((255, '', 1), (code, output, errors.count('\n')))
         self.assertRegex(errors, '^vswitch-status: .*min_samples')
 
-    def worker(self, name='ctl1:7', age=10.0, **state):
+    def worker(self, name='ctl1:7', age=10.0, started=9999.0, **state):
         self.make_store().report_worker(store.Worker(
-            name, name.partition(':')[0], time.time() - 9999,
+            name, name.partition(':')[0], time.time() - started,
             time.time() - age, {'plugins': ['filter', 'weigher'],
                                 'cells': {'cell1': 2.0}, **state}))
 
@@ -413,6 +413,27 @@ class StatusTestCase(base.StoreTestCase):
         # It was started again.
         self.worker('ctl1:8')
         self.assertEqual(0, self.check()[0])
+
+    def test_the_worker_before_a_restart_does_not_count(self):
+        self.make_store().write([base.constant(1)])
+        self.worker(age=100.0, cells={'cell1': None},
+                    options={'strict': True}, problems={'store': 'gone'})
+        code, checks = self.check()
+        self.assertEqual((1, 1), (checks[SCHEDULERS][0],
+                                  checks['Options'][0]))
+        self.worker('ctl1:8', started=90.0)
+        code, checks = self.check()
+        self.assertEqual(
+            (0, 'workers of nova-scheduler that report: 1', 0),
+            (code, checks[SCHEDULERS][1], checks['Options'][0]))
+
+    def test_workers_started_before_the_last_report_all_count(self):
+        self.make_store().write([base.constant(1)])
+        self.worker(age=50.0, started=70.0)
+        self.worker('ctl1:8', started=60.0)
+        self.worker('ctl2:7', age=200.0)
+        self.assertEqual('workers of nova-scheduler that report: 3',
+                         self.check()[1][SCHEDULERS][1])
 
     def test_no_worker_for_a_day_is_a_warning(self):
         target = self.make_store()

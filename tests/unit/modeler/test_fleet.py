@@ -182,6 +182,18 @@ class FleetTestCase(base.StoreTestCase):
             {'options': {'strict': False}}))
         self.assertIn('strict is True here and False in nova.conf of ctl1',
                       service.check_schedulers(set_up, lambda: self.now))
+        # The scheduler was restarted with the same options.
+        self.now += 10
+        self.store.report_worker(store.Worker(
+            'ctl1:8', 'ctl1', self.now, self.now,
+            {'options': {'strict': True}}))
+        self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))
+        # Another host.
+        self.store.report_worker(store.Worker(
+            'ctl2:7', 'ctl2', self.now - 20, self.now - 5,
+            {'options': {'strict': False}}))
+        self.assertIn('in nova.conf of ctl2',
+                      service.check_schedulers(set_up, lambda: self.now))
         # One that ended long ago says nothing.
         self.now += 301
         self.assertIsNone(service.check_schedulers(set_up, lambda: self.now))

@@ -267,6 +267,20 @@ class TestNothingWaits(DecisionsTestCase):
         self.assertIn('vswitch: recording of decisions is well again',
                       self.infos)
 
+    def test_a_store_that_is_gone_is_not_well_while_nothing_is_written(self):
+        gone = mock.Mock(side_effect=exceptions.StoreError('gone'))
+        self.request()
+        with mock.patch.object(self.store, 'purge_decisions', gone):
+            for _ in range(3):
+                self.assertEqual(decisions.AGAIN_SECONDS,
+                                 self.state.decisions.step())
+        told, = self.warnings
+        self.assertIn('recording of decisions', told)
+        well = 'vswitch: recording of decisions is well again'
+        self.assertNotIn(well, self.infos)
+        self.assertEqual(decisions.WRITE_SECONDS, self.state.decisions.step())
+        self.assertIn(well, self.infos)
+
     def test_what_waits_for_a_store_is_bounded_and_the_newest(self):
         self.errors = [exceptions.StoreError('gone')] * 9
         with mock.patch.object(decisions, 'MOST_UNWRITTEN', 4):
