@@ -77,7 +77,7 @@ def run(arguments, conf, store, driver, progress=None, clock=None):
             {'group': name, 'hosts_decided': len(groups[name]),
              **dataclasses.asdict(one), 'enough': one.is_enough}
             for name, one in found.items()], 'left_out': dict(left_out),
-        'remarks': list(_remarks(found, left_out)), 'hosts': rows}
+        'remarks': list(_remarks(found, groups, left_out)), 'hosts': rows}
 
 
 def _last_decisions(store, start, end):
@@ -106,11 +106,12 @@ def _last_decisions(store, start, end):
     return last, left_out
 
 
-def _remarks(found, left_out):
+def _remarks(found, groups, left_out):
     for name, group in found.items():
         if not group.is_enough:
             yield (f'{name}: too few to tell: {group.hosts} hosts with enough '
-                   f'measured traffic, wanted {realised.MIN_HOSTS}')
+                   f'measured traffic, wanted {realised.MIN_HOSTS}'
+                   + _waiting(groups[name]))
     refused, admitted = found[REFUSED], found[ADMITTED]
     if refused.is_enough and admitted.is_enough:
         if refused.share_low > admitted.share_high:
@@ -131,6 +132,18 @@ def _remarks(found, left_out):
             yield f'{name}: less overload was predicted than measured'
     for why, number in left_out.items():
         yield f'{number} hosts are left out: {why}'
+
+
+def _waiting(hosts):
+    """Return how far hosts are that are not measured for long enough."""
+    waiting = [one for one in hosts if not one.is_measured]
+    if not waiting:
+        return ''
+    last = max(waiting, key=lambda one: realised.slots_wanted(one.limit)
+               - one.slots)
+    return (f'; {len(waiting)} more hosts wait for traffic to be measured: '
+            f'{last.slots} slots of time since the decision, wanted '
+            f'{realised.slots_wanted(last.limit)}')
 
 
 def print_answer(answer):

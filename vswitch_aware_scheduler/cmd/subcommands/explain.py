@@ -33,6 +33,9 @@ __all__ = ['add_arguments', 'columns', 'print_below', 'print_head', 'run']
 #: share of the demand would fit and how many instances have to leave.
 DETAILED = 3
 
+#: Two overload probabilities are equal if they differ by a smaller share.
+_SAME = 1e-3
+
 #: Number of bisections of the share of the demand: a precision of one
 #: thousandth.
 _HALVINGS = 10
@@ -294,8 +297,29 @@ class _Judged:
             and policy.asked_probability is not None else after.limit(i),
             'checks': list(self._checks(i)) if policy.judged else [],
             'uplinks': [self._uplink(i, one) for one in policy.uplinks],
+            'if_independent': self._if_independent(i) if detailed and known
+            else None,
             'fits_if': [] if admitted else list(
                 self._fits_if(i, detailed))}
+
+    def _if_independent(self, i):
+        """Return the overload probabilities of independent instances.
+
+        They differ from what decides where instances are busy at the same
+        times.
+
+        :returns: {'before': without the instance, 'after': with it}
+        """
+        host = self._own_host(i)
+        table = admission.LoadTable()
+        table.describe(host, self._own.policy(host), {
+            uuid: _without_times(law)
+            for uuid, law in self._own.residents(host).items()})
+        return {when: _number(table.assess_each(
+            table.slots_of([host]), [law], self._subject.uuid,
+            self._subject.attachments).overload_probability[0])
+            for when, law in (('before', rate_law.SILENT),
+                              ('after', _without_times(self._laws[i])))}
 
     def _checks(self, i):
         """Yield the checks of a host without its uplinks, in their order."""
@@ -449,6 +473,11 @@ class _Judged:
         return reason in (admission.ADMITTED, admission.TOO_MANY)
 
 
+def _without_times(law):
+    """Return a law that does not say when the instance was busy."""
+    return rate_law.RateLaw.from_arrays(law.probabilities, law.rates)
+
+
 def _number(value, known=True):
     """Return a number as JSON has it, or None if it is not finite."""
     return float(value) if known and np.isfinite(value) else None
@@ -539,7 +568,7 @@ def _print_host(row):
         ('Instances', f'{row["instances"]}' + (f': {rules}' if rules else '')
          + ('; the instance itself is one, and not counted'
             if row['is_there'] else '')),
-        ('Limit', _limit(row)),
+        ('Limit', _limit(row)), *_busy_together(row),
         ('Enforced', 'yes' if row['enforced']
          else 'no: the host is only observed and passes')])
     terminal.print_line()
@@ -563,6 +592,19 @@ def _before_and_after(check, key):
     form = plain_text.chance if check['check'] == 'overload probability' \
         else terminal.cell
     return form(check.get(key), '.6g')
+
+
+def _busy_together(row):
+    """Return a field where instances are busy at the same times."""
+    alone = row['if_independent']
+    if alone is None or None in alone.values() or all(
+            abs(row[f'overload_{when}'] - value) <= _SAME * value
+            for when, value in alone.items()):
+        return []
+    return [('Busy together', (
+        'instances here are busy at the same times; if they were independent '
+        'the overload probability would be {}, and {} with the instance'
+    ).format(*map(plain_text.chance, alone.values())))]
 
 
 def _limit(row):

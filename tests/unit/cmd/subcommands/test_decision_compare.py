@@ -86,6 +86,17 @@ class CompareTestCase(command_case.ManageTestCase):
         self.assertEqual([False, False],
                          [one['enough'] for one in answer['groups']])
 
+    def test_hosts_without_enough_traffic_yet_are_told_how_long_they_wait(
+            self):
+        self.fill(3, 12)
+        words = self.words()[:-1] + (str(base.NOW + 40 * PERIOD),)
+        refused, admitted = self.ask(*words)['remarks']
+        self.assertRegex(
+            refused, '^refused: too few to tell: 0 hosts .*wanted 10; 3 more '
+            'hosts wait for traffic to be measured: (39|40) slots of time '
+            'since the decision, wanted 100$')
+        self.assertIn('12 more hosts', admitted)
+
     def test_a_host_counts_by_its_last_decision_and_from_then_on(self):
         self.fill(1, 0)
         self.target.write_decisions([test_decisions.decision(

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import numpy
+
 from tests.unit.cmd import commands
 from tests.unit.cmd.subcommands import test_fleet
 from tests.unit.store import base
@@ -83,6 +85,26 @@ class HostsTestCase(ExplainTestCase):
         self.assertTrue(rows['free']['admitted'])
         self.assertEqual(['free', 'full', 'peak', 'unknown'],
                          [row['host'] for row in answer['hosts']])
+
+    def test_instances_that_are_busy_together_are_named(self):
+        together = traffic_model.TrafficModel(
+            [[0.0, 0, 0], [600.0, 0, 0]], [[0, 1], [1, 0]], [300.0, 100.0],
+            numpy.arange(504) < 126, 1)
+        for model, differs in ((together, True), (BUSY, False)):
+            self.put({'full': (1, 2)}, dict.fromkeys((1, 2), model))
+            _, rows = self.explain('--flavor', 'plain', '--host', 'full')
+            row, alone = rows['full'], rows['full']['if_independent']
+            # Both at once: a quarter, or a tenth, of the time, squared;
+            # a quarter if they are busy together.
+            self.assertAlmostEqual(.0625 if differs else .01,
+                                   alone['before'], 9)
+            text = self.text('--flavor', 'plain', '--host', 'full')
+            self.assertEqual(differs, row['overload_before'] > .1)
+            self.assertEqual(differs, 'would be 0.0625, and' in text)
+            self.assertEqual(differs, 'Busy together:' in text)
+        # A host that is not asked for and not near has no such numbers.
+        self.assertIsNone(self.explain('--flavor', 'plain')[1]['unknown'][
+            'if_independent'])
 
     def test_each_check_of_a_host_has_its_numbers(self):
         _, rows = self.explain('--flavor', 'busy')
