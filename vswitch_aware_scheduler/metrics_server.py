@@ -46,7 +46,12 @@ class Listener:
 
 
 class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
-    """Serves few connections at a time, each for a limited time."""
+    """Serves few connections at a time, each for a limited time.
+
+    :param address: IP address
+    :param port: TCP port
+    :param application: WSGI application
+    """
 
     daemon_threads = True
     request_queue_size = 128
@@ -96,7 +101,11 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
                 _shut_down(request)
 
     def handle_error(self, request, client_address):
-        """Ignore the error: the client closed the connection."""
+        """Ignore the error: the client closed the connection.
+
+        :param request: socket of the connection
+        :param client_address: address of the client
+        """
 
 
 def _shut_down(request):

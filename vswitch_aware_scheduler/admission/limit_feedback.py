@@ -337,6 +337,8 @@ class Corrections:
 class _Samples:
     """Rates of instances in some time slots, in the units of the limits.
 
+    :param policy: HostPolicy with the limits
+    :param rates: {instance: (t, 3) rates of the slots}
     :ivar limits: list of (weights, capacity)
     :ivar slots: number of slots
     """
@@ -358,7 +360,10 @@ class _Samples:
             for weights, _ in self.limits]
 
     def of(self, instances):
-        """Return the rates of some instances, as (n, t) for each limit."""
+        """Return the rates of some instances, as (n, t) for each limit.
+
+        :param instances: iterable of instances
+        """
         rows = [self._row.get(instance, -1) for instance in instances]
         return [values[rows] for values in self._values]
 

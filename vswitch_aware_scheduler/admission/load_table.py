@@ -242,7 +242,10 @@ class LoadTable:
         return self._entries[self._slot_of[host]].policy
 
     def forget(self, host):
-        """Drop a host without residents. Its slot is not used again."""
+        """Drop a host without residents. Its slot is not used again.
+
+        :param host: name of the host
+        """
         self._slot_of.pop(host, None)
 
     def drop_residents(self, most):
@@ -414,6 +417,8 @@ class LoadTable:
 class _Entry:
     """One host of the table, or one uplink.
 
+    :param host: name of the host or uplink
+    :param slot: number of its slot
     :ivar laws: for an uplink: {uuid: {host: RateLaw}}; the last law counts
     :ivar budget: balance of its error budget in days, NaN: it has none
     """
@@ -446,7 +451,10 @@ class _Attached:
         return self._attachments(uuid) or vswitch_attachments.UNKNOWN
 
     def describe(self, entry):
-        """Count the attachments of the residents of a host."""
+        """Count the attachments of the residents of a host.
+
+        :param entry: _Entry
+        """
         counts = entry.policy.counts
         self._entries.add(entry)
         if 'vteps' in counts and not self._all:
@@ -460,7 +468,12 @@ class _Attached:
             self.tunnels.forget(entry.slot)
 
     def change(self, entry, came, went):
-        """Count added residents and stop counting removed ones."""
+        """Count added residents and stop counting removed ones.
+
+        :param entry: _Entry
+        :param came: uuids of the added instances
+        :param went: uuids of the removed instances
+        """
         if entry.slot in self.tunnels:
             for uuid in went:
                 self.tunnels.remove(entry.slot, uuid)
@@ -468,7 +481,11 @@ class _Attached:
                 self.tunnels.add(entry.slot, uuid, self._of(uuid))
 
     def renew(self, entry, uuids):
-        """Read the attachments of some residents again."""
+        """Read the attachments of some residents again.
+
+        :param entry: _Entry
+        :param uuids: uuids of the instances
+        """
         if entry.slot in self.tunnels:
             for uuid in uuids:
                 self.tunnels.renew(entry.slot, uuid, self._of(uuid))

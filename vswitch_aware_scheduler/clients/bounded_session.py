@@ -214,7 +214,10 @@ def _as_it_comes(response):
 
 
 class _Adapter(adapters.HTTPAdapter):
-    """Registers the sockets of its connections with the session."""
+    """Registers the sockets of its connections with the session.
+
+    :param session: BoundedSession
+    """
 
     def __init__(self, session):
         self._session = session
@@ -242,7 +245,12 @@ class _Adapter(adapters.HTTPAdapter):
 
 
 class _Watched:
-    """A connection whose socket the session monitors."""
+    """A connection whose socket the session monitors.
+
+    :param session: BoundedSession
+    :param args: arguments of the connection class
+    :param kwargs: keyword arguments of the connection class
+    """
 
     def __init__(self, session, *args, **kwargs):
         super().__init__(*args, **kwargs)

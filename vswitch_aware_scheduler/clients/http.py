@@ -155,7 +155,11 @@ def _without_secrets(url):
 
 
 class Passing(Exception):
-    """A failure that may not occur again if the request is repeated."""
+    """A failure that may not occur again if the request is repeated.
+
+    :param seen: description of the failure
+    :param pause_seconds: pause that the service requests, or None
+    """
 
     def __init__(self, seen, pause_seconds=None):
         super().__init__(seen)
@@ -398,6 +402,9 @@ class TooLarge(exceptions.TelemetryError):
 class Refusal(exceptions.TelemetryError):
     """The service rejects a request; a retry would not help.
 
+    :param message: text of the error
+    :param status: HTTP status
+    :param body: text of the answer
     :ivar status: HTTP status
     :ivar body: text of the answer
     """

@@ -12,7 +12,10 @@ __all__ = ['Parser', 'add_all', 'module']
 
 
 class _Module:
-    """Represents a module, and imports it when an attribute is read."""
+    """Represents a module, and imports it when an attribute is read.
+
+    :param name: full name of the module
+    """
 
     def __init__(self, name):
         self._name = name
@@ -35,8 +38,10 @@ class Parser(argparse.ArgumentParser):
 
     The arguments can be added when it parses.
 
+    :param arguments: arguments of argparse.ArgumentParser
     :param common: parser of the options of this parser and all sub-commands
         below it, or None
+    :param others: keyword arguments of argparse.ArgumentParser
     """
 
     _add = _subparsers_action = None

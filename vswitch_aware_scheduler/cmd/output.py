@@ -276,7 +276,12 @@ def _emit_table(rows, columns, text):
 class _Table(cliff_table.TableFormatter):
 
     def add_rows(self, table, column_names, data):
-        """Add rows of texts. Columns of numbers are aligned to the right."""
+        """Add rows of texts. Columns of numbers are aligned to the right.
+
+        :param table: prettytable of cliff
+        :param column_names: list of titles
+        :param data: iterable of rows of texts
+        """
         super().add_rows(table, column_names, data)
         for index, name in enumerate(column_names):
             table.align[name] = 'r' if all(

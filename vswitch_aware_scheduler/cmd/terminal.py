@@ -195,7 +195,12 @@ FILE = {'bash': '_shtab_compgen_files', 'zsh': '_files', 'tcsh': 'f'}
 
 
 class PrintCompletion(argparse.Action):
-    """Print the script that completes the command in a shell, and exit."""
+    """Print the script that completes the command in a shell, and exit.
+
+    :param option_strings: as in argparse.Action
+    :param dest: as in argparse.Action
+    :param others: keyword arguments of argparse.Action
+    """
 
     def __init__(self, option_strings, dest, **others):
         super().__init__(option_strings, dest, default=argparse.SUPPRESS,

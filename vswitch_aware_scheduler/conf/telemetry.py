@@ -500,6 +500,7 @@ def driver_options(conf, driver):
 def access_of(conf, group_name):
     """Return the arguments of service.Access, as the options of a group say.
 
+    :param conf: an oslo.config ConfigOpts with the options of this package
     :param group_name: of a group with the options of :func:`access_opts`
     :returns: a new dictionary; it may hold secrets
     :raises oslo_config.cfg.Error: when an option has no usable value

@@ -91,7 +91,10 @@ def parser():
 
 
 class _Progress:
-    """A bar on a terminal, else a line at intervals, on standard error."""
+    """A bar on a terminal, else a line at intervals, on standard error.
+
+    :param what: title of the bar
+    """
 
     def __init__(self, what):
         self._what = what

@@ -69,7 +69,12 @@ class _Warnings(logging.Handler):
 
 
 class Cloud(integrated_helpers.ProviderUsageBaseTestCase):
-    """One cloud, which places one list of VMs."""
+    """One cloud, which places one list of VMs.
+
+    :param job: dictionary, as in the job of :func:`main`
+    :param tell: callable(message), sends a message to the demo
+    :param end: callable(message, status), sends a message and ends the process
+    """
 
     compute_driver = 'fake.FakeDriver'
 

@@ -102,6 +102,7 @@ def place_all(policies, vms, hosts, host_memory_mb, options, folder,
               jobs=2, progress=None):
     """Place one list by each policy, with at most ``jobs`` clouds at a time.
 
+    :param policies: names of the policies, DEFAULT and OURS
     :param vms: list of fleet.Vm, in the order of their requests
     :param hosts: [(host, profile name)]
     :param host_memory_mb: memory of each host
@@ -148,7 +149,16 @@ def _named(policies):
 
 
 class _Cloud:
-    """One run of ``cloud`` in a separate process."""
+    """One run of ``cloud`` in a separate process.
+
+    :param policy: DEFAULT or OURS
+    :param prefix: path of its files, without ending
+    :param vms: list of fleet.Vm
+    :param hosts: [(host, profile name)]
+    :param host_memory_mb: memory of each host
+    :param options: keyword arguments of :func:`nova_conf`
+    :param tell: callable(policy, count), reports progress
+    """
 
     def __init__(self, policy, prefix, vms, hosts, host_memory_mb, options,
                  tell):

@@ -90,6 +90,10 @@ class Fleet:
     Bins are those of the whole trace, including the past before the evaluated
     time.
 
+    :param replay: Replay
+    :param loads: as the attribute
+    :param used: as the attribute
+    :param overload: as the attribute
     :ivar bins_per_period: bins between two decisions
     :ivar bin_seconds: length of a bin
     :ivar migration_kbps: load of a migration on the switches of both hosts

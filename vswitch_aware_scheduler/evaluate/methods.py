@@ -40,6 +40,7 @@ _TOLERANCE = 1e-9
 class Method(abc.ABC):
     """A method that decides on admission.
 
+    :param name: name in the report
     :ivar name: name in the report
     """
 
@@ -227,7 +228,13 @@ class Admission(Method):
 
 
 class _ByTable(packing.FirstFit):
-    """First-fit by a LoadTable."""
+    """First-fit by a LoadTable.
+
+    :param estimator: Estimator
+    :param policy: admission.PROBABILITY or admission.AVERAGE, as a HostPolicy
+    :param saturation_kbps: capacity of each host
+    :param times: factor of the limit
+    """
 
     def __init__(self, estimator, policy, saturation_kbps, times):
         super().__init__()
@@ -281,7 +288,13 @@ class _ByTable(packing.FirstFit):
 
 
 class _Corrected(_ByTable):
-    """First-fit by a LoadTable whose limit is corrected by trials."""
+    """First-fit by a LoadTable whose limit is corrected by trials.
+
+    :param estimator: Estimator
+    :param policy: HostPolicy with the limit
+    :param saturation_kbps: capacity of each host
+    :param times: factor of the limit
+    """
 
     def __init__(self, estimator, policy, saturation_kbps, times):
         super().__init__(estimator, policy, saturation_kbps, times)
@@ -302,6 +315,9 @@ class _Correction:
 
     Each time it learns, it evaluates the previous trials and starts a new one
     in a different order.
+
+    :param asked: HostPolicy with the requested limit
+    :param saturation_kbps: capacity of each host
     """
 
     def __init__(self, asked, saturation_kbps):
@@ -311,7 +327,11 @@ class _Correction:
         self._learned = 0        # bins
 
     def policy(self, known, laws):
-        """Return the HostPolicy to decide with now."""
+        """Return the HostPolicy to decide with now.
+
+        :param known: :class:`.trace.Known`
+        :param laws: list of V RateLaws
+        """
         bins, days = known.times.size, known.period_seconds / trace.DAY_SECONDS
         rates = np.zeros((*known.rates[:, self._learned:].shape, 3))
         rates[..., 0] = np.nan_to_num(known.rates[:, self._learned:])
@@ -336,6 +356,8 @@ class _Figures(packing.FirstFit):
     chosen instance among the others that fit the switch or, if there is none,
     those of the default law.
 
+    :param saturation_kbps: capacity of each host
+    :param overload_probability: limit
     :param default_rates: (n,) samples of the default law, kbit/s
     """
 
@@ -380,27 +402,45 @@ class _Figures(packing.FirstFit):
 
     @abc.abstractmethod
     def figures(self, known):
-        """Return (V, k) numbers."""
+        """Return (V, k) numbers.
+
+        :param known: :class:`.trace.Known`
+        """
 
     def at_random(self, figures):
-        """Return the (k,) numbers of a randomly chosen instance."""
+        """Return the (k,) numbers of a randomly chosen instance.
+
+        :param figures: (V, k) numbers
+        """
         return figures.mean(axis=0)
 
     @abc.abstractmethod
     def fits(self, sums):
-        """Return (hosts,) bool for the (hosts, k) sums of numbers."""
+        """Return (hosts,) bool for the (hosts, k) sums of numbers.
+
+        :param sums: (hosts, k) sums of numbers
+        """
 
     @abc.abstractmethod
     def probability(self, sums):
-        """Return (hosts,) the overload probability according to the method."""
+        """Return (hosts,) the overload probability according to the method.
+
+        :param sums: (hosts, k) sums of numbers
+        """
 
     def within(self, values):
-        """Return whether values are at most the capacity, with tolerance."""
+        """Return whether values are at most the capacity, with tolerance.
+
+        :param values: array in kbit/s
+        """
         return values <= self.capacity * (1 + _TOLERANCE)
 
 
 class _Samples:
-    """One instance with given samples, with the interface of Known."""
+    """One instance with given samples, with the interface of Known.
+
+    :param samples: (n,) rates in kbit/s
+    """
 
     def __init__(self, samples):
         self.rates = np.asarray(samples, dtype=float)[None]
@@ -682,7 +722,12 @@ def _with_one_more(on, probability):
 
 
 class _Published(Method):
-    """A published method, implemented by a class."""
+    """A published method, implemented by a class.
+
+    :param name: name in the report
+    :param kind: subclass of _Figures
+    :param default_rates: (n,) samples of the default law, kbit/s
+    """
 
     def __init__(self, name, kind, default_rates):
         super().__init__(name)

@@ -226,6 +226,12 @@ def _results(runs, rates):
 class _Run:
     """One random order: arrivals, and the placement by each method.
 
+    :param case: Case
+    :param methods: list of :class:`.methods.Method`
+    :param trace: Trace, with the past
+    :param begin: first evaluated bin
+    :param rates: (V, T) kbit/s in the evaluated time
+    :param seed: seed of the order
     :param histories: {(case, start): History} of the runs so far
     :ivar history: History
     :ivar days: [(bin at which the methods learn, rows in order of arrival)]
@@ -286,6 +292,8 @@ class _Run:
     def place(self, known, rows, end):
         """Learn, then place the instances of a day that are not refused.
 
+        :param known: :class:`.trace.Known`
+        :param rows: instances in the order of arrival
         :param end: evaluated bin in which the day ends
         """
         if not len(rows) and not self.replays:

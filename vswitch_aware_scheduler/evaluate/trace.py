@@ -288,6 +288,10 @@ class History:
 class Known:
     """What is known of V instances at one moment.
 
+    :param trace: Trace
+    :param known: (V, t) bool, whether a bin is known
+    :param counts: callable(), returns the counts
+    :param kept: dictionary with values of the history, by key
     :ivar period_seconds: length of a bin
     :ivar times: (t,) start of each bin
     :ivar uuids: V instance uuids

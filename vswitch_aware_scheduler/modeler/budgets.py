@@ -117,6 +117,7 @@ class Target:
 def targets(store):
     """Return what has a budget, by the policies in the store.
 
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :returns: ({(kind, name): :class:`Target`}, {host: keys of the budgets
         that an instance on it counts in})
     :raises StoreError: when the store cannot be read
@@ -388,7 +389,12 @@ def _groups(places, of_host, pending):
 
 
 class _Total:
-    """Sums of some instances, from a slot on."""
+    """Sums of some instances, from a slot on.
+
+    :param first: first slot
+    :param slots: number of slots
+    :param limits: number of limits
+    """
 
     def __init__(self, first, slots, limits):
         self.first = first
@@ -532,7 +538,10 @@ class _Rates:
         return np.column_stack([total - amounts, total]).ravel()
 
     def covered(self, edges):
-        """Return (t,) seconds that samples cover between t + 1 edges."""
+        """Return (t,) seconds that samples cover between t + 1 edges.
+
+        :param edges: (t + 1,) bounds of the slots, seconds UTC
+        """
         if not self._points.size:
             return np.zeros(len(edges) - 1)
         return np.diff(np.interp(edges, self._points, self._seconds))
@@ -541,6 +550,11 @@ class _Rates:
         """Return (t, 3) of slots: the mean of the samples that begin in each.
 
         Where none begins, of those that last into it.
+
+        :param first: first slot
+        :param end: end of the slots, exclusive
+        :param period: length of a slot in seconds
+        :param edges: (t + 1,) bounds of the slots, seconds UTC
         """
         found = np.zeros((end - first, 3))
         if not self._points.size:
@@ -560,7 +574,12 @@ class _Rates:
         return np.maximum(found, 0.0)
 
     def values(self, rates, weights, packet_bytes):
-        """Return (t,) of what rates ask of one limit, see RateLaw.values."""
+        """Return (t,) of what rates ask of one limit, see RateLaw.values.
+
+        :param rates: (t, 3) rates
+        :param weights: weights of the limit
+        :param packet_bytes: size of a packet in bytes
+        """
         values = rates @ np.array(weights)
         if weights[2] and packet_bytes and not self.packets_known:
             values = values + weights[2] * (
@@ -575,6 +594,7 @@ class _Residents:
 
     :param stays: {uuid: list of Stay}
     :param of_host: {host: keys of budgets}
+    :param period: length of a slot in seconds
     :param first: the first slot
     :param end: the slot after the last
     """
@@ -615,6 +635,9 @@ class _Residents:
     def within(self, key, first, end):
         """Return (marks, number, whether one ran) of some slots.
 
+        :param key: (kind, name)
+        :param first: first slot
+        :param end: end of the slots, exclusive
         :returns: three (t,) arrays
         """
         return tuple(array[first - self._first:end - self._first]
@@ -624,6 +647,11 @@ class _Residents:
 class _Settlement:
     """Settles the periods of budgets.
 
+    :param state: BudgetState
+    :param wanted: {(kind, name): Target}
+    :param residents: _Residents
+    :param shares: list of Share
+    :param late_before: a share that is missing before this time is not awaited
     :ivar measured: number of periods that were settled as measured
     :ivar unknown: number of those that were settled as unknown
     """
@@ -773,7 +801,12 @@ class _Settlement:
 
 
 class _Part:
-    """Some slots of a Share, 0 where it has none."""
+    """Some slots of a Share, 0 where it has none.
+
+    :param share: Share
+    :param first: first slot
+    :param end: end of the slots, exclusive
+    """
 
     def __init__(self, share, first, end):
         low = max(first, share.first_slot)

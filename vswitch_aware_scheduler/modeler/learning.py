@@ -519,7 +519,11 @@ class _Pass:
     # Writing
 
     def publish(self, writing, began):
-        """Write the changes. Return the Outcome."""
+        """Write the changes. Return the Outcome.
+
+        :param writing: context manager around the write
+        :param began: start of the pass, monotonic seconds
+        """
         last = {uuid: point.last_time
                 for uuid, point in self._basis.points.items()
                 if point.last_time is not None}

@@ -367,8 +367,10 @@ def _number(secret, salt, uuid):
 class _Traffic:
     """The traffic of the instances of some trials.
 
+    :param driver: telemetry Driver
     :param followed: list of (StoredTrial, time up to which to evaluate it)
     :param known: set of the uuids of instances in telemetry
+    :param progress: None, or callable(done, total)
     """
 
     def __init__(self, driver, followed, known, progress):
@@ -387,7 +389,12 @@ class _Traffic:
                              for one in self._series.values()), default=1.0)
 
     def outcome(self, trial, policy, end):
-        """Return the Outcome of a StoredTrial since its last evaluation."""
+        """Return the Outcome of a StoredTrial since its last evaluation.
+
+        :param trial: StoredTrial
+        :param policy: HostPolicy of its kind
+        :param end: end of the evaluation, seconds UTC
+        """
         first, last = (math.ceil(time / self._seconds)
                        for time in (trial.until, end))
         rates, times = {}, np.zeros((len(trial.instances), last - first), bool)

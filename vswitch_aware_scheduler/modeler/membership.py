@@ -39,6 +39,8 @@ _PARTS = 4096
 class Share:
     """The instances of one modeler: callable(uuid), returns whether it is one.
 
+    :param name: name of this modeler
+    :param members: names of all modelers
     :ivar members: number of modelers
     """
 

@@ -123,6 +123,8 @@ class Candidates:
 class _Room:
     """The free capacity of a host.
 
+    :param provider: uuid of the resource provider with the inventory
+    :param free: kbit/s
     :ivar provider: uuid of the resource provider with the inventory
     :ivar free: kbit/s
     :ivar asked: kbit/s that the request takes if Nova selects this host

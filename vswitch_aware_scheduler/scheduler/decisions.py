@@ -239,6 +239,13 @@ class _Judged:
     """How the hosts were judged for an instance, and the selected host.
 
     Reads no field of the RequestSpec that would have to be loaded.
+
+    :param decided_at: seconds UTC
+    :param assessment: Assessment of the hosts
+    :param demand: Demand of the request
+    :param spec_obj: nova RequestSpec
+    :param without_room: as in :meth:`Decisions.judged`
+    :param any_passes: whether the filter passes any host
     """
 
     __slots__ = ('decided_at', 'assessment', 'rule', 'instance_uuid',
@@ -278,7 +285,10 @@ class _Request(threading.local):
         self.begin(False)
 
     def begin(self, requesting):
-        """Forget the previous request."""
+        """Forget the previous request.
+
+        :param requesting: whether the thread handles a request now
+        """
         self.requesting = requesting
         self.judged = {}
 

@@ -203,7 +203,10 @@ class Metrics:
 
 
 class _Counts:
-    """The counters, in a registry of their own."""
+    """The counters, in a registry of their own.
+
+    :param gauges: as in :meth:`Metrics.open`
+    """
 
     def __init__(self, gauges):
         self.registry = prometheus_client.CollectorRegistry()
@@ -251,7 +254,10 @@ class _Counts:
 
 
 class _Gauges:
-    """Computes the values of the gauges when Prometheus reads them."""
+    """Computes the values of the gauges when Prometheus reads them.
+
+    :param values: as ``gauges`` in :meth:`Metrics.open`
+    """
 
     def __init__(self, values):
         self._values = values

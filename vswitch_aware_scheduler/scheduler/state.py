@@ -796,20 +796,31 @@ class _Request(threading.local):
         self.begin(False)
 
     def begin(self, requesting):
-        """Forget the previous request."""
+        """Forget the previous request.
+
+        :param requesting: whether the thread handles a request now
+        """
         self.requesting = requesting
         self.value = self.filtered = self._spec_obj = None
         self.placed = {}
 
     def placed_for(self, spec_obj):
-        """Return {uuid: _Placed} of a RequestSpec."""
+        """Return {uuid: _Placed} of a RequestSpec.
+
+        :param spec_obj: nova RequestSpec
+        """
         if self._spec_obj is not spec_obj:
             self._spec_obj, self.placed = spec_obj, {}
         return self.placed
 
 
 class _Placed:
-    """One placement of a request: host, StoredClaim, whether it is final."""
+    """One placement of a request: host, StoredClaim, whether it is final.
+
+    :param host: name of the host, or None
+    :param word: StoredClaim that was published, or None
+    :param sure: whether Nova has selected the host
+    """
 
     __slots__ = ('host', 'word', 'sure')
 
@@ -821,7 +832,10 @@ _NOT_PLACED = _Placed()
 
 
 class _Asked:
-    """Hosts of one request, and their slots in a LoadTable."""
+    """Hosts of one request, and their slots in a LoadTable.
+
+    :param hosts: list of names
+    """
 
     __slots__ = ('hosts', '_slots')
 
@@ -830,7 +844,10 @@ class _Asked:
         self._slots = None, None
 
     def are_in(self, table):
-        """Return whether a LoadTable has all of them."""
+        """Return whether a LoadTable has all of them.
+
+        :param table: LoadTable
+        """
         try:
             self.slots(table)
         except KeyError:

@@ -86,7 +86,10 @@ def nothing_limited(conf):
 
 
 class _NoStore:
-    """Replaces a store with an invalid URL. Every method raises the error."""
+    """Replaces a store with an invalid URL. Every method raises the error.
+
+    :param error: exception to raise
+    """
 
     def __init__(self, error):
         self._error = error

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Error budgets: the records, and their rows on a connection.
+"""Records of error budgets, and their rows on a connection.
 
-What modelers measure of hosts and uplinks, the budgets that follow, and where
-instances were at which time. No record here makes a generation by itself.
+The records have measurements of hosts and uplinks by the modelers, the
+resulting budgets, and the hosts of instances over time. Writing these records
+does not create a generation.
 """
 
 import collections
@@ -19,13 +20,13 @@ from vswitch_aware_scheduler.store import tables
 __all__ = ['BudgetState', 'ErrorBudget', 'HOST', 'KEPT_DAYS', 'Share', 'Stay',
            'StoredSums', 'UPLINK']
 
-#: Kinds of what has a budget.
+#: Kinds of budgets.
 HOST, UPLINK = 'host', 'uplink'
 
-#: Sums of so many days are kept, and budgets of hosts that are gone.
+#: Number of days for which sums, and budgets of removed hosts, are kept.
 KEPT_DAYS = 7
 
-#: How long a stay is kept after it ended.
+#: Seconds for which a stay is kept after its end.
 STAY_SECONDS = 2 * 86400.0
 
 _DAY_SECONDS = 86400.0
@@ -33,11 +34,11 @@ _DAY_SECONDS = 86400.0
 
 @dataclasses.dataclass(frozen=True)
 class Stay:
-    """Where an instance is from a time on.
+    """The host of an instance from a given time on.
 
     :ivar since: seconds UTC
-    :ivar host: name of the host, None: it is on none
-    :ivar running: whether it runs, None: that is not known
+    :ivar host: name of the host, or None if the instance is on no host
+    :ivar running: whether the instance runs, or None if unknown
     """
 
     since: float
@@ -50,22 +51,24 @@ class ErrorBudget:
     """The budget of a host or an uplink, see :mod:`..rebalance.budget`.
 
     :ivar kind: HOST or UPLINK
-    :ivar name: of the host or the uplink
-    :ivar overload_probability: limit E that is asked for
-    :ivar earned_share: of each second in use E times this is earned
-    :ivar first_days: it began with what so many days earn
-    :ivar most_days: at most what so many days earn is kept
-    :ivar limits: text that names the profile and its capacities; with others
-        it is another budget
-    :ivar since: when it began, seconds UTC
-    :ivar why: why it began, a sentence; None: nothing was before
-    :ivar until: periods are settled up to this time
-    :ivar balance: seconds of overload that are left, below 0: debt
-    :ivar measured_seconds: in use and measured since it began
-    :ivar overload_seconds: avoidable overload since it began
-    :ivar unknown_seconds: in use and not known since it began
-    :ivar unknown_why: why the last unknown period is not known, or None
-    :ivar burn: {seconds of a window, as text: overload in it over E}
+    :ivar name: name of the host or the uplink
+    :ivar overload_probability: requested limit
+    :ivar earned_share: share of the limit that is earned for each second in
+        use
+    :ivar first_days: the initial budget is what is earned in this many days
+    :ivar most_days: the largest budget is what is earned in this many days
+    :ivar limits: text that identifies the profile and its capacities; a change
+        starts a new budget
+    :ivar since: start of the budget, seconds UTC
+    :ivar why: why the budget started, a sentence; None: there was none before
+    :ivar until: end of the settled periods, seconds UTC
+    :ivar balance: remaining seconds of overload, negative for debt
+    :ivar measured_seconds: time in use and measured since the start
+    :ivar overload_seconds: avoidable overload since the start
+    :ivar unknown_seconds: time in use but unknown since the start
+    :ivar unknown_why: why the last unknown period is unknown, or None
+    :ivar burn: {length of a window in seconds, as text: share of overload in
+        it, divided by the limit}
     """
 
     kind: str
@@ -92,17 +95,17 @@ class ErrorBudget:
 
     @property
     def rate(self):
-        """Seconds of overload that are earned by a second of use."""
+        """Seconds of overload that are earned in one second of use."""
         return self.earned_share * self.overload_probability
 
     @property
     def day(self):
-        """Seconds of overload that a day of use earns."""
+        """Seconds of overload that are earned in one day of use."""
         return self.rate * _DAY_SECONDS
 
     @property
     def days(self):
-        """Balance in days: what so many days of use earn."""
+        """Balance as the number of days in which it is earned."""
         return self.balance / self.day
 
     @property
@@ -112,7 +115,7 @@ class ErrorBudget:
 
     @property
     def left(self):
-        """Share of the largest balance, below 0 in debt."""
+        """Share of the largest balance, negative for debt."""
         return self.balance / self.most
 
     @property
@@ -123,20 +126,20 @@ class ErrorBudget:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Share:
-    """What some instances of a host or an uplink asked for, slot by slot.
+    """The sums of some instances of a host or an uplink, slot by slot.
 
     :ivar modeler: name of the modeler that measured them
     :ivar kind: HOST or UPLINK
-    :ivar name: of the host or the uplink
-    :ivar limits: as of :class:`ErrorBudget`
     :ivar period_seconds: length of a slot
-    :ivar first_slot: number of the first slot: it begins at that many periods
-        since 1970
-    :ivar members: (t,) uint64, sum of the marks of the instances that are
-        accounted for, modulo 2**64
-    :ivar counted: (t,) int, how many instances these are
-    :ivar sums: (l, t) what they asked of each of l limits
-    :ivar peaks: (l, t) what the largest single one asked
+    :ivar name: name of the host or the uplink
+    :ivar limits: as in :class:`ErrorBudget`
+    :ivar first_slot: number of the first slot, which starts this many periods
+        after 1970
+    :ivar members: (t,) uint64, sum of the marks of the included instances,
+        modulo 2**64
+    :ivar counted: (t,) int, number of these instances
+    :ivar sums: (l, t) sums of these instances, for each of l limits
+    :ivar peaks: (l, t) the largest single instance
     """
 
     modeler: str
@@ -151,7 +154,7 @@ class Share:
     peaks: np.ndarray
 
     def to_bytes(self):
-        """Return the arrays as bytes: four of a length, and 16 for a limit."""
+        """Return the arrays as bytes: four of a length, 16 for a limit."""
         return b''.join([
             np.asarray(self.members, '<u8').tobytes(),
             np.asarray(self.counted, '<u4').tobytes(),
@@ -162,7 +165,8 @@ class Share:
     def from_row(cls, row):
         """Return the Share of a row.
 
-        :raises ValueError: when its data are damaged
+        :param row: row of the table ``budget_share``
+        :raises ValueError: if its data are damaged
         """
         data = bytes(row.data)
         limits = json.loads(row.limits)
@@ -185,14 +189,14 @@ class Share:
 
 @dataclasses.dataclass(frozen=True)
 class StoredSums:
-    """The sums of a host or an uplink of one day.
+    """The sums of a host or an uplink on one day.
 
     :ivar kind: HOST or UPLINK
-    :ivar name: of the host or the uplink
-    :ivar day: in days since 1970
     :ivar period_seconds: length of a slot
     :ivar limits: tuple of (weights, packet bytes, capacity)
-    :ivar data: bytes of all limits, as :mod:`..rebalance.packed` packs them
+    :ivar name: name of the host or the uplink
+    :ivar day: number of days since 1970
+    :ivar data: bytes for all limits, as :mod:`..rebalance.packed` creates them
     """
 
     kind: str
@@ -205,10 +209,10 @@ class StoredSums:
 
 @dataclasses.dataclass(frozen=True)
 class BudgetState:
-    """What all budgets have in common.
+    """The common state of all budgets.
 
     :ivar period_seconds: length of a period
-    :ivar stays_until: stays are complete up to this time
+    :ivar stays_until: stays are complete up to this time, seconds UTC
     """
 
     period_seconds: float
@@ -216,7 +220,11 @@ class BudgetState:
 
 
 def read(connection, damaged):
-    """Return {(kind, name): :class:`ErrorBudget`}."""
+    """Return {(kind, name): :class:`ErrorBudget`}.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
+    """
     found = {}
     for row in connection.execute(sa.select(tables.error_budget)):
         values = dict(row._mapping)
@@ -240,6 +248,7 @@ def read(connection, damaged):
 def read_days(connection, now):
     """Return {(kind, name): balance in days} for schedulers.
 
+    :param connection: sqlalchemy Connection within a transaction
     :param now: seconds UTC; without budgets that were not settled for a day
     """
     table = tables.error_budget.c
@@ -252,13 +261,20 @@ def read_days(connection, now):
 
 
 def to_row(budget):
-    """Return an :class:`ErrorBudget` as a row."""
+    """Return an :class:`ErrorBudget` as a row.
+
+    :param budget: ErrorBudget
+    """
     return {**dataclasses.asdict(budget), 'burn': json.dumps(
         budget.burn, sort_keys=True, allow_nan=False)}
 
 
 def read_shares(connection, damaged):
-    """Return a list of :class:`Share`, the newest first."""
+    """Return a list of :class:`Share`, the newest first.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
+    """
     table = tables.budget_share
     found = []
     for row in connection.execute(sa.select(table).order_by(
@@ -273,7 +289,11 @@ def read_shares(connection, damaged):
 
 
 def share_row(share, written_at):
-    """Return a :class:`Share` as a row."""
+    """Return a :class:`Share` as a row.
+
+    :param share: Share
+    :param written_at: time of the write, seconds UTC
+    """
     return {'modeler': share.modeler, 'kind': share.kind, 'name': share.name,
             'limits': share.limits, 'period_seconds': share.period_seconds,
             'first_slot': share.first_slot, 'data': share.to_bytes(),
@@ -281,9 +301,13 @@ def share_row(share, written_at):
 
 
 def read_sums(connection, kind, names, first_day, damaged):
-    """Return a list of :class:`StoredSums`, by name and day.
+    """Return a list of :class:`StoredSums`, sorted by name and day.
 
-    :param names: None: all
+    :param connection: sqlalchemy Connection within a transaction
+    :param kind: HOST or UPLINK
+    :param names: collection of names, or None for all
+    :param first_day: first day, in days since 1970
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
     table = tables.sum_history
     query = sa.select(table).where(
@@ -310,12 +334,18 @@ def read_sums(connection, kind, names, first_day, damaged):
 
 
 def sums_row(sums):
-    """Return :class:`StoredSums` as a row."""
+    """Return :class:`StoredSums` as a row.
+
+    :param sums: StoredSums
+    """
     return {**dataclasses.asdict(sums), 'limits': json.dumps(sums.limits)}
 
 
 def read_state(connection):
-    """Return the :class:`BudgetState`, or None."""
+    """Return the :class:`BudgetState`, or None.
+
+    :param connection: sqlalchemy Connection within a transaction
+    """
     table = tables.budget_state.c
     row = connection.execute(sa.select(
         table.period_seconds, table.stays_until)).first()
@@ -323,9 +353,10 @@ def read_state(connection):
 
 
 def read_stays(connection, since):
-    """Return {instance uuid: [:class:`Stay`]}, oldest first.
+    """Return {instance uuid: [:class:`Stay`]}, the oldest first.
 
-    :param since: without stays that ended before
+    :param connection: sqlalchemy Connection within a transaction
+    :param since: stays that ended before this time (seconds UTC) are omitted
     """
     table = tables.stay.c
     found = collections.defaultdict(list)
@@ -340,14 +371,15 @@ def read_stays(connection, since):
 
 
 def follow(connection, placements, gone, now, upsert, key_chunks, left_out):
-    """Write the stays that follow from new placements.
+    """Write the stays that result from new placements.
 
+    :param connection: sqlalchemy Connection within a transaction
     :param placements: list of :class:`.InstanceRecord`
-    :param gone: uuids of instances that Nova does not have any more
-    :param now: seconds UTC
-    :param upsert: writes rows of a table
-    :param key_chunks: cuts uuids into lists that a query takes
-    :param left_out: as of ``upsert``
+    :param gone: uuids of instances that Nova no longer has
+    :param now: current time, seconds UTC
+    :param upsert: callable, writes rows of a table
+    :param key_chunks: callable, divides uuids into lists for one query each
+    :param left_out: as in ``upsert``
     """
     table = tables.stay
     wanted = {one.instance_uuid: one for one in placements}
@@ -375,7 +407,7 @@ def follow(connection, placements, gone, now, upsert, key_chunks, left_out):
             since = record and record.changed_at
         since = now if since is None else min(since, now)
         if before is not None:
-            # Stays of an instance follow each other, whatever clocks show.
+            # The stays of an instance follow each other, whatever the clocks.
             since = max(since, before.since + 1e-3)
         rows.append({'instance_uuid': uuid, 'since': since, 'host': host,
                      'running': running})
@@ -383,7 +415,11 @@ def follow(connection, placements, gone, now, upsert, key_chunks, left_out):
 
 
 def forget_stays(connection, now):
-    """Remove the stays that ended long ago."""
+    """Remove the stays that ended long ago.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param now: current time, seconds UTC
+    """
     table = tables.stay
     later = table.alias()
     old = now - STAY_SECONDS
@@ -399,12 +435,15 @@ def forget_stays(connection, now):
 
 
 def forget_shares(connection, modeler, kept):
-    """Remove the shares of a modeler that are not kept.
+    """Remove the shares of a modeler, except some.
 
-    :param kept: set of (kind, name)
+    :param connection: sqlalchemy Connection within a transaction
+    :param modeler: name of the modeler
+    :param kept: set of (kind, name) of the shares to keep
     """
     table = tables.budget_share
-    # Selected first: a DELETE that finds nothing locks gaps in MariaDB.
+    # Selected first, because a DELETE without matching rows locks gaps in
+    # MariaDB.
     for key in connection.execute(sa.select(table.c.kind, table.c.name).where(
             table.c.modeler == modeler)).all():
         if tuple(key) not in kept:
@@ -414,10 +453,14 @@ def forget_shares(connection, modeler, kept):
 
 
 def settle(connection, budgets, upsert, left_out):
-    """Write budgets that are as they were read.
+    """Write budgets that have not changed since they were read.
 
-    :param budgets: list of (until as read or None, :class:`ErrorBudget`)
-    :returns: key of one that has changed meanwhile, or None
+    :param connection: sqlalchemy Connection within a transaction
+    :param budgets: list of (``until`` that was read or None,
+        :class:`ErrorBudget`)
+    :param upsert: callable, writes rows of a table
+    :param left_out: as in ``upsert``
+    :returns: key of a budget that has changed meanwhile, or None
     """
     table = tables.error_budget
     columns = [column.name for column in table.columns
@@ -431,7 +474,8 @@ def settle(connection, budgets, upsert, left_out):
     old = [(before, to_row(one)) for before, one in budgets
            if before is not None]
     if old:
-        # Of two writers that have read the same, the second finds no row.
+        # If two writers have read the same budget, the second one finds no
+        # row.
         statement = sa.update(table).where(
             table.c.kind == sa.bindparam('of_kind'),
             table.c.name == sa.bindparam('of_name'),
@@ -450,10 +494,11 @@ def settle(connection, budgets, upsert, left_out):
 
 
 def forget(connection, keys, before_day):
-    """Remove budgets and sums that are not needed any more.
+    """Remove budgets and sums that are no longer needed.
 
-    :param keys: (kind, name) of budgets that go
-    :param before_day: sums of earlier days go; None: no sums go
+    :param connection: sqlalchemy Connection within a transaction
+    :param keys: (kind, name) of the budgets to remove
+    :param before_day: sums of earlier days are removed; None: no sums
     """
     for key in keys:
         for table in (tables.error_budget, tables.sum_history):

@@ -133,6 +133,7 @@ class Store:
     def model(self, instance_uuid):
         """Return the :class:`~.StoredModel` of an instance, or None.
 
+        :param instance_uuid: uuid of the instance
         :raises StoreVersionError: when it has a format not known here
         """
         return self._read(lambda connection: model_rows.read(connection,
@@ -289,6 +290,11 @@ class Store:
         :param unmodelled: Unmodelled, only of instances without a model
         :param based_on: :class:`~.Basis` that models, counts and
             removals go on from; None: they go on from nothing
+        :param placements: list of InstanceRecord, each instance once
+        :param remove_placements: uuids of instances whose placement is removed
+        :param inventory: InventoryState, or None to keep the stored one
+        :param priors: list of Prior, each key once
+        :param remove_priors: list of Prior to remove
         :param trials: StoredTrial, new ones
         :param followed: (trial id, until before, until now) of trials
         :param end_trials: ids of trials that are over; unknown ones are no

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of generations: what has changed since one, and what was removed."""
+"""Rows of generations: the changes since a generation, and removals."""
 
 import numpy as np
 import sqlalchemy as sa
@@ -18,16 +18,19 @@ from vswitch_aware_scheduler.store import trial_rows
 __all__ = ['REMOVAL_SECONDS', 'changes', 'forget_removals', 'is_later', 'read',
            'remove']
 
-#: How long incremental readers can learn of a removal; one that comes later
-#: reads everything.
+#: Seconds for which incremental readers can read a removal. A reader that was
+#: away for longer reads everything.
 REMOVAL_SECONDS = 86400
 
-#: What a reader removes where a row of a kind is damaged.
+#: Kind of removal that a reader makes for a damaged row of a kind.
 _REMOVED_KINDS = {'model': tables.INSTANCE, 'host': tables.HOST}
 
 
 def read(connection):
-    """Return (Generation, complete_since)."""
+    """Return (Generation, complete_since).
+
+    :param connection: sqlalchemy Connection within a transaction
+    """
     table = tables.generation
     row = connection.execute(sa.select(
         table.c.store_id, table.c.number, table.c.published_at,
@@ -104,7 +107,12 @@ def changes(connection, since, damaged):
 
 
 def is_later(connection, generation, other):
-    """Whether a generation does not follow at once on another one."""
+    """Whether a generation does not directly follow another one.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param generation: Generation
+    :param other: earlier Generation
+    """
     return (other.store_id, other.number + 1) != (
         generation.store_id, generation.number) \
         or not claim_rows.is_remembered(
@@ -146,10 +154,10 @@ def remove(connection, instance_uuids, hosts, placements, generation,
 
 
 def forget_removals(connection, now):
-    """Remove notes of removals that no incremental reader needs.
+    """Delete records of removals that no incremental reader needs.
 
     :param connection: SQLAlchemy Connection within a transaction
-    :param now: seconds UTC
+    :param now: current time, seconds UTC
     """
     limit = now - REMOVAL_SECONDS
     claim_rows.forget_tokens(connection, tables.generation_history,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of the inventory: where instances are, and former ones."""
+"""Rows of the inventory: placements of instances, and former instances."""
 
 import dataclasses
 
@@ -29,7 +29,11 @@ _RUNNING = tables.placement.c.running
 def values(connection, query, damaged):
     """Return (uuids, [(host, flavor, project, Attachments or None)]).
 
-    There may be a million: equal ones are one object.
+    There may be a million: equal tuples are one object.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param query: SELECT of :data:`COLUMNS`
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
     """
     uuids, values, shared, attached = [], [], {}, {}
     for chunk in sql.stream(connection, query).partitions(sql.CHUNK):
@@ -124,7 +128,12 @@ def write(connection, placements, inventory, generation,
 
 
 def keep_former(connection, placements, generation):
-    """Keep flavor and project of instances that are removed now."""
+    """Store flavor and project of instances that are removed now.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param placements: uuids of instances whose placement is removed
+    :param generation: Generation that is being written
+    """
     table = tables.placement
     for chunk in sql.key_chunks(placements):
         sql.upsert(connection, tables.former_instance, [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of traffic models and of what is counted of instances."""
+"""Rows of traffic models and of the counts of instances."""
 
 import json
 
@@ -96,7 +96,7 @@ def read(connection, instance_uuid):
 
 
 def mark(point):
-    """Return what differs when the counts of an instance have changed.
+    """Return a value that changes with the counts of an instance.
 
     :param point: ResumePoint or None
     """
@@ -104,7 +104,11 @@ def mark(point):
 
 
 def resume_points(connection, instance_uuids=None):
-    """Return the resume points of some instances, None: of all."""
+    """Return {instance uuid: :class:`~.ResumePoint`}.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param instance_uuids: collection of uuids, or None for all
+    """
     found = {}
     for column, modelled in (
             (tables.unmodelled_instance.c.counts, False),

@@ -17,7 +17,12 @@ COLUMNS = [tables.prior.c[name] for name in (
 
 
 def laws(connection, query, damaged):
-    """Return {key: RateLaw or Expected, None of one gone or damaged}."""
+    """Return {key: RateLaw or Expected; None if removed or damaged}.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param query: SELECT of :data:`COLUMNS`
+    :param damaged: {(kind, name): reason}, to which damaged rows are added
+    """
     rows = {_key(row): row for row in connection.execute(query)}
     found = dict.fromkeys(rows)
     for key, law in _unpacked([row for row in rows.values() if row.members],

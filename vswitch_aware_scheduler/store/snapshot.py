@@ -17,6 +17,14 @@ _LEVELS = {(True, True): 'flavor and project', (True, False): 'flavor',
 class Snapshot:
     """The laws of instances, the profiles of hosts, placements and priors.
 
+    :param generation: the store's Generation, or None for an empty snapshot
+    :param laws: {instance uuid: RateLaw}
+    :param host_profiles: {host: HostProfile}
+    :param placements: {instance uuid: (host, flavor, project, Attachments)}
+    :param seen_at: time of the placements, seconds UTC, or None
+    :param priors: {key: RateLaw or Expected}
+    :param outcomes: {kind of host: TrialOutcome}
+    :param budgets: {(kind, name): balance in days}
     :ivar outcomes: {kind of host: TrialOutcome}, see :mod:`.limit_feedback`
     :ivar budgets: {(kind, name): balance in days} of error budgets
     :ivar generation: the store's Generation, or None for an empty snapshot

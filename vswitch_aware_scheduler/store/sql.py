@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statements that every kind of row needs, for three kinds of databases."""
+"""Statements for all kinds of rows and databases."""
 
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql
@@ -11,10 +11,12 @@ from vswitch_aware_scheduler.store import packing
 
 __all__ = ['CHUNK', 'chunks', 'delete', 'key_chunks', 'stream', 'upsert']
 
-#: Rows a statement; memory of a read or a write beside its result.
+#: Number of rows in a statement, which limits the memory in addition to the
+#: result.
 CHUNK = 5000
 
-#: Keys that one query asks for; some builds of SQLite take 999 parameters.
+#: Maximum number of keys in a query: some builds of SQLite accept 999
+#: parameters.
 _KEYS = 900
 
 _INSERTS = {'sqlite': sqlite.insert, 'postgresql': postgresql.insert,
@@ -25,35 +27,41 @@ def chunks(rows, size=CHUNK):
     """Yield the items of a list in parts.
 
     :param rows: list
-    :param size: how many items a part has at most
+    :param size: maximum number of items in a part
     """
     for start in range(0, len(rows), size):
         yield rows[start:start + size]
 
 
 def key_chunks(names):
-    """Yield lists of names to look for, without those that cannot be there."""
+    """Yield lists of names to query, without names that cannot exist.
+
+    :param names: iterable of names
+    """
     yield from chunks([name for name in names
                        if packing.storable(name) == name], _KEYS)
 
 
 def stream(connection, query):
-    """Return the result of a query whose rows are read one part at a time.
+    """Return the result of a query, whose rows are read in parts.
 
     :param connection: SQLAlchemy Connection within a transaction
     :param query: SELECT of the columns that are read
     """
-    # For this query alone: psycopg2 could not write on such a connection.
+    # Only for this query: psycopg2 could not write on such a connection.
     return connection.execute(query, execution_options={
         'stream_results': True, 'max_row_buffer': CHUNK})
 
 
 def upsert(connection, table, rows, left_out=None):
-    """Insert rows, or update those that are there.
+    """Insert rows, or update existing ones.
 
+    :param connection: sqlalchemy Connection within a transaction
+    :param table: sqlalchemy Table
+    :param rows: list of dictionaries
     :param left_out: None, or {(table, key): reason in words}, to which rows
-        are added that the database refuses for a value in them. The others
-        are written.
+        are added whose values the database rejects. The other rows are
+        written.
     """
     if not rows:
         return

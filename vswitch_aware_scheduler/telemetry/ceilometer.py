@@ -160,7 +160,12 @@ class CeilometerDriver(service.ServiceDriver):
 
 
 class _Interface:
-    """A network interface of an instance in Ceilometer."""
+    """A network interface of an instance in Ceilometer.
+
+    :param resource: id of the resource
+    :param instance_uuid: uuid of the instance
+    :param domain: name of the domain in libvirt
+    """
 
     def __init__(self, resource, instance_uuid, domain):
         self.resource = resource
@@ -208,6 +213,12 @@ class _CeilometerClient(http.Client):
         """Return {period: mean rate}; periods without a sample are absent.
 
         A rate that is no number is NaN.
+
+        :param meter: name of the meter
+        :param resource: id of the resource
+        :param period_seconds: length of a period
+        :param first: first period
+        :param last: end of the periods, exclusive
         """
         def read(item):
             seconds = _seconds(item['period_start'])

@@ -219,7 +219,11 @@ class _Samples:
 
 
 class _NpzTrace:
-    """A trace as arrays: vm (n,), t0, dt, rx_KBps (n, T), tx_KBps (n, T)."""
+    """A trace as arrays: vm (n,), t0, dt, rx_KBps (n, T), tx_KBps (n, T).
+
+    :param path: path of the file
+    :param period_seconds: required sampling period, or None
+    """
 
     def __init__(self, path, period_seconds):
         self._path = path
@@ -333,7 +337,10 @@ class _NpzTrace:
 
 
 class _GwaTrace:
-    """CSV files of GWA-T-12, one for each VM: [(VM number or name, path)]."""
+    """CSV files of GWA-T-12, one for each VM: [(VM number or name, path)].
+
+    :param files: [(VM number or name, path)]
+    """
 
     def __init__(self, files):
         self._files = files
@@ -384,7 +391,10 @@ class _GwaTrace:
 
 
 class _PlainCsv:
-    """CSV with one row for each sample, of all instances in any order."""
+    """CSV with one row for each sample, of all instances in any order.
+
+    :param path: path of the file
+    """
 
     def __init__(self, path):
         self._path = path
@@ -494,7 +504,10 @@ class _PlainCsv:
 
 
 class _Buffer:
-    """The samples of one instance while a file is read, as plain doubles."""
+    """The samples of one instance while a file is read, as plain doubles.
+
+    :param count: number of columns
+    """
 
     __slots__ = ('columns', 'appends', 'cut_off')
 
@@ -505,7 +518,10 @@ class _Buffer:
 
 
 class _BadCells:
-    """Counts the cells of a file that should be a rate but are not."""
+    """Counts the cells of a file that should be a rate but are not.
+
+    :param path: path of the file
+    """
 
     _SAYS_NOTHING = frozenset(['', '-', 'na', 'n/a', 'nan', 'none', 'null'])
 

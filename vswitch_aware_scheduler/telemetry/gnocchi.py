@@ -478,7 +478,16 @@ def _few(wanted):
 
 
 class _Interface:
-    """A network interface of an instance in Gnocchi."""
+    """A network interface of an instance in Gnocchi.
+
+    :param id_: id of the resource
+    :param instance_uuid: uuid of the instance
+    :param domain: name of the domain in libvirt
+    :param project_id: id of the project, or None
+    :param ended_at: time of the deletion, seconds UTC, or None
+    :param creator: creator of the resource
+    :param metrics: {name of a metric: its id}
+    """
 
     def __init__(self, id_, instance_uuid, domain, project_id, ended_at,
                  creator, metrics):
@@ -509,14 +518,23 @@ class _Interface:
                     if name in item['metrics']})
 
     def is_made_by(self, trusted):
-        """Whether the creator is trusted. If ``trusted`` is None, all are."""
+        """Whether the creator is trusted. If ``trusted`` is None, all are.
+
+        :param trusted: set of trusted creators, or None to trust everybody
+        """
         user, _, project = self.creator.partition(':')
         return trusted is None or bool(
             trusted & {self.creator, user, project} - {''})
 
 
 class _Metric:
-    """The archive policy of a metric."""
+    """The archive policy of a metric.
+
+    :param id_: id of the metric
+    :param policy: name of the archive policy
+    :param granularities: {granularity in seconds: number of points}
+    :param methods: list of aggregation methods
+    """
 
     def __init__(self, id_, policy, granularities, methods):
         self.id = id_
@@ -676,6 +694,8 @@ class _GnocchiClient(http.Client):
             """Return what a group tells of the interfaces asked for.
 
             One of which something is missing is left out.
+
+            :param group: one group of the answer
             """
             found = {}
             for link, metrics in group['measures']['measures'].items():

@@ -436,7 +436,15 @@ def _parts(links, count, period_seconds, update, until):
 
 
 class _Reading:
-    """The state of one reading of a server."""
+    """The state of one reading of a server.
+
+    :param client: _PrometheusClient
+    :param names: Names
+    :param period_seconds: length of a period
+    :param samples_per_request: approximate number of samples in one request
+    :param since: start of the time, seconds UTC
+    :param now: end of the time, seconds UTC
+    """
 
     def __init__(self, client, names, period_seconds, samples_per_request,
                  since, now):

@@ -22,7 +22,10 @@ class VSwitchTempestPlugin(plugins.TempestPlugin):
                 os.path.dirname(os.path.dirname(here)))
 
     def register_opts(self, conf):
-        """Add no options."""
+        """Add no options.
+
+        :param conf: configuration of tempest
+        """
 
     def get_opt_lists(self):
         """Return no options."""

@@ -603,7 +603,10 @@ def classes(counts):
     roots = np.sqrt((totals[:, 0] + totals[:, 1]) / samples)
 
     def below(values):
-        """Return the sums up to each bin of the same instance."""
+        """Return the sums up to each bin of the same instance.
+
+        :param values: (bins of all,) numbers
+        """
         sums = np.cumsum(values)
         return sums - (sums[starts] - values[starts])[owner]
 

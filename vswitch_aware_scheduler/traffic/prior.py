@@ -297,7 +297,13 @@ def group_pools(flavors, projects, laws, weights=None):
 
 
 class _Members:
-    """The instances of which pools are computed."""
+    """The instances of which pools are computed.
+
+    :param flavors: as in :func:`group_pools`
+    :param projects: as in :func:`group_pools`
+    :param laws: as in :func:`group_pools`
+    :param weights: as in :func:`group_pools`
+    """
 
     def __init__(self, flavors, projects, laws, weights):
         self._flavors = flavors

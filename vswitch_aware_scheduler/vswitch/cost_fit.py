@@ -83,7 +83,13 @@ class _Solution:
 
 
 class _Table:
-    """The rows of a fit as arrays."""
+    """The rows of a fit as arrays.
+
+    :param rows: list of Measurement
+    :param line_kbps: as in :func:`fit_capacity`
+    :param framing_bytes: as in :func:`fit_capacity`
+    :param unit_bytes: as in :func:`fit_capacity`
+    """
 
     def __init__(self, rows, line_kbps, framing_bytes, unit_bytes):
         size = np.array([float(row.packet_bytes) for row in rows])
@@ -133,7 +139,10 @@ class _Table:
             yield start
 
     def descend(self, assignment):
-        """Alternate between solving for costs and assigning rows to levels."""
+        """Alternate between solving for costs and assigning rows to levels.
+
+        :param assignment: (rows,) int, the initial level of each row
+        """
         best, seen = None, set()
         for _ in range(_ITERATIONS):
             key = assignment.tobytes()

@@ -63,8 +63,9 @@ class CommonOptionsTestCase(command_case.ManageTestCase):
 
     def test_help_of_a_command_spells_names_as_they_are(self):
         for words, text in ((('gateway',), 'mappings of VXLAN gateways.'),
-                            (('host', 'discover'), 'agents of Neutron tell.'),
-                            (('db', 'sync'), '\n\nMake ')):
+                            (('host', 'discover'),
+                             'reports of Neutron agents.'),
+                            (('db', 'sync'), '\n\nCreate ')):
             status, output, _ = self.run_command(*words, '--help')
             self.assertEqual(0, status)
             self.assertIn(text, output)

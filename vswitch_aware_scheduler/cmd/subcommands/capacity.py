@@ -13,7 +13,10 @@ __all__ = ['add_arguments']
 
 
 def add_arguments(parser):
-    """Add the sub-commands of ``capacity``."""
+    """Add the sub-commands of ``capacity``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     parser.add_command('fit', 'fit a table of measured rates', _fit
                        ).add_later(_add_fit_arguments)
     parser.add_command(

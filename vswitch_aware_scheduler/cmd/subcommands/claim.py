@@ -9,7 +9,10 @@ __all__ = ['add_arguments']
 
 
 def add_arguments(parser):
-    """Add the sub-command of ``claim``."""
+    """Add the sub-command of ``claim``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     output.add_list_arguments(parser.add_command(
         'list', 'print what schedulers have recently placed and withdrawn',
         _list), 'host')

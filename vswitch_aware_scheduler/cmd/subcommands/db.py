@@ -12,7 +12,10 @@ __all__ = ['add_arguments']
 
 
 def add_arguments(parser):
-    """Add the sub-commands of ``db``."""
+    """Add the sub-commands of ``db``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     sync = parser.add_command(
         'sync', 'create the store, or update its schema to the newest version',
         _sync)

@@ -29,7 +29,10 @@ _NEAREST = ['HOST', 'CHECK', 'VALUE', 'LIMIT', 'REFUSED', 'WHY']
 
 
 def add_arguments(parser):
-    """Add the sub-commands of ``decision``."""
+    """Add the sub-commands of ``decision``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     output.add_list_arguments(parser.add_command(
         'list', 'print the last decisions of all schedulers', _list),
         'host', 'project')

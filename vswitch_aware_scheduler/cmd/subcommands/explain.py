@@ -42,7 +42,10 @@ _HALVINGS = 10
 
 
 def add_arguments(parser):
-    """Add the arguments of "explain"."""
+    """Add the arguments of "explain".
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     parser.set_defaults(function=_print)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument('--server', metavar='UUID',
@@ -211,6 +214,7 @@ class _Judged:
     :param fleet: Fleet
     :param subject: _Subject
     :param hosts: list of names
+    :param progress: None, or callable(done, total)
     """
 
     def __init__(self, fleet, subject, hosts, progress=None):

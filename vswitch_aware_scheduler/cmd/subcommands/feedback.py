@@ -10,7 +10,10 @@ __all__ = ['add_arguments']
 
 
 def add_arguments(parser):
-    """Add the sub-command of ``feedback``."""
+    """Add the sub-command of ``feedback``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     output.add_list_arguments(parser.add_command(
         'show', 'print the outcomes of trials and the resulting limits',
         _show))

@@ -17,7 +17,10 @@ __all__ = ['add_arguments']
 
 
 def add_arguments(parser):
-    """Add the arguments of ``fit``."""
+    """Add the arguments of ``fit``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     parser.set_defaults(function=_fit)
     parser.add_argument('--telemetry', metavar='DRIVER', default='file',
                         help='name of a telemetry driver (default: file)')

@@ -59,7 +59,10 @@ _DAY_SECONDS = 86400.0
 
 
 def add_arguments(parser):
-    """Add the arguments of "fleet"."""
+    """Add the arguments of "fleet".
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     parser.set_defaults(function=_print)
     parser.add_argument('--sort', choices=SORTS, default='host',
                         help='sort hosts by name, risk, utilisation, number '

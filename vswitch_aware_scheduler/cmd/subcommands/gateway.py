@@ -9,7 +9,10 @@ __all__ = ['add_arguments']
 
 
 def add_arguments(parser):
-    """Add the sub-command of ``gateway``."""
+    """Add the sub-command of ``gateway``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     plan = parser.add_command(
         'plan', 'assign numbers to networks and print what each gateway '
                 'maps', _plan)

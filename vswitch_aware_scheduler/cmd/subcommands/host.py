@@ -25,7 +25,10 @@ _HOST_NAME = re.compile(r'[A-Za-z0-9._:@-]{1,255}')
 
 
 def add_arguments(parser):
-    """Add the sub-commands of ``host``."""
+    """Add the sub-commands of ``host``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     discover = parser.add_command(
         'discover', 'propose profiles from the reports of Neutron agents',
         _discover)

@@ -12,7 +12,10 @@ __all__ = ['add_arguments']
 
 
 def add_arguments(parser):
-    """Add the sub-commands of ``model``."""
+    """Add the sub-commands of ``model``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     show = parser.add_command('show', 'print the model of one instance',
                               _show)
     show.add_argument('instance', metavar='UUID',

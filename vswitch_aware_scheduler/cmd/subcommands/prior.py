@@ -15,7 +15,10 @@ __all__ = ['add_arguments']
 
 
 def add_arguments(parser):
-    """Add the sub-commands of ``prior``."""
+    """Add the sub-commands of ``prior``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     output.add_list_arguments(parser.add_command(
         'list', 'print the groups that have a prior', _list), 'project')
     show = parser.add_command(

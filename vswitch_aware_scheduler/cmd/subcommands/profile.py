@@ -14,7 +14,10 @@ __all__ = ['add_arguments']
 
 
 def add_arguments(parser):
-    """Add the sub-commands of ``profile``."""
+    """Add the sub-commands of ``profile``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     output.add_list_arguments(parser.add_command(
         'list', 'print the known switch profiles', _list))
     show = parser.add_command('show', 'print one switch profile', _show)

@@ -38,7 +38,10 @@ _HOST_DIAGRAMS = 100
 
 
 def add_arguments(parser):
-    """Add the arguments of ``report``."""
+    """Add the arguments of ``report``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     parser.set_defaults(function=_print)
     parser.add_argument('--html', metavar='FILE', required=True,
                         help='write the page to this file, readable for its '

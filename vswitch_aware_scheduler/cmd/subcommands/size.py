@@ -27,7 +27,10 @@ _STATED = ('egress_kbps', 'ingress_kbps', 'kpps', 'on_seconds',
 
 
 def add_arguments(parser):
-    """Add the arguments of ``size``."""
+    """Add the arguments of ``size``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     parser.set_defaults(function=_print)
     parser.add_argument('--profile', metavar='NAME', action='append',
                         help='switch profile of the hosts; may be given '

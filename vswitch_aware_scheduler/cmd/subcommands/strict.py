@@ -11,7 +11,10 @@ __all__ = ['add_arguments']
 
 
 def add_arguments(parser):
-    """Add the sub-commands of ``strict``."""
+    """Add the sub-commands of ``strict``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     output.add_list_arguments(parser.add_command(
         'show', 'print the inventories of hosts in Placement', _show), 'host')
     disable = parser.add_command(

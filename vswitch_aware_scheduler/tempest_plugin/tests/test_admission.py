@@ -95,7 +95,10 @@ class VSwitchAdmissionTest(test.BaseTestCase):
 
     @classmethod
     def make_flavor(cls, egress_kbps):
-        """Return the id of a new flavor whose servers send at that rate."""
+        """Return the id of a new flavor whose servers send at that rate.
+
+        :param egress_kbps: constant egress rate of its instances
+        """
         flavor_id = cls.flavors.create_flavor(
             name=data_utils.rand_name('vswitch'), ram=64, vcpus=1,
             disk=1)['flavor']['id']
@@ -106,13 +109,18 @@ class VSwitchAdmissionTest(test.BaseTestCase):
 
     @classmethod
     def tell(cls, **numbers):
-        """Set metadata of the aggregate that the host is in."""
+        """Set metadata of the aggregate that the host is in.
+
+        :param numbers: numbers to print
+        """
         cls.aggregates.set_metadata(cls.aggregate_id, metadata={
             f'vswitch:{key}': str(value) for key, value in numbers.items()})
 
     def boot(self, status, flavor_id=None):
         """Boot a server on the host and wait for what becomes of it.
 
+        :param status: expected status of the server
+        :param flavor_id: id of the flavor
         :returns: the server as Nova shows it
         """
         server_id = self.servers.create_server(
