@@ -419,6 +419,7 @@ class _Entry:
 
     :param host: name of the host or uplink
     :param slot: number of its slot
+    :param budget: error budget of the host in days, or None
     :ivar laws: for an uplink: {uuid: {host: RateLaw}}; the last law counts
     :ivar budget: balance of its error budget in days, NaN: it has none
     """

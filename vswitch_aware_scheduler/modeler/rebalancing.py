@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebalancing by vswitch-modeler: the code of ``vswitch-manage rebalance``.
+"""Rebalancing by vswitch-modeler, like ``vswitch-manage rebalance``.
 
-A plan is made every 15 minutes. In the mode ``execute`` its migrations are
-looked at while the modeler waits for its next pass, so that no pass waits for
-a migration. Knows no configuration, and no clock but those handed in.
+The modeler makes a plan every 15 minutes. In the mode ``execute`` it checks
+the migrations of the plan while it waits for its next pass, so that no pass
+waits for a migration. No configuration, no clock except those that are passed.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ LOG = logs.get_logger(__name__)
 
 
 class Rebalancer:
-    """Proposes migrations, and carries them out if it may.
+    """Proposes migrations, and executes them in the mode ``execute``.
 
     :param cloud: :class:`~..rebalance.cloud.Cloud`
     :param settings: :class:`~..rebalance.settings.Settings`
@@ -36,14 +36,19 @@ class Rebalancer:
 
     @property
     def is_off(self):
-        """Whether vswitch-modeler leaves rebalancing to the command."""
+        """Whether only the command rebalances, not vswitch-modeler."""
         return self.settings.mode == rebalance_settings.OFF
 
     def plan(self, store, driver, clock, monotonic, progress=None):
-        """Make a plan if one is due, and begin it if it may be.
+        """Make a plan if one is due, and start it if that is permitted.
 
-        :returns: None, or what is wrong in words
-        :raises StoreError: when the store cannot be read or written
+        :param store: :class:`~vswitch_aware_scheduler.store.Store`
+        :param driver: telemetry :class:`~.base.Driver`
+        :param clock: callable, returns seconds UTC
+        :param monotonic: callable, returns monotonic seconds
+        :param progress: None, or callable(done, total)
+        :returns: None, or the problem in words
+        :raises StoreError: if the store cannot be read or written
         """
         if self._executor is not None or self._planned_at is not None \
                 and monotonic() - self._planned_at \
@@ -86,9 +91,10 @@ class Rebalancer:
             LOG.info('vswitch-modeler: rebalancing: %s', words)
 
     def step(self, monotonic):
-        """Look at running migrations, if it is time.
+        """Check running migrations, if a check is due.
 
-        :returns: None, or what is wrong in words
+        :param monotonic: callable, returns monotonic seconds
+        :returns: None, or the problem in words
         """
         if self._executor is None or self._looked_at is not None and \
                 monotonic() - self._looked_at < executor.POLL_SECONDS:
@@ -104,7 +110,7 @@ class Rebalancer:
         return problem
 
     def end(self):
-        """Release the lock; migrations that run go on without it."""
+        """Release the lock. Running migrations continue without it."""
         one, self._executor = self._executor, None
         if one is not None:
             try:

@@ -503,10 +503,13 @@ def update_inventory(set_up, clock):
 
 
 def rebalance(set_up, clock, monotonic, progress=None):
-    """Make a plan of migrations, where that is wanted and due.
+    """Make a plan of migrations, if configured and due.
 
     :param set_up: :class:`SetUp`
-    :returns: None, or what was wrong in words
+    :param clock: callable, returns seconds UTC
+    :param monotonic: callable, returns monotonic seconds
+    :param progress: None, or callable(done, total)
+    :returns: None, or the problem in words
     """
     try:
         return set_up.rebalancer and set_up.rebalancer.plan(

@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What rebalancing reads from Nova and Placement, and how it migrates.
+"""Reads Nova and Placement for rebalancing, and starts migrations.
 
-Answers become plain values here. A live migration is asked for once: a request
-whose answer was lost is never repeated, for Nova's own record of migrations
-says what became of it.
-
-Knows no configuration, no store and no rule.
+Answers are converted to plain values here. Each live migration is requested
+once: a request whose answer was lost is never repeated, because Nova's record
+of migrations shows the result. No configuration, no store and no rule.
 """
 
 import dataclasses
@@ -19,8 +17,8 @@ from vswitch_aware_scheduler.telemetry import service as telemetry_service
 __all__ = ['Cloud', 'Group', 'Migration', 'RUNNING', 'Server', 'Service',
            'Shape', 'why_fixed']
 
-#: Since 2.68 a host that is named is never forced: Nova's scheduler confirms
-#: it. Nova has known 2.69 since Stein.
+#: Since 2.68 a requested host is never forced: Nova's scheduler verifies it.
+#: Nova supports 2.69 since Stein.
 MICROVERSION = '2.69'
 _COMPUTE = {'microversion': MICROVERSION}
 
@@ -30,7 +28,7 @@ _PLACEMENT = {'microversion': '1.29'}
 #: Items of one answer.
 PAGE = 1000
 
-#: Of a migration that has not ended.
+#: Statuses of a migration that has not ended.
 RUNNING = frozenset({'accepted', 'queued', 'preparing', 'pre-migrating',
                      'migrating', 'running', 'running (post-copy)',
                      'post-migrating'})
@@ -40,7 +38,7 @@ _LIVE = 'live-migration'
 #: States of an instance that can be live migrated.
 _STATES = ('active', 'paused')
 
-#: Extra specs of instances that are bound to parts of their host.
+#: Extra specs that bind instances to parts of their host.
 _BINDING = ('pci_passthrough:', 'accel:', 'hw:numa', 'hw:mem_page_size',
             'hw:pmem', 'hw:cpu_realtime', 'hw:mem_encryption',
             'hw:tpm_version', 'resources')
@@ -49,10 +47,10 @@ _SHARED_POLICY = 'shared'
 
 @dataclasses.dataclass(frozen=True)
 class Service:
-    """The nova-compute of a host.
+    """The nova-compute service of a host.
 
-    :ivar problem: why the host neither gives nor takes instances, or None
     :ivar zone: availability zone
+    :ivar problem: why the host neither gives nor receives instances, or None
     """
 
     problem: str | None
@@ -61,12 +59,13 @@ class Service:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """What Placement is asked for to place an instance.
+    """The resources and traits of an instance in Placement.
 
-    :ivar vcpus: of VCPU
-    :ivar memory_mib: of MEMORY_MB
-    :ivar disk_gib: of DISK_GB
-    :ivar traits: sorted tuple of terms such as HW_CPU_X86_AVX, or !X
+    :ivar vcpus: amount of VCPU
+    :ivar memory_mib: amount of MEMORY_MB
+    :ivar disk_gib: amount of DISK_GB
+    :ivar traits: sorted tuple of required traits such as HW_CPU_X86_AVX, or !X
+        for forbidden ones
     """
 
     vcpus: int
@@ -86,17 +85,17 @@ CLASSES = ('VCPU', 'MEMORY_MB', 'DISK_GB')
 
 @dataclasses.dataclass(frozen=True)
 class Server:
-    """An instance as Nova shows it.
+    """An instance in Nova.
 
-    :ivar uuid: of the instance
-    :ivar name: its name
-    :ivar host: where it is, or None
     :ivar state: Nova's vm_state
-    :ivar task: Nova's task_state, None: nothing is being done to it
     :ivar locked: whether it is locked
     :ivar metadata: dictionary
-    :ivar extra_specs: of its flavor
     :ivar shape: Shape
+    :ivar uuid: uuid of the instance
+    :ivar name: name of the instance
+    :ivar host: host of the instance, or None
+    :ivar task: Nova's task_state, or None if no task is running
+    :ivar extra_specs: extra specs of its flavor
     """
 
     uuid: str
@@ -112,11 +111,11 @@ class Server:
 
 @dataclasses.dataclass(frozen=True)
 class Group:
-    """A server group whose policy the scheduler enforces.
+    """A server group with a policy that the scheduler enforces.
 
     :ivar policy: affinity or anti-affinity
-    :ivar most: most members on a host, of anti-affinity
     :ivar members: frozenset of uuids
+    :ivar most: maximum number of members on a host, for anti-affinity
     """
 
     policy: str
@@ -128,13 +127,13 @@ class Group:
 class Migration:
     """A migration in Nova's record.
 
-    :ivar number: Nova's id, which grows
-    :ivar instance_uuid: the instance
     :ivar kind: live-migration, migration, resize or evacuation
-    :ivar status: as Nova states it, in lower case
-    :ivar source: host
-    :ivar destination: host, or None
-    :ivar changed_at: seconds UTC
+    :ivar number: id in Nova, which increases
+    :ivar instance_uuid: uuid of the instance
+    :ivar status: status in Nova, in lower case
+    :ivar source: source host
+    :ivar destination: destination host, or None
+    :ivar changed_at: time of the last change, seconds UTC
     """
 
     number: int
@@ -147,12 +146,15 @@ class Migration:
 
     @property
     def is_running(self):
-        """Whether it has not ended."""
+        """Whether the migration has not ended."""
         return self.status in RUNNING
 
 
 def why_fixed(server):
-    """Return why Nova does not move a Server to where it may, or None."""
+    """Return why a server cannot be migrated freely, or None.
+
+    :param server: Server
+    """
     if server.state not in _STATES:
         return f'its state is {server.state}'
     if server.task is not None:
@@ -169,11 +171,11 @@ def why_fixed(server):
 
 
 class Cloud:
-    """Reads Nova and Placement, and asks for live migrations.
+    """Reads Nova and Placement, and requests live migrations.
 
     :param access: :class:`.Access` of Nova
     :param placement: Access of Placement
-    :param sleep: waits seconds, None: as :class:`.Client` does
+    :param sleep: keyword ``sleep`` of :class:`.Client`
     """
 
     def __init__(self, access, placement, **sleep):
@@ -184,7 +186,7 @@ class Cloud:
 
     @property
     def source(self):
-        """Where Nova is, for messages."""
+        """Address of Nova, for messages."""
         return self._access.where('nova')
 
     def _nova(self, access=None):
@@ -193,13 +195,13 @@ class Cloud:
                                    'compute', **self._sleep)
 
     def _one(self, what, path, check, **query):
-        """Return the checked answer of Nova to one GET."""
+        """Return the checked answer of Nova to one GET request."""
         with self._nova() as client:
             return client.json(what, 'GET', path, what, check, params=query,
                                **_COMPUTE)[0]
 
     def _all(self, kind, path, read, query, key='id', repeats=False):
-        """Return a list of what ``read`` makes of the items of a list."""
+        """Return the list of the results of ``read`` for a list."""
         found = []
         with self._nova() as client:
             for page in openstack.pages(
@@ -211,7 +213,7 @@ class Cloud:
     # Hosts
 
     def services(self):
-        """Return {host: Service} of all nova-computes."""
+        """Return {host: Service} of all nova-compute services."""
         return self._one(
             'compute services', '/os-services', lambda answer: {
                 one['host']: Service(_problem(one), one['zone'])
@@ -233,10 +235,11 @@ class Cloud:
             repeats=True))
 
     def room(self, shape):
-        """Return what is left where a Shape fits.
+        """Return the free resources where a Shape fits.
 
-        :returns: {uuid of a compute node: (VCPU, MEMORY_MB, DISK_GB) left};
-            compute nodes that it does not fit on are absent
+        :param shape: Shape
+        :returns: {uuid of a compute node: free (VCPU, MEMORY_MB, DISK_GB)},
+            without compute nodes on which it does not fit
         """
         resources = ','.join(
             f'{name}:{amount}' for name, amount
@@ -254,13 +257,19 @@ class Cloud:
     # Instances
 
     def servers(self, host):
-        """Return a list of the Servers on a host."""
+        """Return a list of the Servers on a host.
+
+        :param host: name of the host
+        """
         found = self._all('servers', '/servers/detail', _server,
                           {'all_tenants': 'True', 'host': host})
         return [one for one in found if one is not None]
 
     def server(self, uuid):
-        """Return a Server, or None where Nova does not know it."""
+        """Return a Server, or None if Nova does not know it.
+
+        :param uuid: uuid of the instance
+        """
         try:
             return self._one('a server', f'/servers/{uuid}',
                              lambda answer: _server(answer['server']))
@@ -270,7 +279,7 @@ class Cloud:
             return None
 
     def groups(self):
-        """Return a list of the Groups with a policy that is enforced."""
+        """Return a list of the Groups with an enforced policy."""
         found, offset = {}, 0
         while True:
             page = self._one(
@@ -302,16 +311,22 @@ class Cloud:
                       'uuid'), key=lambda one: -one.number)
 
     def live_migrations(self, instance_uuid):
-        """Return the live Migrations of an instance, the newest first."""
+        """Return the live Migrations of an instance, the newest first.
+
+        :param instance_uuid: uuid of the instance
+        """
         return [one for one in self.migrations(instance_uuid=instance_uuid)
                 if one.kind == _LIVE]
 
     def live_migrate(self, uuid, host, copies_disks):
-        """Ask Nova, once, to live migrate an instance to a host.
+        """Request, once, the live migration of an instance to a host.
 
+        :param uuid: uuid of the instance
+        :param host: name of the destination host
         :param copies_disks: whether local disks may be copied
-        :raises Refusal: when Nova refuses
-        :raises TelemetryError: when it is not known whether Nova does it
+        :raises Refusal: if Nova refuses
+        :raises TelemetryError: if it is unknown whether Nova has accepted the
+            request
         """
         body = {'os-migrateLive': {
             'host': host, 'block_migration':
@@ -321,7 +336,10 @@ class Cloud:
                         'to be accepted', json=body, **_COMPUTE)
 
     def failure(self, uuid):
-        """Return why the last live migration of a server failed, or None."""
+        """Return why the last live migration of a server failed, or None.
+
+        :param uuid: uuid of the instance
+        """
         path = f'/servers/{uuid}/os-instance-actions'
         requests = self._one(
             'instance actions', path, lambda answer: [
@@ -345,7 +363,7 @@ def _problem(service):
 
 
 def _server(item):
-    """Return a Server, None of a cell that does not answer."""
+    """Return a Server, or None if its cell does not answer."""
     if item['status'] == 'UNKNOWN':
         return None
     if 'OS-EXT-SRV-ATTR:host' not in item:
@@ -414,7 +432,7 @@ def _room(answer):
 
 
 def _why(action):
-    """Return the last words of an instance action that failed."""
+    """Return the last message of an instance action that failed."""
     for event in action.get('events') or ():
         if (event.get('result') or '').lower() == 'error':
             lines = [line for line in (event.get('traceback') or ''

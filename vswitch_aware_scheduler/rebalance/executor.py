@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out a plan of migrations, one step at a time.
+"""Executes a plan of migrations, one step at a time.
 
-What is done is written to the store before it is done, so that a process which
-is killed at any moment leaves a record that another one goes on from. What
-became of a migration is read from Nova, never assumed. The first surprise ends
-the plan: running migrations are waited for, others do not begin.
+Each action is recorded in the store before it is executed. If a process is
+killed at any moment, another process can continue from this record. The result
+of a migration is read from Nova, never assumed. The first unexpected result
+ends the plan: running migrations are awaited, others do not start.
 
-:meth:`Executor.step` never waits; the caller pauses between steps. One process
-at a time has the lock of the store. Knows no configuration.
+:meth:`Executor.step` never waits; the caller pauses between steps. Only the
+process with the lock in the store executes plans. No configuration.
 """
 
 import dataclasses
@@ -27,38 +27,38 @@ __all__ = ['Executor', 'LEASE_SECONDS', 'POLL_SECONDS', 'holder_name']
 
 LOG = logs.get_logger(__name__)
 
-#: The lock of a process that was killed is free after so long.
+#: The lock of a process that was killed expires after this number of seconds.
 LEASE_SECONDS = 120.0
 
-#: A caller makes a step so often.
+#: Seconds between two steps.
 POLL_SECONDS = 5.0
 
-#: An interrupted plan that is older is not resumed.
+#: An interrupted plan is not resumed after this number of seconds.
 RESUME_SECONDS = 3600.0
 
-#: Nova's record shows a migration, or its end, after so long at most.
+#: Longest time until Nova's record shows a migration or its end.
 GRACE_SECONDS = 60.0
 
 
 def holder_name(what):
     """Return the name of this process, for the lock.
 
-    :param what: the program
+    :param what: name of the program
     """
     return f'{what} on {socket.gethostname()}, process {os.getpid()}'
 
 
 class Executor:
-    """Carries out plans while it has the lock; a context manager.
+    """Executes plans while it has the lock; a context manager.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param cloud: :class:`.cloud.Cloud`
     :param settings: :class:`.settings.Settings`
     :param holder: name of the process
-    :param clock: returns the time, seconds UTC
-    :param monotonic: returns seconds that only grow
-    :param report: called with a sentence about each thing that happens
-    :ivar problem: the first surprise in words, or None
+    :param clock: callable, returns seconds UTC
+    :param monotonic: callable, returns monotonic seconds
+    :param report: callable(sentence), called for each event
+    :ivar problem: the first unexpected result in words, or None
     """
 
     def __init__(self, store, cloud, settings, holder, clock=time.time,
@@ -72,7 +72,7 @@ class Executor:
         self._report = report or (lambda text: None)
         self._token = None
         self._plan_id = None
-        # Of moves that have begun, by (plan, position).
+        # For moves that have started, by (plan, position).
         self._deadlines = {}
         self._asked = set()
         self._hung = set()
@@ -82,9 +82,9 @@ class Executor:
     # The lock
 
     def __enter__(self):
-        """Take the lock.
+        """Acquire the lock.
 
-        :raises StoreError: when another process has it
+        :raises StoreError: if another process has it
         """
         token = uuids.uuid4().hex
         other = self._store.change_rebalancing(
@@ -105,7 +105,7 @@ class Executor:
     def keep(self):
         """Renew the lock.
 
-        :raises StoreChanged: when another process has taken it
+        :raises StoreChanged: if another process has acquired it
         """
         if not self._store.change_rebalancing(
                 records.keep_lock, self._token, LEASE_SECONDS):
@@ -116,9 +116,9 @@ class Executor:
     # Plans
 
     def resume(self):
-        """Go on where an earlier process ended.
+        """Continue the plan of an earlier process.
 
-        :returns: number of moves that are left to carry out or to wait for
+        :returns: number of moves that have to be executed or awaited
         """
         now = self._clock()
         plans = self._store.plans(records.RUNNING)
@@ -140,11 +140,11 @@ class Executor:
         return left
 
     def begin(self, proposal):
-        """Write a plan, whose moves :meth:`step` carries out.
+        """Write a plan, whose moves :meth:`step` executes.
 
         :param proposal: :class:`.proposal.Proposal` with moves
         :returns: id of the plan
-        :raises InvalidInput: when migrations would be too slow
+        :raises InvalidInput: if migrations would be too slow
         """
         self._settings.check_network(proposal.capacity_kbps,
                                      proposal.largest_mib)
@@ -160,11 +160,11 @@ class Executor:
         return plan.plan_id
 
     def step(self):
-        """Look at running migrations and begin what may begin.
+        """Check running migrations and start those that may start.
 
-        :returns: whether anything is left to do
-        :raises StoreChanged: when another process has taken the lock
-        :raises StoreError: when the store cannot be read or written
+        :returns: whether anything remains to do
+        :raises StoreChanged: if another process has acquired the lock
+        :raises StoreError: if the store cannot be read or written
         """
         self.keep()
         running = 0
@@ -217,7 +217,7 @@ class Executor:
             self.problem = text
 
     def _begin(self, move):
-        """Begin a move; return 1 if it runs now, else 0."""
+        """Start a move. Return 1 if it runs now, else 0."""
         try:
             why = self._why_not(move)
             before = self._cloud.live_migrations(move.instance_uuid)
@@ -230,7 +230,7 @@ class Executor:
         body = {**move.body, 'last_migration': max(
             (one.number for one in before), default=0)}
         self._store.change_rebalancing(records.update_body, move, body)
-        # From here on the record says that Nova may have been asked.
+        # From here on, the record says that the request may have been sent.
         self._store.change_rebalancing(
             records.begin_move, move, self._token, LEASE_SECONDS,
             self._clock())
@@ -244,7 +244,7 @@ class Executor:
             self._surprise(f'{self._name(move)}: {why}')
             return 0
         except exceptions.TelemetryError as error:
-            # Nova may have it: its record says so.
+            # Nova may have received the request: its record shows it.
             LOG.warning('rebalancing: %s: no answer: %s', self._name(move),
                         error)
         self._asked.add(self._key(move))
@@ -252,7 +252,7 @@ class Executor:
         return 1
 
     def _why_not(self, move):
-        """Return why a move is not as it was planned any more, or None."""
+        """Return why a move differs from its plan, or None."""
         server = self._cloud.server(move.instance_uuid)
         if server is None:
             return 'the instance was deleted'
@@ -294,7 +294,7 @@ class Executor:
         return None
 
     def _follow(self, move):
-        """Look at a move that has begun; return 1 while it runs, else 0."""
+        """Check a move that has started. Return 1 while it runs, else 0."""
         key = self._key(move)
         waited = self._monotonic() - self._deadlines.setdefault(
             key, self._monotonic())
@@ -303,7 +303,8 @@ class Executor:
         except exceptions.TelemetryError as error:
             found, text = None, f'Nova cannot be asked: {error}'
         if found == records.PLANNED:
-            # Nova was never asked. Of an ended plan nothing begins again.
+            # Nova never received the request. Moves of an ended plan do not
+            # start again.
             self._store.change_rebalancing(
                 records.end_move, move,
                 found if move.plan_id == self._plan_id else records.DROPPED,
@@ -326,9 +327,9 @@ class Executor:
         return 0
 
     def _look(self, move, waited):
-        """Return (state or None, words) of a move that has begun.
+        """Return (state or None, words) of a move that has started.
 
-        :param waited: seconds since this process first looked
+        :param waited: seconds since the first check by this process
         """
         last = move.body.get('last_migration', 0)
         newer = [one for one in self._cloud.live_migrations(

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What migrations brought: overload of both hosts, a day before and after.
+"""Records the effect of migrations: overload of both hosts before and after.
 
-Written to the record of a move once the day after it is measured.
+The overload of one day before and one day after is written to the record of a
+move when the day after is measured.
 """
 
 import dataclasses
@@ -19,12 +20,12 @@ _DAYS = 7
 
 
 def update(store, now):
-    """Write what the moves of the last days brought, where that is measured.
+    """Write the effects of the moves of the last days, if measured.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param now: seconds UTC
-    :returns: number of moves that were written
-    :raises StoreError: when the store cannot be read or written
+    :param now: current time, seconds UTC
+    :returns: number of records that were written
+    :raises StoreError: if the store cannot be read or written
     """
     moves = [move for move in store.moves(
         state=records.DONE, since=now - (_DAYS - 1) * budget.DAY_SECONDS)

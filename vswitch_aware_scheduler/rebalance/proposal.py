@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which migrations to propose now, and why these.
+"""Proposes migrations, with reasons.
 
-:func:`propose` reads the store, Nova and telemetry, and plans. The commands,
-vswitch-modeler and Watcher's strategy call it; nothing is changed.
+:func:`propose` reads the store, Nova and telemetry, and makes a plan. The
+commands, vswitch-modeler and Watcher's strategy call it. It changes nothing.
 """
 
 import collections
@@ -25,24 +25,25 @@ __all__ = ['HostInDebt', 'Proposal', 'ProposedMove', 'WINDOW_DAYS', 'measured',
 
 WINDOW_DAYS = 7
 
-#: Older measurements are no basis of a plan.
+#: A plan needs measurements that are not older than this, in seconds.
 MOST_AGE_SECONDS = 3600.0
 
-#: Hosts whose instances are read from telemetry, for each move of a plan.
+#: Number of hosts whose instances are read from telemetry, for each move of a
+#: plan.
 _HOSTS_A_MOVE = 2
 
-#: Reasons why instances stay that are named.
+#: Maximum number of reasons that are named.
 _SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class HostInDebt:
-    """A host that has overspent its error budget.
+    """A host that has spent more than its error budget.
 
-    :ivar host: its name
-    :ivar balance: seconds of overload, below 0
-    :ivar checks: at how many checks in a row it was in debt
-    :ivar relieved: whether the plan looked for moves
+    :ivar host: name of the host
+    :ivar balance: seconds of overload, negative
+    :ivar checks: number of consecutive checks at which it was in debt
+    :ivar relieved: whether the plan searched for moves
     """
 
     host: str
@@ -53,29 +54,29 @@ class HostInDebt:
 
 @dataclasses.dataclass(frozen=True)
 class ProposedMove:
-    """A migration that is worth it.
+    """A proposed migration.
 
-    Budgets are seconds of overload. ``after`` is what there would be in seven
-    days that are like the last seven, with this move and those before it.
+    Budgets are seconds of overload. Values ``after`` apply after seven days
+    that are like the last seven, with this move and those before it.
 
-    :ivar instance_uuid: of the instance
-    :ivar name: of the instance
-    :ivar source: host that it leaves
-    :ivar destination: host that it joins
-    :ivar reason: sentence
-    :ivar budget_before: of the source, now
-    :ivar budget_after: of the source
-    :ivar destination_budget_before: of the destination, now
-    :ivar destination_budget_after: of the destination
+    :ivar instance_uuid: uuid of the instance
+    :ivar name: name of the instance
+    :ivar source: host that the instance leaves
+    :ivar destination: host that the instance joins
+    :ivar reason: sentence that explains the move
+    :ivar budget_before: current budget of the source
+    :ivar budget_after: later budget of the source
+    :ivar destination_budget_before: current budget of the destination
+    :ivar destination_budget_after: later budget of the destination
     :ivar overload_before: share of the last seven days in which the source
-        would have been overloaded by its present instances
-    :ivar overload_after: the same with the move
-    :ivar limit: limit E of the source
-    :ivar gain_seconds: of overload in seven days, of both hosts
-    :ivar memory_mib: of the instance
-    :ivar seconds: how long the migration is expected to take
-    :ivar transferred_mib: what it is expected to transfer
-    :ivar downtime_seconds: how long the instance is expected to stand still
+        would have been overloaded by its current instances
+    :ivar overload_after: the same share with the move
+    :ivar limit: limit of the source
+    :ivar gain_seconds: avoided seconds of overload of both hosts in seven days
+    :ivar memory_mib: memory of the instance
+    :ivar seconds: expected duration of the migration
+    :ivar transferred_mib: expected data that the migration transfers
+    :ivar downtime_seconds: expected downtime of the instance
     """
 
     instance_uuid: str
@@ -99,16 +100,16 @@ class ProposedMove:
 
 @dataclasses.dataclass(frozen=True)
 class Proposal:
-    """A plan, and why it is as it is.
+    """A plan, and its explanation.
 
-    :ivar made_at: seconds UTC
-    :ivar measured_until: seconds UTC
-    :ivar hosts: how many hosts have an error budget
     :ivar in_debt: tuple of HostInDebt, the deepest debt first
-    :ivar moves: tuple of ProposedMove, in the order to make them
-    :ivar held_back: how many moves have to wait
-    :ivar reason: sentence
     :ivar capacity_kbps: smallest capacity of a host
+    :ivar made_at: time of the plan, seconds UTC
+    :ivar measured_until: end of the measurements, seconds UTC
+    :ivar hosts: number of hosts with an error budget
+    :ivar moves: tuple of ProposedMove, in the order of execution
+    :ivar held_back: number of moves that have to wait
+    :ivar reason: sentence that explains the plan
     """
 
     made_at: float
@@ -129,7 +130,9 @@ class Proposal:
 def measured(store, now):
     """Return the :class:`.snapshot.Measured` of a store.
 
-    :raises NothingMeasured: when there is none of the last hour
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param now: current time, seconds UTC
+    :raises NothingMeasured: if nothing was measured in the last hour
     """
     accounts = store.error_budgets()
     budgets = {name: one for (kind, name), one in accounts.items()

@@ -63,6 +63,8 @@ class Loads:
         """Return Loads of hosts whose sums are known without all rates.
 
         :param rates: (l, n, t) of the instances that may move
+        :param capacities: (l, h) capacity of each limit, inf if a host has
+            none
         :param hosts: (n,) host of each of these
         :param sums: (l, h, t) of all instances of a host, NaN where not
             known; taken over, not copied

@@ -63,7 +63,11 @@ class Settings:
         return _SEPARATE_KBPS if self.is_separate else _SHARE * capacity_kbps
 
     def migration(self, server, capacity_kbps):
-        """Return the :class:`.cost.Migration` of a :class:`.cloud.Server`."""
+        """Return the :class:`.cost.Migration` of a :class:`.cloud.Server`.
+
+        :param server: :class:`.cloud.Server`
+        :param capacity_kbps: smallest capacity of a host in the plan
+        """
         mebibytes = server.shape.memory_mib
         if self.copy_disks:
             mebibytes += 1024 * server.shape.disk_gib

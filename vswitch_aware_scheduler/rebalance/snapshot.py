@@ -73,6 +73,7 @@ class Grid:
     def mean(self, series):
         """Return (rates, measured) of a RateSeries in each slot.
 
+        :param series: RateSeries
         :returns: (t, 3) mean of the samples, 0 without any, and (t,) bool
         """
         at = np.floor(series.times / self.seconds).astype(int) - self.first
@@ -85,9 +86,10 @@ class Grid:
         return rates / np.maximum(counts, 1)[:, None], counts > 0
 
     def between(self, start, end):
-        """Return (t,) bool: slots that begin at ``start`` or after it.
+        """Return (t,) bool: slots that start within a period of time.
 
-        :param end: and before this
+        :param start: start of the time, seconds UTC
+        :param end: end of the time, exclusive, seconds UTC
         """
         begins = (self.first + np.arange(self.slots)) * self.seconds
         return (begins >= start) & (begins < end)
@@ -170,6 +172,7 @@ def confirmed(account, sums, grid, checks, check_seconds):
     :param sums: its sums, or None where there are none
     :param grid: Grid of the sums
     :param checks: how many to look at
+    :param check_seconds: seconds between two checks
     """
     if not account.in_debt:
         return 0

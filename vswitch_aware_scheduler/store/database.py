@@ -686,6 +686,7 @@ class Store:
         One transaction; deadlocks and lost connections are retried.
 
         :param function: called with a connection and the arguments
+        :param arguments: further arguments of the function
         :returns: what the function returns
         """
         # As in write: looks at the schema in a transaction of its own.

@@ -92,7 +92,12 @@ def _row(record):
 
 
 def write_plan(connection, plan, moves):
-    """Insert a PlanRecord and its MoveRecords."""
+    """Insert a PlanRecord and its MoveRecords.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param plan: PlanRecord
+    :param moves: list of MoveRecord
+    """
     connection.execute(sa.insert(tables.rebalance_plan).values(_row(plan)))
     for move in moves:
         connection.execute(sa.insert(tables.rebalance_move).values(
@@ -102,7 +107,11 @@ def write_plan(connection, plan, moves):
 def read_plans(connection, state, limit, damaged):
     """Return a list of PlanRecords, the newest first.
 
-    :param state: only of this state, None: of all
+    :param connection: sqlalchemy Connection within a transaction
+    :param state: state of the plans, or None for all
+    :param limit: maximum number of plans, or None for all
+    :param damaged: {('plan', id): reason in words}, to which damaged rows are
+        added
     """
     table = tables.rebalance_plan
     query = sa.select(table).order_by(
@@ -115,6 +124,7 @@ def read_plans(connection, state, limit, damaged):
 def read_moves(connection, plan_id, state, since, damaged):
     """Return a list of MoveRecords, the newest plan first.
 
+    :param connection: sqlalchemy Connection within a transaction
     :param plan_id: only of this plan, None: of all
     :param state: only of this state
     :param since: only those that ended at this time or later, seconds UTC
@@ -146,9 +156,12 @@ def read_moves(connection, plan_id, state, since, damaged):
 
 
 def begin_move(connection, move, token, lease_seconds, now):
-    """Write that a move begins; renew the lock.
+    """Write that a move starts, and renew the lock.
 
-    :param token: of the lock that the caller has
+    :param connection: sqlalchemy Connection within a transaction
+    :param move: MoveRecord
+    :param token: token of the lock that the caller has
+    :param lease_seconds: time until the lock expires
     :param now: seconds UTC
     :raises StoreChanged: when the caller has lost the lock, or the move is no
         longer planned
@@ -169,7 +182,14 @@ def begin_move(connection, move, token, lease_seconds, now):
 
 
 def end_move(connection, move, state, now, body):
-    """Write how a move ended, or PLANNED: that it never began."""
+    """Write how a move ended, or PLANNED if it never started.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param move: MoveRecord
+    :param state: new state
+    :param now: current time, seconds UTC
+    :param body: dictionary that JSON can represent
+    """
     table = tables.rebalance_move
     values = {'state': state, 'body': json.dumps(body, allow_nan=False),
               'ended_at': None if state == PLANNED else now}
@@ -181,7 +201,12 @@ def end_move(connection, move, state, now, body):
 
 
 def update_body(connection, move, body):
-    """Replace what is written of a move beside its state."""
+    """Replace the other data of a move.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param move: MoveRecord
+    :param body: dictionary that JSON can represent
+    """
     table = tables.rebalance_move
     connection.execute(sa.update(table).where(
         table.c.plan_id == move.plan_id,
@@ -190,7 +215,14 @@ def update_body(connection, move, body):
 
 
 def end_plan(connection, plan_id, state, reason, now):
-    """Write how a plan ended. Moves that did not begin are dropped."""
+    """Write how a plan ended. Moves that did not start are dropped.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param plan_id: id of the plan
+    :param state: new state
+    :param reason: sentence
+    :param now: current time, seconds UTC
+    """
     table, moves = tables.rebalance_plan, tables.rebalance_move
     connection.execute(sa.update(table).where(
         table.c.plan_id == plan_id).values(
@@ -218,8 +250,10 @@ def take_lock(connection, holder, token, lease_seconds):
     the database was put back: its holder renews it or has ended. Should the
     holder live, it begins no move any more, for the token is another one.
 
+    :param connection: sqlalchemy Connection within a transaction
     :param holder: name of the process, for messages
     :param token: 32 hexadecimal digits, another one for each time
+    :param lease_seconds: time until the lock expires
     """
     table = tables.rebalance_lock
     now = _locked_now(connection)
@@ -234,7 +268,12 @@ def take_lock(connection, holder, token, lease_seconds):
 
 
 def keep_lock(connection, token, lease_seconds):
-    """Renew the lock; return whether the caller still has it."""
+    """Renew the lock; return whether the caller still has it.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param token: token of the lock that the caller has
+    :param lease_seconds: time until the lock expires
+    """
     table = tables.rebalance_lock
     now = _locked_now(connection)
     return bool(connection.execute(sa.update(table).where(
@@ -243,7 +282,11 @@ def keep_lock(connection, token, lease_seconds):
 
 
 def release_lock(connection, token):
-    """Release the lock, if the caller has it."""
+    """Release the lock, if the caller has it.
+
+    :param connection: sqlalchemy Connection within a transaction
+    :param token: token of the lock that the caller has
+    """
     table = tables.rebalance_lock
     connection.execute(sa.update(table).where(
         table.c.token == token).values(holder='', token='', expires_at=0.0))

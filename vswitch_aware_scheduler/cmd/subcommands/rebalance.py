@@ -24,7 +24,10 @@ _column = output.Column
 
 
 def add_arguments(parser):
-    """Add the arguments of ``rebalance``."""
+    """Add the arguments of ``rebalance``.
+
+    :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
+    """
     parser.set_defaults(function=_run)
     parser.add_argument(
         '--execute', action='store_true',
