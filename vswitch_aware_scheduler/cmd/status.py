@@ -54,6 +54,9 @@ _NOVA_SERIES = (31, 34)
 #: Maximum number of problems that are printed.
 _SHOWN = 5
 
+#: Periods of error budgets wait one hour for late samples.
+_BUDGET_SECONDS = 7200.0
+
 
 def _result(code, details=None):
     return upgradecheck.Result(
@@ -417,6 +420,44 @@ class Checks(upgradecheck.UpgradeCommands):
             f'and what does its log say?' if wrong else
             ', wanted some: placement refuses nothing'))
 
+    def _check_budgets(self):
+        if not self._conf.error_budgets:
+            return _result(upgradecheck.Code.SUCCESS,
+                           'error_budgets is not set')
+        try:
+            budgets = self._store().error_budgets()
+        except exceptions.StoreError as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+        if not budgets:
+            return _result(
+                upgradecheck.Code.SUCCESS,
+                'no vswitch-modeler keeps error budgets yet: it needs samples '
+                'of instances, an inventory, and hosts with a switch profile '
+                'and a limit')
+        words = (f'error budgets: {len(budgets)}, of which '
+                 f'{sum(one.in_debt for one in budgets.values())} overspent')
+        age = time.time() - max(one.until for one in budgets.values())
+        if age > _BUDGET_SECONDS:
+            return _result(
+                upgradecheck.Code.WARNING,
+                f'{words}; they are settled up to {age:.0f} s ago, wanted '
+                f'less than {_BUDGET_SECONDS:.0f} s: do vswitch-modeler and '
+                f'telemetry work?')
+        unknown = [
+            f'{one.kind} {one.name}: {one.unknown_seconds:.0f} s are not '
+            f'known, {one.measured_seconds:.0f} s are: {one.unknown_why}'
+            for one in sorted(budgets.values(),
+                              key=lambda one: -one.unknown_seconds)
+            if one.unknown_seconds >= max(one.measured_seconds,
+                                          _BUDGET_SECONDS)]
+        if unknown:
+            return _result(
+                upgradecheck.Code.WARNING,
+                f'{words}; {len(unknown)} are not known for most of the '
+                f'time, and earn nothing: {_some(unknown)}; does telemetry '
+                f'have all instances of these hosts?')
+        return _result(upgradecheck.Code.SUCCESS, words)
+
     def _check_access(self):
         """Check that no other user can open the files of an SQLite store."""
         url = engines.parse(self._conf.store_url)
@@ -475,6 +516,7 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Switch Profiles', _check_profiles),
                        ('Host Aggregates', _check_aggregates),
                        ('Strict Mode', _check_strict),
+                       ('Error Budgets', _check_budgets),
                        ('Nova Release', _check_nova))
 
 

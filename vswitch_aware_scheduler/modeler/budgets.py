@@ -825,10 +825,7 @@ class _Part:
 
 
 def _subsets(shares):
-    """Yield lists of shares that may be complete together, all of them first.
-
-    Without those that are the same as a newer one.
-    """
+    """Yield lists of shares that may be complete together, largest first."""
     for size in range(len(shares), 0, -1):
         yield from itertools.combinations(shares, size)
 

@@ -456,8 +456,8 @@ def settle(connection, budgets, upsert, left_out):
     """Write budgets that have not changed since they were read.
 
     :param connection: sqlalchemy Connection within a transaction
-    :param budgets: list of (``until`` that was read or None,
-        :class:`ErrorBudget`)
+    :param budgets: list of (``until`` that was read, :class:`ErrorBudget`);
+        None: there is no budget yet, or it is damaged
     :param upsert: callable, writes rows of a table
     :param left_out: as in ``upsert``
     :returns: key of a budget that has changed meanwhile, or None
@@ -469,7 +469,7 @@ def settle(connection, budgets, upsert, left_out):
                  in connection.execute(sa.select(
                      table.c.kind, table.c.name, table.c.until)))
     for before, one in budgets:
-        if known.get(one.key) != before:
+        if before is not None and known.get(one.key) != before:
             return one.key
     old = [(before, to_row(one)) for before, one in budgets
            if before is not None]

@@ -12,6 +12,7 @@ from unittest import mock
 from tests.unit.cmd import commands
 from tests.unit.modeler import test_placement_inventory
 from tests.unit.store import base
+from tests.unit.store import test_budgets
 from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler.modeler import membership
@@ -24,6 +25,7 @@ from vswitch_aware_scheduler.store import migration
     'Modelers', 'Switch Profiles', 'Host Aggregates', 'Strict Mode',
     'Nova Release')
 TELEMETRY, SCHEDULERS, OPTIONS = 'Telemetry', 'Schedulers', 'Options'
+BUDGETS = 'Error Budgets'
 
 
 class StatusTestCase(base.StoreTestCase):
@@ -69,11 +71,12 @@ class StatusTestCase(base.StoreTestCase):
         self.assertEqual(0, code, checks)
         self.assertEqual({SCHEMA, ACCESS, ROWS, GENERATION, MODELERS,
                           PROFILES, AGGREGATES, STRICT, NOVA,
-                          TELEMETRY, SCHEDULERS, OPTIONS}, set(checks))
+                          TELEMETRY, SCHEDULERS, OPTIONS, BUDGETS},
+                         set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(12, output.count('Result: Success'))
+        self.assertEqual(13, output.count('Result: Success'))
 
     def test_files_that_others_may_open_are_a_warning(self):
         self.make_store().write([base.constant(1)])
@@ -268,6 +271,29 @@ class StatusTestCase(base.StoreTestCase):
         self.make_store().write([base.constant(1)])
         self.configure('modeler_coordination_url = nosuch://')
         self.assert_told(2, MODELERS, 'does not answer')
+
+    def test_error_budgets_that_are_not_kept_or_not_known_are_told(self):
+        target = self.make_store()
+        target.write([base.constant(1)])
+        self.assert_told(0, BUDGETS, 'no vswitch-modeler keeps')
+        now, before = time.time(), None
+        for code, words, values in (
+                (0, 'error budgets: 1, of which 0 overspent', {}),
+                (1, 'settled up to 80.. s ago', {'age': 8000.0}),
+                (1, '1 are not known for most of the time, and earn nothing: '
+                 'host h: 7300 s are not known, 7200 s are: one of 2',
+                 {'unknown_seconds': 7300.0, 'unknown_why': 'one of 2',
+                  'measured_seconds': 7200.0}),
+                (0, 'of which 1 overspent', {
+                    'unknown_seconds': 7300.0, 'balance': -1.0,
+                    'measured_seconds': 7400.0})):
+            until = now - values.pop('age', 0.0)
+            target.settle_budgets(store.BudgetState(300.0, now), [
+                (before, test_budgets.budget(until=until, **values))])
+            before = until
+            self.assert_told(code, BUDGETS, words)
+        self.configure('error_budgets = false')
+        self.assert_told(0, BUDGETS, 'error_budgets is not set')
 
     def test_inventories_of_the_strict_mode_are_looked_for(self):
         self.make_store().write([base.constant(1)])

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import contextlib
 import dataclasses
 
 import numpy as np
@@ -415,6 +416,21 @@ class FailuresTestCase(BudgetsTestCase):
             self.update(3)
         self.assert_settled(3, overloaded=3)
 
+    def test_a_damaged_row_begins_anew_and_changes_no_other(self):
+        self.set_policies({'a': policy(), 'b': policy()})
+        self.update(3)
+        self.execute("UPDATE error_budget SET balance = 1e999 "
+                     "WHERE name = 'a'")
+        self.execute("UPDATE budget_share SET data = 'x'")
+        self.execute("UPDATE sum_history SET data = 'x'")
+        with self.assertLogs(level='WARNING'):
+            self.update(5)
+        self.assertEqual((BEGIN + 5 * P, DAY),
+                         (self.budget().since, self.budget().balance))
+        self.update(6)
+        self.assertEqual(P, self.budget().overload_seconds)
+        self.assertEqual(BEGIN + 6 * P, self.budget(HOST_B).until)
+
     def test_nothing_is_settled_before_it_is_known_who_was_there(self):
         self.update(5, stays_until=BEGIN + 1.5 * P)
         self.assert_settled(1, overloaded=1)
@@ -503,3 +519,103 @@ class SharedTestCase(BudgetsTestCase):
         self.one_of('m2', self.uuids[1:], 3)
         self.one_of('m1', self.uuids[:1], 3, common=True)
         self.assertEqual(2 * P, self.budget(HOST_B).measured_seconds)
+
+
+class ChanceTestCase(BudgetsTestCase):
+    """Instances move, modelers come, end and fail, all at random times."""
+
+    HOSTS = 'ab'
+    INSTANCES, ROUNDS = 6, 40
+
+    def setUp(self):
+        super().setUp()
+        self.generator = np.random.default_rng(7)
+        self.set_policies({host: policy() for host in self.HOSTS})
+        self.rates = self.generator.exponential(
+            30.0, (self.INSTANCES, 3 * self.ROUNDS)).round()
+        self.measure(*self.rates)
+        # {number: [(from when on, host)]}
+        self.moves = {number: [(-np.inf, 'a')]
+                      for number in range(1, self.INSTANCES + 1)}
+        self.uuids = [self.place(number, 'a') for number in self.moves]
+
+    def move(self):
+        """Move an instance, at a time since the last reading."""
+        number = int(self.generator.integers(1, self.INSTANCES + 1))
+        at = max(self.now - self.generator.uniform(0, P), self.read_until)
+        at = max(at, self.moves[number][-1][0] + 1)
+        if at > self.now:
+            return
+        host = str(self.generator.choice(list(self.HOSTS)))
+        if host != self.moves[number][-1][1]:
+            self.moves[number].append((at, host))
+            self.place(number, host, at=at)
+
+    def expected(self, host, periods):
+        """Return (measured, overloaded, sums) by brute force."""
+        measured = overloaded = 0
+        sums = []
+        for slot in range(periods):
+            begin = BEGIN + slot * P
+            asked = []
+            for number, moves in self.moves.items():
+                ends = [at for at, _ in moves[1:]] + [np.inf]
+                there = sum(
+                    max(min(end, begin + P) - max(at, begin), 0.0)
+                    for (at, where), end in zip(moves, ends)
+                    if where == host)
+                if there:
+                    asked.append(self.rates[number - 1, slot] * there / P)
+            measured += bool(asked)
+            overloaded += sum(asked) > 100 and max(asked) <= 100
+            sums.append(sum(asked))
+        return measured, overloaded, sums
+
+    def test_each_period_counts_once_as_brute_force_says(self):
+        choose = self.generator.choice
+        self.update(0)
+        self.read_until = self.now
+        failing = [False]
+
+        def writing():
+            if failing[0] and self.generator.random() < .3:
+                raise exceptions.StoreError('gone')
+            return contextlib.nullcontext()
+
+        periods, settled = 0.0, 0
+        for turn in range(self.ROUNDS):
+            failing[0] = turn < self.ROUNDS - 1
+            periods += self.generator.uniform(.3, 2.0)
+            self.now = BEGIN + periods * P
+            if turn < self.ROUNDS - 1:
+                self.move()
+            names = ['m1', *choose(['m2', 'm3', 'm4'], int(choose([0, 1, 2])),
+                                   replace=False).tolist()]
+            owner = {uuid: choose(names) for uuid in self.uuids}
+            for name in [*names, 'm1'] * (1 if failing[0] else 2):
+                mine = {uuid for uuid, whose in owner.items()
+                        if whose == name or self.generator.random() < .1}
+                try:
+                    self.update(name=name, common=name == 'm1',
+                                share=mine.__contains__, writing=writing)
+                except exceptions.StoreError:
+                    continue
+            self.read_until = self.now
+            for host in self.HOSTS:
+                one = self.budget((store.HOST, host))
+                self.assertEqual(0.0, one.unknown_seconds)
+                settled = round((one.until - BEGIN) / P)
+                measured, overloaded, sums = self.expected(host, settled)
+                self.assertEqual((measured * P, overloaded * P), (
+                    one.measured_seconds, one.overload_seconds), turn)
+                self.assertAlmostEqual(
+                    DAY + .006 * P * measured - P * overloaded, one.balance,
+                    places=5)
+            history = packed.history(self.store, store.HOST,
+                                     BEGIN + settled * P,
+                                     days=settled * P / 86400)
+            if settled:
+                np.testing.assert_allclose(history[host].sums[0], sums,
+                                           atol=.01)
+        self.assertGreater(settled, self.ROUNDS / 2)
+        self.assertGreater(overloaded, 3)

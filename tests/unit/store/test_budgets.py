@@ -67,7 +67,7 @@ class BudgetsTestCase(base.StoreTestCase):
         self.store.settle_budgets(STATE, later)
         kept = self.store.error_budgets()
         sums = store.StoredSums(store.HOST, 'h', 1, 300.0, (), b'')
-        for again in (later, [later[0], (None, budget('j'))]):
+        for again in (later, [(None, budget('j')), later[0]]):
             with self.assertRaises(exceptions.StoreChanged):
                 self.store.settle_budgets(STATE, again, [sums])
             self.assertEqual(kept, self.store.error_budgets())
