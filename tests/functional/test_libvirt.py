@@ -10,6 +10,7 @@ import os
 from unittest import mock
 
 from tests.functional import base
+from tests.functional import databases
 
 import fixtures
 from nova import objects
@@ -40,6 +41,9 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
     post = base.VSwitchTestCase.post
     _request = base.VSwitchTestCase._request
     _fail_early = base.VSwitchTestCase._fail_early
+    _cell_engines = base.VSwitchTestCase._cell_engines
+    _instance_rows = base.VSwitchTestCase._instance_rows
+    _statuses = base.VSwitchTestCase._statuses
     _wait_for_server_parameter = \
         base.VSwitchTestCase._wait_for_server_parameter
     _wait_until_deleted = base.VSwitchTestCase._wait_until_deleted
@@ -51,6 +55,7 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
             self.useFixture(fixtures.TempDir()).path, 'vswitch.sqlite')
         migration.sync(store_url)
         self.useFixture(cell_lock.fixture())
+        self.useFixture(databases.PooledSqlite())
         self.flags(api_paste_config=base.API_PASTE, group='wsgi')
         self.flags(available_filters=base.VSwitchTestCase.AVAILABLE_FILTERS,
                    weight_classes=base.VSwitchTestCase.WEIGHERS,
