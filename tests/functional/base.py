@@ -3,9 +3,9 @@
 
 import atexit
 import contextlib
+import functools
 import logging
 import math
-import functools
 import os
 import shutil
 import sys
