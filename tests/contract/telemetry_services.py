@@ -6,6 +6,7 @@ import dataclasses
 from tests.contract import hostile_servers
 from tests.contract import telemetry_counters
 from tests.contract import telemetry_driver
+from tests.fakes import clock as fake_clock
 from vswitch_aware_scheduler.telemetry import ceilometer
 from vswitch_aware_scheduler.telemetry import gnocchi
 from vswitch_aware_scheduler.telemetry import prometheus
@@ -14,16 +15,6 @@ from vswitch_aware_scheduler.telemetry import prometheus
 #: What is said of an answer that does not come to its end. On a busy machine
 #: the wait for the next byte may be the longer one.
 GIVEN_UP = 'not complete after|[Tt]imed out|Timeout'
-
-
-class Clock:
-    """A clock that stands still, and can be pickled."""
-
-    def __init__(self, now):
-        self.now = now
-
-    def __call__(self):
-        return self.now
 
 
 def access(url, **options):
@@ -42,7 +33,7 @@ class ServiceContract(telemetry_driver.DriverContract):
 
     def clock(self, traffic):
         # A day after the end.
-        return Clock(float(traffic.times[-1]) + 86400)
+        return fake_clock.Clock(float(traffic.times[-1]) + 86400)
 
     def test_a_driver_opens_nothing_before_it_is_asked(self):
         driver = self.driver_without_source()

@@ -13,6 +13,7 @@ from tests.contract import telemetry_counters
 from tests.contract import telemetry_driver
 from tests.contract import telemetry_services
 from tests.contract import telemetry_simulator as simulator
+from tests.fakes import clock as fake_clock
 from tests.faults import registry
 from tests.integration import base
 from tests.integration import feeds
@@ -58,7 +59,7 @@ def real_prometheus():
             simulator.prometheus_series(1, STEADY, source, SECONDS,
                                         np.random.default_rng(1)))))
         try:
-            clock = telemetry_services.Clock(simulator.T0)
+            clock = fake_clock.Clock(simulator.T0)
             _check(prometheus.PrometheusDriver(
                 telemetry_services.access(server.url), clock=clock),
                 lambda now, clock=clock: setattr(clock, 'now', now))
@@ -81,7 +82,7 @@ def real_gnocchi():
     try:
         feeds.GnocchiFeed(server, gnocchi.AGGREGATIONS).publish([one])
         for aggregation in gnocchi.AGGREGATIONS:
-            clock = telemetry_services.Clock(simulator.T0)
+            clock = fake_clock.Clock(simulator.T0)
             access = telemetry_services.access(None, auth={
                 'auth_type': 'gnocchi-basic', 'user': 'admin',
                 'endpoint': server.url})

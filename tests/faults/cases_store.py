@@ -14,12 +14,12 @@ import time
 
 import sqlalchemy as sa
 
+from tests.fakes import store as fake_store
 from tests.faults import registry
 from tests.integration import base as integration_base
 from tests.integration import servers
 from tests.integration import store_suite
 from tests.unit.store import base
-from tests.unit.store import test_claims
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import generation_rows
@@ -161,16 +161,16 @@ def killed_writer(kind):
 def killed_claims(kind):
     with _store(kind) as tool:
         one = tool.make_store()
-        one.write_claims([test_claims.claim(1)])
+        one.write_claims([fake_store.claim(1)])
 
         def survived():
             check.assertEqual([base.instance_uuid(1)], [
                 claim.instance_uuid for claim in one.read_claims().claims])
-            check.assertEqual({}, one.write_claims([test_claims.claim(1)]))
+            check.assertEqual({}, one.write_claims([fake_store.claim(1)]))
 
         return _kill_before_each(
             lambda: store.Store(tool.url).write_claims(
-                [test_claims.claim(2, token='u-1')]), survived)
+                [fake_store.claim(2, token='u-1')]), survived)
 
 
 @on_each_database('frozen writer')
@@ -225,12 +225,12 @@ def restored_store(kind):
             tool.restore(backup)
             for number in range(lost):
                 one.write([base.constant(100 + number)])
-                one.write_claims([test_claims.claim(100 + number)])
+                one.write_claims([fake_store.claim(100 + number)])
             seen, claims = one.generation(), one.read_claims().seen
             tool.restore(backup)
             for number in range(later):
                 one.write([base.constant(200 + number)])
-                one.write_claims([test_claims.claim(200 + number)])
+                one.write_claims([fake_store.claim(200 + number)])
             changes = one.read_changes(seen)
             check.assertTrue(changes.complete, (lost, later))
             check.assertEqual(1 + later, len(changes.instance_uuids))
@@ -256,7 +256,7 @@ def damaged_row(kind):
                         store.Prior(name, None, base.constant(1).model.law,
                                     2.0) for name in 'ab'])
                 one.write_claims([
-                    test_claims.claim(n, token=f't-{n}{survived:03d}1')
+                    fake_store.claim(n, token=f't-{n}{survived:03d}1')
                     for n in (1, 2)])
                 key = 'flavor' if table == 'prior' else 'instance_uuid'
                 name = 'a' if table == 'prior' else base.instance_uuid(1)
@@ -280,7 +280,8 @@ def damaged_row(kind):
 
 _UNDER_A_CLOCK = '''
 import sys, time
-from tests.unit.store import base, test_claims
+from tests.fakes import store as fake_store
+from tests.unit.store import base
 from vswitch_aware_scheduler import store
 year = time.gmtime().tm_year
 one = store.Store(sys.argv[1])
@@ -290,7 +291,7 @@ assert made.number == before.number + 1
 assert abs(made.published_at - time.time()) < 3600
 changes = one.read_changes(before)
 assert base.instance_uuid(int(sys.argv[2])) in changes.instance_uuids
-one.write_claims([test_claims.claim(int(sys.argv[2]))])
+one.write_claims([fake_store.claim(int(sys.argv[2]))])
 found = {claim.instance_uuid: claim for claim in one.read_claims().claims}
 assert 500 < found[base.instance_uuid(int(sys.argv[2]))].seconds < 700
 print(year)

@@ -17,6 +17,7 @@ from tests.contract import telemetry_counters
 from tests.contract import telemetry_driver
 from tests.contract import telemetry_services
 from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import clock as fake_clock
 from tests.faults import registry
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import ceilometer
@@ -60,7 +61,7 @@ SOURCES = {'prometheus': _prometheus, 'gnocchi': _gnocchi,
 
 def _driver(make, url, traffic, **access):
     return make(telemetry_services.access(url, **access),
-                clock=telemetry_services.Clock(
+                clock=fake_clock.Clock(
                     float(traffic.times[-1]) + 86400))
 
 

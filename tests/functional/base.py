@@ -27,6 +27,7 @@ from nova.tests.functional.api import client
 from nova.tests.functional import integrated_helpers
 import sqlalchemy
 
+from tests.fakes import clock as fake_clock
 from tests.functional import databases
 from vswitch_aware_scheduler.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
@@ -88,19 +89,6 @@ def most_instances(share_on, fit, limit):
     while overload_probability(count + 1, share_on, fit) <= limit:
         count += 1
     return count
-
-
-class Clock:
-    """The system's clock, which a test can put forward."""
-
-    def __init__(self):
-        self.ahead = 0.0
-
-    def __call__(self):
-        return time.time() + self.ahead
-
-    def monotonic(self):
-        return time.monotonic() + self.ahead
 
 
 class LogRecords(logging.Handler):
@@ -186,7 +174,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         self.flags(allow_resize_to_same_host=True)
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         super().setUp()
-        self.clock = Clock()
+        self.clock = fake_clock.RunningClock()
         self.addCleanup(self._check_for_bugs)
         self._find_plugin()
         self.aggregates = {}
@@ -456,8 +444,11 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
 
     def boot_many_refused(self, flavor_id, count, **kwargs):
         """Boot so many in one request and expect that not all fit."""
-        for server in self.boot_many(flavor_id, count, 'ERROR', **kwargs):
-            self._delete_server(server)
+        servers = self.boot_many(flavor_id, count, 'ERROR', **kwargs)
+        for server in servers:
+            self.admin_api.delete_server(server['id'])
+        for server in servers:
+            self._wait_until_deleted(server)
 
     def move_refused(self, server, name, **body):
         """Resize or migrate a server and expect that no host takes it.

@@ -178,3 +178,7 @@ class QosTestCase(base.VSwitchTestCase):
         self.describe_host('host2', saturation_kbps=2000)
         self.boot(plain, 'host2', networks=[{'port': port}])
         self.boot_refused(self.flavor('small', egress_kbps=1), host='host2')
+
+
+class BootUntrackedTestCase(BootTestCase):
+    TRACK_INSTANCE_CHANGES = False

@@ -44,3 +44,7 @@ class DeleteTestCase(base.VSwitchTestCase):
         self.sync_reports()
         self.boot_refused(self.flavor('least', egress_kbps=1))
         self.boot(most, 'host1', az='nova:host1')
+
+
+class DeleteUntrackedTestCase(DeleteTestCase):
+    TRACK_INSTANCE_CHANGES = False

@@ -26,3 +26,7 @@ class EvacuateTestCase(base.VSwitchTestCase):
         self.wait_for(lambda: self.host_of(servers[1]) == 'host2',
                       'the second one to be on host2')
         self.boot_refused(whole)
+
+
+class EvacuateUntrackedTestCase(EvacuateTestCase):
+    TRACK_INSTANCE_CHANGES = False

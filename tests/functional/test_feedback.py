@@ -5,7 +5,7 @@ import logging
 import time
 
 from tests.functional import base
-from tests.functional import test_strict
+from tests.functional import strict_case
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import effective_limit
 from vswitch_aware_scheduler.admission import host_policies
@@ -85,7 +85,7 @@ class FeedbackTestCase(OutcomesTestCase):
         self.fill(LIMIT)
 
 
-class StrictFeedbackTestCase(OutcomesTestCase, test_strict.StrictTestCase):
+class StrictFeedbackTestCase(OutcomesTestCase, strict_case.StrictTestCase):
     OPTIONS = {'strict': True}
 
     def make_keeper(self):

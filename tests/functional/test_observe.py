@@ -7,8 +7,8 @@ import time
 
 from oslo_config import cfg
 
+from tests.fakes import prometheus as fake_prometheus
 from tests.functional import base
-from tests.unit.scheduler import test_metrics
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd.subcommands import decision as decision_rows
 from vswitch_aware_scheduler.cmd.subcommands import explain
@@ -206,7 +206,7 @@ class MetricsTestCase(base.VSwitchTestCase):
     HOSTS = ('host1', 'host2')
 
     def setUp(self):
-        self.port = test_metrics.free_ports(1)
+        self.port = fake_prometheus.free_ports(1)
         self.OPTIONS = {'scheduler_metrics_port': self.port,
                         'scheduler_metrics_ports': 1}
         super().setUp()
@@ -216,7 +216,7 @@ class MetricsTestCase(base.VSwitchTestCase):
         self.describe_hosts(1000, 10)
         self.boot(flavor, 'host1')
         self.boot_refused(flavor)
-        found = test_metrics.scraped(self.port)
+        found = fake_prometheus.scraped(self.port)
         self.assertEqual(
             (2, 1, 4, 1, 2, 0, 2), tuple(found[key] for key in (
                 ('requests_judged_total',), ('requests_without_host_total',),

@@ -652,3 +652,7 @@ class DeadCellTestCase(RecordTestCase):
         # The first one waits for the first reading, no longer than it may.
         self.assertLess(max(seconds[1:]), 4.0)
         released.set()
+
+
+class RescheduleUntrackedTestCase(RescheduleTestCase):
+    TRACK_INSTANCE_CHANGES = False

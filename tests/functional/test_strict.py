@@ -9,74 +9,18 @@ from unittest import mock
 # Before the rest of nova, as in tests.functional.base.
 import nova.tests.functional  # noqa: F401
 
-import fixtures
-from keystoneauth1 import loading as ks_loading
-from keystoneauth1 import plugin as ks_plugin
 from nova.cmd import manage
 from nova.compute import manager
 
 from tests.functional import base
-from vswitch_aware_scheduler import admission
+from tests.functional import strict_case
 from vswitch_aware_scheduler.admission import effective_limit
-from vswitch_aware_scheduler.admission import host_policies as policies
-from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
 
-
-class _Administrator(ks_plugin.BaseAuthPlugin):
-    """Who the fixtures of keystone and placement take us for."""
-
-    def get_headers(self, session, **kwargs):
-        return {'X-Auth-Token': 'admin', 'X-Auth-User': 'modeler',
-                'X-User-Id': 'modeler', 'X-Auth-Project-Id': 'service',
-                'X-Roles': 'admin,member,reader'}
-
-
-class StrictTestCase(base.VSwitchTestCase):
-    HOSTS = ('host1', 'host2')
-    OPTIONS = {'strict': True, 'overload_probability': 0}
-
-    def setUp(self):
-        super().setUp()
-        loader = mock.Mock()
-        loader.load_from_options.return_value = _Administrator()
-        self.useFixture(fixtures.MockPatchObject(
-            ks_loading, 'get_plugin_loader', return_value=loader))
-        self.useFixture(
-            fixtures.MockPatchObject(placement_inventory, 'PAGE', 1)
-        )
-        self.keeper = self.make_keeper()
-
-    def make_keeper(self, host_policies=None, **more):
-        def access(url):
-            return http.Access(
-                url=url,
-                auth={'auth_type': 'fixture'},
-                retries=0,
-                requests_per_second=1000.0,
-            )
-
-        return placement_inventory.PlacementInventories(
-            access(self.admin_api.base_url),
-            access(self.placement.fixture.endpoint),
-            host_policies or policies.HostPolicies(
-                {}, None, admission.PROBABILITY, 0, True,
-                lambda topic, problem: None), **more)
-
-    def keep(self):
-        return self.keeper.update(self.store)
-
-    def kept(self):
-        """Return {host: (total, reserved, used)} as placement has it."""
-        return {name.removesuffix(':vswitch'): tuple(numbers)
-                for name, *numbers in self.keeper.inventories()}
-
-    def used(self, *hosts):
-        kept = self.kept()
-        return [kept[host][2] for host in hosts or self.HOSTS]
+StrictTestCase = strict_case.StrictTestCase
 
 
 class ObserveTestCase(StrictTestCase):

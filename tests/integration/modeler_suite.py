@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.integration import modeler_processes
 from tests.unit.modeler import base
-from tests.unit.modeler import test_learning
+from tests.unit.modeler import samples
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import service
@@ -28,8 +28,8 @@ class KilledModelersTestCase(base.SharingTestCase):
         self.rng = np.random.default_rng(4)
         for number in range(INSTANCES):
             self.driver.put(
-                number, test_learning.grid(KILLS * 4),
-                test_learning.whole_rates(self.rng, KILLS * 4))
+                number, samples.grid(KILLS * 4),
+                samples.whole_rates(self.rng, KILLS * 4))
         self.clock = modeler_processes.Clock(base.BEGIN + 30 * base.PERIOD)
         self.log = os.path.join(self.directory, 'log')
         # Loads what a start would have to load each time.

@@ -15,15 +15,15 @@ from tests.unit.modeler import test_kill
 from tests.unit.modeler import test_learning
 from tests.unit.store import base as store_base
 from tests.unit.store import test_budgets
-from tests.unit.store import test_claims
+from tests.unit.store import test_claim_rows
 from tests.unit.store import test_database
 from tests.unit.store import test_decisions
+from tests.unit.store import test_instance_rows
 from tests.unit.store import test_migration
+from tests.unit.store import test_model_rows
 from tests.unit.store import test_modelers
-from tests.unit.store import test_placements
 from tests.unit.store import test_rebalance_records
-from tests.unit.store import test_resuming
-from tests.unit.store import test_trials
+from tests.unit.store import test_trial_rows
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import generation_rows
@@ -155,13 +155,13 @@ class ContentionTestCase(store_base.StoreTestCase):
 #: All that needs no SQLite file.
 CASES = (
     ContentionTestCase, modeler_suite.KilledModelersTestCase,
-    test_claims.ClaimsTestCase,
+    test_claim_rows.ClaimsTestCase,
     test_database.RoundTripTestCase, test_database.IncrementalReadTestCase,
     test_database.NamesTestCase,
     test_database.InterruptionTestCase, test_database.ConcurrencyTestCase,
     test_database.BrokenContentTestCase, test_migration.MigrationTestCase,
-    test_resuming.ResumingTestCase, test_placements.PlacementsTestCase,
-    test_placements.PriorsTestCase, test_trials.TrialsTestCase,
+    test_model_rows.ResumingTestCase, test_instance_rows.PlacementsTestCase,
+    test_instance_rows.PriorsTestCase, test_trial_rows.TrialsTestCase,
     test_modelers.ModelersTestCase, test_decisions.DecisionsTestCase,
     test_rebalance_records.RebalanceRecordsTestCase,
     test_budgets.BudgetsTestCase, test_budgets.StaysTestCase,

@@ -16,6 +16,7 @@ from tests.contract import telemetry_counters
 from tests.contract import telemetry_driver
 from tests.contract import telemetry_services
 from tests.contract import telemetry_stand_ins
+from tests.fakes import clock as fake_clock
 from tests.integration import base
 from tests.integration import feeds
 from tests.integration import servers
@@ -48,7 +49,7 @@ class CeilometerTest(base.WithServer, testtools.TestCase):
 
     def driver(self, url, **options):
         return ceilometer.CeilometerDriver(
-            telemetry_services.access(url), clock=telemetry_services.Clock(
+            telemetry_services.access(url), clock=fake_clock.Clock(
                 float(self.traffic.times[-1]) + 7200),
             **{'period_seconds': 300, **options})
 

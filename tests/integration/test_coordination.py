@@ -3,16 +3,16 @@
 
 import time
 
+from tests.contract import modeler_groups
 from tests.integration import base
 from tests.integration import servers
-from tests.unit.modeler import test_membership as unit
 from tests.unit.store import base as store_base
 
 #: After which a backend forgets who does not tell that it lives, seconds.
 _TIMEOUT = 4
 
 
-class GroupsOfServer(base.WithServer, unit.GroupContract):
+class GroupsOfServer(base.WithServer, modeler_groups.GroupContract):
 
     def setUp(self):
         super().setUp()

@@ -10,6 +10,7 @@ from tests.contract import telemetry_counters
 from tests.contract import telemetry_driver
 from tests.contract import telemetry_services
 from tests.contract import telemetry_stand_ins
+from tests.fakes import clock as fake_clock
 from tests.integration import base
 from tests.integration import feeds
 from tests.integration import servers
@@ -93,7 +94,7 @@ class PrometheusFaultsTest(FaultsOfServer, testtools.TestCase):
         return prometheus.PrometheusDriver(
             telemetry_services.access(self.server.url, **access),
             samples_per_request=2000, max_age_seconds=4 * 86400,
-            clock=telemetry_services.Clock(float(TRAFFIC.times[-1]) + 86400))
+            clock=fake_clock.Clock(float(TRAFFIC.times[-1]) + 86400))
 
     def stop(self):
         self.server.stop_server()
@@ -118,7 +119,7 @@ class GnocchiFaultsTest(FaultsOfServer, testtools.TestCase):
                 'auth_type': 'gnocchi-basic', 'user': 'admin',
                 'endpoint': self.server.url}, **access),
             points_per_request=1,
-            clock=telemetry_services.Clock(float(TRAFFIC.times[-1]) + 86400))
+            clock=fake_clock.Clock(float(TRAFFIC.times[-1]) + 86400))
 
     def stop(self):
         self.server.stop_api()

@@ -7,9 +7,9 @@ import urllib.request
 
 import testtools
 
+from tests.fakes import nova_api
 from tests.integration import base
 from tests.integration import servers
-from tests.unit.modeler import test_instance_sync
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.modeler import host_discovery
@@ -95,7 +95,7 @@ class NeutronTest(base.WithServer, testtools.TestCase):
             return json.load(answer)[kind]
 
     def test_ports_count_where_nova_bound_them_whatever_they_name(self):
-        cloud = test_instance_sync.Cloud()
+        cloud = nova_api.NovaApi()
         self.useFixture(cloud)
         uuid = cloud.put(0, host='h1', project='a' * 32)
         network = self.post('network', admin_state_up=True, **{
@@ -116,7 +116,7 @@ class NeutronTest(base.WithServer, testtools.TestCase):
         mine = port('nobody', 'h1', 'a', 'macvtap')
         cloud.servers[uuid]['addresses'] = {'one': [
             {'OS-EXT-IPS-MAC:mac_addr': mine['mac_address']}]}
-        for since in (None, test_instance_sync.NOW - 1):
+        for since in (None, nova_api.NOW - 1):
             source = instance_sync.make_source(
                 access={'url': cloud.url + '/v2.1', 'retries': 0,
                         'auth': {'auth_type': 'none',

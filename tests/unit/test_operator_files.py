@@ -14,7 +14,7 @@ import unittest
 
 from oslo_config import cfg
 
-from tests.unit import test_release
+from tests.unit import entry_points
 from vswitch_aware_scheduler.cmd import modeler
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
@@ -57,7 +57,7 @@ class UnitTestCase(unittest.TestCase):
         path, *words = shlex.split(self.service['ExecStart'])
         self.assertTrue(path.startswith(ENVIRONMENT), path)
         command = path.removeprefix(ENVIRONMENT)
-        self.assertIs(modeler.main, test_release.main_of(command))
+        self.assertIs(modeler.main, entry_points.main_of(command))
         with tempfile.TemporaryDirectory() as folder:
             file = os.path.join(folder, 'vswitch.conf')
             pathlib.Path(file).touch()

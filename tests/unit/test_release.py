@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The release has one number, and every command prints it."""
 
-import configparser
 import email
 import importlib.metadata
 import os
@@ -15,9 +14,13 @@ import unittest
 from unittest import mock
 
 from tests.unit.cmd import commands
+from tests.unit import entry_points
 from vswitch_aware_scheduler.conf import opts
 
-PROJECT = pathlib.Path(__file__).parents[2]
+PROJECT = entry_points.PROJECT
+console_scripts = entry_points.console_scripts
+main_of = entry_points.main_of
+
 PACKAGE = 'vswitch_aware_scheduler'
 
 
@@ -26,20 +29,6 @@ def tracked_version():
     metadata = email.message_from_string((PROJECT / 'PKG-INFO').read_text())
     assert metadata['Name'] == PACKAGE, metadata['Name']
     return metadata['Version']
-
-
-def console_scripts():
-    """Return {command: (module, function)} of setup.cfg."""
-    parser = configparser.ConfigParser(delimiters=('=',), interpolation=None)
-    parser.read(PROJECT / 'setup.cfg')
-    lines = parser['entry_points']['console_scripts'].strip().splitlines()
-    return {name.strip(): tuple(target.strip().split(':'))
-            for name, target in (line.split('=') for line in lines)}
-
-
-def main_of(command):
-    module, function = console_scripts()[command]
-    return getattr(importlib.import_module(module), function)
 
 
 class VersionTestCase(unittest.TestCase):

@@ -4,7 +4,7 @@ import dataclasses
 import json
 import unittest
 
-from tests.unit.admission import test_uplink_policies
+from tests.fakes import host_metadata
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import host_policies
 from vswitch_aware_scheduler.admission import limit_feedback
@@ -13,11 +13,9 @@ from vswitch_aware_scheduler.admission import uplink_policies
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.vswitch import profile
 
+ignore = host_metadata.ignore
+
 NOW = 1.7e9
-
-
-def ignore(topic, problem):
-    """Nobody reads the reports."""
 
 
 def facts(policy):
@@ -41,7 +39,7 @@ class PolicyInForceTestCase(unittest.TestCase):
             ],
             {one.host: one for one in stored},
             host_policies.HostPolicies(
-                test_uplink_policies.PROFILES,
+                host_metadata.PROFILES,
                 default,
                 admission.PROBABILITY,
                 0.01,
@@ -49,7 +47,7 @@ class PolicyInForceTestCase(unittest.TestCase):
                 ignore,
             ),
             uplink_policies.UplinkPolicies(
-                test_uplink_policies.PROFILES,
+                host_metadata.PROFILES,
                 admission.PROBABILITY,
                 0.01,
                 ignore,
@@ -100,12 +98,12 @@ class PolicyInForceTestCase(unittest.TestCase):
             ['a', 'b', 'c', 'd'],
             (
                 'rack',
-                test_uplink_policies.keys('tor', saturation_kbps='5e6'),
+                host_metadata.keys('tor', saturation_kbps='5e6'),
                 ['a', 'b', 'd'],
             ),
             (
                 'gate',
-                test_uplink_policies.keys('gw', saturation_kbps='6e6'),
+                host_metadata.keys('gw', saturation_kbps='6e6'),
                 ['b'],
             ),
             ('none', {'vswitch:judge': 'false'}, ['d']),

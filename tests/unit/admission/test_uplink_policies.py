@@ -2,21 +2,12 @@
 
 import unittest
 
+from tests.fakes import host_metadata
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import uplink_policies
-from vswitch_aware_scheduler.vswitch import profile
 
-PROFILES = {one.name: one for one in (
-    profile.SwitchProfile(name='fast', line_rate_kbps=9e6),
-    profile.SwitchProfile(name='slow', saturation_kbps=1e6, max_tunnels=4,
-                          tunnel_unit='networks'))}
-
-
-def keys(name=None, **stated):
-    """Return metadata: ``saturation_kbps`` is ``uplink_saturation_kbps``."""
-    return {**({} if name is None else {'vswitch:uplink': name}),
-            **{f'vswitch:uplink_{key}': value
-               for key, value in stated.items()}}
+PROFILES = host_metadata.PROFILES
+keys = host_metadata.keys
 
 
 class TestUplinkPolicies(unittest.TestCase):

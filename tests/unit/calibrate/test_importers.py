@@ -4,21 +4,18 @@ import os
 import tempfile
 import unittest
 
-from tests.unit.calibrate import test_iperf
+from tests.unit.calibrate import outputs
 from vswitch_aware_scheduler.calibrate import importers
 from vswitch_aware_scheduler import exceptions
 
-VSPERF = ('id,deployment,traffic_type,packet_size,throughput_rx_fps,'
-          'throughput_rx_mbps,tunnel_type\n'
-          'phy2phy_tput,p2p,rfc2544,64,1000000,512,\n'
-          'phy2phy_tput,p2p,rfc2544,1518,500000.0,6072,\n')
+VSPERF = outputs.VSPERF
 
 
 class TestImporters(unittest.TestCase):
 
     def test_iperf3_gives_size_and_rate_of_what_arrived(self):
         row, = importers.parse_iperf3(
-            test_iperf.udp(10000, 2500, 72), 'x', 'gre', 4)
+            outputs.udp(10000, 2500, 72), 'x', 'gre', 4)
         self.assertAlmostEqual(100, row.packet_bytes)
         self.assertAlmostEqual(3000, row.rate_kbps)
         self.assertEqual(('gre', 4), (row.encapsulation, row.pairs))
@@ -26,12 +23,12 @@ class TestImporters(unittest.TestCase):
     def test_a_test_of_tcp_is_refused(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,
                                     'x: it is a test of TCP, .*wanted one of'):
-            importers.parse_iperf3(test_iperf.tcp(1, 1), 'x')
+            importers.parse_iperf3(outputs.tcp(1, 1), 'x')
 
     def test_a_test_without_arrivals_is_refused(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,
                                     '10 of 10 packets were lost, wanted'):
-            importers.parse_iperf3(test_iperf.udp(10, 10, 72), 'x')
+            importers.parse_iperf3(outputs.udp(10, 10, 72), 'x')
 
     def test_vsperf_frames_become_packets(self):
         rows = importers.parse_vsperf(VSPERF, 'x')

@@ -1,29 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import json
 import subprocess
 import unittest
 
+from tests.unit.calibrate import outputs
 from vswitch_aware_scheduler.calibrate import iperf
 from vswitch_aware_scheduler import exceptions
 
-
-def udp(packets, lost, payload, seconds=2.0):
-    """Return the parts of iperf3's JSON that tell of a UDP test."""
-    total = {'seconds': seconds, 'bytes': packets * payload,
-             'packets': packets, 'lost_packets': lost}
-    return json.dumps({
-        'start': {'test_start': {'protocol': 'UDP'}},
-        'end': {'sum': total, 'sum_sent': total, 'sum_received': total}})
-
-
-def tcp(sent_bps, received_bps):
-    return json.dumps({
-        'start': {'test_start': {'protocol': 'TCP'}},
-        'end': {'sum_sent': {'seconds': 1.0, 'bits_per_second': sent_bps,
-                             'retransmits': 7},
-                'sum_received': {'seconds': 1.0,
-                                 'bits_per_second': received_bps}}})
+udp = outputs.udp
+tcp = outputs.tcp
 
 
 class Process:

@@ -21,6 +21,7 @@ from tests.contract import telemetry_counters
 from tests.contract import telemetry_driver
 from tests.contract import telemetry_services
 from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import clock as fake_clock
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.clients import openstack
 from vswitch_aware_scheduler import exceptions
@@ -61,7 +62,7 @@ class ServiceTestCase(testtools.TestCase):
                   'requests_per_second': 1e6, 'timeout_seconds': 20.0,
                   **access}
         return factory(access, period_seconds=300,
-                       clock=telemetry_services.Clock(NOW),
+                       clock=fake_clock.Clock(NOW),
                        sleep=self.sleeps)
 
 
@@ -363,7 +364,7 @@ class TlsTest(testtools.TestCase):
         return prometheus.PrometheusDriver(
             {'url': f'https://127.0.0.1:{self.server.port}', 'retries': 3,
              'requests_per_second': 1e6, **access},
-            clock=telemetry_services.Clock(NOW), sleep=Sleeps())
+            clock=fake_clock.Clock(NOW), sleep=Sleeps())
 
     def test_a_certificate_that_is_known_is_accepted(self):
         driver = self._driver(cafile=self.certificate)

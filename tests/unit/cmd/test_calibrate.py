@@ -9,7 +9,7 @@ import unittest
 from unittest import mock
 
 from tests.unit.calibrate import base
-from tests.unit.calibrate import test_importers
+from tests.unit.calibrate import outputs
 from vswitch_aware_scheduler.calibrate import machine
 from vswitch_aware_scheduler.cmd import calibrate
 from vswitch_aware_scheduler.vswitch import profile
@@ -99,7 +99,7 @@ class TestCalibrate(base.NamespacesTestCase):
 
     def _vsperf(self):
         path = self.root / 'result.csv'
-        path.write_text(test_importers.VSPERF)
+        path.write_text(outputs.VSPERF)
         return str(path)
 
     def test_import_writes_a_profile_that_the_filter_can_read(self):

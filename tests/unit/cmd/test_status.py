@@ -9,13 +9,14 @@ import sqlite3
 import time
 from unittest import mock
 
+from tests.fakes import placement_api
 from tests.unit.cmd import commands
-from tests.unit.modeler import test_placement_inventory
 from tests.unit.store import base
 from tests.unit.store import test_budgets
 from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler.modeler import membership
+from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
@@ -209,7 +210,7 @@ class StatusTestCase(base.StoreTestCase):
 
     def test_profiles_of_aggregates_are_asked_for_where_that_is_allowed(self):
         self.make_store().write([base.constant(1)])
-        cloud = test_placement_inventory.Cloud()
+        cloud = placement_api.PlacementApi()
         cloud.setUp()
         self.addCleanup(cloud.cleanUp)
         self.configure(
@@ -297,7 +298,7 @@ class StatusTestCase(base.StoreTestCase):
 
     def test_inventories_of_the_strict_mode_are_looked_for(self):
         self.make_store().write([base.constant(1)])
-        cloud = test_placement_inventory.Cloud()
+        cloud = placement_api.PlacementApi()
         cloud.setUp()
         self.addCleanup(cloud.cleanUp)
         self.configure('strict = true')
@@ -321,15 +322,15 @@ class StatusTestCase(base.StoreTestCase):
             'inventory of h0 in placement: it has none; .* and 2 more: does '
             'a vswitch-modeler run')
         for node in list(cloud.hosts):
-            uuid = test_placement_inventory.placement_inventory.provider_uuid(
+            uuid = placement_inventory.provider_uuid(
                 node
             )
-            cloud.providers[uuid] = test_placement_inventory.Provider(
+            cloud.providers[uuid] = placement_api.Provider(
                 'x',
                 node,
                 0,
                 {
-                    test_placement_inventory.CLASS: {
+                    placement_api.CLASS: {
                         'total': 1000,
                         'reserved': 0,
                         'allocation_ratio': 1.0,
@@ -343,7 +344,7 @@ class StatusTestCase(base.StoreTestCase):
     def test_what_aggregates_state_and_cannot_be_used_is_a_failure(self):
         self.make_store().write([base.constant(1)])
         self.assert_told(0, AGGREGATES, 'not checked: auth_type in the group')
-        cloud = test_placement_inventory.Cloud()
+        cloud = placement_api.PlacementApi()
         cloud.setUp()
         self.addCleanup(cloud.cleanUp)
         self.configure(

@@ -4,55 +4,16 @@ import unittest
 
 import numpy as np
 
+from tests.unit.evaluate import scripts
 from tests.unit.evaluate import traces
 from vswitch_aware_scheduler.evaluate import closed_loop
 from vswitch_aware_scheduler.evaluate import packing
 from vswitch_aware_scheduler import exceptions
 
+Script = scripts.Script
+replay = scripts.replay
+
 HOUR = 12
-
-
-class First(packing.FirstFit):
-    """Takes all on the first host."""
-
-    def learn(self, known):
-        pass
-
-    def admitted(self, instance):
-        return np.ones(len(self.residents), dtype=bool)
-
-    def predicted(self):
-        return np.arange(len(self.residents)) / 10
-
-    def moved(self, source, destination):
-        pass
-
-
-class Script(closed_loop.Strategy):
-    """Moves what it is given at a bin; remembers what it saw."""
-
-    def __init__(self, moves=()):
-        self.moves = dict(moves)
-        self.seen = []
-        self.done = []
-
-    def decide(self, fleet):
-        self.seen.append((fleet.end, fleet.judged_end,
-                          fleet.overload[0, :fleet.judged_end].sum()))
-        for move in self.moves.get(fleet.judged_end, ()):
-            self.done.append(fleet.move(*move))
-
-
-def replay(rates, arrivals, strategy, known=None, capacity=10.0,
-           seed=1, **conditions):
-    rates = np.array(rates, dtype=float)
-    made = closed_loop.Replay(
-        First(), strategy, rates if known is None else known, rates,
-        np.array(arrivals), capacity, 300.0,
-        closed_loop.Conditions(**conditions), np.random.default_rng(seed))
-    made.advance(None, np.argsort(arrivals, kind='stable').tolist(),
-                 rates.shape[1])
-    return made
 
 
 class ReplayTestCase(unittest.TestCase):

@@ -5,7 +5,7 @@ import unittest
 
 import numpy as np
 
-from tests.unit.evaluate import test_closed_loop
+from tests.unit.evaluate import scripts
 from tests.unit.evaluate import traces
 from vswitch_aware_scheduler.evaluate import closed_loop
 from vswitch_aware_scheduler.evaluate import methods
@@ -17,7 +17,7 @@ from vswitch_aware_scheduler.rebalance import relief
 DAY = 288
 
 
-class Apart(test_closed_loop.Script):
+class Apart(scripts.Script):
     """Puts instances on given hosts after the first bin, then decides.
 
     :ivar made: [(bin, instance, destination)] that were tried
@@ -45,7 +45,7 @@ class Apart(test_closed_loop.Script):
 def moves(rates, hosts, strategy, **conditions):
     """Return the moves that were tried, and the Replay."""
     script = Apart(hosts, strategy)
-    made = test_closed_loop.replay(
+    made = scripts.replay(
         rates, [0] * len(rates), script,
         **{'period_seconds': 300.0, **conditions})
     return script.made, made

@@ -4,10 +4,10 @@ import types
 
 from oslo_config import cfg
 
-from tests.unit.admission import test_policy_in_force
-from tests.unit.admission import test_uplink_policies
-from tests.unit.modeler import test_host_discovery
-from tests.unit.modeler import test_placement_inventory
+from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import host_metadata
+from tests.fakes import neutron_api
+from tests.fakes import placement_api
 from tests.unit.store import base
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler import admission
@@ -24,10 +24,10 @@ from vswitch_aware_scheduler.vswitch import profile
 
 
 def make_policies():
-    ignore = test_policy_in_force.ignore
+    ignore = host_metadata.ignore
     return (
         host_policies.HostPolicies(
-            test_uplink_policies.PROFILES,
+            host_metadata.PROFILES,
             None,
             admission.PROBABILITY,
             0.01,
@@ -35,7 +35,7 @@ def make_policies():
             ignore,
         ),
         uplink_policies.UplinkPolicies(
-            test_uplink_policies.PROFILES, admission.PROBABILITY, 0.01, ignore
+            host_metadata.PROFILES, admission.PROBABILITY, 0.01, ignore
         ),
     )
 
@@ -45,7 +45,7 @@ class FleetTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.store = self.make_store()
-        self.cloud = test_placement_inventory.Cloud()
+        self.cloud = placement_api.PlacementApi()
         self.cloud.setUp()
         self.addCleanup(self.cloud.cleanUp)
         self.now = base.NOW
@@ -53,13 +53,13 @@ class FleetTestCase(base.StoreTestCase):
     def update(self, asks=True):
         return fleet.Fleet(
             (
-                test_placement_inventory.access(self.cloud, '/v2.1')
+                placement_api.access(self.cloud, '/v2.1')
                 if asks
                 else None
             ),
             make_policies,
             limit_feedback.Corrections(
-                8.0, lambda: self.now, test_policy_in_force.ignore
+                8.0, lambda: self.now, host_metadata.ignore
             ),
             sleep=lambda seconds: None,
         ).update(self.store, lambda: self.now)
@@ -136,7 +136,7 @@ class FleetTestCase(base.StoreTestCase):
         self.cloud.host('a')
         self.update()
         self.cloud.faults[:] = [
-            test_placement_inventory.stand_ins.status(500)
+            stand_ins.status(500)
         ] * 9
         self.now += 300
         with self.assertRaises(exceptions.TelemetryError):
@@ -153,17 +153,17 @@ class FleetTestCase(base.StoreTestCase):
         set_up = types.SimpleNamespace(store=self.store, fleet=None)
         self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
         set_up.fleet = fleet.Fleet(
-            test_placement_inventory.access(self.cloud, '/v2.1'),
+            placement_api.access(self.cloud, '/v2.1'),
             make_policies,
             limit_feedback.Corrections(
-                0.0, lambda: self.now, test_policy_in_force.ignore
+                0.0, lambda: self.now, host_metadata.ignore
             ),
             sleep=lambda seconds: None,
         )
         self.assertIsNone(service.update_fleet(set_up, lambda: self.now))
         self.assertEqual({'a'}, self.stored().facts.keys())
         self.cloud.faults[:] = [
-            test_placement_inventory.stand_ins.status(500)
+            stand_ins.status(500)
         ] * 9
         self.assertIn('stay as they are', service.update_fleet(
             set_up, lambda: self.now))
@@ -171,7 +171,7 @@ class FleetTestCase(base.StoreTestCase):
     def test_schedulers_with_other_options_are_told(self):
         set_up = types.SimpleNamespace(store=self.store, fleet=fleet.Fleet(
             None, make_policies, limit_feedback.Corrections(
-                0.0, lambda: self.now, test_policy_in_force.ignore),
+                0.0, lambda: self.now, host_metadata.ignore),
             {'strict': True}))
         service.update_fleet(set_up, lambda: self.now)
         self.assertEqual({'modeler': {'strict': True}},
@@ -204,7 +204,7 @@ class DiscoveryTestCase(base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.store = self.make_store()
-        self.neutron = test_host_discovery.Neutron()
+        self.neutron = neutron_api.NeutronApi()
         self.neutron.setUp()
         self.addCleanup(self.neutron.cleanUp)
         self.neutron.agents = [agents.open_vswitch('a', ['vxlan']),
@@ -240,7 +240,7 @@ class DiscoveryTestCase(base.StoreTestCase):
     def test_a_neutron_that_does_not_answer_changes_nothing(self):
         service.update_hosts(self.set_up)
         self.neutron.faults[:] = [
-            test_placement_inventory.stand_ins.status(500)
+            stand_ins.status(500)
         ] * 9
         self.assertIn('profiles of hosts stay as they are',
                       service.update_hosts(self.set_up))

@@ -9,6 +9,7 @@ from unittest import mock
 import numpy as np
 
 from tests.unit.modeler import base
+from tests.unit.modeler import samples as made
 from tests.unit.store import base as store_base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
@@ -19,18 +20,12 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile
 
+grid = made.grid
+whole_rates = made.whole_rates
+
 PERIOD = base.PERIOD
 BEGIN = base.BEGIN
 END = base.END
-
-
-def grid(count, first=0):
-    return BEGIN + PERIOD * np.arange(first, first + count)
-
-
-def whole_rates(rng, count):
-    """Return rates whose sums are exact in any order."""
-    return np.floor(rng.lognormal(4, 2, count))
 
 
 class ClockTestCase(base.ModelerTestCase):

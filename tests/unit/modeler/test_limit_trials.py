@@ -9,8 +9,9 @@ from unittest import mock
 import numpy as np
 import sqlalchemy as sa
 
+from tests.fakes import placement_api
 from tests.unit.modeler import base
-from tests.unit.modeler import test_placement_inventory
+from tests.unit.modeler import trials
 from tests.unit.store import base as store_base
 from vswitch_aware_scheduler.admission import host_policies as policies
 from vswitch_aware_scheduler.admission import limit_feedback
@@ -21,18 +22,13 @@ from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.vswitch import profile
 
+KIND = trials.KIND
+LIMIT = trials.LIMIT
+host_policies = trials.host_policies
+
 DAY = 86400.0
 #: Midnight.
 START = 19676 * DAY
-LIMIT = .01
-KIND = '0.01: 1 1 0 <= 20'
-
-
-def host_policies(limit=LIMIT):
-    return policies.HostPolicies(
-        {name: profile.SwitchProfile(name=name, saturation_kbps=kbps)
-         for name, kbps in (('own', 20.0), ('other', 30.0))},
-        'own', 'probability', limit, True, lambda topic, problem: None)
 
 
 class TrialsTestCase(base.ModelerTestCase):
@@ -468,13 +464,13 @@ class DrawnTestCase(TrialsTestCase):
         self.assertEqual({uuids[0]: 30.0}, kinds.most_kbps(self.store))
 
     def test_aggregates_make_kinds_where_nova_can_be_asked(self):
-        cloud = test_placement_inventory.Cloud()
+        cloud = placement_api.PlacementApi()
         cloud.setUp()
         self.addCleanup(cloud.cleanUp)
         cloud.host('h1', overload_probability='0.05')
         cloud.host('h2', admission_policy='average')
         kinds = limit_trials.HostKinds(
-            host_policies, test_placement_inventory.access(cloud, '/v2.1'))
+            host_policies, placement_api.access(cloud, '/v2.1'))
         self.assertEqual([KIND, '0.05: 1 1 0 <= 20'],
                          list(kinds.find(self.store)))
         for status, found in ((403, [KIND]), (404, None)):

@@ -2,27 +2,19 @@
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 from unittest import mock
 
 from tooz import coordination as tooz_coordination
 
+from tests.contract import modeler_groups
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import membership
 
-EVERYONE = [base.instance_uuid(number * 7919) for number in range(4000)]
-
-_MEMBER = '''
-import sys
-from vswitch_aware_scheduler.modeler import membership as coordination
-group = coordination.Group(sys.argv[1])
-print(group.share('store').members, flush=True)
-sys.stdin.read()
-group.leave()
-'''
+EVERYONE = modeler_groups.EVERYONE
+GroupContract = modeler_groups.GroupContract
 
 
 class ShareTestCase(base.StoreTestCase):
@@ -55,70 +47,6 @@ class ShareTestCase(base.StoreTestCase):
                     self.assertTrue(share(uuid))
                 elif share(uuid):
                     self.assertTrue(before[b'c'](uuid))
-
-
-class GroupContract:
-    """What a group is with any backend; ``group_url`` names it."""
-
-    def group(self):
-        group = membership.Group(self.group_url)
-        self.addCleanup(group.leave)
-        return group
-
-    def _assert_shared(self, *groups, store_id='store'):
-        shares = [group.share(store_id) for group in groups]
-        for share in shares:
-            self.assertEqual(len(groups), share.members)
-        for uuid in EVERYONE[:500]:
-            self.assertEqual(1, sum(share(uuid) for share in shares))
-
-    def test_who_comes_and_goes_is_noticed(self):
-        one, two = self.group(), self.group()
-        one.share('store')
-        self._assert_shared(one)
-        two.share('store')
-        self._assert_shared(one, two)
-        one.leave()
-        self._assert_shared(two)
-        one.share('store')
-        self._assert_shared(two, one)
-
-    def test_to_count_is_not_to_join(self):
-        one, other = self.group(), self.group()
-        self.assertEqual(0, other.count('store'))
-        one.share('store')
-        self.assertEqual(1, other.count('store'))
-        self.assertEqual(1, other.count('store'))
-        self._assert_shared(one)
-
-    def test_modelers_of_another_store_are_another_group(self):
-        one, two = self.group(), self.group()
-        one.share('store')
-        two.share('other')
-        self._assert_shared(one)
-        # Its store was replaced by another one.
-        one.share('other')
-        self._assert_shared(one, two, store_id='other')
-
-    def test_two_on_machines_of_the_same_name_share(self):
-        with mock.patch('socket.gethostname', return_value='controller'), \
-                mock.patch('os.getpid', return_value=1):
-            one, two = self.group(), self.group()
-        one.share('store'), two.share('store')
-        self._assert_shared(one, two)
-
-    def member(self):
-        """Return the process of one more member, which has joined."""
-        process = subprocess.Popen(
-            [sys.executable, '-W', 'ignore', '-c', _MEMBER, self.group_url],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env={**os.environ, 'PYTHONPATH': os.getcwd()})
-        self.addCleanup(process.stdin.close)
-        self.addCleanup(process.stdout.close)
-        self.addCleanup(process.wait)
-        self.addCleanup(process.kill)
-        self.assertEqual('1', process.stdout.readline().strip())
-        return process
 
 
 class GroupTestCase(GroupContract, base.StoreTestCase):

@@ -10,9 +10,9 @@ from unittest import mock
 import urllib.error
 import urllib.request
 
-from prometheus_client import parser
 
-from tests.unit.store import test_budgets
+from tests.fakes import prometheus as fake_prometheus
+from tests.fakes import store as fake_store
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import metrics_server
 from vswitch_aware_scheduler.modeler import learning
@@ -20,22 +20,8 @@ from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import series
 
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(('127.0.0.1', 0))
-        return listener.getsockname()[1]
-
-
-def scraped(port):
-    """Return {(name, label values): value} of what is answered."""
-    with urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics',
-                                timeout=10) as answer:
-        text = answer.read().decode()
-    return {(one.name.removeprefix('vswitch_modeler_'),
-             *one.labels.values()): one.value
-            for family in parser.text_string_to_metric_families(text)
-            for one in family.samples if not one.name.endswith('_created')}
+scraped = fake_prometheus.scraped
+free_port = fake_prometheus.free_ports
 
 
 def outcome(number, refused=()):
@@ -57,11 +43,11 @@ class MetricsTestCase(unittest.TestCase):
     def test_budgets_are_reported_by_kind_alone(self):
         self.metrics.serve('127.0.0.1', self.port)
         self.metrics.budgeted([
-            test_budgets.budget('a', balance=10.0, unknown_seconds=100.0,
-                                measured_seconds=200.0,
-                                burn={'3600': 2.0, '21600': 1.0}),
-            test_budgets.budget('b', balance=-30.0, measured_seconds=100.0,
-                                burn={'3600': 4.0})])
+            fake_store.budget('a', balance=10.0, unknown_seconds=100.0,
+                              measured_seconds=200.0,
+                              burn={'3600': 2.0, '21600': 1.0}),
+            fake_store.budget('b', balance=-30.0, measured_seconds=100.0,
+                              burn={'3600': 4.0})])
         found = {key: value for key, value in scraped(self.port).items()
                  if key[0].startswith('error_budget')}
         self.assertEqual({

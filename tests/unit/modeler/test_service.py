@@ -13,9 +13,9 @@ from keystoneauth1 import loading as ks_loading
 import numpy as np
 from oslo_config import cfg
 
+from tests.fakes import prometheus as fake_prometheus
 from tests.unit.modeler import base
-from tests.unit.modeler import test_limit_trials
-from tests.unit.modeler import test_metrics
+from tests.unit.modeler import trials
 from tests.unit.store import base as store_base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import limit_feedback
@@ -27,6 +27,7 @@ from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import limit_trials
+from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.modeler import priors
 from vswitch_aware_scheduler.modeler import service
@@ -263,7 +264,7 @@ class TrialsTestCase(ServiceTestCase):
 
     def setUp(self):
         super().setUp()
-        self.kinds = limit_trials.HostKinds(test_limit_trials.host_policies)
+        self.kinds = limit_trials.HostKinds(trials.host_policies)
         self.set_up = dataclasses.replace(self.set_up, kinds=self.kinds)
         for number in range(25):
             self.driver.put(number, base.BEGIN + 300.0 * np.arange(50),
@@ -331,7 +332,7 @@ class TrialsTestCase(ServiceTestCase):
         self.assertIsNotNone(self.store.model(store_base.instance_uuid(1)))
 
     def test_what_limits_are_multiplied_by_is_told(self):
-        class Told(test_metrics.metrics.Metrics):
+        class Told(metrics.Metrics):
             def corrected(self, multiples):
                 self.multiples = multiples
 
@@ -339,14 +340,14 @@ class TrialsTestCase(ServiceTestCase):
         one = service.Service(self.load, self.heard, lambda: base.END)
         one._metrics = told
         self.store.write(outcomes=[model_store.TrialOutcome(
-            test_limit_trials.KIND, base.END, tuple(
+            trials.KIND, base.END, tuple(
                 (percent, 0.0, 1e9)
                 for percent in (50, 100, 200, 400, 800)))])
         corrections = limit_feedback.Corrections(3.0, lambda: base.END, None)
         with mock.patch.object(corrections, '_report'):
             one._pass(dataclasses.replace(self.set_up,
                                           corrections=corrections))
-        self.assertEqual({test_limit_trials.KIND: 3.0}, told.multiples)
+        self.assertEqual({trials.KIND: 3.0}, told.multiples)
 
 
 class PlacementTestCase(ServiceTestCase):
@@ -805,13 +806,13 @@ class WaitingTestCase(ServiceTestCase):
         self.assertEqual(1, keeper.updates)
 
     def test_metrics_say_what_for(self):
-        port = test_metrics.free_port()
+        port = fake_prometheus.free_ports()
         self.learning, self.set_up = (dataclasses.replace(
             one, metrics_at=('127.0.0.1', port))
             for one in (self.learning, self.set_up))
         found = []
         for time in (5, 15, 25):
-            self.at[time] = lambda: found.append(test_metrics.scraped(port))
+            self.at[time] = lambda: found.append(fake_prometheus.scraped(port))
         self.configure_at(10, self.learning)
         self.at[19] = lambda: setattr(self.driver, 'fail_after', 0)
         self.configure_at(20, self.learning)
@@ -1033,13 +1034,13 @@ class MetricsTestCase(ServiceTestCase):
 
     def setUp(self):
         super().setUp()
-        self.port = test_metrics.free_port()
+        self.port = fake_prometheus.free_ports()
         self.set_up = dataclasses.replace(
             self.set_up, metrics_at=('127.0.0.1', self.port))
         self.found = []
 
     def _scrape(self):
-        self.found.append(test_metrics.scraped(self.port))
+        self.found.append(fake_prometheus.scraped(self.port))
 
     def test_they_tell_of_passes_and_failures(self):
         self.at[50] = self._scrape

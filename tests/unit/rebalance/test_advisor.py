@@ -5,7 +5,7 @@ import unittest
 
 import numpy as np
 
-from tests.unit.rebalance import test_relief
+from tests.unit.rebalance import offers
 from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import relief
@@ -21,7 +21,7 @@ class AdvisorTestCase(unittest.TestCase):
     def _advise(self, loads, balance, churn=advisor.Churn(), empty=(),
                 **words):
         names = ('movable', 'closed')
-        constraints = test_relief.free(loads, **{
+        constraints = offers.free(loads, **{
             name: words.pop(name) for name in names if name in words})
         return advisor.advise(loads, np.array(balance), self.terms,
                               self.rule, 20, constraints, empty, churn,

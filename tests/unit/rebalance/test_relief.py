@@ -4,8 +4,11 @@ import unittest
 
 import numpy as np
 
+from tests.unit.rebalance import offers
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import relief
+
+free = offers.free
 
 
 def overload(rates, capacities, hosts, host):
@@ -191,12 +194,6 @@ class BestMoveTestCase(unittest.TestCase):
                 seen.add(tuple(loads.hosts))
             else:
                 self.fail('no end')
-
-
-def free(loads, **words):
-    """Return Constraints that keep nothing from anywhere."""
-    return relief.Constraints(np.zeros((len(loads.hosts), 0)),
-                              np.zeros((loads.most.shape[1], 0)), **words)
 
 
 class PlanTestCase(unittest.TestCase):

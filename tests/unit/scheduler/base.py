@@ -11,7 +11,8 @@ from nova.scheduler import host_manager
 import numpy as np
 from oslo_config import cfg
 
-from tests.unit.store import test_snapshot as snapshots
+from tests.fakes import clock as fake_clock
+from tests.fakes import store as fake_store
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import residency
@@ -21,7 +22,7 @@ from vswitch_aware_scheduler.traffic import model
 
 objects.register_all()
 
-NOW = snapshots.NOW
+NOW = fake_clock.NOW
 
 
 def instance_uuid(number):
@@ -71,7 +72,7 @@ def changes(number, laws=None, **more):
     """Return Changes that give instances, by number, constant rates."""
     laws = laws or {}
     return dataclasses.replace(
-        snapshots._changes(number, {
+        fake_store.changes(number, {
             instance_uuid(one): 0 for one in laws}, **more),
         states=np.ones(len(laws), dtype=np.int64),
         packed_laws=b''.join(model.TrafficModel.constant(kbps).law
@@ -136,8 +137,8 @@ class SchedulerTestCase(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        self.clock = snapshots.Clock()
-        self.store = snapshots.FakeStore(changes(1))
+        self.clock = fake_clock.Clock()
+        self.store = fake_store.FakeStore(changes(1))
         patch = mock.patch.object(store, 'Store', autospec=True,
                                   return_value=self.store)
         self.make_store = patch.start()

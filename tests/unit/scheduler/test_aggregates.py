@@ -9,7 +9,7 @@ from unittest import mock
 from nova.network import model as network_model
 from nova import objects
 
-from tests.unit.admission import test_uplink_policies
+from tests.fakes import host_metadata
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import host_policies
@@ -26,7 +26,7 @@ class TestAggregates(unittest.TestCase):
 
     def setUp(self):
         super().setUp()
-        profiles = test_uplink_policies.PROFILES
+        profiles = host_metadata.PROFILES
         self.found = aggregates.Aggregates(
             host_policies.HostPolicies(
                 profiles, None, admission.PROBABILITY, 0.01, True, mock.Mock()
@@ -43,7 +43,7 @@ class TestAggregates(unittest.TestCase):
     def rack(self, name, hosts, number=1, **stated):
         made = objects.Aggregate(
             id=number, name=name, hosts=list(hosts),
-            metadata=test_uplink_policies.keys(name, **stated))
+            metadata=host_metadata.keys(name, **stated))
         for host in hosts:
             self.groups.setdefault(host, []).append(made)
         return made
@@ -308,7 +308,7 @@ class UplinkTestCase(base.SchedulerTestCase):
                 for number in numbers}))
 
     def rack(self, hosts='ab', **stated):
-        self.replace('rack', hosts, **test_uplink_policies.keys('tor', **{
+        self.replace('rack', hosts, **host_metadata.keys('tor', **{
             'saturation_kbps': '1000', **stated}))
 
     def ask(self, hosts='abcd', number=9, kbps=100, **more):
@@ -372,7 +372,7 @@ class TestUplinks(UplinkTestCase):
     def test_aggregates_without_an_id_are_told_apart(self):
         for host in 'ab':
             self.hosts[host].aggregates = [objects.Aggregate(
-                name='rack', metadata=test_uplink_policies.keys(
+                name='rack', metadata=host_metadata.keys(
                     'tor', saturation_kbps='500'))]
         self.assertEqual('cd', self.ask(kbps=501))
         self.place('a', 1, 300)
@@ -449,7 +449,7 @@ class NetworkTestCase(UplinkTestCase):
 class TestMappings(NetworkTestCase):
 
     def test_networks_of_all_hosts_behind_a_gateway_fill_its_table(self):
-        self.replace('gw', 'ab', **test_uplink_policies.keys(
+        self.replace('gw', 'ab', **host_metadata.keys(
             'gw', mapping_entries='96', mapping_interfaces='48'))
         for number, host, network in ((1, 'a', 'red'), (2, 'b', 'blue')):
             spec = self.spec(number, network)

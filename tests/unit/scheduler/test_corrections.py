@@ -8,10 +8,10 @@ from unittest import mock
 import numpy as np
 
 from tests.unit.scheduler import base
-from tests.unit.store import test_snapshot as snapshots
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model
 
 LIMIT = .01
@@ -160,7 +160,7 @@ class CorrectionsTestCase(base.SchedulerTestCase):
 class SnapshotTestCase(base.SchedulerTestCase):
 
     def test_outcomes_stay_where_nothing_new_is_told(self):
-        one = snapshots.snapshot.Snapshot()
+        one = snapshot.Snapshot()
         self.assertEqual({}, one.outcomes)
         one = one.updated(changes(1, outcome(.1)))
         self.assertEqual({KIND: outcome(.1)}, one.outcomes)

@@ -2,14 +2,13 @@
 
 import math
 import os
-import socket
 import tempfile
 from unittest import mock
 import urllib.error
 import urllib.request
 
-from prometheus_client import parser
 
+from tests.fakes import prometheus as fake_prometheus
 from tests.unit.scheduler import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import filters
@@ -17,36 +16,9 @@ from vswitch_aware_scheduler.scheduler import metrics
 from vswitch_aware_scheduler.scheduler import nova_hooks
 from vswitch_aware_scheduler.scheduler import worker_thread
 
-
-def free_ports(number):
-    """Return the first of so many ports in a row that are free."""
-    while True:
-        with socket.socket() as listener:
-            listener.bind(('127.0.0.1', 0))
-            first = listener.getsockname()[1]
-        if first + number > 65535:
-            continue
-        try:
-            for port in range(first, first + number):
-                with socket.socket() as listener:
-                    listener.bind(('127.0.0.1', port))
-            return first
-        except OSError:
-            continue
-
-
-def parsed(text):
-    """Return {(name, label values): value}."""
-    return {(one.name.removeprefix('vswitch_scheduler_'),
-             *one.labels.values()): one.value
-            for family in parser.text_string_to_metric_families(text)
-            for one in family.samples if not one.name.endswith('_created')}
-
-
-def scraped(port):
-    with urllib.request.urlopen(f'http://127.0.0.1:{port}/metrics',
-                                timeout=30) as answer:
-        return parsed(answer.read().decode())
+free_ports = fake_prometheus.free_ports
+parsed = fake_prometheus.parsed
+scraped = fake_prometheus.scraped
 
 
 class MetricsTestCase(base.SchedulerTestCase):

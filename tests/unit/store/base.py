@@ -4,11 +4,11 @@
 import os
 import tempfile
 import unittest
-import uuid
 
 import numpy as np
 import sqlalchemy as sa
 
+from tests.fakes import store as fake_store
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
@@ -17,11 +17,8 @@ from vswitch_aware_scheduler.traffic import estimate
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import series
 
-NOW = 1700000000.0
-
-
-def instance_uuid(number):
-    return str(uuid.UUID(int=number))
+NOW = fake_store.NOW
+instance_uuid = fake_store.instance_uuid
 
 
 def constant(number, egress_kbps=5.0, **more):

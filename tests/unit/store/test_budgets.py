@@ -2,25 +2,19 @@
 
 import dataclasses
 import functools
-import json
 
 import numpy as np
 
+from tests.fakes import store as fake_store
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
-LIMITS = json.dumps(['kernel', [[[1.0, 1.0, 0.0], 800.0, 1000.0]]])
+LIMITS = fake_store.LIMITS
+budget = fake_store.budget
+
 STATE = store.BudgetState(300.0, base.NOW)
-
-
-def budget(name='h', **values):
-    return store.ErrorBudget(**{
-        'kind': store.HOST, 'name': name, 'overload_probability': .01,
-        'earned_share': .6, 'first_days': 1.0, 'most_days': 30.0,
-        'limits': LIMITS, 'since': base.NOW, 'why': None, 'until': base.NOW,
-        'balance': 518.4, **values})
 
 
 def share(modeler='m', name='h', slots=3):

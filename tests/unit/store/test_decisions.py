@@ -5,26 +5,13 @@ import functools
 import logging
 import time
 
+from tests.fakes import store as fake_store
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
-
-def decision(number, seconds_ago=0.0, **more):
-    return store.Decision(**{
-        'decision_id': f'{number:032x}',
-        'decided_at': base.NOW - seconds_ago, 'decided_by': 'worker:1',
-        'request_id': f'req-{number}',
-        'instance_uuid': base.instance_uuid(number), 'project': 'p',
-        'flavor': 'm1', 'rule': 'flavor', 'outcome': store.PLACED,
-        'host': 'host1', 'hosts': 3, 'admitted': 1,
-        'refused': {'overload probability': 2}, 'observed': 1,
-        'chosen': {'check': None, 'overload_probability': .001,
-                   'loss_fraction': 0.0, 'utilisation': .5, 'limit': .01},
-        'nearest': [{'host': 'host2', 'check': 'overload probability',
-                     'value': .0131, 'limit': .01, 'enforced': True,
-                     'text': 'words'}], **more})
+decision = fake_store.decision
 
 
 class DecisionsTestCase(base.StoreTestCase):

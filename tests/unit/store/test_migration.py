@@ -16,8 +16,8 @@ from alembic.runtime import migration as alembic_migration
 import numpy as np
 import sqlalchemy as sa
 
+from tests.fakes import store as fake_store
 from tests.unit.store import base
-from tests.unit.store import test_claims
 import vswitch_aware_scheduler
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
@@ -88,7 +88,7 @@ class MigrationTestCase(base.StoreTestCase):
 
     def test_claims_of_before_come_without_networks(self):
         migration.sync(self.url, '0004')
-        told = test_claims.claim()
+        told = fake_store.claim()
         self.execute(
             'INSERT INTO claim VALUES (:uuid, 1, :token, :state, :host, NULL, '
             ':law, :stated, :by, 0, 9e9)', uuid=told.instance_uuid,

@@ -11,6 +11,7 @@ from tests.contract import telemetry_counters
 from tests.contract import telemetry_driver
 from tests.contract import telemetry_services
 from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import clock as fake_clock
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import ceilometer
 from vswitch_aware_scheduler.traffic import series as rate_series
@@ -26,7 +27,7 @@ class CeilometerTest(testtools.TestCase):
         self.server = self.useFixture(stand_ins.Ceilometer(interfaces))
         return ceilometer.CeilometerDriver(
             telemetry_services.access(self.server.url),
-            **{'period_seconds': 300, 'clock': telemetry_services.Clock(
+            **{'period_seconds': 300, 'clock': fake_clock.Clock(
                 float(TRAFFIC.times[-1]) + 7200), **options})
 
     def test_several_samples_of_a_period_are_averaged(self):

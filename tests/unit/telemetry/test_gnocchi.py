@@ -14,6 +14,7 @@ from tests.contract import telemetry_driver
 from tests.contract import telemetry_services
 from tests.contract import telemetry_simulator as simulator
 from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import clock as fake_clock
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import gnocchi
 from vswitch_aware_scheduler.traffic import series as rate_series
@@ -32,7 +33,7 @@ class GnocchiTestCase(testtools.TestCase):
             interfaces, methods, granularity=granularity))
         return gnocchi.GnocchiDriver(
             telemetry_services.access(self.server.url),
-            clock=telemetry_services.Clock(now), **options)
+            clock=fake_clock.Clock(now), **options)
 
     def paths(self):
         return [path for _, path, _, _ in self.server.requests]
@@ -347,7 +348,7 @@ class PollsTest(GnocchiTestCase):
         driver = self.make([one], (method,), **options)
         times, rates, start = [], [], simulator.T0
         for hours in (5, 11, 24):
-            driver._clock = telemetry_services.Clock(
+            driver._clock = fake_clock.Clock(
                 simulator.T0 + hours * 3600.0)
             series, = driver.series(start=start)
             times.extend(series.times)

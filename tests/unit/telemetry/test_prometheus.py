@@ -11,6 +11,7 @@ from tests.contract import telemetry_counters
 from tests.contract import telemetry_driver
 from tests.contract import telemetry_services
 from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import clock as fake_clock
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.telemetry import prometheus
 from vswitch_aware_scheduler.traffic import series as rate_series
@@ -30,7 +31,7 @@ class PrometheusTestCase(testtools.TestCase):
             if series is None else series, **(server or {})))
         return prometheus.PrometheusDriver(
             telemetry_services.access(self.server.url),
-            clock=telemetry_services.Clock(now), **options)
+            clock=fake_clock.Clock(now), **options)
 
     def one(self, counts, step=300.0, **options):
         """Return the series of an instance with equal counters."""
@@ -390,7 +391,7 @@ class RequestsTest(PrometheusTestCase):
             telemetry_services.access(None, auth={
                 'auth_type': 'admin_token', 'token': 'abc',
                 'endpoint': self.server.url}),
-            clock=telemetry_services.Clock(float(TRAFFIC.times[-1]) + 7200))
+            clock=fake_clock.Clock(float(TRAFFIC.times[-1]) + 7200))
         for one, other in zip(good, driver.series(start=T0), strict=True):
             np.testing.assert_array_equal(one, other.rates)
         self.assertEqual({'GET'}, {one[0] for one in self.server.requests})

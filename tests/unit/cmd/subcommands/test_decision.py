@@ -2,13 +2,13 @@
 
 from unittest import mock
 
+from tests.fakes import store as fake_store
 from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
 from tests.unit.store import base
-from tests.unit.store import test_decisions
 from vswitch_aware_scheduler import store
 
-decision = test_decisions.decision
+decision = fake_store.decision
 
 
 class DecisionCommandTestCase(command_case.ManageTestCase):

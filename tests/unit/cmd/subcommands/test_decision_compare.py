@@ -3,9 +3,9 @@
 import csv
 import os
 
+from tests.fakes import store as fake_store
 from tests.unit.cmd import command_case
 from tests.unit.store import base
-from tests.unit.store import test_decisions
 from vswitch_aware_scheduler import store
 
 SLOTS = 120
@@ -38,7 +38,7 @@ class CompareTestCase(command_case.ManageTestCase):
         for number, check in enumerate(checks, 1):
             uuid, host = base.instance_uuid(number), f'host{number}'
             placements.append(store.InstanceRecord(uuid, host))
-            decisions.append(test_decisions.decision(
+            decisions.append(fake_store.decision(
                 number, 0.0, host=host, chosen={
                     'check': check, 'overload_probability':
                     .5 if check else .001, 'limit': .01,
@@ -99,7 +99,7 @@ class CompareTestCase(command_case.ManageTestCase):
 
     def test_a_host_counts_by_its_last_decision_and_from_then_on(self):
         self.fill(1, 0)
-        self.target.write_decisions([test_decisions.decision(
+        self.target.write_decisions([fake_store.decision(
             9, -60 * PERIOD, host='host1', chosen={
                 'check': None, 'overload_probability': .2, 'limit': .02,
                 'loss_fraction': 0.0, 'utilisation': .5})])
@@ -113,12 +113,12 @@ class CompareTestCase(command_case.ManageTestCase):
     def test_hosts_that_traffic_says_nothing_of_are_left_out(self):
         self.fill(1, 0)
         self.target.write_decisions([
-            test_decisions.decision(2, 0, host='a', chosen=None),
-            test_decisions.decision(3, 0, host='b', chosen={
+            fake_store.decision(2, 0, host='a', chosen=None),
+            fake_store.decision(3, 0, host='b', chosen={
                 'check': 'tunnels', 'overload_probability': .1, 'limit': .01,
                 'loss_fraction': 0.0, 'utilisation': .5}),
-            test_decisions.decision(4, 0, host=None, chosen=None,
-                                    outcome=store.NO_HOST)])
+            fake_store.decision(4, 0, host=None, chosen=None,
+                                outcome=store.NO_HOST)])
         answer = self.ask(*self.words())
         self.assertEqual({'no filter was asked': 1, 'refused for tunnels': 1},
                          answer['left_out'])

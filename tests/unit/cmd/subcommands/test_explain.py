@@ -2,10 +2,10 @@
 
 import numpy
 
+from tests.fakes import store as fake_store
 from tests.unit.cmd import commands
-from tests.unit.cmd.subcommands import test_fleet
+from tests.unit.cmd import fleet_case
 from tests.unit.store import base
-from tests.unit.store import test_decisions
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler import store
@@ -13,7 +13,7 @@ from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.vswitch import attachments
 from vswitch_aware_scheduler.vswitch import profile
 
-packed = test_fleet.packed
+packed = fleet_case.packed
 
 #: On a tenth of the time.
 BUSY = traffic_model.TrafficModel.on_off(
@@ -28,7 +28,7 @@ def switch(saturation_kbps=1000.0, **more):
                                  **more)
 
 
-class ExplainTestCase(test_fleet.FleetTestCase):
+class ExplainTestCase(fleet_case.FleetTestCase):
 
     def facts(self, uplinks=None, age=0.0, flavors=None, **hosts):
         self.store.write_fleet({
@@ -177,7 +177,7 @@ class HostsTestCase(ExplainTestCase):
             '--server', 'vm2')[0]['instance_uuid'])
 
     def test_one_that_nova_refused_is_known_by_its_decision(self):
-        self.store.write_decisions([test_decisions.decision(
+        self.store.write_decisions([fake_store.decision(
             9, flavor='busy', project='q')])
         answer, rows = self.explain('--server', base.instance_uuid(9))
         self.assertEqual(('busy', 'q', 'flavor', []), (

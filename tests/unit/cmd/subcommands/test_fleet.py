@@ -3,13 +3,11 @@
 import csv
 import io
 import json
-import time
 from unittest import mock
 
-from tests.unit.cmd import command_case
+from tests.fakes import store as fake_store
 from tests.unit.cmd import commands
-from tests.unit.store import base
-from tests.unit.store import test_budgets
+from tests.unit.cmd import fleet_case
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd.subcommands import fleet
@@ -17,55 +15,12 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.vswitch import profile
 
+packed = fleet_case.packed
+FleetTestCase = fleet_case.FleetTestCase
+
 #: On a tenth of the time.
 ON_OFF = traffic_model.TrafficModel.on_off(
     egress_kbps=100.0, on_seconds=600.0, off_seconds=5400.0)
-
-
-def packed(profile_, origin='aggregate rack', **more):
-    """Return what a modeler stores of a host."""
-    return {**policy_in_force.pack(admission.HostPolicy(profile_, **more)),
-            'origins': {'profile': origin}}
-
-
-class FleetTestCase(command_case.ManageTestCase):
-
-    def setUp(self):
-        super().setUp()
-        self.now = time.time()
-        self.store = self.make_store()
-        self._configure('default_egress_kbps = 0', 'default_ingress_kbps = 0')
-
-    def put(self, hosts, models=(), flavor='small', project='p', **more):
-        """Write instances: {host: numbers of instances}."""
-        self.store.write(
-            [
-                store.StoredModel(
-                    base.instance_uuid(number), one, name=f'vm{number}'
-                )
-                for number, one in dict(models).items()
-            ],
-            placements=[
-                store.InstanceRecord(
-                    base.instance_uuid(number), host, flavor, project
-                )
-                for host, numbers in hosts.items()
-                for number in numbers
-            ],
-            inventory=store.InventoryState('nova', self.now, self.now),
-            **more,
-        )
-
-    def modeled(self, age=0.0, aggregates=True, **hosts):
-        """Write what a modeler would: {host: packed policy}."""
-        facts = {'host': hosts, 'uplink': {}, 'flavor': {
-            'small': {}, 'steady': {'vswitch:egress_kbps': '100'}}}
-        if aggregates:
-            facts['aggregate'] = {}
-        self.store.write_fleet(facts, self.now - age)
-
-    def hosts(self, *words):
-        return self.ask('fleet', *words)['hosts']
 
 
 class HostsTestCase(FleetTestCase):
@@ -174,7 +129,7 @@ class HostsTestCase(FleetTestCase):
             'uplink': {'u': policy_in_force.pack(uplink.policy)}}, self.now)
         text = json.dumps(['p', [[[1.0, 1.0, 0.0], 800.0, 250.0]]])
         # A day of use earns 518.4 s, and 30 days are kept.
-        kept = [test_budgets.budget(
+        kept = [fake_store.budget(
             name, balance=balance, limits=text, since=self.now - 3600,
             until=self.now - age, burn={'3600': 3.0, '21600': 1.5}, kind=kind)
             for kind, name, balance, age in (

@@ -6,9 +6,9 @@ import unittest
 import yaml
 
 from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import neutron_api
 from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
-from tests.unit.modeler import test_host_discovery
 from tests.unit.vswitch import agents
 from vswitch_aware_scheduler import store
 
@@ -17,7 +17,7 @@ class HostTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        self.neutron = test_host_discovery.Neutron()
+        self.neutron = neutron_api.NeutronApi()
         self.neutron.setUp()
         self.addCleanup(self.neutron.cleanUp)
         self._configure(

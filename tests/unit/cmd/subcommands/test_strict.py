@@ -3,9 +3,9 @@
 import time
 from unittest import mock
 
+from tests.fakes import placement_api
 from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
-from tests.unit.modeler import test_placement_inventory
 from vswitch_aware_scheduler.modeler import placement_inventory
 
 
@@ -13,18 +13,18 @@ class StrictTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        self.cloud = test_placement_inventory.Cloud()
+        self.cloud = placement_api.PlacementApi()
         self.cloud.setUp()
         self.addCleanup(self.cloud.cleanUp)
         self.configure()
         for host, total in (('h1', 1000), ('h2', 2000)):
             node = self.cloud.host(host)
-            uuid = test_placement_inventory.placement_inventory.provider_uuid(
+            uuid = placement_inventory.provider_uuid(
                 node
             )
-            self.cloud.providers[uuid] = test_placement_inventory.Provider(
+            self.cloud.providers[uuid] = placement_api.Provider(
                 f'node-{host}:vswitch', node, 0, {
-                    test_placement_inventory.CLASS: {
+                    placement_api.CLASS: {
                         'total': total, 'reserved': 100, 'min_unit': 1,
                         'allocation_ratio': 1.0}})
             self.cloud.allocate(f'on-{host}', node, total // 2)

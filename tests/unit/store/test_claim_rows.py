@@ -6,24 +6,18 @@ import dataclasses
 import itertools
 import threading
 
+from tests.fakes import store as fake_store
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import claim_rows as claim_table
 from vswitch_aware_scheduler.store import tables
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.vswitch import attachments
 
-LAW = model.TrafficModel.on_off(5.0, 2.0, on_seconds=1, off_seconds=3).law
+claim = fake_store.claim
+
 STATES = (store.ASSUMED, store.MOVED, store.CONFIRMED, store.FORGOTTEN,
           store.EXPIRED)
-
-
-def claim(number=1, state=store.ASSUMED, host='h1', token='t-1', **more):
-    return store.StoredClaim(**{
-        'instance_uuid': base.instance_uuid(number), 'token': token,
-        'state': state, 'host': host, 'source': None, 'law': LAW,
-        'stated': True, 'seconds': 600.0, 'claimed_by': 'here:1', **more})
 
 
 class ClaimsTestCase(base.StoreTestCase):

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The APIs of Nova and Neutron, as far as instances are read from them."""
+
+import datetime
+
+from tests.contract import telemetry_stand_ins as stand_ins
+from tests.fakes import clock
+from tests.fakes import store
+
+NOW = clock.NOW
+
+
+def iso(seconds):
+    return datetime.datetime.fromtimestamp(
+        seconds, datetime.timezone.utc).strftime('%Y-%m-%dT%H:%M:%SZ')
+
+
+class NovaApi(stand_ins.OpenStack):
+    """Nova and Neutron, as far as the inventory asks them.
+
+    In the form that Nova 34 was seen to answer in; tests/functional runs the
+    same against the real one.
+
+    :ivar servers: {uuid: dictionary}, deleted ones too
+    :ivar down: uuids in a cell that does not answer
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.servers = {}
+        self.down = set()
+        self.ports, self.networks = [], []
+        self.most = 1000
+
+    def put(self, number, host='h1', flavor='f', project='p', at=0.0,
+            status='ACTIVE'):
+        uuid = store.instance_uuid(number)
+        self.servers[uuid] = {
+            'id': uuid, 'status': status, 'tenant_id': project,
+            'updated': iso(NOW + at), 'OS-EXT-SRV-ATTR:host': host,
+            'flavor': {'original_name': flavor, 'vcpus': 1}}
+        return uuid
+
+    def attach(self, uuid, network, vnic='normal', host='h1', project='p',
+               mac=None, listed=True):
+        """Add a port.
+
+        :param uuid: its device_id
+        :param listed: whether Nova lists its address for that instance
+        """
+        mac = mac or f'fa:16:3e:00:00:{len(self.ports):02x}'
+        self.ports.append({
+            'id': f'port{len(self.ports)}', 'device_id': uuid,
+            'network_id': network, 'mac_address': mac, 'project_id': project,
+            'binding:host_id': host, 'binding:vnic_type': vnic})
+        if listed:
+            self.servers[uuid].setdefault('addresses', {}).setdefault(
+                f'net {network}', []).append({
+                    'addr': '192.0.2.1', 'version': 4,
+                    'OS-EXT-IPS:type': 'fixed',
+                    'OS-EXT-IPS-MAC:mac_addr': mac})
+        return self.ports[-1]
+
+    def delete(self, uuid, at):
+        self.servers[uuid].update(status='DELETED', updated=iso(NOW + at))
+
+    def answer(self, method, path, parameters, body):
+        if path == '/v2.0/ports':
+            return self._page('ports', parameters, [
+                port for port in self.ports if all(
+                    port[key] in parameters.get(key, [port[key]])
+                    for key in ('device_id', 'mac_address'))])
+        if path == '/v2.0/networks':
+            wanted = parameters.get('id')
+            return self._page('networks', parameters, [
+                network for network in self.networks
+                if wanted is None or network['id'] in wanted])
+        if path == '/v2.1/servers/detail':
+            since = parameters.get('changes-since', [''])[0]
+            return self._page('servers', parameters, [
+                self._shown(one) for uuid, one in self.servers.items()
+                if (one['updated'] >= since if since
+                    else one['status'] != 'DELETED')])
+        uuid = path.rpartition('/')[2]
+        if self.servers.get(uuid, {}).get('status', 'DELETED') == 'DELETED':
+            return 404, {'itemNotFound': {'code': 404}}
+        return 200, {'server': self._shown(self.servers[uuid])}
+
+    def _shown(self, one):
+        if one['id'] in self.down:
+            return {'id': one['id'], 'status': 'UNKNOWN',
+                    'tenant_id': one['tenant_id'], 'created': iso(NOW)}
+        return one
+
+    def _page(self, kind, parameters, items):
+        limit = min(int(parameters['limit'][0]), self.most)
+        first = 0
+        if 'marker' in parameters:
+            first = 1 + [one['id'] for one in items].index(
+                parameters['marker'][0])
+        page = {kind: items[first:first + limit]}
+        if len(items) > first + limit:
+            page[f'{kind}_links'] = [{'rel': 'next', 'href': 'anywhere'}]
+        return 200, page
+
+    def asked(self, path='/v2.1/servers/detail'):
+        return [parameters for _, seen, parameters, _ in self.requests
+                if seen == path]

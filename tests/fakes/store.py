@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of a store, and a store that answers what a test says."""
+
+import json
+import threading
+import uuid
+
+import numpy as np
+
+from tests.fakes import clock
+from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.traffic import model
+from vswitch_aware_scheduler.traffic import rate_law
+
+NOW = clock.NOW
+
+#: Longest wait for a thread: nothing here takes that long unless it failed.
+PATIENCE_SECONDS = 30.0
+
+#: Of a claim.
+LAW = model.TrafficModel.on_off(5.0, 2.0, on_seconds=1, off_seconds=3).law
+
+#: Of the host of an error budget.
+LIMITS = json.dumps(['kernel', [[[1.0, 1.0, 0.0], 800.0, 1000.0]]])
+
+
+def instance_uuid(number):
+    return str(uuid.UUID(int=number))
+
+
+def law(number):
+    """Return the law of an instance; its number tells how many states."""
+    n = 1 + number % 3
+    probabilities = np.arange(1, n + 1) / (n * (n + 1) / 2)
+    rates = number + np.arange(3.0 * n).reshape(n, 3)
+    return rate_law.RateLaw.from_arrays(probabilities, rates)
+
+
+def generation(number, published_at=NOW, store_id='one'):
+    return store.Generation(store_id, number, published_at)
+
+
+def changes(number, given=(), removed=(), hosts=(), removed_hosts=(),
+            complete=False, **of_generation):
+    """Return the Changes that give or renew some instances' laws.
+
+    :param given: {uuid: number of its law}, or pairs
+    """
+    given = dict(given)
+    laws = [law(kind) for kind in given.values()]
+    return store.Changes(
+        generation(number, **of_generation), complete, list(given),
+        np.array([one.probabilities.size for one in laws], dtype=np.int64),
+        b''.join(laws),
+        list(removed), [store.HostProfile(host, name)
+                        for host, name in dict(hosts).items()],
+        list(removed_hosts))
+
+
+class FakeStore:
+    """A store that answers what a test has put into it."""
+
+    def __init__(self, *answers):
+        self.answers = list(answers)
+        self.asked = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def read_changes(self, since):
+        self.asked.append(since)
+        self.gate.wait(PATIENCE_SECONDS)
+        answer = self.answers[0]
+        if len(self.answers) > 1:
+            self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def claim(number=1, state=store.ASSUMED, host='h1', token='t-1', **more):
+    return store.StoredClaim(**{
+        'instance_uuid': instance_uuid(number), 'token': token,
+        'state': state, 'host': host, 'source': None, 'law': LAW,
+        'stated': True, 'seconds': 600.0, 'claimed_by': 'here:1', **more})
+
+
+def decision(number, seconds_ago=0.0, **more):
+    return store.Decision(**{
+        'decision_id': f'{number:032x}',
+        'decided_at': NOW - seconds_ago, 'decided_by': 'worker:1',
+        'request_id': f'req-{number}',
+        'instance_uuid': instance_uuid(number), 'project': 'p',
+        'flavor': 'm1', 'rule': 'flavor', 'outcome': store.PLACED,
+        'host': 'host1', 'hosts': 3, 'admitted': 1,
+        'refused': {'overload probability': 2}, 'observed': 1,
+        'chosen': {'check': None, 'overload_probability': .001,
+                   'loss_fraction': 0.0, 'utilisation': .5, 'limit': .01},
+        'nearest': [{'host': 'host2', 'check': 'overload probability',
+                     'value': .0131, 'limit': .01, 'enforced': True,
+                     'text': 'words'}], **more})
+
+
+def budget(name='h', **values):
+    return store.ErrorBudget(**{
+        'kind': store.HOST, 'name': name, 'overload_probability': .01,
+        'earned_share': .6, 'first_days': 1.0, 'most_days': 30.0,
+        'limits': LIMITS, 'since': NOW, 'why': None, 'until': NOW,
+        'balance': 518.4, **values})

@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import os
+import threading
+import time
+import unittest
+from unittest import mock
+
+from tests.fakes import clock as fake_clock
+from tests.fakes import store as fake_store
+from tests.unit.store import base as store_base
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import snapshot_source
+from vswitch_aware_scheduler import store
+
+NOW = fake_clock.NOW
+PATIENCE_SECONDS = fake_store.PATIENCE_SECONDS
+_law = fake_store.law
+_generation = fake_store.generation
+_changes = fake_store.changes
+FakeStore = fake_store.FakeStore
+Clock = fake_clock.Clock
+
+
+class SourceTestCase(unittest.TestCase):
+
+    def make(self, *answers, refresh_seconds=3600, first_wait_seconds=10,
+             max_age_seconds=0, prepare=None, tidy=None):
+        self.store = FakeStore(*answers)
+        self.clock = Clock()
+        source = snapshot_source.SnapshotSource(
+            self.store, refresh_seconds, first_wait_seconds,
+            max_age_seconds, self.clock, prepare, tidy)
+        self.addCleanup(source.stop)
+        self.addCleanup(self.store.gate.set)
+        return source
+
+    def wait_for(self, condition):
+        until = time.monotonic() + PATIENCE_SECONDS
+        while not condition():
+            self.assertLess(time.monotonic(), until, 'waited in vain')
+            time.sleep(.005)
+
+
+class TestSource(SourceTestCase):
+
+    def test_making_one_starts_nothing(self):
+        before = threading.active_count()
+        source = self.make(_changes(1))
+        self.assertEqual(before, threading.active_count())
+        self.assertEqual([], self.store.asked)
+        source.stop()
+
+    def test_the_first_question_gets_the_snapshot(self):
+        source = self.make(_changes(3, {'a': 1}))
+        one, problem = source.current()
+        self.assertIsNone(problem)
+        self.assertEqual(_law(1), one.law('a'))
+        self.assertEqual([None], self.store.asked)
+
+    def test_it_asks_for_what_is_new_since_the_last_generation(self):
+        source = self.make(_changes(3, {'a': 1}), _changes(4, {'b': 2}))
+        source.current()
+        source.refresh()
+        one, problem = source.current()
+        self.assertIsNone(problem)
+        self.assertEqual([None, _generation(3)], self.store.asked)
+        self.assertEqual((_law(1), _law(2)), (one.law('a'), one.law('b')))
+
+    def test_the_same_generation_changes_nothing(self):
+        prepared = []
+        source = self.make(_changes(3, {'a': 1}), prepare=prepared.append)
+        first = source.current()[0]
+        source.refresh()
+        self.assertIs(first, source.current()[0])
+        self.assertEqual([first], prepared)
+
+    def test_it_refreshes_by_itself(self):
+        source = self.make(_changes(1), _changes(2), _changes(3, {'a': 1}),
+                           refresh_seconds=.01)
+        source.current()
+        self.wait_for(lambda: source.current()[0].law('a') is not None)
+
+    def test_an_error_is_told_and_the_last_snapshot_kept(self):
+        source = self.make(
+            _changes(1, {'a': 1}), exceptions.StoreError('disk is gone'),
+            _changes(2, {'b': 2}))
+        source.current()
+        source.refresh()
+        one, problem = source.current()
+        self.assertEqual('disk is gone', problem)
+        self.assertEqual(_law(1), one.law('a'))
+        source.refresh()
+        one, problem = source.current()
+        self.assertIsNone(problem)
+        self.assertEqual(_law(2), one.law('b'))
+
+    def test_a_store_that_never_answered_leaves_an_empty_snapshot(self):
+        source = self.make(exceptions.StoreMissing('there is no store'))
+        one, problem = source.current()
+        self.assertEqual('there is no store', problem)
+        self.assertIsNone(one.generation)
+        self.assertEqual(0, len(one))
+
+    def test_an_unexpected_error_is_told_by_its_kind(self):
+        source = self.make(KeyError('what'), _changes(1))
+        self.assertIn("unexpected KeyError: 'what'", source.current()[1])
+        source.refresh()
+        self.assertIsNone(source.current()[1])
+
+    def test_what_cannot_be_prepared_is_not_taken_over(self):
+        def prepare(_):
+            raise ValueError('no')
+
+        source = self.make(_changes(1, {'a': 1}), prepare=prepare)
+        one, problem = source.current()
+        self.assertIn('ValueError: no', problem)
+        self.assertIsNone(one.law('a'))
+
+    def test_it_tidies_up_whether_there_is_something_new_or_not(self):
+        tidied = []
+        source = self.make(_changes(1), tidy=lambda: tidied.append(
+            source._snapshot.generation))
+        source.refresh()
+        source.refresh()
+        self.assertEqual([_generation(1)] * 2, tidied)
+
+    def test_what_goes_wrong_with_tidying_is_told(self):
+        def tidy():
+            raise ValueError('no')
+
+        source = self.make(_changes(1, {'a': 1}), tidy=tidy)
+        one, problem = source.current()
+        self.assertIn('ValueError: no', problem)
+        self.assertEqual(_law(1), one.law('a'))
+
+    def test_it_prepares_before_it_hands_out(self):
+        started, go_on = threading.Event(), threading.Event()
+
+        def prepare(one):
+            if one.generation.number == 2:
+                started.set()
+                go_on.wait(PATIENCE_SECONDS)
+
+        source = self.make(_changes(1), _changes(2, {'a': 1}),
+                           prepare=prepare)
+        source.current()
+        refreshing = threading.Thread(target=source.refresh)
+        refreshing.start()
+        started.wait(PATIENCE_SECONDS)
+        self.assertEqual(_generation(1), source.current()[0].generation)
+        go_on.set()
+        refreshing.join(PATIENCE_SECONDS)
+        self.assertEqual(_generation(2), source.current()[0].generation)
+
+
+class TestAge(SourceTestCase):
+
+    def test_an_old_generation_is_told_with_both_numbers(self):
+        source = self.make(_changes(1, {'a': 1}), max_age_seconds=100)
+        for age, stale in ((0, False), (100, False), (101, True),
+                           (5000, True), (50, False)):
+            self.clock.now = NOW + age
+            one, problem = source.current()
+            self.assertEqual(_law(1), one.law('a'))
+            if stale:
+                for part in (f'{age} s', '100 s', 'modeler'):
+                    self.assertIn(part, problem)
+            else:
+                self.assertIsNone(problem)
+
+    def test_without_a_limit_nothing_is_stale(self):
+        source = self.make(_changes(1))
+        self.clock.now = NOW + 1e9
+        self.assertIsNone(source.current()[1])
+
+    def test_a_store_never_written_is_not_stale(self):
+        source = self.make(_changes(0, published_at=0.0),
+                           max_age_seconds=100)
+        self.assertIsNone(source.current()[1])
+
+    def test_an_error_counts_for_more_than_age(self):
+        source = self.make(_changes(1), exceptions.StoreError('gone'),
+                           max_age_seconds=100)
+        source.current()
+        source.refresh()
+        self.clock.now = NOW + 1e6
+        self.assertEqual('gone', source.current()[1])
+
+
+class TestFirstWait(SourceTestCase):
+
+    def test_it_is_bounded(self):
+        source = self.make(_changes(1, {'a': 1}), first_wait_seconds=.2)
+        self.store.gate.clear()
+        started = time.monotonic()
+        one, problem = source.current()
+        waited = time.monotonic() - started
+        self.assertGreaterEqual(waited, .15)
+        self.assertLess(waited, PATIENCE_SECONDS / 2)
+        self.assertIsNone(one.generation)
+        self.assertIn('0.2 s', problem)
+        # Later ones do not.
+        started = time.monotonic()
+        for _ in range(100):
+            self.assertIn('not answered', source.current()[1])
+        self.assertLess(time.monotonic() - started, 10)
+        self.store.gate.set()
+        self.wait_for(lambda: source.current()[1] is None)
+        self.assertEqual(_law(1), source.current()[0].law('a'))
+
+    def test_with_none_no_request_waits(self):
+        source = self.make(_changes(1), first_wait_seconds=0)
+        self.store.gate.clear()
+        self.assertIn('not answered', source.current()[1])
+        self.store.gate.set()
+        self.wait_for(lambda: source.current()[1] is None)
+
+    def test_requests_that_come_together_wait_together(self):
+        source = self.make(_changes(1, {'a': 1}),
+                           first_wait_seconds=PATIENCE_SECONDS)
+        self.store.gate.clear()
+        found = []
+        threads = [threading.Thread(
+            target=lambda: found.append(source.current()))
+            for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        self.wait_for(lambda: self.store.asked)
+        time.sleep(.1)
+        self.assertEqual([], found)
+        self.store.gate.set()
+        for thread in threads:
+            thread.join(PATIENCE_SECONDS)
+        self.assertEqual([None] * 8, [problem for _, problem in found])
+        self.assertEqual([_law(1)] * 8, [one.law('a') for one, _ in found])
+        self.assertEqual(1, len(self.store.asked))
+
+
+class TestFork(SourceTestCase):
+
+    def test_a_process_has_one_thread_of_its_own(self):
+        source = self.make(_changes(1))
+        for _ in range(3):
+            source.current()
+        self.assertEqual(1, len(self.store.asked))
+        thread = source._thread
+        # What a child sees after a fork: another process number, no thread.
+        with mock.patch.object(os, 'getpid', autospec=True,
+                               return_value=os.getpid() + 1):
+            for _ in range(3):
+                source.current()
+            self.wait_for(lambda: len(self.store.asked) == 2)
+            self.assertIsNot(thread, source._thread)
+        source._stop.set()
+        thread.join(PATIENCE_SECONDS)
+
+    def test_a_real_child_reads_the_store_itself(self):
+        source = self.make(_changes(1), _changes(2, {'a': 1}))
+        source.current()
+        child = os.fork()
+        if not child:
+            status = 1
+            try:
+                until = time.monotonic() + PATIENCE_SECONDS
+                while time.monotonic() < until:
+                    if source.current()[0].law('a') is not None:
+                        status = 0
+                        break
+                    time.sleep(.01)
+            finally:
+                os._exit(status)
+        self.assertEqual(0, os.waitstatus_to_exitcode(
+            os.waitpid(child, 0)[1]))
+        self.assertIsNone(source.current()[0].law('a'))
+
+    def test_stopping_ends_the_thread_and_may_be_done_twice(self):
+        source = self.make(_changes(1), refresh_seconds=.01)
+        source.current()
+        thread = source._thread
+        source.stop()
+        self.assertFalse(thread.is_alive())
+        source.stop()
+
+
+class StoreTestCase(store_base.StoreTestCase):
+    """A source that runs while its store is damaged or restored."""
+
+    def setUp(self):
+        super().setUp()
+        self.store = self.make_store()
+        self.store.write([store_base.constant(n) for n in range(5)])
+        self.source = self._source()
+
+    def _source(self):
+        source = snapshot_source.SnapshotSource(
+            store.Store(self.url), 3600, 0, 0, lambda: 0.0)
+        source.refresh()
+        return source
+
+    def _modelled(self, source):
+        return [number for number in range(9) if source._snapshot.law(
+            store_base.instance_uuid(number)) is not None]
+
+    def test_one_damaged_row_leaves_the_others_to_old_and_new_workers(self):
+        self.store.write([store_base.constant(n) for n in (3, 4)])
+        self.execute("UPDATE traffic_model SET law = 'x' WHERE "
+                     'instance_uuid = :uuid',
+                     uuid=store_base.instance_uuid(3))
+        self.source.refresh()
+        for source in (self.source, self._source()):
+            self.assertIsNone(source._error)
+            self.assertEqual(2, source._snapshot.generation.number)
+            self.assertEqual([0, 1, 2, 4], self._modelled(source))
+
+    def test_a_restored_store_of_the_same_number_is_read_again(self):
+        backup = self.content()
+        self.store.write([store_base.constant(5)])
+        self.source.refresh()
+        self.restore(backup)
+        for number, wanted in ((6, [*range(5), 6]), (7, [*range(5), 6, 7])):
+            self.store.write([store_base.constant(number)])
+            self.source.refresh()
+            self.assertEqual(wanted, self._modelled(self.source))

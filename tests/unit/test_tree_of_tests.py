@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where tests are: tests/unit has the tree of the package."""
+
+import ast
+import pathlib
+import unittest
+
+TESTS = pathlib.Path(__file__).parents[1]
+PACKAGE = TESTS.parent / 'vswitch_aware_scheduler'
+
+#: {module: test module in tests/unit} where several modules are tested as
+#: one thing: the module that calls them has the tests.
+TESTED_WITH = {
+    'admission/aggregate_metadata.py': 'admission/test_host_policies.py',
+    'admission/assessment.py': 'admission/test_load_table.py',
+    'admission/limit_sums.py': 'admission/test_load_table.py',
+    'admission/policy.py': 'admission/test_load_table.py',
+    'admission/resident_demand.py': 'scheduler/test_resident_laws.py',
+    'admission/rows.py': 'admission/test_load_table.py',
+    'admission/slot_sums.py': 'admission/test_load_table.py',
+    'admission/sources.py': 'admission/test_load_table.py',
+    'calibrate/local_testbed.py': 'calibrate/test_calibration.py',
+    'clients/openstack.py': 'clients/test_http.py',
+    'cmd/instances.py': 'cmd/subcommands/test_explain.py',
+    'cmd/nova_options.py': 'cmd/test_status.py',
+    'cmd/report.py': 'cmd/subcommands/test_report.py',
+    'cmd/subcommands/size_servers.py': 'cmd/subcommands/test_size.py',
+    'conf/inventory.py': 'conf/test_opts.py',
+    'conf/modeler.py': 'conf/test_opts.py',
+    'conf/scheduler.py': 'conf/test_opts.py',
+    'conf/store.py': 'conf/test_opts.py',
+    'conf/strict.py': 'conf/test_opts.py',
+    'demo/cell_lock.py': 'demo/test_clouds.py',
+    'demo/cloud.py': 'demo/test_clouds.py',
+    'metrics_server.py': 'modeler/test_metrics.py',
+    'osc/plugin.py': 'osc/test_commands.py',
+    'report/pictures.py': 'report/test_page.py',
+    'self_check.py': 'cmd/test_status.py',
+    'store/claim_records.py': 'store/test_claim_rows.py',
+    'store/fleet_rows.py': 'store/test_fleet.py',
+    'store/generation_rows.py': 'store/test_database.py',
+    'store/generations.py': 'store/test_snapshot.py',
+    'store/instance_records.py': 'store/test_instance_rows.py',
+    'store/model_records.py': 'store/test_packing.py',
+    'store/prior_records.py': 'store/test_packing.py',
+    'store/prior_rows.py': 'store/test_instance_rows.py',
+    'store/profile_records.py': 'store/test_packing.py',
+    'store/profile_rows.py': 'store/test_database.py',
+    'store/service_records.py': 'store/test_modelers.py',
+    'store/sql.py': 'store/test_database.py',
+    'store/trial_records.py': 'store/test_trial_rows.py',
+    'telemetry/service.py': 'telemetry/test_prometheus.py',
+    'traffic/rate_law.py': 'store/test_packing.py',
+    'vswitch/attachments.py': 'admission/test_tunnel_table.py',
+}
+
+#: Directories of the package that have their tests elsewhere: migrations
+#: with the store, the tests of tempest are tests themselves.
+ELSEWHERE = ('store/migrations', 'tempest_plugin')
+
+#: Test modules of what is no single module of the package.
+OF_SEVERAL = {
+    'devstack/test_plugin.py', 'modeler/test_kill.py',
+    'scheduler/test_corrections.py', 'scheduler/test_sharing.py',
+    'store/test_fleet.py', 'store/test_modelers.py',
+    'vswitch/test_catalogue.py',
+}
+
+#: Runs tests of the store and of passes again, on other databases.
+RUNS_AGAIN = 'integration/store_suite.py'
+
+
+def _modules():
+    return {
+        path for path in (path.relative_to(PACKAGE).as_posix()
+                          for path in PACKAGE.rglob('*.py')
+                          if path.name != '__init__.py')
+        if not path.startswith(ELSEWHERE)}
+
+
+def _test_module(module):
+    """Return the path below tests/unit of a module's tests."""
+    path = pathlib.PurePosixPath(module)
+    return (path.parent / f'test_{path.name.strip("_")}'
+            .replace('__.py', '.py')).as_posix()
+
+
+def _imported(path):
+    """Return the dotted names that a file imports."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names.update(f'{node.module}.{alias.name}'
+                         for alias in node.names)
+    return names
+
+
+class TreeOfTestsTestCase(unittest.TestCase):
+
+    def setUp(self):
+        super().setUp()
+        self.unit = TESTS / 'unit'
+        self.modules = _modules()
+
+    def test_each_module_of_the_package_has_a_test_module(self):
+        self.assertEqual([], sorted(
+            module for module in self.modules
+            if not (self.unit / TESTED_WITH.get(
+                module, _test_module(module))).is_file()))
+
+    def test_no_module_is_listed_that_has_a_test_module_or_is_gone(self):
+        self.assertEqual([], sorted(
+            module for module in TESTED_WITH
+            if module not in self.modules
+            or (self.unit / _test_module(module)).is_file()))
+
+    def test_each_test_module_in_a_directory_has_a_module(self):
+        wanted = {_test_module(module) for module in self.modules}
+        wanted |= {f'{path.parent.relative_to(PACKAGE)}/test_init.py'
+                   for path in PACKAGE.rglob('__init__.py')}
+        there = {path.relative_to(self.unit).as_posix()
+                 for path in self.unit.glob('*/**/test_*.py')}
+        self.assertEqual(OF_SEVERAL, there - wanted)
+
+    def test_no_test_module_is_imported_by_another_module(self):
+        found = []
+        for path in TESTS.rglob('*.py'):
+            name = path.relative_to(TESTS).as_posix()
+            found += [(name, module) for module in _imported(path)
+                      if module.startswith('tests.') and any(
+                          part.startswith('test_')
+                          for part in module.split('.')[1:])]
+        self.assertEqual([], sorted(
+            (name, module) for name, module in found if name != RUNS_AGAIN))
