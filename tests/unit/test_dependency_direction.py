@@ -7,6 +7,7 @@ hidden in a function counts as well.
 """
 
 import ast
+import graphlib
 import pathlib
 import sys
 import tempfile
@@ -80,12 +81,15 @@ def _modules(root):
     return found
 
 
-def _imported(module, path, modules):
-    """Yield (line, absolute dotted name) of all that a module imports."""
+def _imported(module, path, modules, nodes=ast.walk):
+    """Yield (line, absolute dotted name) of all that a module imports.
+
+    :param nodes: called with the syntax tree, returns the nodes to look at
+    """
     tree = ast.parse(path.read_text(encoding='utf-8'), str(path))
     here = f'{PACKAGE}.{module}' if module else PACKAGE
     package = here if path.name == '__init__.py' else here.rpartition('.')[0]
-    for node in ast.walk(tree):
+    for node in nodes(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -203,6 +207,17 @@ class DependencyDirectionTest(unittest.TestCase):
             for other in allowed - {module}:
                 self.assertNotIn(module, MAY_IMPORT[other],
                                  f'{module} and {other} import each other')
+
+    def test_no_module_imports_itself_by_way_of_others(self):
+        # Which of them a program imports first would decide if it starts.
+        root = pathlib.Path(vswitch_aware_scheduler.__file__).parent
+        modules = _modules(root)
+        order = graphlib.TopologicalSorter({
+            module: {name.removeprefix(PACKAGE + '.') for _, name
+                     in _imported(module, path, modules,
+                                  nodes=lambda tree: tree.body)} & set(modules)
+            for module, path in modules.items()})
+        order.prepare()
 
 
 class ViolationsTest(unittest.TestCase):

@@ -14,7 +14,7 @@ import numbers
 import numpy as np
 
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.vswitch import cost_fit
+from vswitch_aware_scheduler.vswitch import student
 
 __all__ = ['CapacityModel', 'CpuCost', 'ETHERNET_FRAMING_BYTES',
            'HEADER_BYTES', 'Measurement', 'PacketCost', 'line_rate_kbps']
@@ -184,7 +184,7 @@ class PacketCost:
         :returns: {'packet_us': {encapsulation: (low, high)}, 'byte_ns': (low,
             high)}
         """
-        factor = cost_fit.student_quantile((1 + confidence) / 2, self.freedom)
+        factor = student.quantile((1 + confidence) / 2, self.freedom)
         errors = np.sqrt(np.diag(self.covariance))
 
         def interval(value, error):
@@ -324,10 +324,7 @@ class CapacityModel:
         spread = math.hypot(error / time_us, self.deviation if future else 0)
         if level == 'line' and not future or spread == 0:
             return rate, rate
-        reach = (
-            cost_fit.student_quantile((1 + confidence) / 2, self.freedom)
-            * spread
-        )
+        reach = student.quantile((1 + confidence) / 2, self.freedom) * spread
         # A rate is the inverse of a time: its interval is symmetric in the
         # logarithm.
         with np.errstate(over='ignore'):
