@@ -15,7 +15,6 @@ TESTED_WITH = {
     'admission/assessment.py': 'admission/test_load_table.py',
     'admission/limit_sums.py': 'admission/test_load_table.py',
     'admission/policy.py': 'admission/test_load_table.py',
-    'admission/resident_demand.py': 'scheduler/test_resident_laws.py',
     'admission/rows.py': 'admission/test_load_table.py',
     'admission/slot_sums.py': 'admission/test_load_table.py',
     'admission/sources.py': 'admission/test_load_table.py',

@@ -19,7 +19,9 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import limit_trials
 from vswitch_aware_scheduler import store as model_store
 from vswitch_aware_scheduler.store import database
+from vswitch_aware_scheduler.store import generation_rows
 from vswitch_aware_scheduler.store import tables
+from vswitch_aware_scheduler.store import trial_rows
 from vswitch_aware_scheduler.vswitch import profile
 
 KIND = trials.KIND
@@ -179,8 +181,9 @@ class OnceTestCase(TrialsTestCase):
         self.at(4)
         known = self.store.trials()
         generation = self.store.generation()
-        for name in ('_write_trials', '_forget_removals'):
-            with mock.patch.object(database, name,
+        for rows, name in ((trial_rows, 'write'),
+                           (generation_rows, 'forget_removals')):
+            with mock.patch.object(rows, name,
                                    side_effect=KeyboardInterrupt), \
                     self.assertRaises(KeyboardInterrupt):
                 self.update()
