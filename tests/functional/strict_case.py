@@ -1,26 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A cloud in the strict mode, whose modeler is the test."""
 
-from unittest import mock
 
 import fixtures
-from keystoneauth1 import loading as ks_loading
-from keystoneauth1 import plugin as ks_plugin
 
+from tests.fakes import keystone as fake_keystone
 from tests.functional import base
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import host_policies as policies
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.modeler import placement_inventory
-
-
-class _Administrator(ks_plugin.BaseAuthPlugin):
-    """Who the fixtures of keystone and placement take us for."""
-
-    def get_headers(self, session, **kwargs):
-        return {'X-Auth-Token': 'admin', 'X-Auth-User': 'modeler',
-                'X-User-Id': 'modeler', 'X-Auth-Project-Id': 'service',
-                'X-Roles': 'admin,member,reader'}
 
 
 class StrictTestCase(base.VSwitchTestCase):
@@ -29,10 +18,7 @@ class StrictTestCase(base.VSwitchTestCase):
 
     def setUp(self):
         super().setUp()
-        loader = mock.Mock()
-        loader.load_from_options.return_value = _Administrator()
-        self.useFixture(fixtures.MockPatchObject(
-            ks_loading, 'get_plugin_loader', return_value=loader))
+        self.useFixture(fake_keystone.Keystone())
         self.useFixture(
             fixtures.MockPatchObject(placement_inventory, 'PAGE', 1)
         )

@@ -6,17 +6,15 @@ import dataclasses
 import math
 import os
 import time
-from unittest import mock
 
 # Before the rest of nova, as in tests.functional.base.
 import nova.tests.functional  # noqa: F401
 
 import fixtures
-from keystoneauth1 import loading as ks_loading
 from oslo_config import cfg
 
+from tests.fakes import keystone as fake_keystone
 from tests.functional import base
-from tests.functional import test_inventory
 from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd.subcommands import explain
 from vswitch_aware_scheduler.conf import opts as conf_opts
@@ -40,11 +38,7 @@ class BudgetsTestCase(base.VSwitchTestCase):
 
     def setUp(self):
         super().setUp()
-        loader = mock.Mock()
-        loader.load_from_options.return_value = \
-            test_inventory._Administrator()
-        self.useFixture(fixtures.MockPatchObject(
-            ks_loading, 'get_plugin_loader', return_value=loader))
+        self.useFixture(fake_keystone.Keystone())
         self.telemetry = os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'traffic.csv')
         access = {'url': self.admin_api.base_url, 'retries': 0,

@@ -3,16 +3,14 @@
 
 import os
 import time
-from unittest import mock
 
 # Before the rest of nova, as in tests.functional.base.
 import nova.tests.functional  # noqa: F401
 
 import fixtures
-from keystoneauth1 import loading as ks_loading
-from keystoneauth1 import plugin as ks_plugin
 from nova.tests import fixtures as nova_fixtures
 
+from tests.fakes import keystone as fake_keystone
 from tests.functional import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import instance_sync
@@ -20,26 +18,12 @@ from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 
 
-class _Administrator(ks_plugin.BaseAuthPlugin):
-    """Who nova's fixture of keystone takes us for."""
-
-    roles = 'admin,member,reader'
-
-    def get_headers(self, session, **kwargs):
-        return {'X-Auth-User': 'modeler', 'X-User-Id': 'modeler',
-                'X-Auth-Project-Id': 'service', 'X-Roles': self.roles}
-
-
 class InventoryTestCase(base.VSwitchTestCase):
     HOSTS = ('host1', 'host2')
 
     def setUp(self):
         super().setUp()
-        self.administrator = _Administrator()
-        loader = mock.Mock()
-        loader.load_from_options.return_value = self.administrator
-        self.useFixture(fixtures.MockPatchObject(
-            ks_loading, 'get_plugin_loader', return_value=loader))
+        self.keystone = self.useFixture(fake_keystone.Keystone())
         self.useFixture(fixtures.MockPatchObject(instance_sync, 'PAGE', 2))
         # Apart from the scheduler's: what it knows is not to matter here.
         url = 'sqlite:///' + os.path.join(
@@ -95,7 +79,7 @@ class InventoryTestCase(base.VSwitchTestCase):
         self.boot(self.flavor('small'))
         self.update()
         before = self.places()
-        self.administrator.roles = 'member,reader'
+        self.keystone.administrator.roles = 'member,reader'
         with self.assertRaisesRegex(exceptions.TelemetryError,
                                     'HTTP 403|administrator'):
             self.update(complete_seconds=0)

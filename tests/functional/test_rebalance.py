@@ -15,11 +15,11 @@ import nova.tests.functional  # noqa: F401
 
 import fixtures
 from keystoneauth1 import loading as ks_loading
-from keystoneauth1 import plugin as ks_plugin
 import numpy as np
 
 from nova.virt import fake
 
+from tests.fakes import keystone as fake_keystone
 from tests.functional import base
 from tests.unit.cmd import commands
 from tests.unit.rebalance import fleet
@@ -32,18 +32,6 @@ from vswitch_aware_scheduler import store
 BUSY = np.arange(fleet.SLOTS) % 10 == 9
 
 
-class _Administrator(ks_plugin.BaseAuthPlugin):
-    """Who the fixtures of keystone and placement take us for.
-
-    That of Nova knows the administrator by name.
-    """
-
-    def get_headers(self, session, **kwargs):
-        return {'X-Auth-Token': 'admin', 'X-Auth-User': 'admin',
-                'X-User-Id': 'admin', 'X-Auth-Project-Id': 'service',
-                'X-Roles': 'admin,member,reader'}
-
-
 class RebalanceTestCase(base.VSwitchTestCase):
     """host1 is hot by hand: two instances, each 600 of 1000 kbit/s at times.
 
@@ -52,10 +40,8 @@ class RebalanceTestCase(base.VSwitchTestCase):
 
     def setUp(self):
         super().setUp()
-        loader = mock.Mock()
-        loader.load_from_options.return_value = _Administrator()
-        self.useFixture(fixtures.MockPatchObject(
-            ks_loading, 'get_plugin_loader', return_value=loader))
+        # Nova's fixture knows the administrator by this name.
+        self.useFixture(fake_keystone.Keystone('admin'))
         self.useFixture(fixtures.MockPatchObject(
             ks_loading, 'get_auth_plugin_conf_options', return_value=[]))
         self.useFixture(fixtures.MockPatchObject(executor, 'POLL_SECONDS',

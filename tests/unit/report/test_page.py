@@ -8,9 +8,9 @@ import re
 import sys
 from unittest import mock
 
+from tests.fakes import store as fake_store
 from tests.unit.report import fleets
 from tests.unit.store import base
-from tests.unit.store import test_budgets
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.report import page
 from vswitch_aware_scheduler import store
@@ -71,7 +71,7 @@ class PageTestCase(base.StoreTestCase):
     def test_error_budgets_are_in_the_table_and_beside_a_host(self):
         target = self.make_store()
         target.settle_budgets(store.BudgetState(300.0, base.NOW), [
-            (None, test_budgets.budget(
+            (None, fake_store.budget(
                 'h1', balance=-51.84, why=fleets.HOSTILE,
                 unknown_why='9 of 10 instances were measured',
                 burn={'21600': 2.5}))])
