@@ -18,7 +18,6 @@ from vswitch_aware_scheduler.admission import limit_feedback
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import limit_trials
 from vswitch_aware_scheduler import store as model_store
-from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import generation_rows
 from vswitch_aware_scheduler.store import tables
 from vswitch_aware_scheduler.store import trial_rows
