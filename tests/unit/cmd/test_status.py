@@ -10,9 +10,9 @@ import time
 from unittest import mock
 
 from tests.fakes import placement_api
+from tests.fakes import store as fake_store
 from tests.unit.cmd import commands
 from tests.unit.store import base
-from tests.unit.store import test_budgets
 from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler.modeler import membership
@@ -290,7 +290,7 @@ class StatusTestCase(base.StoreTestCase):
                     'measured_seconds': 7400.0})):
             until = now - values.pop('age', 0.0)
             target.settle_budgets(store.BudgetState(300.0, now), [
-                (before, test_budgets.budget(until=until, **values))])
+                (before, fake_store.budget(until=until, **values))])
             before = until
             self.assert_told(code, BUDGETS, words)
         self.configure('error_budgets = false')
