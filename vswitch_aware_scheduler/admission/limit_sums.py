@@ -42,6 +42,9 @@ _FEW_CELLS = 2.5
 #: the beginning after each change.
 _FEW = 20
 
+#: Sums of more sources are never computed on the finer grid.
+_MOST_FINER = 256
+
 #: Smallest capacity, relative to the real one, that LoadTable.stretch uses.
 _LEAST_PLACE = 1e-3
 
@@ -208,7 +211,18 @@ class LimitSums:
         :param slots: (h,) int, slots of the hosts
         :returns: (h,) bool
         """
-        return (self._places[_KEPT][:, slots] >= 0).any(axis=0)
+        return ((self._places[_KIND][:, slots] <= _NARROW)
+                & (self._places[_ROW][:, slots] != _NO_ROW)).any(axis=0)
+
+    def are_coarse(self, slots):
+        """Return which hosts have a tail that :meth:`refine` may change.
+
+        :param slots: (h,) int, slots of the hosts
+        :returns: (h,) bool
+        """
+        return ((self._places[_KEPT][:, slots] != _NO_ROW)
+                & (self._numbers[_ACTIVE][:, slots] <= _MOST_FINER)
+                ).any(axis=0)
 
     def stretch(self, slot):
         """Return how much wider the load is than of independent instances.
@@ -244,13 +258,31 @@ class LimitSums:
     def _outdate(self, slot):
         """Drop the computed values of a host until its next use."""
         self._stale[slot] = True
-        for places in self._places[..., slot].T:
-            for row, rows in zip(places[_ROW:].tolist(), (
-                    self._tables[int(places[_KIND] == _FINE)],
-                    self._spectra, self._slot_sums)):
-                if row != _NO_ROW:
-                    rows.free(row)
-            places[_KIND:] = _NOWHERE[_KIND:]
+        for position in range(self._numbers.shape[1]):
+            self._free(position, slot)
+
+    def _free(self, position, slot):
+        """Free the rows of a limit of a host."""
+        places = self._places[:, position, slot]
+        for row, rows in zip(places[_ROW:].tolist(), (
+                self._tables[int(places[_KIND] == _FINE)],
+                self._spectra, self._slot_sums)):
+            if row != _NO_ROW:
+                rows.free(row)
+        places[_KIND:] = _NOWHERE[_KIND:]
+
+    def refine(self, slots):
+        """Compute the smooth tails of some hosts on the finer grid.
+
+        Such a tail is kept until the residents of the host change.
+
+        :param slots: list of slots of hosts without outdated values
+        """
+        for slot in slots:
+            for position in np.flatnonzero(
+                    self._places[_KEPT, :, slot] != _NO_ROW).tolist():
+                self._free(position, slot)
+                self._build_one(position, slot, finer=True)
 
     def _refresh(self, slots):
         """Compute the sums of outdated hosts for each limit."""
@@ -299,21 +331,23 @@ class LimitSums:
                 values / self._numbers[_CAPACITY, position, slot],
                 sources.shares) * sources.counts
 
-    def _build_one(self, position, slot):
+    def _build_one(self, position, slot, finer=False):
         """Compute the look-up table of a limit of a host."""
         sources = admission_sources.Sources([collections.Counter(
             self._hosts[slot].residents.values())])
         for at, values, moments in self._by_limit(slot, sources):
             if at == position:
                 self._build(position, slot, sources, slice(None), values,
-                            moments)
+                            moments, finer)
 
-    def _build(self, position, slot, sources, part, values, moments):
+    def _build(self, position, slot, sources, part, values, moments,
+               finer=False):
         """Compute the look-up table of a limit of a host from sources.
 
         :param part: slice of the sources of the host
         :param values: as returned by :meth:`_by_limit`, for all sources
         :param moments: as returned by :meth:`_by_limit`, for all sources
+        :param finer: whether to compute a smooth tail on the finer grid
         """
         values, classed = values[:, part], sources.classed[part]
         numbers = self._numbers[:, position, slot]
@@ -327,7 +361,7 @@ class LimitSums:
             kind = _ON_GRID if common * self._cells >= capacity / SLACK \
                 else _FINE
         else:
-            kind = _NARROW if self._is_narrow(numbers) else _SMOOTH
+            kind = _NARROW if finer or self._is_narrow(numbers) else _SMOOTH
         cells = self._cells * (_FINER if kind == _FINE else 1)
         unit = common if 0 < common < np.inf else capacity
         step = unit / np.floor(unit * cells / capacity * SLACK)

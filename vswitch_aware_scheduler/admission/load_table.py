@@ -26,6 +26,12 @@ __all__ = ['LoadTable']
 #: Absolute error of probabilities, in addition to the tolerance of policies.
 _NOISE = 1e-12
 
+#: If the overload probability of a host differs from its limit by less than
+#: this, relatively, the host is judged by finer sums; maximum number of hosts
+#: for which these are computed in one assessment.
+_DOUBT = .1
+_MOST_DOUBTFUL = 8
+
 _NO_SLOT = -1
 
 # Columns of LoadTable._rules.
@@ -377,6 +383,14 @@ class LoadTable:
         # The union bound is at least the probability that any limit is
         # exceeded.
         overload = np.minimum(load.overload_probability.sum(axis=0), 1.0)
+        doubtful = self._doubtful(slots, overload, rules)
+        if doubtful.size:
+            self._sums.refine(slots[doubtful].tolist())
+            finer = self._sums.with_source(slots[doubtful], law)
+            load.overload_probability[:, doubtful] = finer.overload_probability
+            load.loss[:, doubtful] = finer.loss
+            overload[doubtful] = np.minimum(
+                finer.overload_probability.sum(axis=0), 1.0)
         # The first check that refuses is reported. It is therefore written
         # last.
         reason = np.where(self._exceeds(slots, overload, rules[_LIMIT]),
@@ -404,6 +418,17 @@ class LoadTable:
             rules[_ENFORCED] > 0, load.mean.T, load.instance_peak.T,
             load.capacity.T, load.vm_peak.T, rules[_LIMIT], full,
             budget_days=rules[_BUDGET] if self._budgets else None)
+
+    def _doubtful(self, slots, overload, rules):
+        """Return positions of hosts to judge by finer sums, nearest first."""
+        limit = rules[_LIMIT]
+        near = np.flatnonzero(np.abs(overload - limit) < _DOUBT * limit)
+        if near.size:
+            near = near[(rules[_AVERAGE, near] == 0)
+                        & self._sums.are_coarse(slots[near])]
+            distances = np.abs(overload[near] / limit[near] - 1.0)
+            near = near[distances.argsort()[:_MOST_DOUBTFUL]]
+        return near
 
     def _exceeds(self, slots, overload, limit):
         """Return which hosts are above their limit of overload probability."""

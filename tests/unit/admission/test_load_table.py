@@ -262,6 +262,25 @@ class TestProbability(AdmissionTestCase):
                 [slot], rate_law.RateLaw.from_arrays(
                     [1.0], [[0.0, 0.0, 0.0]])).admitted[0]), excess)
 
+    def test_few_large_instances_among_many_small_ones_are_judged_as_well(
+            self):
+        # The tail has steps where large ones are high: right for a capacity
+        # within a thousandth.
+        rng = np.random.default_rng(3)
+        for _ in range(30):
+            laws = [rate_law.RateLaw.from_arrays(
+                rng.dirichlet([200, 4, 1]), np.outer(
+                    [0, *rng.uniform(.2, 1, 2) * largest], [1.0, 0, 0]))
+                    for largest in [900] * 6 + [20] * 34]
+            for share, excess, admitted in ((.999, -2e-3, True),
+                                            (1.001, 5e-3, False)):
+                tail = self._lattice_tail(laws, share)
+                table = admission.LoadTable()
+                slot = table.describe('host', _policy(
+                    limit=tail / (1 + excess)), _named(laws[1:]))
+                self.assertEqual(admitted, bool(
+                    table.assess([slot], laws[0]).admitted[0]), tail)
+
     @staticmethod
     def _sources(rng, count, largest):
         """Return [(rates, shares)], some of them with much always on."""
