@@ -119,7 +119,7 @@ Related options: none.
 Most migrations of one plan.
 
 Beside it, at most three instances leave a host in a plan, and at most a
-quarter of all instances are moved in seven days.
+quarter of all instances, or one, are moved in seven days.
 
 Unit: migrations, 1 to 1000.
 
@@ -144,7 +144,8 @@ Related options: ``rebalance_link_kbps``.
         help="""
 How long an instance that was migrated is not moved again.
 
-Migrations which somebody else asked Nova for count, too.
+Migrations of "vswitch-manage rebalance" and of vswitch-modeler count, those
+that failed as well. Migrations that somebody else asked Nova for do not.
 
 Unit: hours, 0 to 8760.
 

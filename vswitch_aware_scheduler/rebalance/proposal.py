@@ -153,22 +153,29 @@ def measured(store, now):
             f'the last {WINDOW_DAYS} days; expected some: is vswitch-modeler '
             f'running, and does telemetry have samples?')
     any_sums = next(iter(sums.values()))
-    grid = snapshot.Grid(any_sums.period_seconds, any_sums.first,
-                         int(slots[-1]) + 1)
+    # From the first slot to the last one that is known of any host.
+    part = slice(int(slots[0]), int(slots[-1]) + 1)
+    grid = snapshot.Grid(any_sums.period_seconds,
+                         any_sums.first + part.start, part.stop - part.start)
     if now - grid.end > MOST_AGE_SECONDS + grid.seconds:
         raise exceptions.NothingMeasured(
             f'measured traffic of hosts in the store {store.url}: until '
             f'{plain_text.iso_time(grid.end)}; expected at most '
             f'{MOST_AGE_SECONDS:g} s before now: is vswitch-modeler running?')
     return snapshot.Measured(
-        budgets, {host: dataclasses.replace(
-            one, sums=one.sums[:, :grid.slots],
-            alone=one.alone[:, :grid.slots]) for host, one in sums.items()},
+        budgets, {host: _cut(one, part) for host, one in sums.items()},
         grid, {uuid: one.host for uuid, one in store.placements().items()
-               if one.host}, _uplinks(store, accounts, grid, now))
+               if one.host}, _uplinks(store, accounts, part, now))
 
 
-def _uplinks(store, accounts, grid, now):
+def _cut(sums, part):
+    """Return the Sums of some slots, a slice."""
+    return dataclasses.replace(
+        sums, first=sums.first + part.start, sums=sums.sums[:, part],
+        alone=sums.alone[:, part])
+
+
+def _uplinks(store, accounts, part, now):
     """Return a list of :class:`.snapshot.Uplink`, of those with a budget."""
     if not any(kind == 'uplink' for kind, _ in accounts):
         return []
@@ -182,8 +189,7 @@ def _uplinks(store, accounts, grid, now):
         if name in behind and ('uplink', name) in accounts and one.limits:
             found.append(snapshot.Uplink(
                 frozenset(behind[name]), accounts['uplink', name],
-                dataclasses.replace(one, sums=one.sums[:, :grid.slots],
-                                    alone=one.alone[:, :grid.slots])))
+                _cut(one, part)))
     return found
 
 
@@ -219,11 +225,14 @@ def propose(store, cloud, driver, settings, now, progress=None):
 
 def _planned(taken, data, in_debt, settings, now):
     """Return the Proposal for a Snapshot."""
-    rule = relief.Rule()
+    rule, churn = relief.Rule(), settings.churn
+    # Of a few instances, one may be moved in a week.
+    churn = dataclasses.replace(churn, most_share_a_week=max(
+        churn.most_share_a_week, 1 / max(taken.loads.sizes.sum(), 1)))
     advice = advisor.advise(
         taken.loads, taken.balance, taken.terms, rule,
         max(1, round(rule.recent_seconds / taken.grid.seconds)),
-        taken.constraints, taken.empty, settings.churn, taken.moved_at, now,
+        taken.constraints, taken.empty, churn, taken.moved_at, now,
         taken.costs, taken.lately)
     reason = advice.reason
     why = collections.Counter(taken.fixed.values()).most_common(_SHOWN)

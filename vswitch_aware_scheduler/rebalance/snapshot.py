@@ -264,7 +264,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     for server, migration in zip(servers, expected):
         if not migration.ends:
             fixed.setdefault(server.uuid, 'its migration would not end')
-    moved = _moved_at(migrations, moves)
+    moved = _moved_at(moves)
     passable = _passable(measured, hosts, servers, series)
     passable[:, [row_of[one.destination] for one in moves
                  if one.destination in row_of and one.state == records.FAILED
@@ -429,18 +429,13 @@ def _fixed(servers):
     return fixed
 
 
-def _moved_at(migrations, moves):
-    """Return {uuid: when it was moved last}."""
+def _moved_at(moves):
+    """Return {uuid: when it was moved last, or was to be moved}."""
     moved = {}
-    for one in migrations:
-        if one.status in _ENDED:
-            moved[one.instance_uuid] = max(
-                one.changed_at, moved.get(one.instance_uuid, -math.inf))
     for one in moves:
-        at = one.ended_at if one.begun_at is not None else None
-        if at is not None:
+        if one.begun_at is not None and one.ended_at is not None:
             moved[one.instance_uuid] = max(
-                at, moved.get(one.instance_uuid, -math.inf))
+                one.ended_at, moved.get(one.instance_uuid, -math.inf))
     return moved
 
 

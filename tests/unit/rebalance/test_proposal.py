@@ -184,15 +184,48 @@ class ProposalTestCase(base.StoreTestCase):
         self.group('soft-affinity', 'vm1', 'vm2')
         self.assertEqual(1, len(self.moves()))
 
-    def test_the_cool_down_counts_migrations_of_anybody(self):
-        for name in ('vm1', 'vm2'):
-            self.fleet.cloud.migration(name, 'host9', 'host1',
-                                       at=fleet.NOW - 3600)
-        # Six instances: a quarter of them a week is one.
+    def begun(self, *names, ago=3600.0, state=records.DONE,
+              destination='host1'):
+        """Write moves of an earlier plan to the store."""
+        plan = f'p{len(self.store.plans())}'
+        self.store.change_rebalancing(
+            records.write_plan, store.PlanRecord(plan, fleet.NOW - ago, 't'),
+            [store.MoveRecord(
+                plan, number, fleet.uuid_of(name), 'host9', destination,
+                state, None if state == records.DROPPED
+                else fleet.NOW - ago, fleet.NOW - ago)
+             for number, name in enumerate(names)])
+
+    def test_the_cool_down_counts_moves_of_earlier_plans(self):
         for number in range(8):
             self.fleet.boot(f'more{number}', 'host3', 0)
+        # Migrations of somebody else do not count.
+        self.fleet.cloud.migration('vm1', 'host9', 'host1',
+                                   at=fleet.NOW - 3600)
+        self.begun('vm1', state=records.DROPPED)
+        self.assertEqual(1, len(self.moves()))
+        self.begun('vm1', state=records.FAILED)
+        self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
+        self.begun('vm2')
         self.assertEqual([], self.moves())
         self.assertEqual(1, len(self.moves(cool_down_hours=.9)))
+
+    def test_a_quarter_of_the_instances_is_moved_in_a_week(self):
+        for number in range(4):
+            self.fleet.boot(f'more{number}', 'host3', 0)
+        # Two of eight.
+        self.begun('more1', ago=6 * 86400.0)
+        self.assertEqual(1, len(self.moves()))
+        self.begun('more2', ago=5 * 86400.0)
+        plan = self.propose()
+        self.assertEqual(((), 1), (plan.moves, plan.held_back))
+        self.assertIn('of which 2 were moved', plan.reason)
+
+    def test_a_small_fleet_may_move_one(self):
+        for name in ('vm3', 'vm4'):
+            del self.fleet.cloud.servers[fleet.uuid_of(name)]
+        self.fleet.boot('vm4', 'host3', 10)
+        self.assertEqual(1, len(self.moves()))
 
     def test_a_running_migration_closes_both_hosts(self):
         self.fleet.cloud.migration('vm9', 'host3', 'host2', 'running')
@@ -221,6 +254,16 @@ class ProposalTestCase(base.StoreTestCase):
             'host2': fleet.sums('host2', 100 + moved)}
         self.assertEqual(['host2'], [one[2] for one in self.moves()])
 
+    def test_a_young_cloud_has_what_it_has(self):
+        # Two hours of measurements.
+        history, known = self.fleet.history, np.arange(fleet.SLOTS) >= 264
+        self.fleet.history = lambda: {
+            host: fleet.sums(host, np.where(known, one.sums[0], np.nan))
+            for host, one in history().items()}
+        for rates in self.fleet.driver.rates.values():
+            rates[~known] = 0.0
+        self.assertEqual(1, len(self.moves()))
+
     def test_a_host_of_which_too_little_is_known_takes_nothing(self):
         history = self.fleet.history
         known = np.arange(fleet.SLOTS) < 100
@@ -248,16 +291,10 @@ class ProposalTestCase(base.StoreTestCase):
         for number in range(8):
             self.fleet.boot(f'more{number}', 'host3', 0)
         for ago, wanted in ((3599.0, 0), (3601.0, 1)):
-            self.store.change_rebalancing(
-                records.write_plan, store.PlanRecord(
-                    f'p{wanted}', fleet.NOW - ago, 'test'), [
-                        store.MoveRecord(
-                            f'p{wanted}', 0, fleet.uuid_of('vm9'), 'host2',
-                            'host3', records.FAILED, fleet.NOW - ago,
-                            fleet.NOW - ago)])
+            self.begun('vm9', ago=ago, state=records.FAILED,
+                       destination='host3')
             self.assertEqual(wanted, len(self.moves()))
-            with self.store._engine().begin() as connection:
-                connection.exec_driver_sql('DELETE FROM rebalance_move')
+            self.execute('DELETE FROM rebalance_move')
 
     def test_an_empty_host_is_used_when_no_other_helps(self):
         self.fleet.boot('vm4', 'host3', 700)
