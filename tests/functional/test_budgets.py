@@ -34,6 +34,8 @@ class BudgetsTestCase(base.VSwitchTestCase):
     """Two instances on host1, which are seldom active, and then together."""
 
     HOSTS = ('host1', 'host2')
+    #: Servers that are never active.
+    idle = ()
     OPTIONS = {'refuse_hosts_in_debt': True}
 
     def setUp(self):
@@ -79,10 +81,11 @@ class BudgetsTestCase(base.VSwitchTestCase):
         with open(self.telemetry, 'w') as file:
             file.write('instance,time,egress_kbps,ingress_kbps\n')
             for server in self.servers:
+                busy = () if server in self.idle else together
                 for number in range(-400, period):
                     file.write(
                         f'{server["id"]},{self.begin + P * number},'
-                        f'{60 if number in together else 0.1},0\n')
+                        f'{60 if number in busy else 0.1},0\n')
         # The inventory is known up to two minutes ago.
         self.clock.ahead = self.begin + P * period + 150 - time.time()
         problems = [service.update_inventory(self.set_up, self.clock),
