@@ -53,13 +53,14 @@ class Rebalancer:
         if self._executor is not None or self._planned_at is not None \
                 and monotonic() - self._planned_at \
                 < rebalance_settings.CHECK_SECONDS:
-            return None
-        self._planned_at = monotonic()
+            return
         if self.settings.mode == rebalance_settings.ADVISE:
             self._log(proposal.propose(store, self.cloud, driver,
                                        self.settings, clock(), progress))
-            return None
-        return self._begin(store, driver, clock, monotonic, progress)
+        else:
+            self._begin(store, driver, clock, monotonic, progress)
+        # What failed is tried again in the next pass.
+        self._planned_at = monotonic()
 
     def _begin(self, store, driver, clock, monotonic, progress):
         one = executor.Executor(
@@ -69,16 +70,16 @@ class Rebalancer:
         with contextlib.ExitStack() as stack:
             stack.enter_context(one)
             if not one.resume():
-                plan = proposal.propose(store, self.cloud, driver,
-                                        self.settings, clock(), progress)
+                plan = proposal.propose(
+                    store, self.cloud, driver, self.settings, clock(),
+                    one.keeping(progress))
                 self._log(plan)
                 if not plan.moves:
-                    return None
+                    return
                 one.begin(plan)
             self._executor = one
             # The lock is kept until the plan ends.
             stack.pop_all()
-        return None
 
     def _log(self, plan):
         """Log a proposal, unless it is as the last one."""

@@ -512,11 +512,13 @@ def rebalance(set_up, clock, monotonic, progress=None):
     :returns: None, or the problem in words
     """
     try:
-        return set_up.rebalancer and set_up.rebalancer.plan(
-            set_up.store, set_up.driver, clock, monotonic, progress)
+        if set_up.rebalancer is not None:
+            set_up.rebalancer.plan(set_up.store, set_up.driver, clock,
+                                   monotonic, progress)
     except Exception as error:
         # Traffic is learned all the same.
         return f'no plan of migrations: {_in_words(error)}'
+    return None
 
 
 def _in_words(error):

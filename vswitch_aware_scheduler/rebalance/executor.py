@@ -113,6 +113,22 @@ class Executor:
                 'lock of rebalancing: held by another process; expected it '
                 'held by this one: no further migration is begun')
 
+    def keeping(self, progress=None):
+        """Return a progress callback that renews the lock now and then.
+
+        :param progress: None, or callback(done, total) that is called as well
+        """
+        kept_at = [self._monotonic()]
+
+        def report(done, total):
+            if self._monotonic() - kept_at[0] > LEASE_SECONDS / 4:
+                self.keep()
+                kept_at[0] = self._monotonic()
+            if progress is not None:
+                progress(done, total)
+
+        return report
+
     # Plans
 
     def resume(self):

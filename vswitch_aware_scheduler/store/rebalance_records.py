@@ -30,6 +30,9 @@ RUNNING, STOPPED, ABANDONED = 'running', 'stopped', 'abandoned'
 PLANNED, BEGUN, DONE, FAILED, DROPPED = (
     'planned', 'begun', 'done', 'failed', 'dropped')
 
+#: Ended plans are kept for so long.
+KEPT_SECONDS = 180 * 86400.0
+
 _MOST_NAME = 255
 
 
@@ -92,16 +95,21 @@ def _row(record):
 
 
 def write_plan(connection, plan, moves):
-    """Insert a PlanRecord and its MoveRecords.
+    """Insert a PlanRecord and its MoveRecords; delete old ones.
 
     :param connection: sqlalchemy Connection within a transaction
     :param plan: PlanRecord
     :param moves: list of MoveRecord
     """
-    connection.execute(sa.insert(tables.rebalance_plan).values(_row(plan)))
+    table = tables.rebalance_plan
+    connection.execute(sa.insert(table).values(_row(plan)))
     for move in moves:
         connection.execute(sa.insert(tables.rebalance_move).values(
             _row(move)))
+    old = connection.scalars(sa.select(table.c.plan_id).where(
+        table.c.ended_at < plan.made_at - KEPT_SECONDS)).all()
+    for of in (tables.rebalance_move, table):
+        connection.execute(sa.delete(of).where(of.c.plan_id.in_(old)))
 
 
 def read_plans(connection, state, limit, damaged):

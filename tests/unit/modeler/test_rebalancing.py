@@ -101,6 +101,15 @@ class RebalancerTestCase(WithFleet):
             self.plan(self.make(settings.EXECUTE))
         self.assertEqual([], self.fleet.cloud.asked)
 
+    def test_what_failed_is_tried_again_in_the_next_pass(self):
+        one = self.make(settings.EXECUTE)
+        self.store.change_rebalancing(records.take_lock, 'killed', 't', 60.0)
+        with self.assertRaises(exceptions.StoreError):
+            self.plan(one)
+        self.store.change_rebalancing(records.release_lock, 't')
+        self.plan(one)
+        self.assertEqual(1, len(self.store.plans()))
+
     def test_a_modeler_that_was_killed_is_followed_by_the_next(self):
         first = self.make(settings.EXECUTE)
         self.plan(first)

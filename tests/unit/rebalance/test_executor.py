@@ -377,6 +377,26 @@ class InterruptionTestCase(ExecutorTestCase):
             with self.assertRaises(exceptions.StoreChanged):
                 one.keep()
 
+    def test_the_lock_is_kept_while_a_plan_is_made(self):
+        told = []
+        with self.executor as one:
+            report = one.keeping(lambda *counts: told.append(counts))
+            self.execute('UPDATE rebalance_lock SET expires_at = 1')
+            report(1, 3)
+            with self.make('other'):
+                # Not yet renewed, so another one has it.
+                self.clock.now += executor.LEASE_SECONDS
+                with self.assertRaises(exceptions.StoreChanged):
+                    report(2, 3)
+        with self.executor as one:
+            report = one.keeping()
+            self.clock.now += executor.LEASE_SECONDS
+            self.execute('UPDATE rebalance_lock SET expires_at = 1')
+            report(3, 3)
+            with self.assertRaises(exceptions.StoreError):
+                self.make('other').__enter__()
+        self.assertEqual([(1, 3)], told)
+
     def test_a_process_that_lost_the_lock_begins_nothing(self):
         one = self.executor
         one.__enter__()

@@ -81,6 +81,17 @@ class RebalanceRecordsTestCase(base.StoreTestCase):
                          (plan.state, plan.reason, plan.ended_at))
         self.assertEqual([], self.store.plans(records.RUNNING))
 
+    def test_plans_are_kept_for_half_a_year(self):
+        for plan_id, ended_at in (('old', base.NOW - records.KEPT_SECONDS - 1),
+                                  ('kept', base.NOW - records.KEPT_SECONDS)):
+            self.write(plan_id, made_at=base.NOW - 2e8)
+            self.change(records.end_plan, plan_id, records.DONE, '',
+                        ended_at)
+        self.write('new')
+        self.assertEqual(['new', 'kept'],
+                         [one.plan_id for one in self.store.plans()])
+        self.assertEqual(4, len(self.store.moves()))
+
     def test_a_move_that_never_began_can_be_planned_again(self):
         self.write(count=1)
         self.take()

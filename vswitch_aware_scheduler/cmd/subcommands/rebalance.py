@@ -118,12 +118,17 @@ class Run:
         self._settings = settings
         self._make_driver = make_driver
 
-    def propose(self):
-        """Return the :class:`.proposal.Proposal` for now."""
+    def propose(self, keeping=None):
+        """Return the :class:`.proposal.Proposal` for now.
+
+        :param keeping: None, or callable(progress) that returns a callback
+            to report the progress to
+        """
         with terminal.progress('reading traffic') as progress:
             return proposal.propose(
                 self._store, self._cloud, self._make_driver(),
-                self._settings, time.time(), progress)
+                self._settings, time.time(),
+                progress if keeping is None else keeping(progress))
 
     def execute(self, say, show):
         """Carry out a plan, or go on with an interrupted one.
@@ -144,7 +149,7 @@ class Run:
             with one:
                 is_resumed = one.resume() > 0
                 if not is_resumed:
-                    plan = self.propose()
+                    plan = self.propose(one.keeping)
                     show(plan)
                     reason = plan.reason
                     if plan.moves:
