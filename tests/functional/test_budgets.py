@@ -22,6 +22,10 @@ from vswitch_aware_scheduler.modeler import fleet
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.rebalance import cloud
+from vswitch_aware_scheduler.rebalance import executor
+from vswitch_aware_scheduler.rebalance import proposal
+from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
 
 P = 300
@@ -40,7 +44,8 @@ class BudgetsTestCase(base.VSwitchTestCase):
 
     def setUp(self):
         super().setUp()
-        self.useFixture(fake_keystone.Keystone())
+        # Nova's fixture knows the administrator by this name.
+        self.useFixture(fake_keystone.Keystone('admin'))
         self.telemetry = os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'traffic.csv')
         access = {'url': self.admin_api.base_url, 'retries': 0,
@@ -149,3 +154,32 @@ class OffTestCase(BudgetsTestCase):
         self.run_modeler(40, range(2, 40, 4))
         self.assertLess(self.budget().balance, 0)
         self.boot(self.tiny, 'host1', host='host1')
+
+    def test_a_host_in_debt_is_relieved_by_a_live_migration(self):
+        self.servers.append(self.boot(self.tiny, 'host2', host='host2'))
+        self.idle = self.servers[2:]
+        self.run_modeler(0, ())
+        self.run_modeler(48, range(2, 48, 4))
+        self.assertLess(self.budget().balance, 0)
+
+        access = http.Access(url=self.admin_api.base_url, retries=0,
+                             auth={'auth_type': 'fixture'})
+        nova_api = cloud.Cloud(access, dataclasses.replace(
+            access, url=self.placement.fixture.endpoint))
+        wanted = settings.Settings(network=settings.SEPARATE)
+        plan = proposal.propose(self.store, nova_api, self.set_up.driver,
+                                wanted, self.clock())
+        self.assertEqual(1, len(plan.moves), plan)
+        move, = plan.moves
+        self.assertEqual(('host1', 'host2'), (move.source, move.destination))
+        # Alone, neither overloads its host.
+        self.assertEqual((.25, 0.0),
+                         (move.overload_before, move.overload_after))
+        self.assertEqual(12 * 300.0, move.gain_seconds)
+        with executor.Executor(self.store, nova_api, wanted, 'test',
+                               self.clock) as one:
+            one.begin(plan)
+            self.wait_for(lambda: not one.step(), 'the plan to end')
+            self.assertIsNone(one.problem)
+        self.assertEqual(['done'], [one.state for one in self.store.moves()])
+        self.assertEqual('host2', self.host_of({'id': move.instance_uuid}))

@@ -3,7 +3,6 @@
 
 import contextlib
 import csv
-import dataclasses
 import json
 import os
 import threading
@@ -22,16 +21,11 @@ from nova.virt import fake
 
 from tests.fakes import keystone as fake_keystone
 from tests.functional import base
-from tests.functional import test_budgets
 from tests.unit.cmd import commands
 from tests.unit.rebalance import fleet
-from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd.subcommands import rebalance
-from vswitch_aware_scheduler.rebalance import cloud
 from vswitch_aware_scheduler.rebalance import executor
-from vswitch_aware_scheduler.rebalance import proposal
-from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
 
 #: Of the slots of a day, so many are busy.
@@ -254,41 +248,3 @@ class RebalanceTestCase(base.VSwitchTestCase):
         status, answer, errors = self.run_command()
         self.assertEqual((0, []), (status, answer['moves']), errors)
         self.assertIn('vswitch:migrate=never', answer['reason'])
-
-
-class MeasuredTestCase(test_budgets.BudgetsTestCase):
-    """From measured traffic to a debt, and to the migration that ends it."""
-
-    # It is run where it is.
-    test_a_host_in_debt_takes_no_new_instance = None
-
-    def test_a_host_in_debt_by_measured_traffic_is_relieved(self):
-        ks_loading.get_plugin_loader.return_value \
-            .load_from_options.return_value = _Administrator()
-        self.servers.append(self.boot(self.tiny, 'host2', host='host2'))
-        self.idle = self.servers[2:]
-        self.run_modeler(0, ())
-        self.run_modeler(48, range(2, 48, 4))
-        self.assertLess(self.budget().balance, 0)
-
-        access = http.Access(url=self.admin_api.base_url, retries=0,
-                             auth={'auth_type': 'fixture'})
-        nova_api = cloud.Cloud(access, dataclasses.replace(
-            access, url=self.placement.fixture.endpoint))
-        wanted = settings.Settings(network=settings.SEPARATE)
-        plan = proposal.propose(self.store, nova_api, self.set_up.driver,
-                                wanted, self.clock())
-        self.assertEqual(1, len(plan.moves), plan)
-        move, = plan.moves
-        self.assertEqual(('host1', 'host2'), (move.source, move.destination))
-        # Alone, neither overloads its host.
-        self.assertEqual((.25, 0.0),
-                         (move.overload_before, move.overload_after))
-        self.assertEqual(12 * 300.0, move.gain_seconds)
-        with executor.Executor(self.store, nova_api, wanted, 'test',
-                               self.clock) as one:
-            one.begin(plan)
-            self.wait_for(lambda: not one.step(), 'the plan to end')
-            self.assertIsNone(one.problem)
-        self.assertEqual(['done'], [one.state for one in self.store.moves()])
-        self.assertEqual('host2', self.host_of({'id': move.instance_uuid}))
