@@ -71,9 +71,6 @@ _TOLERANCE = 1e-9
 #: Shares of one host of which some subset may be complete.
 _MOST_SHARES = 8
 
-#: Instances that are read at a time.
-_TOGETHER = 1000
-
 #: Budgets that are named in one line of the log.
 _SHOWN = 5
 
@@ -433,17 +430,22 @@ def _add_up(driver, places, of_host, wanted, pending, period, first,
     # The sample before covers the begin of the first slot; two, for the first
     # reading of a counter has no rate.
     since = (first - 2) * period
-    uuids = list(places)
-    for at in range(0, len(uuids), _TOGETHER):
-        some = uuids[at:at + _TOGETHER]
-        driver.hosts = {
-            **driver.hosts, **{uuid: places[uuid][-1].host for uuid in some
-                               if places[uuid][-1].host is not None}}
-        found = {one.instance_uuid: one for one in driver.series(
-            since, end * period, some, progress)}
-        for uuid in some:
-            _add(totals, uuid, found.get(uuid), places[uuid], of_host,
-                 wanted, pending, period, first, end, most_kbps.get(uuid))
+    driver.hosts = {
+        **driver.hosts, **{uuid: some[-1].host for uuid, some
+                           in places.items() if some[-1].host is not None}}
+
+    def add(uuid, series):
+        _add(totals, uuid, series, places[uuid], of_host, wanted, pending,
+             period, first, end, most_kbps.get(uuid))
+
+    # One reading of all: a driver looks for instances in each reading.
+    silent = set(places)
+    for series in driver.series(since, end * period, places, progress):
+        if series.instance_uuid in silent:
+            silent.remove(series.instance_uuid)
+            add(series.instance_uuid, series)
+    for uuid in silent:
+        add(uuid, None)
 
 
 def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
@@ -524,9 +526,7 @@ class _Rates:
         self._points = np.column_stack(
             [self._times, self._times + seconds]).ravel()
         self._seconds = self._running_sum(seconds)
-        self._totals = np.array([
-            self._running_sum(seconds * column)
-            for column in self._rates.T]).reshape(3, -1)
+        self._lasting = seconds
         #: Whether its rates say anything of packets.
         self.packets_known = bool(self._rates[:, 2].any()
                                   or not self._rates[:, :2].any())
@@ -562,16 +562,18 @@ class _Rates:
         slots = np.floor(self._times / period).astype(np.int64) - first
         inside = (slots >= 0) & (slots < end - first)
         counts = np.bincount(slots[inside], minlength=end - first)
-        seconds = self.covered(edges)
-        for column in range(3):
-            begun = np.bincount(slots[inside],
-                                self._rates[inside, column], end - first)
-            lasting = np.diff(np.interp(edges, self._points,
-                                        self._totals[column]))
-            found[:, column] = np.where(
-                counts > 0, begun / np.maximum(counts, 1),
-                lasting / np.maximum(seconds, 1e-9))
-        return np.maximum(found, 0.0)
+        np.add.at(found, slots[inside], self._rates[inside])
+        found /= np.maximum(counts, 1)[:, None]
+        if not counts.all():
+            seconds = np.maximum(self.covered(edges), 1e-9)
+            for column, rates in enumerate(self._rates.T):
+                lasting = np.diff(np.interp(
+                    edges, self._points,
+                    self._running_sum(self._lasting * rates)))
+                found[:, column] = np.where(
+                    counts > 0, found[:, column],
+                    np.maximum(lasting, 0.0) / seconds)
+        return found
 
     def values(self, rates, weights, packet_bytes):
         """Return (t,) of what rates ask of one limit, see RateLaw.values.
@@ -601,29 +603,53 @@ class _Residents:
 
     def __init__(self, stays, of_host, period, first, end):
         self._first = first
+        self._period = period
         self._size = max(end - first, 0)
         self._found = {}
+        self._stays = stays
+        self._of_key = collections.defaultdict(list)
+        self._of_host = of_host
         edges = period * np.arange(first, first + self._size + 1)
-        for uuid, some in stays.items():
-            of_key = {}
-            for place, stay in enumerate(some):
-                until = some[place + 1].since if place + 1 < len(some) \
-                    else math.inf
-                keys = of_host.get(stay.host)
-                if not keys or not self._size or until <= edges[0]:
-                    continue
-                here = np.diff(np.clip(edges, stay.since, until))
-                for key in keys:
-                    there, active = of_key.setdefault(
-                        key, np.zeros((2, self._size)))
-                    there += here
-                    if stay.running is not False:
-                        active += here
-            for key, (there, active) in of_key.items():
+        for uuid, some in stays.items() if self._size else ():
+            for key, times in self._times(some, edges).items():
+                self._of_key[key].append(uuid)
                 members, counted, used = self._of(key)
-                members += _marks(uuid, there, active)
-                counted += there > 0
-                used |= active > 0
+                members += _marks(uuid, *times)
+                counted += times[0] > 0
+                used |= times[1] > 0
+
+    def _times(self, stays, edges):
+        """Return {key: (seconds there, seconds of these that it may run)}."""
+        of_key = {}
+        for place, stay in enumerate(stays):
+            until = stays[place + 1].since if place + 1 < len(stays) \
+                else math.inf
+            keys = self._of_host.get(stay.host)
+            if not keys or until <= edges[0]:
+                continue
+            here = np.diff(np.clip(edges, stay.since, until))
+            for key in keys:
+                there, active = of_key.setdefault(
+                    key, np.zeros((2, len(edges) - 1)))
+                there += here
+                if stay.running is not False:
+                    active += here
+        return of_key
+
+    def missing(self, key, slot, rest):
+        """Return the uuid of the one instance that is not accounted for.
+
+        :param key: (kind, name)
+        :param slot: the slot
+        :param rest: marks of all instances less those accounted for
+        :returns: uuid, or None: more than one is missing
+        """
+        edges = self._period * np.array([slot, slot + 1])
+        for uuid in self._of_key[key]:
+            times = self._times(self._stays[uuid], edges).get(key)
+            if times is not None and _marks(uuid, *times)[0] == rest:
+                return uuid
+        return None
 
     def _of(self, key):
         if key not in self._found:
@@ -679,8 +705,8 @@ class _Settlement:
         key, period = budget.key, self._period
         target = self._wanted[key]
         marks, number, used = self._residents.within(key, first, end)
-        complete, sums, peaks, counted = self._total(budget, marks, first,
-                                                     end)
+        complete, sums, peaks, counted, rest = self._total(
+            budget, marks, first, end)
         ended = period * np.arange(first + 1, end + 1)
         waits = ~complete & ~(ended <= self._late_before)
         if waits.any():
@@ -709,6 +735,9 @@ class _Settlement:
             why = (f'{counted[place]} of {number[place]} instances were '
                    f'measured in the {period:g} s from '
                    f'{period * (first + place):.0f} on')
+            missing = self._residents.missing(key, first + place, rest[place])
+            if missing is not None:
+                why += f'; {missing} was not'
         unknown = int(lacking.size) + max(skipped, 0)
         self.measured += int((complete & used).sum())
         self.unknown += unknown
@@ -727,8 +756,9 @@ class _Settlement:
     def _total(self, budget, marks, first, end):
         """Add up the shares of a budget.
 
-        :returns: (complete, sums, peaks, counted): (t,) bool, (l, t) twice
-            and (t,), how many instances are accounted for at most
+        :returns: (complete, sums, peaks, counted, rest): (t,) bool, (l, t)
+            twice, (t,) how many instances are accounted for at most, and (t,)
+            the marks of all instances less those of all shares
         """
         size, limits = end - first, len(self._wanted[budget.key].limits)
         shares = [_Part(one, first, end) for one in self._shares[
@@ -752,7 +782,9 @@ class _Settlement:
                 complete |= new
             counted[~complete] = np.maximum(counted, sum(
                 one.counted for one in some))[~complete]
-        return complete, sums, peaks, counted
+        rest = marks - sum((one.members for one in shares),
+                           np.zeros(size, dtype=np.uint64))
+        return complete, sums, peaks, counted, rest
 
     def _remembered(self, budget, first, sums, alone, stored):
         """Return (StoredSums of the days that change, burn rates)."""

@@ -135,7 +135,8 @@ class OneModelerTestCase(BudgetsTestCase):
         self.assert_settled(18, overloaded=16, unknown=2)
         self.assertEqual(
             f'1 of 2 instances were measured in the 300 s from '
-            f'{BEGIN + 3 * P:.0f} on', self.budget().unknown_why)
+            f'{BEGIN + 3 * P:.0f} on; {self.uuids[1]} was not',
+            self.budget().unknown_why)
 
     def test_a_counter_that_was_reset_makes_one_period_unknown(self):
         self.driver = base.MemoryDriver(counters=True)
