@@ -371,9 +371,9 @@ def _server(item):
                          'administrator')
     flavor = item['flavor']
     if 'extra_specs' not in flavor:
-        raise ValueError('no extra_specs of the flavor: the policy '
-                         'os_compute_api:servers:show:flavor-extra-specs '
-                         'does not allow it')
+        # A message of more than 80 characters is cut.
+        raise ValueError('no extra_specs: see the policy '
+                         'servers:show:flavor-extra-specs')
     specs = dict(flavor['extra_specs'])
     # Without an image it boots from a volume.
     root = flavor['disk'] if item.get('image') else 0

@@ -162,10 +162,14 @@ def measured(store, now):
             f'measured traffic of hosts in the store {store.url}: until '
             f'{plain_text.iso_time(grid.end)}; expected at most '
             f'{MOST_AGE_SECONDS:g} s before now: is vswitch-modeler running?')
+    placements = store.placements()
     return snapshot.Measured(
         budgets, {host: _cut(one, part) for host, one in sums.items()},
-        grid, {uuid: one.host for uuid, one in store.placements().items()
-               if one.host}, _uplinks(store, accounts, part, now))
+        grid, {uuid: one.host for uuid, one in placements.items()
+               if one.host}, _uplinks(store, accounts, part, now),
+        frozenset(uuid for uuid, one in placements.items()
+                  if one.attachments is not None
+                  and one.attachments.virtual_functions))
 
 
 def _cut(sums, part):

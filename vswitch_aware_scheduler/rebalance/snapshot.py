@@ -104,6 +104,7 @@ class Measured:
     :ivar grid: Grid, which ends with the last slot that is known of any host
     :ivar placements: {instance uuid: host}
     :ivar uplinks: list of Uplink
+    :ivar bound: uuids of instances that have virtual functions of their host
     """
 
     budgets: dict
@@ -111,6 +112,7 @@ class Measured:
     grid: Grid
     placements: dict
     uplinks: list = dataclasses.field(default_factory=list)
+    bound: frozenset = frozenset()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,7 +240,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     loads = _loads(measured, hosts, limits, servers, series, placements,
                    set(relieved), {uuid: changed[uuid] for uuid in read})
     services = cloud.services()
-    fixed = _fixed(servers)
+    fixed = _fixed(servers, measured.bound)
     count = loads.sizes
     empty = [row for row, host in enumerate(hosts)
              if not count[row] and host in services
@@ -418,12 +420,14 @@ def _unknown(loads, grid, empty, relieved):
 
 # What may move where
 
-def _fixed(servers):
+def _fixed(servers, bound):
     """Return {uuid: why it is not moved}."""
     fixed = {}
     for one in servers:
         why = (f'its metadata has {advisor.MARK}={advisor.NEVER}'
                if advisor.marked(one.metadata) else nova.why_fixed(one))
+        if why is None and one.uuid in bound:
+            why = 'it has a port with a virtual function of the host'
         if why is not None:
             fixed[one.uuid] = why
     return fixed

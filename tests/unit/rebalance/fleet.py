@@ -240,6 +240,8 @@ class Fleet:
         self.driver = Driver()
         self.balance = dict.fromkeys(hosts, 100.0)
         self.capacity = dict.fromkeys(hosts, 1000.0)
+        #: {name of an instance: its Attachments}
+        self.attachments = {}
         #: {name: (hosts, capacity, balance)}
         self.uplinks = {}
 
@@ -273,7 +275,8 @@ class Fleet:
         """Write to a store what modelers write of this fleet."""
         store.write(placements=[
             model_store.InstanceRecord(
-                one['id'], one['OS-EXT-SRV-ATTR:host'], 'm', 'p')
+                one['id'], one['OS-EXT-SRV-ATTR:host'], 'm', 'p',
+                self.attachments.get(one['name']))
             for one in self.cloud.servers.values()])
         before, accounts = store.error_budgets(), self.accounts()
         store.settle_budgets(

@@ -9,6 +9,7 @@ from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.vswitch import attachments
 
 BUSY = np.arange(fleet.SLOTS) % 10 == 9
 
@@ -127,6 +128,11 @@ class ProposalTestCase(base.StoreTestCase):
         self.fleet.boot('vm1', 'host1', np.where(BUSY, 600, 100), locked=True)
         self.fleet.boot('vm2', 'host1', np.where(BUSY, 600, 100),
                         extra_specs={'hw:cpu_policy': 'shared'})
+        self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
+
+    def test_an_instance_with_a_virtual_function_stays(self):
+        self.fleet.attachments['vm1'] = attachments.Attachments((), (), 1)
+        self.fleet.attachments['vm2'] = attachments.Attachments(('net',))
         self.assertEqual([('vm2', 'host1', 'host3')], self.moves())
 
     def test_hosts_that_take_nothing(self):
