@@ -55,7 +55,7 @@ class ServiceContract(telemetry_driver.DriverContract):
 
     def test_an_answer_without_end_is_given_up(self):
         for name, pieces in sorted(hostile_servers.DRIPS.items()):
-            driver = self._hostile(pieces, timeout_seconds=.2)
+            driver = self._hostile(pieces, timeout_seconds=.05)
             asked = [driver.instances]
             if name == 'body':
                 # Each answer comes the same way: one is enough.

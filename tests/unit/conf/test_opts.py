@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import collections
 import io
 import os
 import pathlib
@@ -72,9 +73,11 @@ class OptionsTestCase(unittest.TestCase):
                             option.help.replace('\n', ' '))
 
     def test_related_options_exist(self):
+        named = collections.defaultdict(_theirs().copy)
         for group, option in _grouped():
-            names = {other.name for name, other in _grouped()
-                     if name == group} | _theirs()
+            named[group].add(option.name)
+        for group, option in _grouped():
+            names = named[group]
             related = option.help.rpartition('Related options:')[2]
             for name in related.split('``')[1::2]:
                 if not name.startswith(('*', '[')):
