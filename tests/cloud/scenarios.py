@@ -10,6 +10,7 @@ import collections
 import concurrent.futures
 import contextlib
 import dataclasses
+import json
 import signal
 import time
 
@@ -473,17 +474,19 @@ def telemetry_outage(stage):
     return remark
 
 
+def restart_schedulers(stage, **options):
+    """Restart all schedulers with options in their nova.conf."""
+    openstack = stage.cloud.openstack
+    openstack.configure_scheduler(**options)
+    for name in openstack.schedulers:
+        openstack.kill(name)
+        openstack.start_service(name)
+
+
 @contextlib.contextmanager
 def strict_mode(stage):
     """Let placement refuse what does not fit, as an operator switches it."""
-    telemetry, openstack = stage.cloud.telemetry, stage.cloud.openstack
-
-    def switch(on):
-        openstack.configure_scheduler(strict=on)
-        for name in openstack.schedulers:
-            openstack.kill(name)
-            openstack.start_service(name)
-
+    telemetry = stage.cloud.telemetry
     telemetry.configure(strict=True)
     code, told = telemetry.checks()['Strict Mode']
     require(code == 1 and 'it has none' in told, f'before any pass: {told}')
@@ -491,12 +494,12 @@ def strict_mode(stage):
     code, told = telemetry.checks()['Strict Mode']
     require((code, told) == (
         0, f'hosts that have a limit: {len(stage.hosts)}'), told)
-    switch(True)
+    restart_schedulers(stage, strict=True)
     try:
         yield
     finally:
         telemetry.configure()
-        switch(False)
+        restart_schedulers(stage)
         status, said = telemetry.manage('strict', 'disable')
         require(status == 0, said)
         # The providers stay, for computes know them.
@@ -596,6 +599,92 @@ def strict_rescheduled_build(stage):
         server = rescheduled(stage)
         require(booked(stage) == {server.compute_host: 4_000},
                 f'{booked(stage)}, it is on {server.compute_host}')
+
+
+@scenario
+def roll_out(stage):
+    """Observe, compare with measured traffic, enforce a rack, enforce all."""
+    telemetry = stage.cloud.telemetry
+    hot, calm = stage.hosts[:3], stage.hosts[3:]
+    stage.client.set_aggregate('all', stage.hosts, overload_probability=.01)
+    # Earlier scenarios have left decisions.
+    stage.cloud.store.execute('DELETE FROM vswitch.decision')
+    try:
+        restart_schedulers(stage, enforcement='observe',
+                           vswitch_weight_multiplier=0)
+        remark = _observe(stage, hot, calm)
+        _enforce(stage, *hot[:2])
+    finally:
+        stage.client.set_aggregate('all', stage.hosts, overload_probability=0)
+        stage.client.set_aggregate('rack', hot[:1], enforcement=None)
+        stage.client.leave_aggregate('rack', hot[0])
+        telemetry.configure()
+        restart_schedulers(stage)
+    # Observed hosts may be above their limit.
+    stage.client.delete_all()
+    return remark
+
+
+def _observe(stage, hot, calm):
+    """Fill some hosts above their limit; return what measured traffic says."""
+    telemetry = stage.cloud.telemetry
+    servers = [stage.boot(f'{host}-{number}', 'large',
+                          availability_zone=f'nova:{host}')
+               for host in hot for number in range(2)]
+    # Asked for by name, a host is judged; by zone it is not.
+    servers += [stage.boot(f'{host}-last', 'large', host=host)
+                for host in hot + calm]
+    time.sleep(5)
+    decisions = {one['host']: (one['hosts'], one['observed']) for one in
+                 _answer(telemetry, 'decision', 'list')['decisions']}
+    wanted = {**dict.fromkeys(hot, (1, 1)), **dict.fromkeys(calm, (1, 0))}
+    require(decisions == wanted, f'{decisions}, wanted {wanted}')
+    code, told = telemetry.checks()['Options']
+    require(code == 1 and 'enforcement' in told, f'options: {told}')
+    telemetry.configure(enforcement='observe')
+    code, told = telemetry.checks()['Options']
+    require(code == 0, f'options: {told}')
+    telemetry.publish(dict.fromkeys((one.id for one in servers), 4_000.0))
+    learn(stage)
+    remarks = _answer(telemetry, 'decision', 'compare')['remarks']
+    require(any('0 hosts with enough' in one for one in remarks),
+            f'at once: {remarks}')
+    # They were made a day ago.
+    stage.cloud.store.execute('UPDATE vswitch.decision '
+                              'SET decided_at = decided_at - 86400')
+    answer = _answer(telemetry, 'decision', 'compare')
+    found = {one['host']: (one['group'], one['realised'])
+             for one in answer['hosts']}
+    wanted = {**dict.fromkeys(hot, ('refused', 1.0)),
+              **dict.fromkeys(calm, ('admitted', 0.0))}
+    require(found == wanted, f'{found}, wanted {wanted}')
+    slots = min(one['slots'] for one in answer['hosts'])
+    require(slots > 250, f'measured for {slots} slots')
+    require(f'too few to tell: {len(hot)} hosts' in answer['remarks'][0],
+            f'later: {answer["remarks"]}')
+    return (f'{len(hot)} refused hosts overloaded in all of {slots} slots, '
+            f'{len(calm)} admitted ones in none')
+
+
+def _enforce(stage, first, second):
+    """Enforce one full host by its aggregate, and then all."""
+    def states(*hosts):
+        return [stage.client.boot(f'one-more-{host}', stage.flavors['large'],
+                                  host=host).status for host in hosts]
+
+    stage.client.set_aggregate('rack', [first], enforcement='enforce')
+    found = states(first, second)
+    require(found == ['ERROR', 'ACTIVE'], f'one aggregate: {found}')
+    stage.client.set_aggregate('rack', [first], enforcement=None)
+    restart_schedulers(stage)
+    found = states(first, second)
+    require(found == ['ERROR', 'ERROR'], f'all: {found}')
+
+
+def _answer(telemetry, *words):
+    status, said = telemetry.manage(*words, '--json')
+    require(status == 0, said)
+    return json.loads(said)
 
 
 @scenario

@@ -9,6 +9,13 @@ the clock of the day: a nova-compute or nova-scheduler whose clock is set back
 to a time before its start asks placement for nothing until that time has come
 again, with or without this project. Here the services have run for minutes,
 so their adapters go by the monotonic clock.
+
+libfaketimeMT holds a mutex while a thread asks for the time, also in poll(),
+and does not release it in a process that is forked meanwhile: the new process
+waits for ever when it asks for the time. A process that forked beside threads
+that poll met it within 100 s (``gdb -p PID -ex bt`` shows time_time() in
+pthread_mutex_lock()). A scheduler forks its workers when it starts; if one of
+them answers nothing from its start on, look for this first.
 """
 
 import os
