@@ -27,6 +27,7 @@ from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler.modeler import instance_sync
 from vswitch_aware_scheduler.modeler import learning
 from vswitch_aware_scheduler.modeler import limit_trials
+from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import metrics
 from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler.modeler import priors
@@ -217,6 +218,40 @@ class BudgetsTestCase(WithInventory):
              one.unknown_seconds))
         self.assertAlmostEqual(.006 * (86400 + 19 * 300) - 4 * 300,
                                one.balance)
+
+    def test_modelers_of_a_group_keep_one_budget_together(self):
+        set_ups = [dataclasses.replace(self.set_up, group=membership.Group(
+            f'file://{self.directory}/group')) for _ in range(2)]
+        self.store.write([store_base.fitted(99)])
+        now = base.BEGIN
+        service.update_inventory(self.set_up, lambda: now)
+
+        def make_passes(some, periods):
+            now = base.BEGIN + 300.0 * periods + 150.0
+            store_id = self.store.generation().store_id
+            shares = [one.group.share(store_id) for one in some]
+            for one, share in zip(some, shares):
+                common = share('inventory')
+                _, problem = service.update_budgets(
+                    one, lambda: now, now, share=share, common=common,
+                    stays_until=now - 120.0 if common else None)
+                self.assertIsNone(problem)
+
+        for one in set_ups:
+            one.group.share(self.store.generation().store_id)
+            self.addCleanup(one.group.leave)
+        for periods in (0, 10, 10, 20, 20, 20):
+            make_passes(set_ups, periods)
+        one = self.store.error_budgets()[model_store.HOST, 'h1']
+        self.assertEqual((6000.0, 1200.0), (one.measured_seconds,
+                                            one.overload_seconds))
+        # One ends, and the other one takes over.
+        set_ups[0].group.leave()
+        for periods in (30, 30):
+            make_passes(set_ups[1:], periods)
+        one = self.store.error_budgets()[model_store.HOST, 'h1']
+        self.assertEqual((9000.0, 1800.0, 0.0), (
+            one.measured_seconds, one.overload_seconds, one.unknown_seconds))
 
     def test_an_inventory_that_fails_delays_budgets(self):
         self.at[300.0 * 10] = lambda: setattr(

@@ -130,9 +130,13 @@ class Fleet:
         self.error_budgets = store.error_budgets()
         self._demands = {}       # host -> {uuid: (RateLaw, rule)}
         self._table = admission.LoadTable(
-            attachments=self.snapshot.attachments)
+            attachments=self.snapshot.attachments, budgets=self.budgets)
+        # It has uplinks in place of hosts.
         self._uplink_table = admission.LoadTable(
-            attachments=self._tunnelled)
+            attachments=self._tunnelled, budgets={
+                (model_store.HOST, name): days
+                for (kind, name), days in self.budgets.items()
+                if kind == model_store.UPLINK})
         self._remark_ages()
 
     # What there is

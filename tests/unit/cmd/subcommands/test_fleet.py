@@ -125,7 +125,7 @@ class HostsTestCase(FleetTestCase):
         uplink = admission.Uplink('u', admission.HostPolicy(switch))
         self.store.write_fleet({'host': {
             host: packed(switch, uplinks=(uplink,))
-            for host in ('h1', 'h2', 'h3')}, 'flavor': {}, 'aggregate': {},
+            for host in ('h1', 'h2', 'h3')}, 'flavor': {'small': {}}, 'aggregate': {},
             'uplink': {'u': policy_in_force.pack(uplink.policy)}}, self.now)
         text = json.dumps(['p', [[[1.0, 1.0, 0.0], 800.0, 250.0]]])
         # A day of use earns 518.4 s, and 30 days are kept.
@@ -161,6 +161,14 @@ class HostsTestCase(FleetTestCase):
         [row] = self.ask('fleet', '--uplinks')['uplinks']
         self.assertAlmostEqual(1.0, row['error_budget']['left_days'])
         self.assertEqual([], self.ask('fleet')['remarks'])
+        # Where hosts in debt are refused, they have no room.
+        self.store.write()
+        for option, rooms in (('false', [7, 7, 7]), ('true', [7, 0, 7])):
+            self._configure('default_egress_kbps = 0',
+                            'default_ingress_kbps = 0',
+                            f'refuse_hosts_in_debt = {option}')
+            self.assertEqual(rooms, [min(row['room'], 7) for row
+                                     in self.hosts('--flavor', 'small')])
         self.store.settle_budgets(
             store.BudgetState(300.0, self.now), remove=[('host', 'h1')])
         [remark] = self.ask('fleet')['remarks']
