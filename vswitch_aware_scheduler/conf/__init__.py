@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every option of the project, most in the group ``[vswitch_scheduler]``.
 
-The same group is read from nova.conf by the scheduler and from a file of our
-own, or nova.conf again, by the commands. Telemetry drivers that ask a service
-have a group of their own each, and so has the inventory. Imports no
-implementation.
+The scheduler reads this group from nova.conf. The commands read it from
+vswitch.conf, which may be a link to nova.conf. Each telemetry driver of a
+service has a group of its own, and so has the inventory. This package imports
+no implementation.
 """
 
 from vswitch_aware_scheduler.conf import inventory

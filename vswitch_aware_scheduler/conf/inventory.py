@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of what tells which instance is on which host."""
+"""Options of the inventory: the host of each instance."""
 
 from keystoneauth1 import loading
 from oslo_config import cfg
@@ -13,12 +13,12 @@ __all__ = ['GROUP', 'OPTS', 'inventory_options', 'list_opts',
 GROUP = 'vswitch_inventory'
 
 _HELP = """
-Options of the inventory: which instance is on which host, of which flavor and
-project. vswitch-modeler asks Nova for it when ``auth_type`` is set, or reads
-it from ``path``; with none of them there is no inventory, and priors are of
-the whole fleet only. As whom Nova is asked is told by auth_type and the
-options of that plugin of keystoneauth1; it has to be an administrator.
-"vswitch-manage host discover" asks Neutron with the same options.
+Options of the inventory: the host, flavor and project of each instance.
+vswitch-modeler reads the inventory from Nova when ``auth_type`` is set, or
+from the file ``path``. If neither is set, there is no inventory, and there is
+only one prior, for all instances together. auth_type and the options of this
+plugin of keystoneauth1 set the user for Nova, who must be an administrator.
+"vswitch-manage host discover" queries Neutron with the same options.
 """
 
 OPTS = telemetry.access_opts(
@@ -26,30 +26,33 @@ OPTS = telemetry.access_opts(
     cfg.StrOpt(
         'path',
         help="""
-CSV file with the inventory, for clouds whose Nova may not be asked.
+CSV file with the inventory, for clouds where vswitch-modeler cannot query
+Nova.
 
-Without it Nova is asked, where ``auth_type`` is set.
+If it is not set, vswitch-modeler queries Nova, provided that ``auth_type`` is
+set.
 
 Format: path of a CSV file with the columns instance_uuid, host, flavor,
-project and networks, all but the first optional; ids of networks with spaces
-between them.
+project and networks, all but the first optional. Separate ids of networks by
+spaces.
 
-When it cannot be read, the inventory stays as it is, and the log says so.
+When it cannot be read, the modeler logs the reason and the inventory stays
+unchanged.
 
 Related options: ``url``.
 """),
     cfg.BoolOpt(
         'read_networks', default=False,
         help="""
-Whether Neutron is asked for the networks of instances as well.
+Whether vswitch-modeler also reads the networks of instances, from Neutron.
 
-They count where a switch profile limits networks or remote VTEPs, or an uplink
-has a table of mappings; without them each instance counts as if it were on a
-network of its own until its host tells. When it is switched on or off all
-instances are read anew.
+The networks matter where a switch profile limits networks or remote VTEPs, or
+where an uplink has a table of mappings. Without them each instance counts as
+if it were on a network of its own, until its host reports the real networks.
+After a change of this option the modeler reads all instances again.
 
-When it is set and Neutron cannot be asked, the inventory stays as it is, and
-the log says so.
+When it is set and Neutron cannot be queried, the modeler logs the reason and
+the inventory stays unchanged.
 
 Related options: ``network_url``.
 """),
@@ -58,74 +61,76 @@ Related options: ``network_url``.
         help="""
 URL of Neutron.
 
-Without it Neutron is looked up in the catalog of keystone, which needs
-``auth_type``. It is asked where ``read_networks`` is set, and by
+Without it the endpoint of Neutron is taken from the catalog of keystone, which
+needs ``auth_type``. Neutron is queried if ``read_networks`` is set, and by
 "vswitch-manage host discover".
 
 Format: http://host:port or https://host:port, without a user and password.
 
-When it is wrong, the inventory stays as it is, and the log says so; the
-command tells it and ends.
+When it is wrong, the modeler logs the reason and the inventory stays
+unchanged; the command prints the reason and ends.
 
 Related options: ``read_networks``.
 """, sample_default='https://controller:9696'),
     cfg.StrOpt(
         'placement_url',
         help="""
-URL of placement.
+URL of Placement.
 
-Without it placement is looked up in the catalog of keystone, which needs
-``auth_type``. It is asked where ``strict`` of the group [vswitch_scheduler] is
-set, and by "vswitch-manage strict".
+Without it the endpoint of Placement is taken from the catalog of keystone,
+which needs ``auth_type``. Placement is queried if ``strict`` of the group
+[vswitch_scheduler] is set, and by "vswitch-manage strict".
 
 Format: http://host:port or https://host:port, without a user and password.
 
-When it is wrong, the inventories in placement stay as they are, and the log
-says so; the command tells it and ends.
+When it is wrong, the modeler logs the reason and the inventories in Placement
+stay unchanged; the command prints the reason and ends.
 
 Related options: none.
 """, sample_default='https://controller:8778'),
     cfg.BoolOpt(
         'discover_hosts', default=False,
         help="""
-Whether vswitch-modeler writes the switch profiles of hosts that follow from
-the reports of Neutron's agents.
+Whether vswitch-modeler sets the switch profiles of hosts according to the
+reports of Neutron's agents.
 
-It does in each pass what "vswitch-manage host discover --apply" does. A new
-host gets its profile that way without an aggregate. Profiles that were set by
-"vswitch-manage host set" stay, and aggregates go before the store.
+In each pass vswitch-modeler then does the same as "vswitch-manage host
+discover --apply". A new host thus gets its profile without an aggregate.
+Profiles that were set by "vswitch-manage host set" stay, and the metadata of
+aggregates has precedence over the store.
 
 Values: true, false. It needs ``auth_type``.
 
-When it is set and Neutron cannot be asked, profiles stay as they are, and the
-log says so.
+When it is set and Neutron cannot be queried, the modeler logs the reason and
+the profiles stay unchanged.
 
 Related options: ``network_url``, ``discover_profiles``.
 """),
     cfg.ListOpt(
         'discover_profiles', sample_default='ovn=ovs-vxlan',
         help="""
-The profiles of kinds of switches, before those of the catalogue, where
-``discover_hosts`` is set.
+Switch profiles for kinds of switches. They have precedence over the built-in
+catalogue if ``discover_hosts`` is set.
 
-Format: SWITCH[:ENCAPSULATION]=PROFILE, several with commas between them, as
-"vswitch-manage host discover --map" takes them.
+Format: SWITCH[:ENCAPSULATION]=PROFILE, separated by commas, as for
+"vswitch-manage host discover --map".
 
-When it is wrong, vswitch-modeler does not start, and says so.
+When it is wrong, vswitch-modeler logs the reason and does not start.
 
 Related options: ``discover_hosts``.
 """),
     cfg.IntOpt(
         'complete_interval_seconds', default=86400, min=300, max=31536000,
         help="""
-How often all instances are read, and not only those that have changed.
+How often vswitch-modeler reads all instances instead of only the changed ones.
 
-Lower it to notice sooner what Nova does not tell as a change. Raise it to ask
-Nova for less: it answers for about a thousand instances at a time.
+Lower it to detect sooner the changes that Nova does not report. Raise it to
+reduce the load on Nova, which returns about a thousand instances in one
+answer.
 
 Unit: seconds, 300 to 31536000.
 
-When it is too low, Nova is asked for all instances in every pass.
+When it is too low, the modeler reads all instances in every pass.
 
 Related options: ``requests_per_second``.
 """),
@@ -152,18 +157,19 @@ def _group():
 
 
 def inventory_options(conf):
-    """Return what makes an inventory source, as options say.
+    """Return the arguments for an inventory source, from the options.
 
-    :param conf: an oslo.config ConfigOpts with our options registered
-    :returns: None where there is to be no inventory; else a new dictionary
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :returns: None where no inventory is configured; else a new dictionary
         with the keys path, access, network_url, read_networks; it may hold
         secrets
     :raises oslo_config.cfg.Error: when an option has no usable value
     """
     group = conf[GROUP]
-    found = {name: group[name] for name in (
+    arguments = {name: group[name] for name in (
         'path', 'network_url', 'read_networks')}
-    found['access'] = telemetry.access_of(conf, GROUP)
-    if found['path'] is None and found['access']['auth'] is None:
+    arguments['access'] = telemetry.access_of(conf, GROUP)
+    if (arguments['path'] is None
+            and arguments['access']['auth'] is None):
         return None
-    return found
+    return arguments

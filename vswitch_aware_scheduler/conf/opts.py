@@ -34,21 +34,21 @@ traffic. Rates are in kbit/s and kilo-packets/s, times in seconds.
 
 def list_opts():
     """Return the options for oslo-config-generator."""
-    # A group of its own for each caller: oslo.config keeps overrides in it.
+    # Each caller gets a new group, because oslo.config stores overrides in it.
     group = cfg.OptGroup(GROUP, title='Virtual switch aware scheduling',
                          help=_HELP)
-    found = [(group, list(itertools.chain(
+    groups = [(group, list(itertools.chain(
         store.OPTS, scheduler.OPTS, modeler.OPTS, strict.OPTS,
         rebalance.OPTS)))]
     for name, title, text, options in telemetry.GROUPS.values():
-        found.append((cfg.OptGroup(name, title=title, help=text),
-                      options + telemetry.auth_opts()))
-    found.append(inventory.list_opts())
-    return found
+        groups.append((cfg.OptGroup(name, title=title, help=text),
+                       options + telemetry.auth_opts()))
+    groups.append(inventory.list_opts())
+    return groups
 
 
 def register_opts(conf):
-    """Register every option; registering again changes nothing.
+    """Register every option; a second call changes nothing.
 
     :param conf: an oslo.config ConfigOpts
     """
@@ -59,8 +59,8 @@ def register_opts(conf):
     inventory.register_opts(conf)
 
 
-#: Options that nova.conf and vswitch.conf have to have alike: the scheduler
-#: judges by them, and so do the modeler and the commands.
+#: Options that need the same value in nova.conf and vswitch.conf: scheduler,
+#: modeler and commands judge hosts by them.
 _ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',
           'admission_policy', 'overload_probability', 'feedback',
           'feedback_max', 'unknown_instance_policy', 'default_egress_kbps',
@@ -70,23 +70,24 @@ _ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',
 
 
 def alike(group):
-    """Return {option: value} of those that have to be alike.
+    """Return {option: value} of the options that must not differ.
 
     :param group: the options of [vswitch_scheduler]
     """
-    found = {name: getattr(group, name) for name in _ALIKE}
-    found['default_switch_profile'] = found['default_switch_profile'] or None
-    return found
+    values = {name: getattr(group, name) for name in _ALIKE}
+    values['default_switch_profile'] = (
+        values['default_switch_profile'] or None)
+    return values
 
 
 def refuse_unknown(conf):
-    """Check that the files of a configuration have options of ours only.
+    """Check that the groups of this project contain known options only.
 
-    oslo.config ignores a name that is no option, so that a misspelt one looks
-    like one that is not set. Groups of other projects are not looked at.
+    oslo.config ignores unknown names, so a misspelt option would silently keep
+    its default. Groups of other projects are not checked.
 
     :param conf: an oslo.config ConfigOpts that has read its files
-    :raises ValueError: naming the first file, group and name that is none
+    :raises ValueError: with the first unknown name, its file and its group
     """
     known = {}
     for group, options in list_opts():
@@ -118,10 +119,10 @@ def _refuse(what, name, known):
 
 
 def default_demand(group):
-    """Return what an instance carries of which nothing is known.
+    """Return the expected traffic of an instance without a model.
 
     :param group: the options of [vswitch_scheduler]
-    :returns: arguments of a TrafficModel that is on and off
+    :returns: the arguments of an on-off TrafficModel, a dictionary
     """
     return {name: getattr(group, f'default_{name}') for name in (
         'egress_kbps', 'ingress_kbps', 'on_seconds', 'off_seconds')}

@@ -15,30 +15,30 @@ OPTS = [
         help="""
 YAML file of the operator's own switch profiles.
 
-A profile there takes the place of a built-in one of the same name. Without a
+A profile in the file replaces the built-in profile of the same name. Without a
 file only the built-in profiles exist ("vswitch-manage profile list").
 
 Format: path of a file that the scheduler may read. "vswitch-manage profile
-validate FILE" checks one.
+validate FILE" checks such a file.
 
-When the file cannot be read or is not valid, the built-in profiles alone are
-used, and the log says what is wrong. It is read at the start of the
-scheduler.
+The scheduler reads the file when it starts. When the file cannot be read or is
+not valid, the scheduler uses the built-in profiles only and logs the reason.
 
 Related options: ``default_switch_profile``.
 """),
     cfg.StrOpt(
         'default_switch_profile',
         help="""
-Switch profile of a host that has none by any other rule.
+Switch profile of the hosts for which no other rule names a profile.
 
-The rules are, first that holds: aggregate metadata ``vswitch:profile``, the
-store's host profiles, this option. Without it, ``unknown_host_policy``
-decides on such hosts.
+The profile of a host is the first of these that is set: the aggregate metadata
+``vswitch:profile``, the host's profile in the store, this option. If this
+option is not set, ``unknown_host_policy`` applies to hosts without a profile.
 
 Format: name of a built-in profile or of one in ``switch_profiles_file``.
 
-When there is no such profile, it is as if none were set, and the log says so.
+When there is no profile of this name, the scheduler ignores the option and
+logs a warning.
 
 Related options: ``switch_profiles_file``, ``unknown_host_policy``.
 """),
@@ -48,11 +48,11 @@ Related options: ``switch_profiles_file``, ``unknown_host_policy``.
             ('pass', 'VSwitchFilter lets the host pass without a check'),
             ('reject', 'VSwitchFilter refuses the host')],
         help="""
-What happens to a host that has no switch profile by any rule.
+What VSwitchFilter does with a host that has no switch profile.
 
-"pass" lets profiles be introduced host by host. "reject" makes sure that
-every host that is used has been described. A host that is only observed
-(``enforcement``) passes in either case.
+With "pass" you can introduce profiles host by host. With "reject" only hosts
+with a profile are used. A host whose ``enforcement`` is "observe" passes in
+either case.
 
 When it is "reject" and no host has a profile, every request fails with "No
 valid host".
@@ -70,15 +70,16 @@ Related options: ``default_switch_profile``, ``enforcement``.
         help="""
 Whether VSwitchFilter refuses hosts, or only records what it would refuse.
 
-With "observe" no request fails because of VSwitchFilter: not for the limits
-of a switch or an uplink, not for ``unknown_host_policy``, and not for what
-Placement has left in the strict mode, of which instances on observed hosts
-claim nothing. Decisions are made and recorded as with "enforce":
+With "observe" VSwitchFilter refuses no host: neither for the limits of a
+switch or an uplink, nor for ``unknown_host_policy``, nor for missing room in
+Placement (in the strict mode, instances on observed hosts claim nothing in
+Placement). The filter still records its decisions as with "enforce";
 "vswitch-manage decision list" prints them. VSwitchWeigher still ranks hosts;
 set ``vswitch_weight_multiplier`` to 0 to switch it off.
 
-An aggregate can choose otherwise with metadata ``vswitch:enforcement``. If
-aggregates of a host differ, the host is observed.
+The aggregate metadata ``vswitch:enforcement`` overrides this option for the
+hosts of an aggregate. If the aggregates of a host have different values,
+"observe" applies.
 
 Any other value is refused when the scheduler starts.
 
@@ -90,19 +91,21 @@ Related options: ``decisions_kept``, ``vswitch_weight_multiplier``,
         help="""
 Whether hosts that have overspent their error budget take no new instance.
 
-vswitch-modeler keeps the budgets from measured traffic (``error_budgets``).
-With this option VSwitchFilter refuses a host that is in debt, or behind an
-uplink that is, for the check "error budget", until the host has earned what it
-owes; an instance that is there already may be resized there. A host that is
-only observed (``enforcement``) passes, and the refusal is recorded.
-VSwitchWeigher prefers hosts that have at least what a day earns: one that has
-less loses up to one tenth of the weight. Without the option budgets change no
-decision.
+vswitch-modeler computes the error budgets from measured traffic
+(``error_budgets``). A host with a negative budget is in debt. With this option
+VSwitchFilter refuses a host that is in debt, or that is behind an uplink in
+debt, until its budget is positive again; the decision names the check "error
+budget". An instance on such a host can still be resized there. A host whose
+``enforcement`` is "observe" passes, and the filter records the refusal.
+VSwitchWeigher prefers hosts with at least the budget that a host earns in a
+day; hosts with less lose up to one tenth of their weight. Without this option
+budgets change no decision.
 
-A budget that was not kept for a day refuses nothing.
+A budget that was not updated for a day refuses nothing.
 
-When it is not the same for vswitch-modeler and every nova-scheduler, commands
-explain other decisions than those of the scheduler, and the log says so.
+When it is not the same for vswitch-modeler and every nova-scheduler, the
+commands explain decisions that differ from those of the scheduler, and a
+warning is logged.
 
 Related options: ``error_budgets``, ``enforcement``,
 ``vswitch_weight_multiplier``.
@@ -116,14 +119,15 @@ Related options: ``error_budgets``, ``enforcement``,
              'that the sum of the rates exceeds saturation against '
              'overload_probability')],
         help="""
-How VSwitchFilter decides whether a host can take one more instance.
+How VSwitchFilter decides whether a host can carry one more instance.
 
-"average" fills a host until the averages reach saturation: it is then
-overloaded for a large part of the time. "probability" keeps the share of time
-that the host is overloaded below ``overload_probability``, at the price of
-more hosts.
+"average" fills a host until the sum of the average rates reaches saturation.
+The host is then overloaded for a large part of the time. "probability" keeps
+the share of time in which the host is overloaded below
+``overload_probability``; it needs more hosts.
 
-An aggregate can choose otherwise with metadata ``vswitch:admission_policy``.
+The aggregate metadata ``vswitch:admission_policy`` overrides this option for
+the hosts of an aggregate.
 
 Any other value is refused when the scheduler starts.
 
@@ -132,15 +136,16 @@ Related options: ``overload_probability``.
     cfg.FloatOpt(
         'overload_probability', default=0.01, min=0, max=1,
         help="""
-Largest share of time that the traffic of a host may exceed saturation.
+Largest share of time in which the traffic of a host may exceed saturation.
 
-Raise it to pack more instances on a host; lower it to lose less traffic. 0
-books the peak rate of every instance, 1 admits whatever the hard limits do.
+Raise it to place more instances on a host; lower it to lose less traffic. With
+0 every instance counts with its peak rate. With 1 only the hard limits of the
+switch profile apply.
 
 Unit: a probability, 0 to 1.
 
-An aggregate can choose otherwise with metadata
-``vswitch:overload_probability``.
+The aggregate metadata ``vswitch:overload_probability`` overrides this option
+for the hosts of an aggregate.
 
 When it is too high, switches drop traffic; when it is too low, requests fail
 with "No valid host" while switches are idle.
@@ -150,38 +155,40 @@ Related options: ``admission_policy``, ``feedback``.
     cfg.BoolOpt(
         'feedback', default=True,
         help="""
-Whether limits are corrected by what came of earlier decisions.
+Whether the scheduler corrects its limits by the results of earlier decisions.
 
-Once a day vswitch-modeler puts instances on imagined hosts, as the scheduler
-would, and follows how often those are overloaded in the days that come. The
-scheduler multiplies ``overload_probability`` by what would have kept it: more
-than one where models expect too much, less where they expect too little. It
-is one until there is some evidence, and again when there has been none for
-three days. Without it the limit is compared with what models expect.
+Once a day vswitch-modeler simulates placements: it puts instances on imagined
+hosts by the rules of the scheduler, and measures how often these hosts are
+overloaded in the following days. The scheduler multiplies
+``overload_probability`` by the factor that would have met the limit. The
+factor is above 1 where models predict too much overload, and below 1 where
+they predict too little. It is 1 while there are no measurements of the last
+three days. Without this option the limit is not corrected.
 
-The modeler makes trials and the scheduler goes by them: set it alike for
-both. Limits of the policy "average" and of uplinks are never corrected.
+The modeler computes the factor and the scheduler uses it, so set the same
+value for both. Limits of the policy "average" and of uplinks are never
+corrected.
 
-When it is set and traffic grows at once, hosts that were filled by larger
-limits are overloaded more; when it is not, hosts are left half empty where
-models expect too much.
+When it is set and traffic grows suddenly, hosts that were filled by larger
+limits are overloaded more. When it is not set, hosts stay half empty where
+models predict too much overload.
 
 Related options: ``overload_probability``, ``feedback_max``.
 """),
     cfg.FloatOpt(
         'feedback_max', default=8, min=1, max=8,
         help="""
-Largest number that ``overload_probability`` is multiplied by.
+Largest factor by which ``overload_probability`` is multiplied.
 
-Lower it to save fewer hosts where models expect too much, and to be surprised
-less when traffic grows again. With 1 limits are only ever made smaller, down
-to one half.
+Lower it to reduce the overload after traffic has grown; more hosts are then
+needed where models predict too much overload. With 1 limits are only reduced,
+at most to one half.
 
 Unit: none; 1 to 8.
 
-When it is too high, hosts are overloaded for longer after traffic has begun
-to grow; when it is too low, they are left half empty where models expect too
-much.
+When it is too high, hosts are overloaded for longer after traffic has begun to
+grow. When it is too low, hosts stay half empty where models predict too much
+overload.
 
 Related options: ``feedback``.
 """),
@@ -194,12 +201,12 @@ Related options: ``feedback``.
             ('ignore', 'an instance on a host counts as if it had no '
              'traffic')],
         help="""
-How instances on a host count that have no traffic model.
+How the scheduler counts the instances on a host that have no traffic model.
 
-"default" is cautious: a host full of unknown instances fills up. "ignore"
-lets only what is known count, which suits a cloud where models arrive soon or
-most instances have no traffic. The requested instance itself always counts,
-by the default model when nothing better is known.
+"default" is cautious: instances without a model use up the capacity of a host.
+"ignore" suits a cloud where instances get models soon or most instances have
+no traffic. The requested instance itself always counts, with the default model
+if there is no better estimate.
 
 When it is "ignore" and few instances have models, hosts are overloaded; when
 it is "default" and the default model is far too large, requests fail with "No
@@ -211,12 +218,13 @@ Related options: ``default_egress_kbps``, ``default_ingress_kbps``,
     cfg.IntOpt(
         'default_egress_kbps', default=4000, min=0, max=8000000000,
         help="""
-Rate that an instance without model and extra specs sends at while it is on.
+Rate at which an instance without model and extra specs sends while it is on.
 
-Raise it to keep more room for unknown instances, lower it to keep less. The
-default, with ``default_ingress_kbps``, is the median bandwidth while active
-of the 200 of 500 virtual machines of the public trace GWA-T-12 "Rnd" that
-carry noticeable traffic: 7 to 8 Mbit/s, half of it in each direction.
+Raise it to reserve more capacity for instances without a model, lower it to
+reserve less. The default, with ``default_ingress_kbps``, is the median
+bandwidth while active of the 200 of 500 virtual machines of the public trace
+GWA-T-12 "Rnd" that carry noticeable traffic: 7 to 8 Mbit/s, half of it in each
+direction.
 
 Unit: kbit/s, 0 to 8000000000.
 
@@ -229,10 +237,11 @@ Related options: ``default_ingress_kbps``, ``default_on_seconds``,
     cfg.IntOpt(
         'default_ingress_kbps', default=4000, min=0, max=8000000000,
         help="""
-Rate that an instance without model and extra specs receives at while it is
+Rate at which an instance without model and extra specs receives while it is
 on.
 
-Raise it to keep more room for unknown instances, lower it to keep less.
+Raise it to reserve more capacity for instances without a model, lower it to
+reserve less.
 
 Unit: kbit/s, 0 to 8000000000.
 
@@ -247,9 +256,10 @@ Related options: ``default_egress_kbps``, ``default_on_seconds``,
         help="""
 Mean time for which an instance without model and extra specs stays on.
 
-What counts for admission is the share of time on, on / (on + off): raise it
-to keep more room for unknown instances. The default is what GWA-T-12 "Rnd"
-shows: a probability of 0.34 to go off within 300 seconds.
+Admission uses the share of time on, on / (on + off). Raise this option to
+reserve more capacity for instances without a model. The default follows from
+the trace GWA-T-12 "Rnd": there an active instance goes off within 300 seconds
+with probability 0.34.
 
 Unit: seconds, 1 to 31536000.
 
@@ -263,9 +273,10 @@ Related options: ``default_off_seconds``, ``default_egress_kbps``.
         help="""
 Mean time for which an instance without model and extra specs stays off.
 
-Raise it to keep less room for unknown instances, lower it to keep more. The
-default is what GWA-T-12 "Rnd" shows: a probability of 0.03 to go on within
-300 seconds, and so a share of time on of 0.08.
+Raise it to reserve less capacity for instances without a model, lower it to
+reserve more. The default follows from the trace GWA-T-12 "Rnd": there an idle
+instance goes on within 300 seconds with probability 0.03. The share of time on
+is then 0.08.
 
 Unit: seconds, 1 to 31536000.
 
@@ -280,17 +291,18 @@ Related options: ``default_on_seconds``, ``default_egress_kbps``.
         help="""
 Multiplier of the weights of VSwitchWeigher.
 
-The weigher prefers the host that would lose the smallest share of its
-traffic. A larger value lets it count for more against the other weighers, 0
-switches it off, and a negative one packs: it prefers the fullest host that
-the filter admits.
+The weigher prefers the host that would lose the smallest share of its traffic.
+A larger value gives it more influence compared with the other weighers, and 0
+switches it off. With a negative value it prefers the fullest host that the
+filter admits.
 
 Unit: none; any number, 0 to 10 in most clouds.
 
-An aggregate can choose otherwise with metadata ``vswitch_weight_multiplier``.
+The aggregate metadata ``vswitch_weight_multiplier`` overrides this option for
+the hosts of an aggregate.
 
-When it is negative and VSwitchFilter is not enabled, instances gather where
-traffic is lost.
+When it is negative and VSwitchFilter is not enabled, instances are placed on
+the hosts that lose the most traffic.
 
 Related options: the other ``*_weight_multiplier`` of
 ``[filter_scheduler]``.
@@ -301,14 +313,14 @@ Related options: the other ``*_weight_multiplier`` of
         help="""
 How often a scheduler worker looks for a new generation of the store.
 
-Lower it to use new models sooner. Raise it to spare the database: every
-worker asks one small question each time, and reads what has changed. It
-happens in the background.
+Lower it to use new models sooner. Raise it to reduce the load on the database:
+each time, every worker runs one small query and reads the changes. It does so
+in the background.
 
 Unit: seconds, 1 to 86400.
 
-When it is longer than the time between two passes of the modeler, models are
-used that are older than they need to be.
+When it is longer than the time between two passes of the modeler, the
+scheduler uses outdated models.
 
 Related options: ``store_url``, ``max_generation_age_seconds``.
 """),
@@ -318,11 +330,11 @@ Related options: ``store_url``, ``max_generation_age_seconds``.
 Longest time that the first request after a start waits for the snapshot and
 for the first reading of Nova's record.
 
-Raise it where the store is large (a million models take some seconds) or
-Nova has very many instances, and the first decisions matter. With 0 no request
-ever waits: those that come before the first snapshot are decided without
-models, and those that come before the first reading of a cell go by what
-Nova lists for its hosts.
+Raise it where the store is large (a million models take some seconds) or Nova
+has very many instances, and the first decisions matter. With 0 no request
+waits: before the first snapshot the scheduler decides without models, and
+before the first reading of a cell it uses the instances that Nova lists for
+the hosts of that cell.
 
 Unit: seconds, 0 to 60.
 
@@ -337,8 +349,8 @@ Related options: ``store_timeout_seconds``, ``degraded_policy``,
         help="""
 Age of the last generation above which the store counts as stale.
 
-Lower it to stop soon relying on models that nobody renews. Raise it where the
-modeler runs rarely. With 0 the store is never stale.
+Lower it to stop using models soon after the modeler has stopped. Raise it
+where the modeler runs rarely. With 0 the store is never stale.
 
 Unit: seconds, 0 to 31536000.
 
@@ -356,10 +368,10 @@ Related options: ``degraded_policy``.
         help="""
 What to do while the store is stale or cannot be read.
 
-"last" is right while traffic changes slowly compared with the outage. "pass"
-leaves the decision to the other filters and weighers. Before the first
-snapshot was read there is none to keep, and hosts pass. The change to this
-state and back is logged, once each.
+"last" suits clouds whose traffic changes little during an outage. "pass"
+leaves the decision to the other filters and weighers. As long as the scheduler
+has not read a first snapshot, all hosts pass. The scheduler logs one line when
+this state begins and one when it ends.
 
 Any other value is refused when the scheduler starts.
 
@@ -372,16 +384,16 @@ Related options: ``max_generation_age_seconds``, ``store_url``.
 How often a scheduler worker reads from Nova's database which instances and
 migrations have changed.
 
-The record of Nova decides which instance counts on which host. Lower it so
-that a deleted or failed instance makes room sooner; raise it to spare the
-databases of the cells, which each worker asks some small questions each time.
-It happens in the background, for each enabled cell on its own, and besides
-when a request begins, at most four times a second.
+Nova's database determines which instance counts on which host. Lower this
+option so that the room of a deleted or failed instance is free sooner. Raise
+it to reduce the load on the databases of the cells: each time, every worker
+runs a few small queries. The worker reads each enabled cell in the background,
+and also when a request begins, at most four times a second.
 
 Unit: seconds, 0.1 to 3600.
 
-When it is too high, hosts are refused for longer than they are full; an
-instance that was just placed counts at once in any case.
+When it is too high, the filter refuses hosts whose instances have already
+gone. An instance that was just placed counts at once in any case.
 
 Related options: ``record_full_seconds``, ``record_timeout_seconds``,
 ``snapshot_first_wait_seconds``.
@@ -391,11 +403,12 @@ Related options: ``record_full_seconds``, ``record_timeout_seconds``,
         help="""
 How often a scheduler worker reads all instances of a cell.
 
-Changes are found by the time of their last update and by the number of
-instances on each host. A full reading finds the rest: what was written with a
-wrong time and is on the same host as before. It happens in small pieces, so
-that requests are not delayed. Lower it to find such changes sooner; raise it
-to spare the databases of large cells.
+Between full readings a worker finds changes by the time of their last update
+and by the number of instances on each host. A full reading also finds changes
+that were written with a wrong time and did not change the number of instances.
+It is done in small parts, so that requests are not delayed. Lower this option
+to find such changes sooner; raise it to reduce the load on the databases of
+large cells.
 
 Unit: seconds, 1 to 86400.
 
@@ -408,13 +421,14 @@ Related options: ``record_refresh_seconds``.
         help="""
 Time after which a cell that does not answer is reported.
 
-The hosts of that cell go by what was read before, and one line of the log
-says so. No request waits for a reading, and other cells are read as ever.
+For the hosts of that cell the worker uses the last data that it read, and it
+logs one line. No request waits for a reading, and the worker continues to read
+other cells.
 
 Unit: seconds, 0.1 to 3600.
 
-When it is shorter than the database takes to answer about a hundred
-instances, the log reports cells that are well.
+When it is shorter than the database needs to return about a hundred instances,
+the log reports cells that have no problem.
 
 Related options: ``record_refresh_seconds``.
 """),
@@ -423,16 +437,16 @@ Related options: ``record_refresh_seconds``.
         help="""
 How often a scheduler worker reads what other workers have just placed.
 
-Placements are written to the store at once, and read by the others in the
-background. Lower it so that fewer requests at the same moment choose the same
-room; raise it to spare the database, of which each worker asks one small
-question each time. With 0 placements are not shared: a worker learns of
-others' when Nova's record shows them.
+Each worker writes its placements to the store at once; the other workers read
+them in the background. Lower this option so that fewer simultaneous requests
+choose the same room. Raise it to reduce the load on the database: each time,
+every worker runs one small query. With 0 workers do not share placements: a
+worker sees the placements of others only when they appear in Nova's database.
 
 Unit: seconds, 0 to 60; 0 or at least 0.05 is sensible.
 
-When the scheduler may read the store and not write to it, others do not learn
-of its placements, and the log says so.
+When the scheduler has read access to the store but no write access, the other
+workers do not see its placements, and the scheduler logs a warning.
 
 Related options: ``record_refresh_seconds``, ``store_url``, ``strict``.
 """),
@@ -442,22 +456,22 @@ Related options: ``record_refresh_seconds``, ``store_url``, ``strict``.
         help="""
 How many decisions of all schedulers the store keeps, the newest ones.
 
-A decision is how VSwitchFilter judged the hosts for one instance: how many
-hosts each check refused, the hosts that were nearest to fitting, and the host
-that Nova took. "vswitch-manage decision list" and "vswitch-manage decision
-show" print decisions. A thread of each worker writes them: no request waits
-for it or fails because of it, and decisions that cannot be written are
-dropped.
+A decision is the result of VSwitchFilter for one instance: how many hosts each
+check refused, the refused hosts that came closest to the limits, and the host
+that Nova chose. "vswitch-manage decision list" and "vswitch-manage decision
+show" print decisions. A thread of each worker writes them. No request waits
+for this thread or fails because of it. The thread drops decisions that it
+cannot write.
 
-A decision holds the uuid of the instance, the ids of the project and of the
-request, the names of the flavor and of hosts. It takes some 5 kB of the
-store. With 0 no decision is recorded; decisions of before stay until other
-workers remove them.
+A decision contains the uuid of the instance, the ids of the project and of the
+request, and the names of the flavor and of hosts. It takes about 5 kB in the
+store. With 0 no decision is recorded; older decisions stay until another
+worker removes them.
 
 Unit: decisions, 0 to 1000000.
 
-When it is too low, decisions are gone before anybody looks at them, and
-"vswitch-manage decision compare" has too few to tell.
+When it is too low, decisions are removed before you can look at them, and
+"vswitch-manage decision compare" has too few decisions to compare.
 
 Related options: ``decisions_age_seconds``, ``enforcement``.
 """),
@@ -466,12 +480,12 @@ Related options: ``decisions_age_seconds``, ``enforcement``.
         help="""
 Age above which the store removes a decision.
 
-Lower it where the records of what users started have to be removed sooner.
+Lower it where records of the actions of users have to be removed sooner.
 
 Unit: seconds, 60 to 31536000.
 
 When it is too short, "vswitch-manage decision compare" has too few decisions
-to tell.
+to compare.
 
 Related options: ``decisions_kept``.
 """),
@@ -479,16 +493,17 @@ Related options: ``decisions_kept``.
     cfg.PortOpt(
         'scheduler_metrics_port', default=0, min=0,
         help="""
-First port at which workers of nova-scheduler answer Prometheus.
+First port on which workers of nova-scheduler serve metrics to Prometheus.
 
-Each worker takes the first free one of ``scheduler_metrics_ports`` ports from
-this one on, with its first request. With 0 nothing listens. It is plain HTTP
-without authentication, and exports numbers only.
+With its first request, each worker opens the first free port of the
+``scheduler_metrics_ports`` ports that begin with this one. With 0 no port is
+opened. The worker serves plain HTTP without authentication; the metrics
+contain numbers only.
 
 Format: port number, 0 to 65535.
 
-When it is in use already, and so are the other ports, the log says so and
-scheduling goes on.
+When the ports are all in use, the worker logs a warning and scheduling
+continues.
 
 Related options: ``scheduler_metrics_ports``, ``scheduler_metrics_address``,
 ``scheduler_metrics_directory``.
@@ -496,32 +511,34 @@ Related options: ``scheduler_metrics_ports``, ``scheduler_metrics_address``,
     cfg.IntOpt(
         'scheduler_metrics_ports', default=32, min=1, max=1000,
         help="""
-How many ports workers of nova-scheduler may take, one each.
+Number of ports for the metrics of workers of nova-scheduler, one for each
+worker.
 
 Set it to the number of workers of the machine or more.
 
 Unit: ports, 1 to 1000.
 
-When it is less than the number of workers, some workers answer nobody, and
-the log says so.
+When it is less than the number of workers, some workers serve no metrics and
+log a warning.
 
 Related options: ``scheduler_metrics_port``.
 """),
     cfg.StrOpt(
         'scheduler_metrics_address', default='127.0.0.1',
         help="""
-Address at which workers of nova-scheduler answer Prometheus.
+Address on which workers of nova-scheduler serve metrics to Prometheus.
 
 Format: an address of this machine; 0.0.0.0 or :: for all of them.
 
-When it is none of this machine, the log says so and scheduling goes on.
+When it is not an address of this machine, the worker logs a warning and
+scheduling continues.
 
 Related options: ``scheduler_metrics_port``.
 """),
     cfg.StrOpt(
         'scheduler_metrics_directory',
         help="""
-Directory into which workers of nova-scheduler write numbers for Prometheus.
+Directory into which workers of nova-scheduler write metrics for Prometheus.
 
 It is for the textfile collector of node_exporter. Each worker writes a file
 ``vswitch_scheduler_PID.prom`` every 15 seconds, removes it when it ends, and
@@ -530,7 +547,8 @@ it no file is written.
 
 Format: path of a directory that nova-scheduler may write to.
 
-When it cannot be written to, the log says so and scheduling goes on.
+When the workers cannot write to it, each worker logs a warning and scheduling
+continues.
 
 Related options: ``scheduler_metrics_port``.
 """),
@@ -541,8 +559,8 @@ Related options: ``scheduler_metrics_port``.
         help="""
 Has no effect any more.
 
-A claim ends when Nova's record shows what came of the placement, however long
-that takes.
+A claim ends when Nova's database shows the result of the placement, however
+long that takes.
 
 When it is set, the log says that it is deprecated.
 

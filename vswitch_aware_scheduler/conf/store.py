@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the store, read by scheduler, modeler and commands alike."""
+"""Options of the store, for scheduler, modeler and commands."""
 
 from oslo_config import cfg
 
@@ -21,24 +21,25 @@ mysql+pymysql://user:password@host/database or
 postgresql+psycopg2://user:password@host/database. It may hold a password and
 is never logged with it.
 
-When it is wrong, vswitch-manage fails with the reason, and the scheduler
-decides by ``degraded_policy`` and says so in its log. The schema is made and
-updated by "vswitch-manage db sync".
+When it is wrong, vswitch-manage prints the reason and fails; the scheduler
+logs the reason and follows ``degraded_policy``. "vswitch-manage db sync"
+creates and updates the schema.
 
 Related options: ``store_timeout_seconds``, ``degraded_policy``.
 """),
     cfg.IntOpt(
         'store_timeout_seconds', default=5, min=1, max=300,
         help="""
-Longest wait for the store: for a connection, for a lock and for one answer.
+Longest time to wait for a connection to the store, a lock or an answer.
 
-Raise it where the database is slow or far away. Lower it to learn of an
-outage sooner. No request waits for it: the scheduler reads in the background.
+Raise it where the database is slow or far away. Lower it to detect an outage
+sooner. No request waits for the store: the scheduler reads it in the
+background.
 
 Unit: seconds, 1 to 300.
 
-When it is too low, reads of a healthy store fail and the scheduler decides by
-``degraded_policy``; when it is too high, an outage is noticed late.
+When it is too low, reads of a healthy store fail and the scheduler follows
+``degraded_policy``. When it is too high, an outage is detected late.
 
 Related options: ``store_url``, ``snapshot_refresh_seconds``.
 """),

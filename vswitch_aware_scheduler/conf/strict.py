@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the strict mode, which scheduler and modeler both read."""
+"""Options of the strict mode, for scheduler and modeler."""
 
 from oslo_config import cfg
 
@@ -9,21 +9,21 @@ OPTS = [
     cfg.BoolOpt(
         'strict', default=False,
         help="""
-Whether placement itself refuses what a virtual switch cannot carry.
+Whether Placement refuses instances that a virtual switch cannot carry.
 
-Schedulers decide on what they know, and two of them can give the last room of
-a host away at the same moment. With this option vswitch-modeler keeps an
-inventory of CUSTOM_VSWITCH_KBPS for each host in placement, and VSwitchFilter
-adds what an instance takes of it to what Nova claims: the second claim fails,
-and Nova takes the next host. The price are fewer instances on a host, since
-placement can only add up numbers.
+Without this option two schedulers can choose the last room of a host at the
+same moment. With it vswitch-modeler keeps an inventory of the resource class
+CUSTOM_VSWITCH_KBPS for each host in Placement, and VSwitchFilter adds an
+amount of this resource to the allocation of each instance. The second of the
+two allocations then fails, and Nova tries the next host. Fewer instances fit
+on a host in this mode, because Placement can only add up fixed amounts.
 
-Set it for vswitch-modeler first, and for nova-scheduler once
-"vswitch-manage strict show" lists the hosts. To end it, unset it for both and
-run "vswitch-manage strict disable".
+Set the option for vswitch-modeler first. Set it for nova-scheduler as soon as
+"vswitch-manage strict show" lists the hosts. To end the strict mode, unset the
+option for both and run "vswitch-manage strict disable".
 
-When it is set for nova-scheduler alone, nothing is refused, and the log says
-so. It needs auth_type in the group [vswitch_inventory].
+The mode needs auth_type in the group [vswitch_inventory]. When the option is
+set for nova-scheduler only, Placement refuses nothing and a warning is logged.
 
 Related options: ``strict_headroom``, ``overload_probability``.
 """),
@@ -32,16 +32,17 @@ Related options: ``strict_headroom``, ``overload_probability``.
         help="""
 Share of a host that the strict mode keeps free for peaks.
 
-What is booked for an instance grows as this shrinks: from its mean towards its
-peak. Raise it where a host carries few instances with high and rare peaks;
-lower it where it carries hundreds, or such as hardly vary. Between 0.2 and 0.4
-it matters little in most fleets. No value overloads a host.
+The smaller this share, the larger the amount that is allocated for an
+instance: between its mean rate and its peak rate. Raise it where hosts carry
+few instances with high and rare peaks. Lower it where hosts carry hundreds of
+instances or instances with steady traffic. Values between 0.2 and 0.4 make
+little difference in most fleets. No value overloads a host.
 
 Unit: a share of saturation, 0.01 to 0.9.
 
-When it is not the same for vswitch-modeler and every nova-scheduler, hosts
-take too many instances or too few. When it is changed, instances keep what was
-booked for them.
+When it is not the same for vswitch-modeler and every nova-scheduler, hosts get
+too many or too few instances. A change does not alter the allocations of
+existing instances.
 
 Related options: ``strict``.
 """),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the telemetry drivers, a group for each that asks a service.
+"""Options of the telemetry drivers, one group for each driver of a service.
 
-Who the driver is to the service is told by the options of keystoneauth1,
-which are not ours: ``auth_type`` and those of the plugin that it names.
+Options of keystoneauth1 set how the driver authenticates: ``auth_type`` and
+the options of the plugin that it names.
 """
 
 from keystoneauth1 import loading
@@ -13,10 +13,11 @@ __all__ = ['GROUPS', 'access_of', 'access_opts', 'auth_opts',
 
 
 def access_opts(service, example):
-    """Return the options that say how a service is asked.
+    """Return the options of the access to a service.
 
-    :param service: its name
-    :param example: URL
+    :param service: the name of the service, for the help texts
+    :param example: a URL, the value in the sample configuration
+    :returns: a list of options of oslo.config
     """
     return [
         cfg.StrOpt(
@@ -24,12 +25,13 @@ def access_opts(service, example):
             help=f"""
 URL of {service}.
 
-Without it the service is looked up in the catalog of keystone, which needs
-``auth_type``.
+Without it the endpoint of the service is taken from the catalog of keystone,
+which needs ``auth_type``.
 
 Format: http://host:port or https://host:port, without a user and password.
 
-When it is wrong, the driver fails with the reason after ``retries``.
+When it is wrong, the driver fails after ``retries`` attempts and logs the
+reason.
 
 Related options: ``interface``, ``region_name``, ``cafile``.
 """, sample_default=example),
@@ -41,7 +43,7 @@ Related options: ``interface``, ``region_name``, ``cafile``.
             help="""
 Which endpoint of the catalog of keystone to use.
 
-Nothing else changes with it. It means nothing where ``url`` is set.
+It has no effect if ``url`` is set.
 
 Any other value is refused when the command starts.
 
@@ -52,8 +54,8 @@ Related options: ``url``, ``region_name``.
             help="""
 Region of the endpoint in the catalog of keystone.
 
-Without it the first region that has the service is used. It means nothing
-where ``url`` is set.
+Without it the first region that has the service is used. It has no effect if
+``url`` is set.
 
 When it is wrong, the driver fails because the catalog has no such endpoint.
 
@@ -62,22 +64,22 @@ Related options: ``url``, ``interface``.
         cfg.StrOpt(
             'cafile',
             help="""
-File of the certificates that TLS servers are verified with: the service and
-keystone. Verification cannot be switched off.
+File of the certificates with which the TLS certificates of the service and of
+keystone are verified. Verification cannot be switched off.
 
 Without it the certificates of the system are used.
 
-When it is wrong, the driver fails at once, as for any certificate that cannot
-be verified.
+When it is wrong, the driver fails at once, because it cannot verify the
+certificate of the service.
 
 Related options: ``certfile``.
 """),
         cfg.StrOpt(
             'certfile',
             help="""
-File of the client certificate, for a service that asks for one.
+File of the client certificate, for a service that requires one.
 
-Without it none is shown.
+Without it the driver sends no client certificate.
 
 When it is wrong, the driver fails with the reason.
 
@@ -88,7 +90,7 @@ Related options: ``keyfile``.
             help="""
 File of the key of the client certificate.
 
-Without it the key is looked for in ``certfile``.
+Without it the key is read from ``certfile``.
 
 When it is wrong, the driver fails with the reason.
 
@@ -98,15 +100,15 @@ Related options: ``certfile``.
             'timeout_seconds', default=60.0, min=1, max=3600,
             help=f"""
 Longest time of one attempt to ask {service}: from the connection to the last
-byte of the answer, with what keystone is asked for that.
+byte of the answer, including the requests to keystone.
 
 Raise it where answers are large or the service is slow. Lower it to notice an
 outage sooner.
 
 Unit: seconds, 1 to 3600.
 
-When it is too low, answers of a healthy service are thrown away and asked for
-again.
+When it is too low, the driver discards answers of a healthy service and
+requests them again.
 
 Related options: ``retries``, ``max_answer_mib``.
 """),
@@ -116,9 +118,9 @@ Related options: ``retries``, ``max_answer_mib``.
 Largest answer of {service}, after decompression. A larger one is not read to
 its end.
 
-Raise it where an answer that cannot be asked for in parts is larger, such as a
+Raise it where an answer is larger and cannot be requested in parts, such as a
 list of all series. Lower it to limit the memory of the process, which needs
-about four times as much for an answer.
+about four times the size of an answer.
 
 Unit: MiB, 1 to 1024.
 
@@ -129,42 +131,45 @@ Related options: ``timeout_seconds``.
         cfg.IntOpt(
             'retries', default=3, min=0, max=20,
             help="""
-How often a request is tried again when the service cannot be reached, is
-busy, or answers nonsense.
+How often a request is repeated when the service cannot be reached, is busy, or
+sends an invalid answer.
 
-Raise it to sit out longer disturbances. Lower it to learn of them sooner.
+Raise it to tolerate longer outages. Lower it to detect outages sooner.
 
 Unit: attempts beyond the first, 0 to 20.
 
-When the last attempt fails, the driver ends with an error; what it has
-delivered until then is good.
+When the last attempt fails, the driver ends with an error. The samples that it
+has delivered before remain valid.
 
 Related options: ``backoff_seconds``, ``timeout_seconds``.
 """),
         cfg.FloatOpt(
             'backoff_seconds', default=1.0, min=0, max=60,
             help="""
-Pause before a request is tried again for the first time. It is doubled each
-time, up to a minute; a longer one that the service asks for is kept as well.
+Pause before the first repetition of a request. It doubles with each
+repetition, up to a minute. If the service requests a longer pause, the driver
+waits that long.
 
 Raise it to give a busy service more time.
 
 Unit: seconds, 0 to 60.
 
-When it is too low, all attempts may fall into one disturbance.
+When it is too low, all attempts may fall into one short outage.
 
 Related options: ``retries``.
 """),
         cfg.FloatOpt(
             'requests_per_second', default=10.0, min=0.01, max=1000,
             help="""
-Most requests to the service in a second.
+Largest number of requests to the service in a second.
 
-Raise it to read sooner. Lower it to spare a service that others need as well.
+Raise it to read faster. Lower it to reduce the load on a service that others
+use as well.
 
 Unit: requests/s, 0.01 to 1000.
 
-When it is too low, reading takes longer than the time that is read.
+When it is too low, reading the samples of a period takes longer than the
+period.
 
 Related options: ``timeout_seconds``.
 """),
@@ -175,38 +180,40 @@ def _common(service, port, example, period_seconds, period_help, settle,
             max_age_days):
     """Return the options that all groups have.
 
-    :param service: its name
-    :param example: URL
-    :param period_seconds: default
-    :param period_help: what to set it to
-    :param settle: default of settle_seconds
+    :param service: the name of the service, for the help texts
+    :param port: the usual port of the service
+    :param example: a URL, the value in the sample configuration
+    :param period_seconds: the default of the option period_seconds
+    :param period_help: advice for this option, one paragraph
+    :param settle: the default of settle_seconds
+    :param max_age_days: the default of max_age_seconds, in days
     """
     return access_opts(service, example) + [
         cfg.IntOpt(
             'period_seconds', default=period_seconds, min=1, max=86400,
             help=f"""
-Sampling period of the traffic that is delivered.
+Sampling period of the samples that the driver delivers.
 
 {period_help}
 
 Unit: seconds, 1 to 86400.
 
-When it is shorter than the interval of polling, most periods have no sample
-and are refused as gaps.
+When it is shorter than the polling interval, most periods have no sample and
+are refused as gaps.
 
 Related options: ``settle_seconds``.
 """),
         cfg.IntOpt(
             'settle_seconds', default=settle, min=0, max=86400,
             help="""
-How long after its end a period is read at the earliest.
+Shortest time between the end of a period and the reading of its samples.
 
-Raise it where measures arrive late. Lower it to know of traffic sooner.
+Raise it where measures arrive late. Lower it to use new samples sooner.
 
 Unit: seconds, 0 to 86400.
 
-When it is too low, measures that arrive later are lost: what was read once is
-not read again.
+When it is too low, measures that arrive later are lost: the driver does not
+read a period twice.
 
 Related options: ``period_seconds``.
 """),
@@ -214,10 +221,10 @@ Related options: ``period_seconds``.
             'max_age_seconds', default=max_age_days * 86400, min=3600,
             max=31536000,
             help="""
-How far back samples are used; older ones are refused as too old.
+Largest age of a sample; older samples are refused as too old.
 
-Raise it to learn from a longer history, as far as the service keeps one.
-Lower it to forget former habits, and to read less at the first time.
+Raise it to learn from a longer history, if the service keeps one. Lower it to
+learn only from recent traffic, and to read less in the first pass.
 
 Unit: seconds, 3600 to 31536000.
 
@@ -230,9 +237,9 @@ Related options: ``period_seconds``.
 
 _GNOCCHI = _common(
     'Gnocchi', 8041, 'https://controller:8041', 300,
-    'It is the granularity that is read, one that the archive policies of '
-    'the metrics\nhave. Raise it to read less and see only longer bursts; '
-    'lower it to see\nshorter ones.', 120, 30) + [
+    'The driver reads this granularity; the archive policies of the metrics '
+    'must have it.\nRaise it to read less and see only longer bursts; '
+    'lower it to see shorter ones.', 120, 30) + [
     cfg.StrOpt(
         'aggregation', default='auto',
         choices=[('auto', 'for each interface the first of the others that '
@@ -246,8 +253,8 @@ _GNOCCHI = _common(
         help="""
 Which aggregation of the counters of interfaces to read.
 
-``rate:mean`` needs ``interval_seconds`` to be right; the others are
-independent of it and tell a reset of a counter for sure.
+``rate:mean`` needs the right value of ``interval_seconds``. The other
+aggregations do not use it, and with them every reset of a counter is detected.
 
 Any other value is refused when the command starts.
 
@@ -256,11 +263,11 @@ Related options: ``interval_seconds``.
     cfg.FloatOpt(
         'interval_seconds', min=1, max=86400,
         help="""
-Time between two measures of a counter: the interval in which Ceilometer polls
-it. ``rate:mean`` is divided by it.
+Time between two measures of a counter: the polling interval of Ceilometer. The
+driver divides ``rate:mean`` by it.
 
-Without it ``period_seconds`` is taken, which is right where each point is
-made of one measure.
+Without it ``period_seconds`` is used, which is right where each point consists
+of one measure.
 
 Unit: seconds, 1 to 86400.
 
@@ -272,16 +279,16 @@ Related options: ``aggregation``, ``period_seconds``.
     cfg.ListOpt(
         'trusted_creators',
         help="""
-Whose resources count.
+Creators whose resources are read.
 
 By the default policy of Gnocchi every user of the cloud may create resources,
-of instances of others as well. Resources of other creators are ignored before
-a sample is read; the log names each such creator once.
+even for instances of other users. The driver ignores the resources of creators
+that are not in this list; it logs each such creator once.
 
-Without it those count that were made in the project that this driver
-authenticates for, which is that of Ceilometer where both use the project of
-services; with basic authentication, those of this user. Without ``auth_type``
-everybody's count.
+If the list is not set, the driver reads the resources that were created in its
+own project. This is also the project of Ceilometer where both use the project
+of services. With basic authentication the driver reads the resources of its
+own user, and without ``auth_type`` all resources.
 
 Format: a list of ids of projects, ids of users or ``user:project``, separated
 by commas; with basic authentication the names of users.
@@ -293,10 +300,10 @@ Related options: ``auth_type``.
     cfg.IntOpt(
         'points_per_request', default=200000, min=1, max=10000000,
         help="""
-About how many points to ask for in one request.
+Approximate number of points in one request.
 
-Raise it to make fewer requests. Lower it where Gnocchi takes long to answer
-or memory is short: a point takes about 45 bytes of an answer.
+Raise it to make fewer requests. Lower it where Gnocchi answers slowly or
+memory is short: a point takes about 45 bytes in an answer.
 
 Unit: points, 1 to 10000000.
 
@@ -309,36 +316,36 @@ Related options: ``timeout_seconds``, ``requests_per_second``.
 _PROMETHEUS = _common(
     'Prometheus, or of Aetos before it', 9090, 'https://controller:9090', 300,
     'Set it to the interval in which the counters are polled, or a multiple '
-    'of it:\nCeilometer polls every 300 seconds by default, however often '
-    'Prometheus scrapes\nwhat was polled last.', 60, 30) + [
+    'of it.\nCeilometer polls every 300 seconds by default, regardless of how '
+    'often Prometheus\nscrapes the result.', 60, 30) + [
     cfg.StrOpt(
         'exporter', default='ceilometer',
         choices=[('ceilometer', 'the exporter of Ceilometer, and sg-core'),
                  ('libvirt-inovex', 'prometheus-libvirt-exporter of inovex'),
                  ('libvirt-tinkoff', 'libvirt-exporter of Tinkoff')],
         help="""
-Which exporter tells of the interfaces of instances.
+Exporter that provides the counters of the interfaces of instances.
 
-It sets what the metrics and labels are called; each of these names has an
-option of its own that takes its place.
+It sets the names of the metrics and labels. Each of these names also has an
+option of its own, which has precedence.
 
-Any other value is refused when the command starts. When the exporter is
-another one, no instance is found.
+Any other value is refused when the command starts. When the cloud uses another
+exporter, no instance is found.
 
 Related options: ``egress_query``, ``instance_label``, ``identity_query``.
 """),
     cfg.IntOpt(
         'samples_per_request', default=100000, min=100, max=10000000,
         help="""
-About how many samples to ask for in one query.
+Approximate number of samples in one query.
 
-Raise it to make fewer queries. Lower it to keep each of them small, for the
-server as well: it limits the samples of a query, all users together.
+Raise it to make fewer queries. Lower it to keep each query small: the server
+limits the number of samples of a query.
 
 Unit: samples, 100 to 10000000.
 
-When it is too high, the server refuses queries, which are then asked for in
-halves.
+When it is too high, the server refuses queries, and the driver splits them
+into halves.
 
 Related options: ``requests_per_second``.
 """),
@@ -364,14 +371,14 @@ Related options: ``period_seconds``.
     cfg.DictOpt(
         'host_names',
         help="""
-Names of hosts in Nova, by what the last one of ``host_labels`` says.
+Names of hosts in Nova, by the value of the last label of ``host_labels``.
 
-With an inventory, what a host reports of an instance counts while Nova has the
-instance on that host. The label is compared without its port with the names of
-Nova's hosts, and with their part before the first dot. Name here the hosts for
-which that does not do, such as those that are scraped by their address. A
-value that is no host of Nova counts as long as no series names the host of the
-instance.
+With an inventory, samples of an instance count only if they come from the host
+on which Nova has the instance. The driver removes the port from the label and
+compares it with the names of Nova's hosts, and with the part of these names
+before the first dot. List here the hosts whose label matches no name, such as
+hosts that are scraped by their address. A value that is no host of Nova counts
+as long as no series names the host of the instance.
 
 Format: value:host, separated by commas, the value without a port.
 
@@ -385,7 +392,7 @@ Related options: ``host_labels``.
         help=f"""
 {what}
 
-Without it the name that goes with ``exporter`` is taken.{more}
+Without it the name that belongs to ``exporter`` is used.{more}
 
 Format: {form}
 
@@ -406,23 +413,23 @@ Related options: ``exporter``.
             ('identity', 'metadata that holds the uuid of the instance, '
                          'where the counters\nthemselves do not', '')]
     ] + [
-        ('select_label', 'Label by whose values series are asked for, many '
-                         'at a time.', '', 'the name of a label.',
+        ('select_label', 'Label by whose values the driver selects series, '
+                         'many in one query.', '', 'the name of a label.',
          'no sample is found.'),
         ('instance_label', 'Label that holds the uuid of the instance, '
                            'possibly within other text.', '',
          'the name of a label.', 'no instance is found.'),
         ('interface_labels', 'Labels that tell apart the interfaces of an '
                              'instance.', '',
-         'names of labels, with commas between them.',
-         'the interfaces of an instance are taken for one.'),
+         'names of labels, separated by commas.',
+         'the interfaces of an instance count as one.'),
         ('host_labels', 'Labels that differ between the hosts that an '
                         'instance has been on.', '',
-         'names of labels, with commas between them.',
-         'migrations look like resets of a\ncounter, or are not noticed.'),
+         'names of labels, separated by commas.',
+         'migrations look like resets of a\ncounter, or are not detected.'),
         ('identity_labels', 'Labels by which series of ``identity_query`` '
                             'and counters are matched.', '',
-         'names of labels, with commas between them.',
+         'names of labels, separated by commas.',
          'no instance is found.'),
     ]
 ]
@@ -433,9 +440,9 @@ _CEILOMETER = _common(
     120, 30)
 
 _HELP = """
-Options of the telemetry driver "{0}", which reads traffic from {1}. As whom
-it asks is told by auth_type and the options of that plugin of keystoneauth1;
-without auth_type no authentication takes place.
+Options of the telemetry driver "{0}", which reads traffic from {1}. auth_type
+and the options of this plugin of keystoneauth1 set how the driver
+authenticates; without auth_type it does not authenticate.
 """
 
 #: {name of a driver: (group, its title, its help, its options)}
@@ -458,13 +465,13 @@ _NAMES = ('egress_query', 'ingress_query', 'egress_packets_query',
 
 
 def auth_opts():
-    """Return the options of keystoneauth1 that a sample should show."""
-    found = list(loading.get_auth_common_conf_options())
+    """Return the options of keystoneauth1 for the sample configuration."""
+    options = list(loading.get_auth_common_conf_options())
     for plugin in ('v3password', 'v3applicationcredential'):
         for option in loading.get_auth_plugin_conf_options(plugin):
-            if option.dest not in {known.dest for known in found}:
-                found.append(option)
-    return found
+            if option.dest not in {other.dest for other in options}:
+                options.append(option)
+    return options
 
 
 def register_opts(conf):
@@ -479,9 +486,9 @@ def register_opts(conf):
 
 
 def driver_options(conf, driver):
-    """Return the arguments of a driver's constructor, as options say.
+    """Return the arguments for the constructor of a driver.
 
-    :param conf: an oslo.config ConfigOpts with our options registered
+    :param conf: an oslo.config ConfigOpts with the options of this package
     :param driver: name of a driver of :data:`GROUPS`
     :returns: a new dictionary; it may hold secrets
     :raises oslo_config.cfg.Error: when an option has no usable value
@@ -498,7 +505,7 @@ def driver_options(conf, driver):
 
 
 def access_of(conf, group_name):
-    """Return the arguments of service.Access, as the options of a group say.
+    """Return the arguments for service.Access, from the options of a group.
 
     :param conf: an oslo.config ConfigOpts with the options of this package
     :param group_name: of a group with the options of :func:`access_opts`
@@ -511,7 +518,7 @@ def access_of(conf, group_name):
 
 
 def _auth(conf, group_name):
-    """Return auth_type and the options of that plugin, or None."""
+    """Return auth_type and the options of its plugin, or None."""
     section = conf[group_name].auth_section or group_name
     if section != group_name:
         conf.register_group(cfg.OptGroup(section))
