@@ -125,7 +125,8 @@ class HostsTestCase(FleetTestCase):
         uplink = admission.Uplink('u', admission.HostPolicy(switch))
         self.store.write_fleet({'host': {
             host: packed(switch, uplinks=(uplink,))
-            for host in ('h1', 'h2', 'h3')}, 'flavor': {'small': {}}, 'aggregate': {},
+            for host in ('h1', 'h2', 'h3')},
+            'flavor': {'small': {}}, 'aggregate': {},
             'uplink': {'u': policy_in_force.pack(uplink.policy)}}, self.now)
         text = json.dumps(['p', [[[1.0, 1.0, 0.0], 800.0, 250.0]]])
         # A day of use earns 518.4 s, and 30 days are kept.
