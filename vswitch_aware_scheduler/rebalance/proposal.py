@@ -229,7 +229,7 @@ def propose(store, cloud, driver, settings, now, progress=None):
 
 def _planned(taken, data, in_debt, settings, now):
     """Return the Proposal for a Snapshot."""
-    rule, churn = relief.Rule(), settings.churn
+    rule, churn = relief.Rule(lowers_excess=True), settings.churn
     # Of a few instances, one may be moved in a week.
     churn = dataclasses.replace(churn, most_share_a_week=max(
         churn.most_share_a_week, 1 / max(taken.loads.sizes.sum(), 1)))

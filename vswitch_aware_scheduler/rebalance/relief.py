@@ -193,6 +193,9 @@ class Rule:
     :ivar repay_days: a host that owes more than this many days earn is
         relieved until it would earn; another host is relieved until it meets
         its limit
+    :ivar lowers_excess: where no single move ends a slot of overload, whether
+        moves to hosts in use are made that reduce the traffic above the
+        capacity, without adding overload there
     """
 
     moves: int = 3
@@ -200,6 +203,7 @@ class Rule:
     recent_seconds: float = 3600.0
     open_days: float = 1.0
     repay_days: float = 20.0
+    lowers_excess: bool = False
 
 
 class Constraints:
@@ -345,11 +349,16 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
             own = own[constraints.movable[own]]
             move = best_move(loads, source, takers, limit, own, constraints,
                              costs)
-            if move is None and opened is not None:
+            if move is None and rule.lowers_excess:
+                move = _lowering(loads, source, takers, own, constraints,
+                                 costs)
+            if move is not None:
+                pass
+            elif opened is not None:
                 move = _following(
                     loads, source, opened, limit[opened], own,
                     constraints) if costs is None else None
-            elif move is None and len(empty) and (
+            elif len(empty) and (
                     balance[source] < -rule.open_days * day[source]
                     or last.overload([source]).all()):
                 move = _opening(loads, source, empty, own, constraints, costs)
@@ -410,7 +419,7 @@ def _following(loads, source, host, limit, instances, constraints):
     overload although several moves do. The destination remains within its
     limit. None if there is no such move.
     """
-    if np.count_nonzero(loads.hosts == source) < 2 or not len(instances):
+    if loads.sizes[source] < 2 or not len(instances):
         return None
     fits = (loads.joined(instances, [host]) <= limit)[:, 0]
     instances = instances[fits & constraints.allowed(instances, [host])[:, 0]]
@@ -418,12 +427,46 @@ def _following(loads, source, host, limit, instances, constraints):
         return None
     excess = _excess(loads, source, instances)
     row = excess.argmin()
-    most = loads.most[:, source, None]
-    now = (np.nan_to_num(np.maximum(loads.sums[:, source] - most, 0.0))
-           / most).sum()
-    if excess[row] >= now * (1 - _TOLERANCE):
+    if excess[row] >= _excess_now(loads, source) * (1 - _TOLERANCE):
         return None
     return Move(int(instances[row]), int(source), int(host), 0.0)
+
+
+def _excess_now(loads, source):
+    """Return how far a host exceeds its limits; see :func:`_excess`."""
+    most = loads.most[:, source, None]
+    return (np.nan_to_num(np.maximum(loads.sums[:, source] - most, 0.0))
+            / most).sum()
+
+
+def _lowering(loads, source, takers, instances, constraints, costs):
+    """Return the Move to a host in use that reduces the excess most, or None.
+
+    The destination gets no slot of overload more, and no instance that is
+    above its capacity alone; it is the one whose largest load is the least.
+    So no sequence of moves returns to where it began: none adds a slot of
+    overload, and each without a gain reduces the excess.
+    """
+    if not len(instances) or not len(takers):
+        return None
+    takers = np.asarray(takers)
+    fits = constraints.allowed(instances, takers)
+    fits &= loads.joined(instances, takers) <= np.count_nonzero(
+        loads.overload(takers), axis=1)
+    peaks = loads.rates[:, instances].max(axis=2)
+    fits &= (peaks[:, :, None] <= loads.most[:, None, takers]).all(axis=0)
+    if costs is not None:
+        fits &= costs(source, instances, takers) <= 0
+    excess = np.where(fits.any(axis=1), _excess(loads, source, instances),
+                      np.inf)
+    row = excess.argmin()
+    if not excess[row] < _excess_now(loads, source) * (1 - _TOLERANCE):
+        return None
+    rates = loads.rates[:, instances[row], None]
+    largest = np.nan_to_num((loads.sums[:, takers] + rates)
+                            / loads.most[:, takers, None]).max(axis=(0, 2))
+    column = np.where(fits[row], largest, np.inf).argmin()
+    return Move(int(instances[row]), int(source), int(takers[column]), 0.0)
 
 
 def best_move(loads, source, destinations, limit, instances=None,

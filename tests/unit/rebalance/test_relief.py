@@ -437,6 +437,65 @@ class ConstraintsTestCase(unittest.TestCase):
                          constraints.allowed([0, 1], [1, 2]).tolist())
 
 
+class ExcessTestCase(unittest.TestCase):
+    """Four instances of 4 on a host of 10; others have room for two each."""
+
+    def plan(self, rates=None, rule=relief.Rule(lowers_excess=True), **words):
+        if rates is None:
+            rates = np.full((1, 6, 20), 4.0)
+            rates[0, 4:] = 1.0
+        loads = relief.Loads(rates, [[10.0, 10.0, 9.0]], [0, 0, 0, 0, 1, 2])
+        return relief.plan(loads, np.array([-1.0, 1.0, 1.0]),
+                           budget.Terms(.1), rule, 20, free(loads, **words))
+
+    def test_moves_that_only_together_end_overload_are_made(self):
+        self.assertEqual([], self.plan(rule=relief.Rule()))
+        moves = self.plan()
+        self.assertEqual([(0, 1), (0, 1)],
+                         [(one.source, one.destination) for one in moves])
+        # The second one ends all 20 slots of overload.
+        self.assertEqual([0.0, 20.0], [one.gain for one in moves])
+
+    def test_no_overload_is_added(self):
+        rates = np.full((1, 6, 20), 4.0)
+        rates[0, 4:] = 7.0
+        self.assertEqual([], self.plan(rates))
+        # In one of 20 slots, which is within the limit.
+        rates[0, 4:] = 1.0
+        rates[0, 4:, 0] = 7.0
+        self.assertEqual([], self.plan(rates))
+
+    def test_what_is_above_the_capacity_alone_is_no_relief(self):
+        rates = np.full((1, 6, 20), 4.0)
+        rates[0, 0, :10] = 11.0
+        rates[0, 4:] = 1.0
+        movable = np.arange(6) == 0
+        self.assertEqual([], self.plan(rates, movable=movable))
+
+    def test_moves_end_for_any_samples(self):
+        generator = np.random.default_rng(7)
+        for _ in range(20):
+            rates, capacities, hosts = case(generator, instances=10)
+            hosts[:7] = 0
+            loads = relief.Loads(rates, capacities, hosts)
+            seen = set()
+            for _ in range(30):
+                slots = np.count_nonzero(loads.overload(range(3)), axis=1)
+                balance = np.where(slots > 0, -1.0, 1.0)
+                moves = relief.plan(
+                    loads, balance, budget.Terms(.01),
+                    relief.Rule(lowers_excess=True), 25, free(loads))
+                if not moves:
+                    break
+                for move in moves:
+                    loads.put(move.instance, move.destination)
+                    state = tuple(loads.hosts)
+                    self.assertNotIn(state, seen)
+                    seen.add(state)
+            else:
+                self.fail('moves without end')
+
+
 class HostTermsTestCase(unittest.TestCase):
 
     def test_each_host_has_its_own_limit(self):
