@@ -15,7 +15,8 @@ period of each budget once, in order: measured, or unknown.
 * *Accounted for* is an instance that is measured for all of the time that it
   ran there, or does not run. It counts on each host for its part of a period.
 * A period that is not complete waits. It is *unknown* once modelers were at
-  work for :data:`LATE_SECONDS` after it: it earns and spends nothing.
+  work for :data:`LATE_SECONDS` after it, or an instance has later samples and
+  none of this period: it earns and spends nothing.
 
 All that a pass goes on from is in the store. Telemetry is read again for
 periods that are not settled, so a pass that ends early loses nothing, and a
@@ -222,7 +223,8 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
     stays = store.stays(begin * period)
     shares = _measure(
         driver, stays, of_host, wanted, pending, period, name,
-        share or (lambda instance_uuid: True), most_kbps or {}, progress)
+        share or (lambda instance_uuid: True), most_kbps or {}, newest,
+        progress)
     if pending:
         with writing():
             store.write_budget_shares(name, shares, float(clock()))
@@ -346,7 +348,7 @@ def _history(store, pending, period):
 # What the instances of this modeler asked for
 
 def _measure(driver, stays, of_host, wanted, pending, period, name, share,
-             most_kbps, progress):
+             most_kbps, newest, progress):
     """Return a list of Shares of what is not settled."""
     places = {}      # uuid -> {host: Stays there}
     for uuid, some in stays.items():
@@ -358,11 +360,12 @@ def _measure(driver, stays, of_host, wanted, pending, period, name, share,
     totals = {}
     for first, uuids in _groups(places, of_host, pending):
         _add_up(driver, {uuid: places[uuid] for uuid in uuids}, of_host,
-                wanted, pending, period, first, most_kbps, progress, totals)
+                wanted, pending, period, first, most_kbps, newest, progress,
+                totals)
     return [model_store.Share(
         name, *key, wanted[key].text, period, pending[key][0],
         *(array[..., pending[key][0] - one.first:] for array in (
-            one.members, one.counted, one.sums, one.peaks)))
+            one.members, one.counted, one.sums, one.peaks, one.lost)))
         for key, one in totals.items()]
 
 
@@ -397,15 +400,17 @@ class _Total:
         self.first = first
         self.members = np.zeros(slots, dtype=np.uint64)
         self.counted = np.zeros(slots, dtype=np.int64)
+        self.lost = np.zeros(slots, dtype=np.int64)
         self.sums = np.zeros((limits, slots))
         self.peaks = np.zeros((limits, slots))
 
-    def add(self, first, marks, accounted, values):
+    def add(self, first, marks, accounted, lost, values):
         """Add one instance.
 
         :param first: slot that arrays begin with
         :param marks: (t,) uint64
         :param accounted: (t,) bool, slots that it counts in
+        :param lost: (t,) bool, slots in which it was and will never count
         :param values: (l, t), 0 where it does not count
         """
         start = max(first, self.first)
@@ -415,13 +420,14 @@ class _Total:
         self.members[mine] += np.where(accounted, marks[theirs],
                                        np.uint64(0))
         self.counted[mine] += accounted
+        self.lost[mine] += lost[theirs]
         values = np.where(accounted, values[:, theirs], 0.0)
         self.sums[:, mine] += values
         np.maximum(self.peaks[:, mine], values, out=self.peaks[:, mine])
 
 
 def _add_up(driver, places, of_host, wanted, pending, period, first,
-            most_kbps, progress, totals):
+            most_kbps, newest, progress, totals):
     """Read some instances from a slot on, and add them to the totals.
 
     :param totals: {key: _Total}, changed in place
@@ -436,7 +442,7 @@ def _add_up(driver, places, of_host, wanted, pending, period, first,
 
     def add(uuid, series):
         _add(totals, uuid, series, places[uuid], of_host, wanted, pending,
-             period, first, end, most_kbps.get(uuid))
+             period, first, end, most_kbps.get(uuid), newest)
 
     # One reading of all: a driver looks for instances in each reading.
     silent = set(places)
@@ -449,7 +455,7 @@ def _add_up(driver, places, of_host, wanted, pending, period, first,
 
 
 def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
-         end, most_kbps):
+         end, most_kbps, newest):
     """Add one instance to the totals of all hosts that it was on."""
     rates = _Rates(series, most_kbps)
     edges = period * np.arange(first, end + 1)
@@ -472,17 +478,23 @@ def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
                 there += np.diff(inside)
                 active += here
     accounted = covered >= _COVERED * ran
+    # Samples of an instance come in their order; of one that has ended none
+    # comes any more once others have later ones.
+    ended = stays[-1].since if stays[-1].host is None \
+        or stays[-1].running is False else math.inf
+    lost = ~accounted & ((edges[1:] <= rates.last) | (
+        (edges[1:] >= ended) & (edges[1:] <= newest - 2 * period)))
     mean = rates.means(first, end, period, edges)
     for key, (there, active) in times.items():
         target = wanted[key]
         if key not in totals:
             begin, last = pending[key]
             totals[key] = _Total(begin, last - begin, len(target.limits))
+        values = np.array([rates.values(mean, weights, packet_bytes)
+                           for weights, packet_bytes, _ in target.limits])
         totals[key].add(
             first, _marks(uuid, there, active), (there > 0) & accounted,
-            np.array([rates.values(mean, weights, packet_bytes)
-                      for weights, packet_bytes, _ in target.limits])
-            * active / period)
+            (there > 0) & lost, values * active / period)
 
 
 def _marks(instance_uuid, there, active):
@@ -523,6 +535,8 @@ class _Rates:
             seconds = np.full(self._times.size, period)
             gaps = np.diff(self._times)
             seconds[:-1] = np.where(gaps <= 1.5 * period, gaps, period)
+        #: When the last sample began, seconds UTC.
+        self.last = self._times[-1] if self._times.size else -math.inf
         self._points = np.column_stack(
             [self._times, self._times + seconds]).ravel()
         self._seconds = self._running_sum(seconds)
@@ -705,10 +719,10 @@ class _Settlement:
         key, period = budget.key, self._period
         target = self._wanted[key]
         marks, number, used = self._residents.within(key, first, end)
-        complete, sums, peaks, counted, rest = self._total(
+        complete, sums, peaks, counted, rest, lost = self._total(
             budget, marks, first, end)
         ended = period * np.arange(first + 1, end + 1)
-        waits = ~complete & ~(ended <= self._late_before)
+        waits = ~complete & ~lost & ~(ended <= self._late_before)
         if waits.any():
             end = first + int(waits.argmax())
         size = end - first
@@ -756,9 +770,10 @@ class _Settlement:
     def _total(self, budget, marks, first, end):
         """Add up the shares of a budget.
 
-        :returns: (complete, sums, peaks, counted, rest): (t,) bool, (l, t)
-            twice, (t,) how many instances are accounted for at most, and (t,)
-            the marks of all instances less those of all shares
+        :returns: (complete, sums, peaks, counted, rest, lost): (t,) bool,
+            (l, t) twice, (t,) how many instances are accounted for at most,
+            (t,) the marks of all instances less those of all shares, and (t,)
+            bool: it will never be complete
         """
         size, limits = end - first, len(self._wanted[budget.key].limits)
         shares = [_Part(one, first, end) for one in self._shares[
@@ -784,7 +799,9 @@ class _Settlement:
                 one.counted for one in some))[~complete]
         rest = marks - sum((one.members for one in shares),
                            np.zeros(size, dtype=np.uint64))
-        return complete, sums, peaks, counted, rest
+        lost = np.any([one.lost > 0 for one in shares], axis=0) \
+            if shares else np.zeros(size, dtype=bool)
+        return complete, sums, peaks, counted, rest, lost
 
     def _remembered(self, budget, first, sums, alone, stored):
         """Return (StoredSums of the days that change, burn rates)."""
@@ -853,6 +870,8 @@ class _Part:
             return found
 
         self.members, self.counted = part(share.members), part(share.counted)
+        self.lost = part(np.zeros(share.counted.shape, dtype=int)
+                         if share.lost is None else share.lost)
         self.sums, self.peaks = part(share.sums), part(share.peaks)
 
 

@@ -31,6 +31,9 @@ STAY_SECONDS = 2 * 86400.0
 
 _DAY_SECONDS = 86400.0
 
+#: Numbers of instances take two bytes.
+_MOST_COUNTED = 2 ** 16 - 1
+
 
 @dataclasses.dataclass(frozen=True)
 class Stay:
@@ -140,6 +143,8 @@ class Share:
     :ivar counted: (t,) int, number of these instances
     :ivar sums: (l, t) sums of these instances, for each of l limits
     :ivar peaks: (l, t) the largest single instance
+    :ivar lost: (t,) int, number of instances whose samples of this time are
+        missing and will not come, None: 0
     """
 
     modeler: str
@@ -152,12 +157,14 @@ class Share:
     counted: np.ndarray
     sums: np.ndarray
     peaks: np.ndarray
+    lost: np.ndarray | None = None
 
     def to_bytes(self):
         """Return the arrays as bytes: four of a length, 16 for a limit."""
         return b''.join([
             np.asarray(self.members, '<u8').tobytes(),
-            np.asarray(self.counted, '<u4').tobytes(),
+            np.asarray(_packed(self.counted)
+                       + (_packed(self.lost) << 16), '<u4').tobytes(),
             np.asarray(self.sums, '<f8').tobytes(),
             np.asarray(self.peaks, '<f8').tobytes()])
 
@@ -180,11 +187,15 @@ class Share:
             2, count, slots)
         if not (np.isfinite(numbers).all() and (numbers >= 0).all()):
             raise ValueError('a sum is not a finite number of 0 or more')
+        counts = np.frombuffer(data, '<u4', slots, 8 * slots).astype(int)
         return cls(row.modeler, row.kind, row.name, row.limits,
                    row.period_seconds, row.first_slot,
-                   np.frombuffer(data, '<u8', slots),
-                   np.frombuffer(data, '<u4', slots, 8 * slots).astype(int),
-                   *numbers)
+                   np.frombuffer(data, '<u8', slots), counts & _MOST_COUNTED,
+                   *numbers, lost=counts >> 16)
+
+
+def _packed(counts):
+    return np.minimum(0 if counts is None else counts, _MOST_COUNTED)
 
 
 @dataclasses.dataclass(frozen=True)

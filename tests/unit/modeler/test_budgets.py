@@ -123,20 +123,37 @@ class OneModelerTestCase(BudgetsTestCase):
         self.assert_settled(3, overloaded=3)
 
     def test_what_does_not_come_is_unknown_and_earns_nothing(self):
-        self.measure([60] * 30, [60, 60, np.nan, 1e13, *[60] * 26])
+        self.measure([60] * 30, [60, 60])
         self.update(0)
         for periods in range(1, 15):
             self.update(periods)
         # The third period ended at 3; modelers wait an hour, 12 periods.
         self.assert_settled(2, overloaded=2)
-        self.update(16)
-        self.update(17)
-        self.update(18)
-        self.assert_settled(18, overloaded=16, unknown=2)
+        for periods in (15, 16, 17, 18):
+            self.update(periods)
+        self.assert_settled(5, overloaded=2, unknown=3)
         self.assertEqual(
             f'1 of 2 instances were measured in the 300 s from '
-            f'{BEGIN + 3 * P:.0f} on; {self.uuids[1]} was not',
+            f'{BEGIN + 4 * P:.0f} on; {self.uuids[1]} was not',
             self.budget().unknown_why)
+
+    def test_what_later_samples_have_passed_is_not_waited_for(self):
+        self.measure([60] * 30, [60, 60, np.nan, 1e13, 60])
+        self.update(0)
+        self.update(4)
+        self.assert_settled(2, overloaded=2)
+        self.update(6)
+        self.assert_settled(5, overloaded=3, unknown=2)
+
+    def test_of_an_instance_that_has_ended_no_sample_is_waited_for(self):
+        self.measure([60] * 30, [60, 60])
+        self.update(0)
+        self.now = BEGIN + 2.5 * P
+        self.store.write(remove_placements=self.uuids[1:], now=self.now)
+        self.update(4, newest=BEGIN + 4 * P)
+        self.assert_settled(2, overloaded=2)
+        self.update(5, newest=BEGIN + 5 * P)
+        self.assert_settled(5, overloaded=2, unknown=1)
 
     def test_a_counter_that_was_reset_makes_one_period_unknown(self):
         self.driver = base.MemoryDriver(counters=True)
