@@ -528,7 +528,11 @@ class Store:
             since, values), limit)
 
     def count_decisions(self, **values):
-        """Return how many decisions there are; as :meth:`decisions`."""
+        """Return the number of decisions in the store.
+
+        :param values: only decisions with these values count, see
+            :meth:`decisions`
+        """
         where = decision_table.conditions(None, values)
         return self._read(lambda connection: connection.scalar(
             sa.select(sa.func.count()).select_from(
