@@ -28,6 +28,7 @@ from nova.tests.functional import integrated_helpers
 import sqlalchemy
 
 from tests.fakes import clock as fake_clock
+from tests.fakes import logs as fake_logs
 from tests.functional import databases
 from vswitch_aware_scheduler.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
@@ -91,23 +92,8 @@ def most_instances(share_on, fit, limit):
     return count
 
 
-class LogRecords(logging.Handler):
+class LogRecords(fake_logs.LogRecords):
     """What this project logged since the last look."""
-
-    def __init__(self):
-        super().__init__(logging.DEBUG)
-        self._records = []
-
-    def emit(self, record):
-        self._records.append((record.levelno, record.getMessage()))
-
-    def clear(self):
-        self._records = []
-
-    def messages(self, level=logging.DEBUG):
-        """Return the messages of at least a level, oldest first."""
-        return [text for levelno, text in list(self._records)
-                if levelno >= level]
 
     @property
     def warnings(self):

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import unittest
 
+from tests.fakes import clock as fake_clock
 from tests.fakes import host_metadata
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import host_policies
@@ -15,7 +16,7 @@ from vswitch_aware_scheduler.vswitch import profile
 
 ignore = host_metadata.ignore
 
-NOW = 1.7e9
+NOW = fake_clock.NOW
 
 
 def facts(policy):

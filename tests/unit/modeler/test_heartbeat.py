@@ -5,12 +5,13 @@ import dataclasses
 import unittest
 from unittest import mock
 
+from tests.fakes import clock as fake_clock
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import heartbeat
 from vswitch_aware_scheduler import store
 
 #: 2023-11-14T22:13:20Z
-NOW = 1_700_000_000.0
+NOW = fake_clock.NOW
 
 
 def modeler(**more):

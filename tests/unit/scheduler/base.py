@@ -6,12 +6,12 @@ import logging
 import unittest
 from unittest import mock
 
-from nova import objects
-from nova.scheduler import host_manager
 import numpy as np
 from oslo_config import cfg
 
 from tests.fakes import clock as fake_clock
+from tests.fakes import logs as fake_logs
+from tests.fakes import nova as fake_nova
 from tests.fakes import store as fake_store
 from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.scheduler import nova_record
@@ -20,52 +20,13 @@ from vswitch_aware_scheduler.scheduler import state as scheduler_state
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
 
-objects.register_all()
-
 NOW = fake_clock.NOW
-
-
-def instance_uuid(number):
-    return f'00000000-0000-4000-8000-{number:012d}'
-
-
-def aggregate(name='agg', **metadata):
-    """Return an aggregate; ``profile='x'`` is ``vswitch:profile``."""
-    return objects.Aggregate(name=name, metadata={
-        f'vswitch:{key}': value for key, value in metadata.items()})
-
-
-def host_state(host, instances=(), aggregates=()):
-    """Return what Nova knows of a host.
-
-    :param instances: numbers of instances
-    """
-    one = host_manager.HostState(host, host, instance_uuid(0))
-    one.instances = {instance_uuid(number): None for number in instances}
-    one.aggregates = list(aggregates)
-    return one
-
-
-def request(number=None, check_type=None, networks=None, **extra_specs):
-    """Return the RequestSpec of one instance.
-
-    :param networks: ids of those it asks for, one for each interface
-    :param extra_specs: ``kpps=5`` is ``vswitch:kpps``
-    """
-    hints = {} if check_type is None else {'_nova_check_type': [check_type]}
-    spec = objects.RequestSpec(
-        scheduler_hints=hints, num_instances=1, flavor=objects.Flavor(
-            name='m1.test', extra_specs={
-                f'vswitch:{key}': str(value)
-                for key, value in extra_specs.items()}))
-    if number is not None:
-        spec.instance_uuid = instance_uuid(number)
-    if networks is not None:
-        spec.requested_networks = objects.NetworkRequestList(objects=[
-            objects.NetworkRequest(network_id=network)
-            for network in networks])
-        spec.pci_requests = objects.InstancePCIRequests(requests=[])
-    return spec
+instance_uuid = fake_nova.instance_uuid
+aggregate = fake_nova.aggregate
+host_state = fake_nova.host_state
+request = fake_nova.request
+flavor = fake_nova.flavor
+LogRecords = fake_logs.LogRecords
 
 
 def changes(number, laws=None, **more):
@@ -77,26 +38,6 @@ def changes(number, laws=None, **more):
         states=np.ones(len(laws), dtype=np.int64),
         packed_laws=b''.join(model.TrafficModel.constant(kbps).law
                              for kbps in laws.values()))
-
-
-def flavor(kbps):
-    """Return a flavor that states a constant rate."""
-    return objects.Flavor(name='m1', extra_specs={
-        'vswitch:egress_kbps': str(kbps)})
-
-
-class LogRecords(logging.Handler):
-    """What this project logged."""
-
-    def __init__(self):
-        super().__init__(logging.DEBUG)
-        self.records = []
-
-    def emit(self, record):
-        self.records.append((record.levelno, record.getMessage()))
-
-    def texts(self, level):
-        return [text for levelno, text in self.records if levelno == level]
 
 
 #: The cell that all hosts are in.
