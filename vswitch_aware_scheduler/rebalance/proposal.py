@@ -239,23 +239,26 @@ def _planned(taken, data, in_debt, settings, now):
         taken.constraints, taken.empty, churn, taken.moved_at, now,
         taken.costs, taken.lately)
     reason = advice.reason
-    why = collections.Counter(taken.fixed.values()).most_common(_SHOWN)
-    if not advice.moves and why:
-        reason += ': ' + '; '.join(f'{count} because {text}'
-                                   for text, count in why)
-    closed = [one.host for one in in_debt if one.relieved
-              and taken.constraints.closed[taken.hosts.index(one.host)]]
-    if closed:
-        reason += (f'; {closed[0]} and {len(closed) - 1} more hosts are not '
-                   f'relieved' if len(closed) > 1 else
-                   f'; {closed[0]} is not relieved') + (
-            ': disabled, down, or a migration is running')
+    relieved = {one.host for one in in_debt if one.relieved}
+    if not advice.moves:
+        reason += _listed(taken.fixed.values(), 'instances', 'stay')
+        reason += _listed([why for host, why in taken.closed.items()
+                           if host not in relieved], 'hosts', 'take nothing')
+    for host in sorted(relieved & taken.closed.keys()):
+        reason += f'; {host} is not relieved: {taken.closed[host]}'
     waiting = sum(not one.relieved for one in in_debt)
     if waiting:
         reason += f'; {waiting} more hosts are in debt and wait'
     return Proposal(now, taken.grid.end, len(data.budgets), in_debt,
                     tuple(_described(taken, advice.moves)), advice.held_back,
                     reason, taken.capacity_kbps)
+
+
+def _listed(reasons, what, verb):
+    """Return words on how many instances or hosts do something, and why."""
+    counts = collections.Counter(reasons).most_common(_SHOWN)
+    return ''.join(f'; {count} {what} {verb}: {why}'
+                   for why, count in counts)
 
 
 def _in_debt(data, settings):

@@ -147,6 +147,7 @@ class Snapshot:
     :ivar costs: as :func:`.relief.plan` takes it, or None
     :ivar capacity_kbps: smallest capacity of a host
     :ivar grid: Grid
+    :ivar closed: {host: why it neither gives nor takes}
     """
 
     hosts: list
@@ -163,6 +164,7 @@ class Snapshot:
     costs: object
     capacity_kbps: float
     grid: Grid
+    closed: dict
 
 
 def confirmed(account, sums, grid, checks, check_seconds):
@@ -247,16 +249,21 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
              and services[host].problem is None]
     balance = np.array([measured.budgets[host].balance for host in hosts])
     unread = {placements.get(uuid) for uuid in changed.keys() - set(read)}
-    closed = np.array([
-        host not in services or services[host].problem is not None
-        or host in unread or balance[row] < 0 and host not in relieved
-        for row, host in enumerate(hosts)])
-    closed |= _unknown(loads, measured.grid, set(empty), set(
+    unknown = _unknown(loads, measured.grid, set(empty), set(
         row_of[host] for host in relieved))
-    for one in migrations:
-        if one.is_running:
-            closed[[row_of[host] for host in (one.source, one.destination)
-                    if host in row_of]] = True
+    busy = {host for one in migrations if one.is_running
+            for host in (one.source, one.destination)}
+    closed = {}
+    for row, host in enumerate(hosts):
+        service = services.get(host)
+        why = ('unknown to Nova' if service is None
+               else service.problem if service.problem is not None
+               else 'a migration is running' if host in busy
+               else 'in debt' if balance[row] < 0 and host not in relieved
+               else 'measured for too little of the last day'
+               if unknown[row] or host in unread else None)
+        if why is not None:
+            closed[host] = why
     capacity_kbps = min((
         capacity / max(weights[:2]) for host in hosts
         if host in measured.sums
@@ -272,8 +279,8 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
                  if one.destination in row_of and one.state == records.FAILED
                  and now - one.ended_at < REFUSED_SECONDS]] = False
     constraints = _constraints(
-        cloud, hosts, row_of, servers, services, placements, closed, fixed,
-        passable)
+        cloud, hosts, row_of, servers, services, placements,
+        np.array([host in closed for host in hosts]), fixed, passable)
     rule = relief.Rule()
     recent = max(1, round(rule.recent_seconds / measured.grid.seconds))
     costs = None if settings.is_separate else _costs(
@@ -284,11 +291,11 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         [budget.Terms(one.overload_probability, one.earned_share,
                       one.first_days, one.most_days)
          for one in (measured.budgets[host] for host in hosts)],
-        constraints, [row for row in empty if not closed[row]],
+        constraints, [row for row in empty if hosts[row] not in closed],
         np.array([moved.get(one.uuid, -math.inf) for one in servers]),
         sum(1 for at in moved.values()
             if now - at < 7 * budget.DAY_SECONDS),
-        expected, costs, capacity_kbps, measured.grid)
+        expected, costs, capacity_kbps, measured.grid, closed)
 
 
 # What hosts carry
