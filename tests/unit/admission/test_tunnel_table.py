@@ -110,7 +110,7 @@ class TestAttachments(unittest.TestCase):
     def test_what_cannot_be_is_told(self):
         for kwargs, words in (
                 ({'networks': ('',)}, "a network of networks is ''"),
-                ({'networks': (5,)}, 'is 5, wanted a string'),
+                ({'networks': (5,)}, 'is 5, wanted text of 1 to 36'),
                 ({'others': ('',)}, "a network of others is ''"),
                 ({'others': 'red'}, "others are 'red', wanted one for"),
                 ({'networks': ('x' * 37,)}, '1 to 36 characters'),
