@@ -42,8 +42,8 @@ __all__ = ['Store']
 
 LOG = logs.get_logger(__name__)
 
-#: Rows that are named in one line of the log, and reasons that are remembered
-#: so that each is logged once.
+#: Number of damaged rows that one line of the log names, and number of reasons
+#: that are stored so that each is logged only once.
 _SHOWN = 5
 _LOGGED = 10_000
 
@@ -52,27 +52,28 @@ _LOGGED = 10_000
 MODELER_SECONDS = 86400
 
 
-#: A writer tries so often again, as long as its patience lasts.
+#: Largest number of attempts of a write, within its patience.
 _ATTEMPTS = 20
 
 
 class Store:
-    """Durable traffic models and host profiles behind an SQLAlchemy URL.
+    """The traffic models and host profiles behind an SQLAlchemy URL.
 
-    Making one connects to nothing and a process may fork afterwards. Threads
-    may share it.
+    The constructor opens no connection, so a process may fork afterwards.
+    Threads may share a store.
 
-    Every method raises, beside what it names: StoreMissing when there is no
-    store at the URL or it has no schema; StoreVersionError when its schema
-    is older or newer than this release; StoreError when the database cannot
-    answer within the timeout or at all. Messages never show a password.
+    In addition to the listed exceptions, every method can raise: StoreMissing
+    when there is no store at the URL or it has no schema; StoreVersionError
+    when its schema is older or newer than this release; StoreError when the
+    database does not answer within the timeout. Messages never contain a
+    password.
 
     :param url: SQLAlchemy URL of an SQLite file, MariaDB, MySQL or PostgreSQL
-    :param timeout_seconds: longest wait for a connection, for a lock and for
-        one answer, > 0
-    :param patience_seconds: how long a write is tried again that waited for
-        another one in vain, None: a writer waits for one timeout
-    :raises StoreError: when the URL cannot be used
+    :param timeout_seconds: longest time to wait for a connection, for a lock
+        and for one answer, > 0
+    :param patience_seconds: how long a write that waits for another writer is
+        repeated; None: a writer waits for one timeout
+    :raises StoreError: when the URL is not valid
     """
 
     def __init__(self, url, timeout_seconds=5.0, patience_seconds=None):
@@ -101,15 +102,16 @@ class Store:
             lambda connection: generation_rows.read(connection)[0])
 
     def read_changes(self, since=None):
-        """Return what a reader needs to be up to date, in one consistent view.
+        """Return the changes that a reader needs, in one consistent view.
 
-        Cheap when nothing has changed; built to read a million models.
+        The call is cheap when nothing has changed. It can read a million
+        models.
 
         :param since: Generation of the reader's last read, None for all
-        :returns: :class:`~.Changes`; complete when ``since`` is None,
-            of another store, not in the history of this one (a restored
-            backup, a replica that was promoted) or too old to know what was
-            removed
+        :returns: :class:`~.Changes`; they are complete when ``since`` is None,
+            is of another store, is not in the history of this store (a
+            restored backup, a replica that was promoted) or is too old to know
+            the removals
         """
         changes = self._read_rows(generation_rows.changes, since)
         self._log_well(changes)
@@ -120,10 +122,10 @@ class Store:
         return self._read_rows(model_rows.unreadable)
 
     def damaged(self):
-        """Return {(kind, name): reason in words} of rows that are damaged.
+        """Return {(kind, name): reason in words} of the damaged rows.
 
-        Reads all rows which :meth:`read_changes`, :meth:`trials` and
-        :meth:`read_claims` read, and those of counts.
+        The method reads all rows that :meth:`read_changes`, :meth:`trials` and
+        :meth:`read_claims` read, and the rows of counts.
         """
         damaged = {}
         self._read(lambda connection: _find_damaged(connection, damaged))
@@ -147,8 +149,8 @@ class Store:
     def chains(self, instance_uuids):
         """Return the traffic models of some instances.
 
-        Those without a model, and those whose model is damaged or has a
-        format not known here, are absent.
+        The result omits instances without a model, with a damaged model or
+        with a model in an unknown format.
 
         :param instance_uuids: collection of uuids
         :returns: {instance uuid: (name or None, TrafficModel)}
@@ -168,16 +170,16 @@ class Store:
             tables.host_profile).order_by(tables.host_profile.c.host))
 
     def resume_points(self):
-        """Return {instance uuid: :class:`~.ResumePoint`} of all.
+        """Return {instance uuid: :class:`~.ResumePoint`} of all instances.
 
-        Those of instances without a model as well.
+        Instances without a model are included.
         """
         return self._read(model_rows.resume_points)
 
     def learned(self, instance_uuids):
-        """Return what is counted of some instances; unknown ones are absent.
+        """Return the counts of some instances; unknown instances are absent.
 
-        Damaged counts are told as none, so that they can be counted anew.
+        Damaged counts are returned as empty, so that the modeler counts again.
 
         :param instance_uuids: collection of uuids
         :returns: {instance uuid: :class:`~.Learned`}
@@ -186,7 +188,9 @@ class Store:
             connection, instance_uuids))
 
     def placements(self, instance_uuids=None):
-        """Return what is known of some instances; unknown ones are absent.
+        """Return the host, flavor and project of some instances.
+
+        Instances that are not in the store are absent.
 
         :param instance_uuids: collection of uuids, None for all
         :returns: {instance uuid: :class:`~.InstanceRecord`}
@@ -206,15 +210,16 @@ class Store:
     def former_instances(self):
         """Return {instance uuid: :class:`~.FormerInstance`}.
 
-        Of those whose placement was removed in the last
+        These are the instances whose placement was removed in the last
         :data:`.instance_rows.FORMER_SECONDS`.
         """
         return self._read(instance_rows.former)
 
     def model_times(self):
-        """Return [(instance uuid, name, window_end, updated_at)] of models.
+        """Return [(instance uuid, name, window_end, updated_at)].
 
-        As of :class:`~.StoredModel`, without the models themselves.
+        The values are those of :class:`~.StoredModel`; the models are not
+        read.
         """
         table = tables.traffic_model.c
         return self._read(lambda connection: [
@@ -225,15 +230,15 @@ class Store:
     def measured_seconds(self):
         """Return {instance uuid: seconds} from the first sample to the last.
 
-        Of all instances with a model; None where a model was written without
-        the time that its samples are of.
+        It contains all instances with a model. The value is None where a model
+        was written without the times of its samples.
         """
         return self._read(model_rows.measured_seconds)
 
     def server_time(self):
-        """Return what the clock of the database shows now, seconds UTC.
+        """Return the time of the database's clock, in seconds UTC.
 
-        None for SQLite, which has the clock of this machine.
+        It is None for SQLite, which uses the clock of this machine.
         """
         if engines.sqlite_path(self._url) is not None:
             return None
@@ -248,7 +253,7 @@ class Store:
         return self._read_rows(prior_rows.read)
 
     def laws(self, instance_uuids):
-        """Return {instance uuid: RateLaw} of those of some that have one.
+        """Return {instance uuid: RateLaw} of the instances that have a law.
 
         :param instance_uuids: collection of uuids
         """
@@ -265,7 +270,7 @@ class Store:
     def basis(self):
         """Return the :class:`~.Basis` of a pass.
 
-        That is what ``generation`` and ``resume_points`` return.
+        It contains the results of ``generation`` and ``resume_points``.
         """
         return self._read(lambda connection: generations.Basis(
             generation_rows.read(connection)[0],
@@ -276,39 +281,39 @@ class Store:
               remove_placements=(), inventory=None, priors=(),
               remove_priors=(), trials=(), followed=(), end_trials=(),
               outcomes=(), forget_outcomes_before=None):
-        """Publish a new generation: all of it or, on any error, nothing.
+        """Publish a new generation completely or, on any error, not at all.
 
-        A record replaces the one of the same instance or host. Writers wait
-        for each other; deadlocks and lost connections are retried.
+        A record replaces the record of the same instance or host. Only one
+        writer works at a time. Deadlocks and lost connections are retried.
 
         :param models: StoredModel, each instance once
-        :param remove: uuids of instances whose model and counts go; unknown
-            ones are no error
+        :param remove: uuids of instances whose model and counts are removed;
+            unknown uuids are no error
         :param host_profiles: HostProfile, each host once
-        :param remove_hosts: hosts whose profile goes
+        :param remove_hosts: hosts whose profile is removed
         :param now: seconds UTC, None for the system's clock
         :param unmodelled: Unmodelled, only of instances without a model
-        :param based_on: :class:`~.Basis` that models, counts and
-            removals go on from; None: they go on from nothing
+        :param based_on: :class:`~.Basis` from which models, counts and
+            removals were computed; None: they do not depend on stored data
         :param placements: list of InstanceRecord, each instance once
         :param remove_placements: uuids of instances whose placement is removed
         :param inventory: InventoryState, or None to keep the stored one
         :param priors: list of Prior, each key once
         :param remove_priors: list of Prior to remove
-        :param trials: StoredTrial, new ones
+        :param trials: new StoredTrial
         :param followed: (trial id, until before, until now) of trials
-        :param end_trials: ids of trials that are over; unknown ones are no
+        :param end_trials: ids of trials that have ended; unknown ids are no
             error
-        :param outcomes: TrialOutcome that are added to those of the day of
-            their ``until``
-        :param forget_outcomes_before: outcomes of days before that one, in
-            days since 1970, go; None: none do
+        :param outcomes: TrialOutcome that are added to the outcomes of the day
+            of their ``until``
+        :param forget_outcomes_before: outcomes of earlier days than this one,
+            in days since 1970, are removed; None: none are removed
         :returns: the new Generation. A record with a value that the database
-            refuses is left out and named in the log.
+            refuses is skipped and named in the log.
         :raises InvalidInput: when a key is given twice
-        :raises StoreChanged: when another writer has changed the counts of
-            any of these instances since ``based_on``, or has followed or
-            ended one of these trials
+        :raises StoreChanged: when another writer has changed the counts of any
+            of these instances since ``based_on``, or has followed or ended one
+            of these trials
         """
         models, remove = list(models), list(remove)
         unmodelled = list(unmodelled)
@@ -389,9 +394,9 @@ class Store:
         return generation
 
     def read_claims(self, since=None):
-        """Return what schedulers have said of claims since.
+        """Return the claims that schedulers have written since a read.
 
-        One short statement when nothing was.
+        When there are none, this is one short statement.
 
         :param since: ClaimsSeen of the reader's last read, None for all
         :returns: :class:`~.ClaimChanges`
@@ -403,15 +408,16 @@ class Store:
         return changes
 
     def write_claims(self, claims):
-        """Tell all schedulers of placements and of what came of them.
+        """Publish placements and their results for all schedulers.
 
-        What is no newer word than the one there is changes nothing. Written
-        at once or not at all; nothing is tried again. A claim with a value
-        that the database refuses is left out and named in the log.
+        A claim that is not newer than the stored claim of the same instance
+        changes nothing. All claims are written at once or not at all; nothing
+        is retried. A claim with a value that the database refuses is skipped
+        and named in the log.
 
         :param claims: StoredClaim, oldest first
-        :returns: {instance uuid: StoredClaim that there is} of placements
-            that came later than another one they did not know of
+        :returns: {instance uuid: the stored StoredClaim} of placements that
+            lost against an earlier placement that their scheduler had not seen
         """
         with self._claims('write', lock=True) as (connection, found):
             seen, _, now = found
@@ -425,7 +431,7 @@ class Store:
         return late
 
     def purge_claims(self):
-        """Delete the claims that have run out; return how many."""
+        """Delete the expired claims and return their number."""
         with self._claims('read') as (connection, found):
             if not connection.scalar(sa.select(sa.func.count()).where(
                     tables.claim.c.expires_at < found[-1])):
@@ -438,12 +444,12 @@ class Store:
         return self._read(fleet_rows.modelers)
 
     def report_modeler(self, modeler):
-        """Write the heartbeat of a modeler, in place of its last one.
+        """Write the heartbeat of a modeler; it replaces the previous one.
 
-        One short transaction, which is not tried again. It makes no
-        generation. Heartbeats of modelers that have not reported for
-        MODELER_SECONDS are removed, and so are those of modelers of the same
-        host that have ended.
+        This is one short transaction without retries. It creates no
+        generation. The method removes the heartbeats of modelers that have not
+        reported for MODELER_SECONDS, and those of ended modelers on the same
+        host.
 
         :param modeler: :class:`~.Modeler`
         """
@@ -464,19 +470,19 @@ class Store:
     def fleet(self, kind):
         """Return the :class:`~.FleetFacts` of a kind.
 
-        :param kind: of :data:`~.FLEET_KINDS`
+        :param kind: one of :data:`~.FLEET_KINDS`
         """
         return self._read_rows(fleet_rows.read, kind)
 
     def write_fleet(self, facts, read_at):
-        """Replace what is known of the fleet, of some kinds.
+        """Replace the stored facts of the fleet, for some kinds.
 
-        One transaction, which is not tried again. It makes no generation.
-        Rows that stay as they are are not written. A fact with a value that
-        the database refuses is left out and named in the log.
+        This is one transaction without retries. It creates no generation and
+        does not write unchanged rows. A fact with a value that the database
+        refuses is skipped and named in the log.
 
-        :param facts: {kind: {name: dictionary}}, all that there are of each
-        :param read_at: when they were read, seconds UTC
+        :param facts: {kind: {name: dictionary}}, all facts of each kind
+        :param read_at: when the facts were read, seconds UTC
         """
         # As in write: looks at the schema in a transaction of its own.
         self._read(lambda connection: None)
@@ -499,9 +505,9 @@ class Store:
         return self._read_rows(fleet_rows.workers)
 
     def report_worker(self, worker):
-        """Write the state of a scheduler's worker, in place of its last one.
+        """Write the state of a scheduler worker; it replaces the previous one.
 
-        As :meth:`report_modeler`.
+        The method behaves like :meth:`report_modeler`.
 
         :param worker: :class:`~.Worker`
         """
@@ -518,11 +524,11 @@ class Store:
     def decisions(self, since=None, limit=None, **values):
         """Return a list of :class:`~.decisions.Decision`, the newest first.
 
-        :param since: only of this time or later, seconds UTC
-        :param limit: at most so many
-        :param values: only decisions with these values, of
-            ``instance_uuid``, ``request_id``, ``decision_id``, ``host``,
-            ``project`` and ``outcome``; None restricts nothing
+        :param since: earliest time of a decision, seconds UTC
+        :param limit: largest number of decisions
+        :param values: only decisions with these values of ``instance_uuid``,
+            ``request_id``, ``decision_id``, ``host``, ``project`` and
+            ``outcome``; None restricts nothing
         """
         return self._read_rows(decision_table.read, decision_table.conditions(
             since, values), limit)
@@ -539,10 +545,10 @@ class Store:
                 tables.decision).where(*where)))
 
     def write_decisions(self, decisions):
-        """Write decisions; nothing is tried again.
+        """Write decisions, without retries.
 
-        A decision with a value that the database refuses is left out and
-        named in the log.
+        A decision with a value that the database refuses is skipped and named
+        in the log.
 
         :param decisions: list of :class:`~.decisions.Decision`
         """
@@ -561,10 +567,10 @@ class Store:
         self._log_damaged(left_out)
 
     def purge_decisions(self, kept, age_seconds):
-        """Remove decisions that are too many or too old; return how many.
+        """Remove the oldest decisions; return the number of removed ones.
 
-        :param kept: how many stay, the newest ones
-        :param age_seconds: how old a decision gets
+        :param kept: number of decisions to keep, the newest ones
+        :param age_seconds: largest age of a decision
         """
         def expired(connection):
             return decision_table.expired_ids(connection, kept, age_seconds)
@@ -578,11 +584,11 @@ class Store:
         return len(ids)
 
     def error_budgets(self):
-        """Return {(kind, name): :class:`~.ErrorBudget`} of all."""
+        """Return {(kind, name): :class:`~.ErrorBudget`} of all budgets."""
         return self._read_rows(budget_table.read)
 
     def budget_state(self):
-        """Return the :class:`~.BudgetState`; None: there is no budget."""
+        """Return the :class:`~.BudgetState`, or None without budgets."""
         return self._read(budget_table.read_state)
 
     def budget_shares(self):
@@ -590,9 +596,10 @@ class Store:
         return self._read_rows(budget_table.read_shares)
 
     def stays(self, since=-math.inf):
-        """Return where instances were when.
+        """Return the times at which instances were on hosts.
 
-        :param since: without what ended before, seconds UTC
+        :param since: stays that ended before this time are omitted, seconds
+            UTC
         :returns: {instance uuid: [:class:`~.Stay`]}, oldest first
         """
         return self._read(lambda connection: budget_table.read_stays(
@@ -603,14 +610,14 @@ class Store:
 
         :param kind: :data:`~.HOST` or :data:`~.UPLINK`
         :param names: collection of names, None: all
-        :param first_day: first day wanted, in days since 1970
+        :param first_day: first day to return, in days since 1970
         """
         return self._read_rows(budget_table.read_sums, kind, names, first_day)
 
     def write_budget_shares(self, modeler, shares, written_at):
         """Replace the shares that a modeler has written.
 
-        One transaction, which is not tried again.
+        This is one transaction without retries.
 
         :param modeler: name of the modeler
         :param shares: list of :class:`~.budgets.Share`
