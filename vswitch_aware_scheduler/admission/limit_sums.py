@@ -95,6 +95,9 @@ class LimitSums:
         self._hosts = hosts
         self._units = {}         # (weights, packet bytes) -> unit number
         self._levels = {}        # RateLaw -> Levels
+        #: The peaks given to :meth:`expect`, and those of instances for which
+        #: look-up tables were computed.
+        self.expected = {}
         # Host -> {law: number added since the last use, negative: removed}.
         self._pending = {}
         # Arrays of the vectorised path: numbers; and the unit, the kind and
@@ -192,6 +195,7 @@ class LimitSums:
             places = self._places.reshape(_PLACES, -1).take(at, axis=1)
             lacking = at[places[_ROW] == _NO_ROW]
             if lacking.size:
+                self.expect(dict(zip(self._units, levels.peaks.tolist())))
                 for one in set(lacking.tolist()):
                     self._build_one(*divmod(one, self._stale.size))
                 return self._with_source(slots, law)
@@ -204,6 +208,18 @@ class LimitSums:
             means = mean.flat[exceeds]
             loss.flat[exceeds] = np.where(means < np.inf, found[1] / means, 1)
         return Load(capacity, vm_peak, mean, peaks, probability, loss)
+
+    def expect(self, peaks):
+        """Compute the look-up tables for instances with such peaks, too.
+
+        If the peaks on a host fit with the largest peak that was ever
+        expected, the host needs no look-up table.
+
+        :param peaks: {unit: peak of an instance in it}, as :attr:`expected`
+        """
+        # Another thread may add to them meanwhile.
+        for unit, peak in list(peaks.items()):
+            self.expected[unit] = max(peak, self.expected.get(unit, 0.0))
 
     def are_smooth(self, slots):
         """Return which hosts have a tail that is only exact up to ERROR.
@@ -236,7 +252,9 @@ class LimitSums:
         self.with_source(np.array([slot]), rate_law.SILENT)
         stretch = 1.0
         for position in np.flatnonzero(
-                self._places[_SLOT_ROW, :, slot] >= 0).tolist():
+                (self._places[_SLOT_ROW, :, slot] >= 0)
+                & (self._numbers[_PEAK, :, slot]
+                   > self._numbers[_CAPACITY, :, slot] * SLACK)).tolist():
             numbers = self._numbers[:, position, slot]
             places = self._places[:, position, slot]
             [[probability], _] = self._look_up(
@@ -297,11 +315,17 @@ class LimitSums:
             for position, values, moments in self._by_limit(at[0], sources):
                 sums = sources.sums(values)
                 self._numbers[_SUMS, position, at] = sums
-                most = self._numbers[_CAPACITY, position, at[0]] * SLACK
-                for i in np.flatnonzero(sums[0] > most).tolist():
+                for i in np.flatnonzero(
+                        self._needs_table(position, at)).tolist():
                     self._build(position, at[i], sources, sources.parts[i],
                                 values, moments)
             self._stale[at] = False
+
+    def _needs_table(self, position, slots):
+        """Return (h,) bool: whether not all peaks on a host may fit."""
+        unit = list(self._units)[self._places[_UNIT, position, slots[0]]]
+        capacity, _, peak = self._numbers[:_MEAN, position, slots]
+        return peak + self.expected.get(unit, 0.0) > capacity * SLACK
 
     @staticmethod
     def _batches(changes):
@@ -390,22 +414,6 @@ class LimitSums:
         return self._grids[kind].product(
             levels.T, sources.masses[:, part].T, sources.counts[part], keys)
 
-    def build_as(self, slot, other, their_slot):
-        """Compute those look-up tables of a host that another LimitSums has.
-
-        :param slot: slot of a host without outdated values
-        :param other: the other LimitSums
-        :param their_slot: slot of the host in ``other``, or None
-        """
-        if their_slot is None:
-            return
-        limits = len(self._hosts[slot].policy.limits)
-        for position in np.flatnonzero(
-                other._places[_ROW, :limits, their_slot] >= 0).tolist():
-            if self._places[_ROW, position, slot] == _NO_ROW and np.isfinite(
-                    self._numbers[_CAPACITY, position, slot]):
-                self._build_one(position, slot)
-
     def _is_narrow(self, numbers):
         return numbers[_ACTIVE] <= _FEW or numbers[_VARIANCE] < (
             _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2
@@ -442,7 +450,7 @@ class LimitSums:
         places = self._places[:, position, slot]
         row, kept, slot_row = places[_ROW:].tolist()
         if row == _NO_ROW:
-            return True
+            return not self._needs_table(position, [slot])[0]
         values, classed = values[:, part], sources.classed[part]
         levels = (values - values.min(axis=0)) / numbers[_STEP]
         numbers[_OFF] += sources.counts[part] @ _off(levels)

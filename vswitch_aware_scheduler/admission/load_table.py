@@ -339,14 +339,8 @@ class LoadTable:
         :param other: LoadTable in use; its look-up tables for larger instances
             are computed here as well
         """
+        self._sums.expect(other._sums.expected)
         self.assess(self.slots_of(hosts), law)
-        for host in hosts:
-            slot = self._slot_of[host]
-            self._sums.build_as(slot, other._sums, other._slot_of.get(host))
-            for uplink in self._uplinks_behind(self._entries[slot]):
-                their = other._uplinks.get(uplink.host)
-                self._sums.build_as(uplink.slot, other._sums,
-                                    their and their.slot)
 
     def stretch(self, slot):
         """Return :meth:`.LimitSums.stretch` of a host.

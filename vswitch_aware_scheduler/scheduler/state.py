@@ -593,9 +593,10 @@ class SchedulerState:
         counts = list(map(len, listings))
         before = list(map(self._counts.get, hosts))
         if note or counts != before:
-            # A new instance also brings its attachments.
-            self._outdated.update(itertools.compress(
-                hosts, map(operator.ne, counts, before)))
+            if self._table.counts_attachments:
+                # A new instance also brings its attachments.
+                self._outdated.update(itertools.compress(
+                    hosts, map(operator.ne, counts, before)))
             self._listings.update(zip(hosts, listings))
             self._counts.update(zip(hosts, counts))
         self._unread_cells = {cell for cell in self._unread_cells.union(cells)

@@ -5,6 +5,7 @@ import fractions
 import itertools
 import math
 import unittest
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from tests.unit.traffic import exact
 from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import exact_sum
+from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import prior
 from vswitch_aware_scheduler.traffic import rate_law
@@ -306,6 +308,24 @@ class TestProbability(AdmissionTestCase):
             found = found.plus(np.array([values[0], values[0] + np.rint(
                 (values[1] - values[0]) / found.step) * found.step]), masses)
         return found.overflow
+
+    def test_after_a_change_no_larger_instance_waits_for_its_table(self):
+        # What asks first after a change makes the table for both.
+        small, large = (model.TrafficModel.constant(rate).law
+                        for rate in (1.0, 990.0))
+        laws = {str(i): model.TrafficModel.constant(float(i)).law
+                for i in range(3, 8)}
+        table = admission.LoadTable()
+        slot = table.describe('host', _policy(), laws)
+        table.assess([slot], large)
+        for change in (({}, ['3']), ({'8': laws['7']}, ())):
+            table.change({'host': change})
+            table.assess([slot], small)
+            with mock.patch.object(
+                    fourier_sum.Grid, 'table', autospec=True,
+                    side_effect=fourier_sum.Grid.table) as made:
+                table.assess([slot], large)
+            made.assert_not_called()
 
     def test_equal_rates_that_hit_the_capacity_fit(self):
         # As many at once as there is room for, and not one more.

@@ -485,6 +485,16 @@ class TestUnreadCells(base.StateTestCase):
         self.assertEqual(['vswitch: hosts of unread cells is well again'],
                          self.infos)
 
+    def test_once_the_cell_is_read_a_list_describes_no_host(self):
+        self.ask(base.request(1))
+        self._read(7)
+        self.ask(base.request(1))
+        self.state._described.clear()
+        self.clock.now += 2
+        self.hosts['a'].instances[base.instance_uuid(20)] = None
+        self.assertEqual({'a': .08, 'b': .01}, self.ask(base.request(1)))
+        self.assertEqual(set(), self.state._described)
+
     def test_a_first_reading_describes_hosts_now_and_then(self):
         self.ask(base.request(1))
         describe = admission.LoadTable.describe
