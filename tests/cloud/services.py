@@ -125,6 +125,7 @@ class RabbitMQ(servers.Server):
             'permissions': [{'user': 'openstack', 'vhost': name,
                              **everything} for name in ('/', CELL2)]}))
         self.write('enabled_plugins', '[].')
+        self.addCleanup(_end_port_mapper, epmd)
         user = pwd.getpwnam('rabbitmq') if not os.getuid() else None
         if user:
             for path in (self.folder, *map(
@@ -154,8 +155,21 @@ class RabbitMQ(servers.Server):
         return f'rabbit://openstack:{PASSWORD}@127.0.0.1:{self.port}/{name}'
 
 
+def _end_port_mapper(port):
+    """End the Erlang port mapper, which makes a session of its own.
+
+    It refuses while it knows of a node; that of a killed broker is gone soon.
+    """
+    limit = time.monotonic() + 10
+    while shutil.which('epmd') and servers.listens(port) \
+            and time.monotonic() < limit:
+        subprocess.run(('epmd', '-port', str(port), '-kill'),
+                       capture_output=True, timeout=60)
+        time.sleep(.2)
+
+
 def _end_group(process):
-    """End what a process has started, the Erlang port mapper included."""
+    """End a process and what it has started in its session."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
