@@ -54,12 +54,13 @@ MAY_IMPORT = {
     'demo': _SERVICES | {'scheduler'},
     # It knows the plugin by the public API alone.
     'tempest_plugin': set(),
+    'watcher_plugin': _ADMISSION | {'conf', 'modeler', 'rebalance'},
 }
 NUMERICAL = {'numpy'}
 NOVA = {'nova'}
 MAY_IMPORT_NOVA = ('scheduler', 'demo')
 MAY_SEE_CONF = ('conf', 'scheduler', 'modeler.service', 'cmd', 'demo',
-                'tempest_plugin')
+                'tempest_plugin', 'watcher_plugin')
 # Loaded by every worker of nova-scheduler: beyond the standard library only
 # these, in them and in whatever of the package they import, store apart.
 IN_EVERY_WORKER = ('store.snapshot', 'admission')

@@ -58,8 +58,9 @@ TESTED_WITH = {
 }
 
 #: Directories of the package that have their tests elsewhere: migrations
-#: with the store, the tests of tempest are tests themselves.
-ELSEWHERE = ('store/migrations', 'tempest_plugin')
+#: with the store, the tests of tempest are tests themselves, and Watcher is a
+#: suite of its own.
+ELSEWHERE = ('store/migrations', 'tempest_plugin', 'watcher_plugin')
 
 #: Test modules of what is no single module of the package.
 OF_SEVERAL = {

@@ -1,67 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import csv
 import json
-import types
 from unittest import mock
 
-import numpy as np
-
-from tests.unit.cmd import command_case
 from tests.unit.cmd import commands
-from tests.unit.rebalance import fleet
+from tests.unit.rebalance import relief_case
 from vswitch_aware_scheduler.cmd.subcommands import rebalance
 from vswitch_aware_scheduler.store import rebalance_records as records
 
-BUSY = np.arange(fleet.SLOTS) % 10 == 9
 
-
-class RebalanceTestCase(command_case.ManageTestCase):
-    """host1 is in debt, host2 has room for one of its instances."""
+class RebalanceTestCase(relief_case.ReliefTestCase):
 
     def setUp(self):
         super().setUp()
-        self.fleet = fleet.Fleet('host1', 'host2')
-        self.fleet.cloud.setUp()
-        self.addCleanup(self.fleet.cloud.cleanUp)
-        for name in ('vm1', 'vm2'):
-            self.fleet.boot(name, 'host1', np.where(BUSY, 600, 100))
-        for number in range(2):
-            self.fleet.boot(f'idle{number}', 'host2', 0)
-        self.fleet.balance['host1'] = -600.0
-        self.store = self.make_store()
-        self.configure('rebalance_network = separate')
-        patch = mock.patch.object(rebalance, 'time', types.SimpleNamespace(
-            time=fleet.Clock(), monotonic=fleet.Clock(), sleep=self.pass_by))
-        patch.start()
-        self.addCleanup(patch.stop)
-        self.slept = 0
-        self.on_sleep = lambda: None
-
-    def pass_by(self, seconds):
-        self.slept += 1
-        self.on_sleep()
-
-    def configure(self, *lines):
-        trace = f'{self.directory}/trace.csv'
-        self._configure(
-            'telemetry_driver = file', f'telemetry_path = {trace}', *lines,
-            '[vswitch_inventory]', f'url = {self.fleet.cloud.url}/v2.1',
-            f'placement_url = {self.fleet.cloud.url}/placement',
-            'auth_type = none', f'endpoint = {self.fleet.cloud.url}',
-            'retries = 0', 'requests_per_second = 1000')
-        with open(trace, 'w', newline='') as file:
-            writer = csv.writer(file)
-            writer.writerow(('instance', 'time', 'egress_kbps',
-                             'ingress_kbps'))
-            for name, rates in self.fleet.driver.rates.items():
-                for back, rate in zip(range(len(rates), 0, -1), rates):
-                    writer.writerow((fleet.uuid_of(name), fleet.NOW
-                                     - back * fleet.PERIOD, rate, 0))
-        self.fleet.write(self.store)
-
-    def states(self):
-        return [one.state for one in self.store.moves()]
+        self.enterContext(mock.patch.object(rebalance, 'time', self.time))
 
     def test_a_dry_run_prints_the_plan_and_changes_nothing(self):
         answer = self.ask_loud('rebalance')

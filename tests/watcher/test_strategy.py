@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from watcher.common import exception
+from watcher.common import utils
+
+from tests.watcher import base
+from vswitch_aware_scheduler.watcher_plugin import action
+
+
+class StrategyTestCase(base.WatcherTestCase):
+
+    def test_a_host_in_debt_is_relieved_by_one_action(self):
+        solution = self.solution()
+        found, = solution.actions
+        self.assertEqual('vswitch_migrate', found['action_type'])
+        given = found['input_parameters']
+        self.assertEqual(('host1', 'host2', -600.0), (
+            given['move']['source'], given['move']['destination'],
+            given['move']['budget_before']))
+        one = action.RebalanceMigration(utils.Struct())
+        one.input_parameters = given
+        self.assertTrue(one.validate_parameters())
+        self.assertEqual([], self.fleet.cloud.asked)
+        self.assertEqual([], self.store.plans())
+
+    def test_the_solution_has_the_indicators_of_the_goal(self):
+        solution = self.solution()
+        values = {one['name']: one['value']
+                  for one in solution.efficacy_indicators}
+        # Both instances at once need 1200 of 1000 for a tenth of the time.
+        self.assertEqual(
+            {'hosts_in_debt': 1, 'hosts_relieved': 1,
+             'instance_migrations_count': 1, 'overload_seconds_after': 0.0},
+            {name: value for name, value in values.items()
+             if name != 'overload_seconds_before'})
+        self.assertAlmostEqual(.1 * 7 * 86400,
+                               values['overload_seconds_before'], delta=3000)
+        self.assertEqual([('overload_avoided', 100.0)], [
+            (one['name'], one['value']) for one in solution.global_efficacy])
+
+    def test_without_debt_there_is_nothing_to_do(self):
+        self.fleet.balance['host1'] = 0.0
+        self.configure('rebalance_network = separate')
+        solution = self.solution()
+        self.assertEqual([], solution.actions)
+        self.assertEqual(0, solution.global_efficacy[0]['value'])
+
+    def test_debt_that_no_move_pays_is_explained(self):
+        for server in self.fleet.cloud.servers.values():
+            server['metadata'] = {'vswitch:migrate': 'never'}
+        found, = self.solution().actions
+        self.assertEqual('nop', found['action_type'])
+        self.assertIn('may not move now', found['input_parameters']['message'])
+
+    def test_an_audit_may_ask_for_more_checks(self):
+        # The budget is a month old: the host was in debt at every check.
+        self.assertEqual(1, len(self.solution(checks=3).actions))
+
+    def test_no_data_fails_the_audit_with_the_reason(self):
+        self.fleet.balance.clear()
+        self.fleet.write(self.store)
+        with self.assertRaisesRegex(exception.WatcherException,
+                                    'error budgets in the store .*: none'):
+            self.solution()
+
+    def test_a_slow_network_fails_the_audit(self):
+        self.configure('rebalance_link_kbps = 500000')
+        with self.assertRaisesRegex(exception.WatcherException,
+                                    'network of migrations: 500000 kbit/s'):
+            self.solution()
+
+    def test_the_scope_of_an_audit_is_refused(self):
+        with self.assertRaisesRegex(exception.WatcherException,
+                                    'scope of the audit'):
+            self.solution(scope=[{'compute': []}])

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watcher's action: one migration, as vswitch-manage rebalance makes it."""
+
+import dataclasses
+import math
+import time
+
+from oslo_log import log
+from watcher.applier.actions import base
+from watcher.common import exception
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.rebalance import executor
+from vswitch_aware_scheduler.rebalance import proposal
+from vswitch_aware_scheduler.store import rebalance_records as records
+from vswitch_aware_scheduler.watcher_plugin import services
+
+__all__ = ['NAME', 'RebalanceMigration', 'parameters']
+
+#: Name of the action, as its entry point has it.
+NAME = 'vswitch_migrate'
+
+LOG = log.getLogger(__name__)
+
+
+def parameters(plan, name, move):
+    """Return the input parameters of the action for a proposed move.
+
+    :param plan: :class:`~..rebalance.proposal.Proposal` of the move
+    :param name: name of the plan, the same for all of its actions
+    :param move: :class:`~..rebalance.proposal.ProposedMove`
+    """
+    capacity = plan.capacity_kbps
+    return {
+        'plan': name, 'reason': plan.reason,
+        'capacity_kbps': capacity if math.isfinite(capacity) else None,
+        'measured_until': plan.measured_until,
+        'move': {key: value for key, value in dataclasses.asdict(move).items()
+                 if key != 'instance_uuid'}}
+
+
+class RebalanceMigration(base.BaseAction):
+    """Migrates an instance with the lock of rebalancing held.
+
+    The migration is checked again just before it begins, and recorded in the
+    store. After a surprise the other actions of the plan are skipped.
+    """
+
+    @classmethod
+    def get_config_opts(cls):
+        """Return the options of [watcher_actions.vswitch_migrate]."""
+        return services.OPTIONS
+
+    @property
+    def schema(self):
+        """JSON schema of the input parameters."""
+        return {
+            'type': 'object',
+            'properties': {
+                'resource_id': {'type': 'string', 'minLength': 1},
+                'plan': {'type': 'string', 'minLength': 1},
+                'reason': {'type': 'string'},
+                'capacity_kbps': {'type': ['number', 'null']},
+                'measured_until': {'type': 'number'},
+                'move': {
+                    'type': 'object',
+                    'required': [
+                        field.name for field
+                        in dataclasses.fields(proposal.ProposedMove)
+                        if field.name != 'instance_uuid'],
+                },
+            },
+            'required': ['resource_id', 'plan', 'move', 'measured_until'],
+            'additionalProperties': False,
+        }
+
+    def get_description(self):
+        """Return what Watcher's list of actions says."""
+        return ('Live migrate an instance to keep virtual switches within '
+                'their error budgets')
+
+    def _services(self):
+        return services.Services(self.config.config_files)
+
+    @property
+    def _plan(self):
+        return f'Watcher plan {self.input_parameters["plan"]}'
+
+    def pre_condition(self):
+        """Skip the action after a surprise in the same plan.
+
+        :raises ActionSkipped: when an earlier migration of the plan failed
+        """
+        for plan in self._services().store.plans(records.STOPPED):
+            if plan.made_by.startswith(self._plan):
+                raise exception.ActionSkipped(
+                    f'an earlier migration of the plan stopped: '
+                    f'{plan.reason}')
+
+    def execute(self):
+        """Carry the migration out and wait for its end.
+
+        :returns: True
+        :raises WatcherException: in words, when it was not made
+        """
+        found = self._services()
+        one = executor.Executor(
+            found.store, found.cloud, found.settings,
+            executor.holder_name(self._plan), time.time, time.monotonic,
+            LOG.info)
+        try:
+            with one:
+                if one.resume():
+                    self._wait(one)
+                one.begin(self._proposal())
+                self._wait(one)
+        except exceptions.VSwitchError as error:
+            raise exception.WatcherException(str(error)) from error
+        return True
+
+    @staticmethod
+    def _wait(one):
+        while one.step():
+            time.sleep(executor.POLL_SECONDS)
+        if one.problem is not None:
+            raise exception.WatcherException(one.problem)
+
+    def _proposal(self):
+        given = self.input_parameters
+        capacity = given.get('capacity_kbps')
+        move = proposal.ProposedMove(
+            instance_uuid=self.resource_id, **given['move'])
+        return proposal.Proposal(
+            time.time(), given['measured_until'], 0, (), (move,), 0,
+            given.get('reason', ''),
+            math.inf if capacity is None else capacity)
+
+    def revert(self):
+        """Leave the instance where it is: its migration has ended.
+
+        :returns: True
+        """
+        LOG.info('instance %s stays where it is', self.resource_id)
+        return True
+
+    def post_condition(self):
+        """Check nothing: :meth:`execute` waits for the end."""

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Watcher's strategy: what vswitch-manage rebalance proposes, as actions."""
+
+import dataclasses
+import time
+import uuid
+
+from oslo_log import log
+from watcher.common import exception
+from watcher.decision_engine.strategy.strategies import base
+
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import proposal
+from vswitch_aware_scheduler.watcher_plugin import action
+from vswitch_aware_scheduler.watcher_plugin import goal
+from vswitch_aware_scheduler.watcher_plugin import planner
+from vswitch_aware_scheduler.watcher_plugin import services
+
+__all__ = ['ErrorBudgetStrategy', 'NAME']
+
+#: Name of the strategy, as its entry point has it.
+NAME = 'vswitch_rebalance'
+
+LOG = log.getLogger(__name__)
+
+
+class ErrorBudgetStrategy(base.BaseStrategy):
+    """Relieves hosts whose virtual switch has overspent its error budget.
+
+    It reads error budgets and measured traffic from the store of
+    vswitch_aware_scheduler and asks Nova; it uses none of Watcher's data
+    sources and no cluster model. Without measured traffic the audit fails and
+    says why.
+
+    :param config: Struct with the options of :meth:`get_config_opts`
+    :param osc: clients of Watcher, not used
+    """
+
+    def __init__(self, config, osc=None):
+        super().__init__(config, osc)
+        self._planner = planner.NAME
+
+    @classmethod
+    def get_name(cls):
+        """Return the name of the strategy."""
+        return NAME
+
+    @classmethod
+    def get_display_name(cls):
+        """Return the name that people see."""
+        return 'Relieve virtual switches in debt'
+
+    @classmethod
+    def get_translatable_display_name(cls):
+        """Return the name that people see, as a key of translations."""
+        return 'Relieve virtual switches in debt'
+
+    @classmethod
+    def get_goal_name(cls):
+        """Return the name of the goal."""
+        return goal.NAME
+
+    @classmethod
+    def get_config_opts(cls):
+        """Return the options of [watcher_strategies.vswitch_rebalance]."""
+        return services.OPTIONS
+
+    @classmethod
+    def get_schema(cls):
+        """Return the JSON schema of the parameters of an audit."""
+        return {
+            'type': 'object',
+            'properties': {
+                'checks': {
+                    'description': 'relieve hosts that were in debt at so '
+                                   'many checks in a row, in place of the '
+                                   'option rebalance_checks',
+                    'type': 'integer', 'minimum': 1},
+                'most_moves': {
+                    'description': 'most migrations of an action plan, in '
+                                   'place of the option rebalance_most_moves',
+                    'type': 'integer', 'minimum': 1},
+            },
+            'additionalProperties': False,
+        }
+
+    def pre_execute(self):
+        """Do nothing: Watcher's cluster model is not used."""
+
+    def do_execute(self, audit=None):
+        """Add one action for each proposed migration to the solution.
+
+        :param audit: Watcher's Audit, not used
+        :raises WatcherException: in words, when nothing can be proposed
+        """
+        if self.audit_scope:
+            raise exception.WatcherException(
+                f'scope of the audit: {self.audit_scope}; expected none: '
+                f'moves are planned for all hosts together')
+        try:
+            found = services.Services(self.config.config_files)
+            plan = proposal.propose(
+                found.store, found.cloud, found.driver(),
+                self._changed(found.settings), time.time())
+            if plan.moves:
+                found.settings.check_network(plan.capacity_kbps,
+                                             plan.largest_mib)
+        except exceptions.VSwitchError as error:
+            raise exception.WatcherException(str(error)) from error
+        LOG.info('rebalancing: %d migrations: %s', len(plan.moves),
+                 plan.reason)
+        name = str(uuid.uuid4())
+        for move in plan.moves:
+            self.solution.add_action(
+                action.NAME, action.parameters(plan, name, move),
+                move.instance_uuid)
+        if plan.in_debt and not plan.moves:
+            # An empty plan would not say why.
+            self.solution.add_action('nop', {'message': plan.reason})
+        self.solution.set_efficacy_indicators(**_indicators(plan))
+
+    def post_execute(self):
+        """Do nothing: the efficacy is known by then."""
+
+    def _changed(self, settings):
+        """Return Settings with the parameters of the audit."""
+        return dataclasses.replace(settings, **{
+            name: value for name, value in self.input_parameters.items()
+            if name in ('checks', 'most_moves') and value is not None})
+
+
+def _indicators(plan):
+    """Return the values of the goal's indicators by name."""
+    week = proposal.WINDOW_DAYS * budget.DAY_SECONDS
+    before, after = {}, {}
+    for move in plan.moves:
+        before.setdefault(move.source, move.overload_before)
+        after[move.source] = move.overload_after
+    return {
+        'hosts_in_debt': len(plan.in_debt),
+        'hosts_relieved': len(after),
+        'overload_seconds_before': week * sum(before.values()),
+        'overload_seconds_after': week * sum(after.values()),
+        'instance_migrations_count': len(plan.moves)}
