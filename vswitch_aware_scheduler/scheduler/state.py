@@ -49,6 +49,10 @@ _BROADCAST_TIMEOUT_SECONDS = 2.0
 _DROP_SECONDS = 120.0
 _NOTE_SECONDS = 1.0
 
+#: Interval in seconds at which the instances that hosts list are stored, even
+#: if they do not matter now. They do once a policy counts attachments.
+_LISTS_SECONDS = 10.0
+
 #: The first reading of a cell changes each host many times. Meanwhile hosts
 #: are described in the background no more often than this, in seconds.
 _FIRST_READING_SECONDS = 2.0
@@ -136,7 +140,8 @@ class SchedulerState:
         self._unread_cells = set()
         self._outdated = set()   # hosts to describe
         self._described = set()  # hosts described since the last adoption
-        self._next_note = self._next_incomplete = float('-inf')
+        self._next_note = self._next_lists = self._next_incomplete = \
+            float('-inf')
         self._laws = resident_laws.ResidentLaws(
             self._residency, self._statements, self._policies,
             None if conf.unknown_instance_policy == 'ignore'
@@ -555,14 +560,17 @@ class SchedulerState:
         """Store what Nova reports about some hosts. Return their _Asked."""
         now = self._monotonic()
         asked, hosts = self._last_asked, [one.host for one in host_states]
-        note = now >= self._next_note
+        new_hosts = False
         if asked is None or asked.hosts != hosts:
             # Most requests have the same hosts in the same order.
             asked = self._last_asked = _Asked(hosts)
-            note |= not asked.are_in(self._table)
+            new_hosts = not asked.are_in(self._table)
         hosts = asked.hosts
-        if note:
+        if new_hosts or now >= self._next_note:
             self._note(hosts, host_states, now)
+            # A host without HostState so far may have one now.
+            new_hosts |= not all(map(self._counts.__contains__, hosts))
+        note = new_hosts or now >= self._next_lists
         # The instances that hosts list matter only in unread cells, and if
         # attachments are counted.
         if note or self._unread_cells or self._table.counts_attachments:
@@ -587,6 +595,8 @@ class SchedulerState:
         :param note: whether to store all lists, even if no number of
             instances has changed
         """
+        if note:
+            self._next_lists = self._monotonic() + _LISTS_SECONDS
         cells = list(map(_CELL, host_states))
         self._residency.set_cells(hosts, cells)
         listings = list(map(_INSTANCES, host_states))
@@ -614,6 +624,8 @@ class SchedulerState:
         """Store the time at which a request had these hosts. Add new hosts."""
         self._next_note = now + _NOTE_SECONDS
         self._had_at.update(dict.fromkeys(hosts, now))
+        if all(map(self._policies.__contains__, hosts)):
+            return
         for host, host_state in zip(hosts, host_states):
             if host not in self._policies:
                 self._policies[host] = None
