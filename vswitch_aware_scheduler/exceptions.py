@@ -13,6 +13,7 @@
     ├── NotEnoughSamples         too short a history to fit a model
     ├── TelemetryError           a driver could not answer
     │   └── TelemetryNotConfigured  no option says what a driver should ask
+    ├── NothingMeasured          no instance or host has measured traffic
     ├── CalibrationError         a measurement could not be made
     ├── CoordinationError        modelers cannot share the instances
     ├── ClockError               two clocks do not agree
