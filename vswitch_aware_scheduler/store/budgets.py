@@ -15,6 +15,7 @@ import math
 import numpy as np
 import sqlalchemy as sa
 
+from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 
 __all__ = ['BudgetState', 'ErrorBudget', 'HOST', 'KEPT_DAYS', 'Share', 'Stay',
@@ -381,21 +382,19 @@ def read_stays(connection, since):
     return dict(found)
 
 
-def follow(connection, placements, gone, now, upsert, key_chunks, left_out):
+def follow(connection, placements, gone, now, left_out):
     """Write the stays that result from new placements.
 
     :param connection: sqlalchemy Connection within a transaction
     :param placements: list of :class:`.InstanceRecord`
     :param gone: uuids of instances that Nova no longer has
     :param now: current time, seconds UTC
-    :param upsert: callable, writes rows of a table
-    :param key_chunks: callable, divides uuids into lists for one query each
-    :param left_out: as in ``upsert``
+    :param left_out: as in :func:`.sql.upsert`
     """
     table = tables.stay
     wanted = {one.instance_uuid: one for one in placements}
     latest = {}
-    for chunk in key_chunks(list(dict.fromkeys(
+    for chunk in sql.key_chunks(list(dict.fromkeys(
             itertools.chain(wanted, gone)))):
         for uuid, *stay in connection.execute(sa.select(
                 table.c.instance_uuid, table.c.since, table.c.host,
@@ -422,7 +421,7 @@ def follow(connection, placements, gone, now, upsert, key_chunks, left_out):
             since = max(since, before.since + 1e-3)
         rows.append({'instance_uuid': uuid, 'since': since, 'host': host,
                      'running': running})
-    upsert(connection, table, rows, left_out)
+    sql.upsert(connection, table, rows, left_out)
 
 
 def forget_stays(connection, now):
@@ -463,14 +462,13 @@ def forget_shares(connection, modeler, kept):
                 table.c.name == key.name))
 
 
-def settle(connection, budgets, upsert, left_out):
+def settle(connection, budgets, left_out):
     """Write budgets that have not changed since they were read.
 
     :param connection: sqlalchemy Connection within a transaction
     :param budgets: list of (``until`` that was read, :class:`ErrorBudget`);
         None: there is no budget yet, or it is damaged
-    :param upsert: callable, writes rows of a table
-    :param left_out: as in ``upsert``
+    :param left_out: as in :func:`.sql.upsert`
     :returns: key of a budget that has changed meanwhile, or None
     """
     table = tables.error_budget
@@ -499,8 +497,8 @@ def settle(connection, budgets, upsert, left_out):
                     **{f'new_{name}': row[name] for name in columns}
                     }).rowcount:
                 return row['kind'], row['name']
-    upsert(connection, table, [to_row(one) for before, one in budgets
-                               if before is None], left_out)
+    sql.upsert(connection, table, [to_row(one) for before, one in budgets
+                                   if before is None], left_out)
     return None
 
 

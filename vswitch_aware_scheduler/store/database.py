@@ -456,8 +456,7 @@ class Store:
         # As in write: looks at the schema in a transaction of its own.
         self._read(lambda connection: None)
         table = tables.modeler
-        with engines.translate_errors(self._url, 'write'), \
-                self._engine().begin() as connection:
+        with self._writing() as connection:
             # Selected first: a DELETE that finds nothing locks gaps in
             # MariaDB.
             sql.delete(connection, table.c.name, connection.scalars(
@@ -487,8 +486,7 @@ class Store:
         # As in write: looks at the schema in a transaction of its own.
         self._read(lambda connection: None)
         table, left_out = tables.fleet_fact, {}
-        with engines.translate_errors(self._url, 'write'), \
-                self._engine().begin() as connection:
+        with self._writing() as connection:
             for kind, of_kind in facts.items():
                 rows, gone = fleet_rows.changes(connection, kind, of_kind)
                 for chunk in sql.key_chunks(gone):
@@ -513,8 +511,7 @@ class Store:
         """
         self._read(lambda connection: None)
         table = tables.worker
-        with engines.translate_errors(self._url, 'write'), \
-                self._engine().begin() as connection:
+        with self._writing() as connection:
             sql.delete(connection, table.c.name, connection.scalars(
                 sa.select(table.c.name).where(
                     table.c.seen_at < worker.seen_at
@@ -561,8 +558,7 @@ class Store:
             except (TypeError, ValueError) as error:
                 left_out['decision', one.decision_id] = (
                     f'decision {one.decision_id}: {error}')
-        with engines.translate_errors(self._url, 'write'), \
-                self._engine().begin() as connection:
+        with self._writing() as connection:
             sql.upsert(connection, tables.decision, rows, left_out)
         self._log_damaged(left_out)
 
@@ -578,8 +574,7 @@ class Store:
         # Selected first, as heartbeats are.
         ids = self._read(expired)
         if ids:
-            with engines.translate_errors(self._url, 'write'), \
-                    self._engine().begin() as connection:
+            with self._writing() as connection:
                 sql.delete(connection, tables.decision.c.decision_id, ids)
         return len(ids)
 
@@ -626,8 +621,7 @@ class Store:
         # As in write: looks at the schema in a transaction of its own.
         self._read(lambda connection: None)
         left_out = {}
-        with engines.translate_errors(self._url, 'write'), \
-                self._engine().begin() as connection:
+        with self._writing() as connection:
             budget_table.forget_shares(connection, modeler, {
                 (one.kind, one.name) for one in shares})
             for chunk in sql.chunks(shares):
@@ -655,10 +649,8 @@ class Store:
         """
         self._read(lambda connection: None)
         left_out = {}
-        with engines.translate_errors(self._url, 'write'), \
-                self._engine().begin() as connection:
-            changed = budget_table.settle(connection, budgets, sql.upsert,
-                                          left_out)
+        with self._writing() as connection:
+            changed = budget_table.settle(connection, budgets, left_out)
             if changed is not None:
                 raise exceptions.StoreChanged(
                     f'store {self.url}: the error budget of {changed[0]} '
@@ -707,11 +699,27 @@ class Store:
             retry_interval=0.1, max_retries=3, retry_on_deadlock=True,
             retry_on_disconnect=True, exception_checker=engines.is_locked)
         def attempt():
-            with self._engine().begin() as connection:
+            with self._transaction() as connection:
                 return function(connection, *arguments)
 
         with engines.translate_errors(self._url, 'write'):
             return attempt()
+
+    def _transaction(self):
+        """Return a transaction that writes, as a context manager.
+
+        SQLite locks the file at its beginning. It would refuse a transaction
+        that reads first and then writes, if another one has written meanwhile.
+        """
+        return self._engine().execution_options(
+            begin='BEGIN IMMEDIATE').begin()
+
+    @contextlib.contextmanager
+    def _writing(self):
+        """Give a connection within a transaction that writes."""
+        with engines.translate_errors(self._url, 'write'), \
+                self._transaction() as connection:
+            yield connection
 
     @contextlib.contextmanager
     def _claims(self, doing, lock=False):

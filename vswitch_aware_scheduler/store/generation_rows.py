@@ -134,7 +134,7 @@ def remove(connection, instance_uuids, hosts, placements, generation,
     """
     instance_rows.keep_former(connection, placements, generation)
     budget_table.follow(connection, (), placements, generation.published_at,
-                        sql.upsert, sql.key_chunks, left_out)
+                        left_out)
     for kind, names, columns in (
             (tables.INSTANCE, instance_uuids,
              (tables.traffic_model.c.instance_uuid,

@@ -111,7 +111,7 @@ def write(connection, placements, inventory, generation,
     """
     for chunk in sql.chunks(placements):
         budget_table.follow(connection, chunk, (), generation.published_at,
-                            sql.upsert, sql.key_chunks, left_out)
+                            left_out)
         sql.delete(connection, tables.former_instance.c.instance_uuid,
                    [item.instance_uuid for item in chunk])
         sql.upsert(connection, tables.placement, [

@@ -2,14 +2,19 @@
 
 import dataclasses
 import functools
+import threading
+from unittest import mock
 
 import numpy as np
+import sqlalchemy as sa
 
 from tests.fakes import store as fake_store
 from tests.unit.store import base
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import budgets
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import tables
 
 LIMITS = fake_store.LIMITS
 budget = fake_store.budget
@@ -52,6 +57,27 @@ class BudgetsTestCase(base.StoreTestCase):
         self.assertAlmostEqual(1.0, one.days)
         self.assertAlmostEqual(1 / 30, one.left)
         self.assertFalse(budget(balance=0.0).in_debt)
+
+    def test_a_write_of_another_process_does_not_make_it_fail(self):
+        # SQLite refuses to write on after a read, if another transaction has
+        # written meanwhile.
+        other = store.Store(self.store.url, 30.0)
+        worker = store.Worker('ctl:1', 'ctl', base.NOW, base.NOW, {})
+        thread = threading.Thread(target=other.report_worker, args=[worker])
+        settle = budgets.settle
+
+        def meanwhile(connection, *arguments):
+            connection.execute(sa.select(tables.error_budget)).all()
+            thread.start()
+            thread.join(.5)
+            return settle(connection, *arguments)
+
+        with mock.patch.object(budgets, 'settle', meanwhile):
+            self.store.settle_budgets(STATE, [(None, budget())])
+        thread.join(60)
+        self.assertEqual({budget().key}, set(self.store.error_budgets()))
+        self.assertEqual(['ctl:1'], [
+            one.name for one in self.store.workers()])
 
     def test_of_two_writers_that_read_the_same_one_settles(self):
         self.store.settle_budgets(STATE, [(None, budget()),
