@@ -328,18 +328,15 @@ class Checks(upgradecheck.UpgradeCommands):
             return _result(upgradecheck.Code.FAILURE, str(error))
         wrong = self._plugins_of_nova()
         reporting = self_check.reporting_workers(workers, now)
+        names = {}  # problem -> names of the workers that have it
         for one in reporting:
-            problems = self_check.record_problems(one, now)
-            plugins = self_check.plugins_problem(
-                one.state.get('plugins') or ())
-            problems += [plugins] if plugins else []
-            # Other checks report problems with these topics.
-            problems += [f'{topic}: {problem}' for topic, problem in sorted(
-                (one.state.get('problems') or {}).items())
-                if topic not in ('plugins', 'modeler', 'traffic models',
-                                 'options')]
-            wrong += [f'worker {one.name} of nova-scheduler: {problem}'
-                      for problem in problems]
+            for problem in self._problems_of(one, now):
+                names.setdefault(problem, []).append(one.name)
+        wrong += [
+            (f'worker {of[0]}' if len(of) == 1 else
+             f'{len(of)} workers, {of[0]} among them,')
+            + f' of nova-scheduler: {problem}'
+            for problem, of in names.items()]
         hosts = {one.host for one in reporting}
         for host in sorted({one.host for one in workers} - hosts):
             last = max(one.seen_at for one in workers if one.host == host)
@@ -358,6 +355,21 @@ class Checks(upgradecheck.UpgradeCommands):
         return _result(upgradecheck.Code.SUCCESS,
                        f'workers of nova-scheduler that report: '
                        f'{len(reporting)}')
+
+    @staticmethod
+    def _problems_of(worker, now):
+        """Return a list of what a worker reports that is wrong, in words."""
+        cells = self_check.record_problems(worker, now)
+        plugins = self_check.plugins_problem(
+            worker.state.get('plugins') or ())
+        # Other checks report problems with these topics. The age of a record
+        # says that a cell is not read.
+        return cells + ([plugins] if plugins else []) + [
+            f'{topic}: {problem}' for topic, problem in sorted(
+                (worker.state.get('problems') or {}).items())
+            if topic not in ('plugins', 'modeler', 'traffic models',
+                             'options')
+            and not (cells and topic.startswith('record of cell '))]
 
     def _plugins_of_nova(self):
         """Return which plugin nova.conf does not enable, if it is readable.

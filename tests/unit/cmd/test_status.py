@@ -404,6 +404,16 @@ class StatusTestCase(base.StoreTestCase):
         self.worker(cells={'cell2': None})
         self.assert_told(1, SCHEDULERS, 'could not read cell cell2 yet')
 
+    def test_a_cell_that_is_not_read_is_named_once_for_each_worker(self):
+        self.make_store().write([base.constant(1)])
+        for name in ('ctl1:7', 'ctl1:8'):
+            self.worker(name, cells={'cell1': None}, problems={
+                'record of cell cell1': 'no answer for 70 s'})
+        _, checks = self.check()
+        self.assertEqual('2 workers, ctl1:7 among them, of nova-scheduler: '
+                         'it could not read cell cell1 yet',
+                         checks[SCHEDULERS][1])
+
     def test_a_plugin_that_is_not_enabled_is_a_warning(self):
         self.make_store().write([base.constant(1)])
         self.worker(plugins=['filter'])
