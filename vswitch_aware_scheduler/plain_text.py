@@ -8,7 +8,8 @@ of a server, passes through :func:`printable` before it is displayed.
 import datetime
 import re
 
-__all__ = ['chance', 'distinct', 'iso_time', 'one_line', 'printable']
+__all__ = ['chance', 'counted', 'distinct', 'iso_time', 'one_line',
+           'printable']
 
 #: Maximum number of significant digits of a float.
 _MOST_DIGITS = 17
@@ -73,6 +74,16 @@ def chance(value, form='.3g'):
         return '-'
     return f'<{_LEAST:g}'.replace('e-0', 'e-') if 0 < value < _LEAST \
         else format(value, form)
+
+
+def counted(count, singular, plural):
+    """Return a number and the words for it, such as '1 host is'.
+
+    :param count: int
+    :param singular: words for 1
+    :param plural: words for other numbers
+    """
+    return f'{count} {singular if count == 1 else plural}'
 
 
 def distinct(value, limit, digits=6):

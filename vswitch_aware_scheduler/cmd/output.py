@@ -251,7 +251,8 @@ def print_selected(arguments, rows, total, columns, name, below=None,
     if below is not None and chosen == 'table':
         terminal.print_below(
             (f'{total} ' if len(rows) == total
-             else f'{len(rows)} of {total} ') + below)
+             else f'{len(rows)} of {total} ')
+            + (re.sub(r'^(\w+)s\b', r'\1', below) if total == 1 else below))
 
 
 def print_plain(rows, columns):

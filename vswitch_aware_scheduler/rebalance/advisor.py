@@ -10,6 +10,7 @@ import dataclasses
 
 import numpy as np
 
+from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import relief
 
@@ -100,16 +101,17 @@ def _reason(loads, balance, kept, moves, resting, constraints, churn, lately):
     in_debt = np.flatnonzero((balance < 0) & (loads.sizes > 0))
     if not in_debt.size:
         return 'no host is in debt'
+    hosts = plain_text.counted(in_debt.size, 'host is', 'hosts are')
     if len(kept) < len(moves):
         return (f'{len(moves) - len(kept)} of {len(moves)} moves wait: at '
                 f'most {churn.most_moves} at a time and '
                 f'{churn.most_share_a_week:g} of the instances a week, of '
                 f'which {lately} were moved')
     if moves:
-        return f'{in_debt.size} hosts are in debt'
+        return f'{hosts} in debt'
     on_them = np.isin(loads.hosts, in_debt)
     still = on_them & ~(constraints.movable & ~resting)
-    return (f'{in_debt.size} hosts are in debt; none was overloaded of late '
-            f'beyond its limit and has an instance whose move helps; '
+    return (f'{hosts} in debt; none was overloaded beyond its limit lately '
+            f'and has an instance whose move helps; '
             f'{np.count_nonzero(still)} of their '
             f'{np.count_nonzero(on_them)} instances may not move now')

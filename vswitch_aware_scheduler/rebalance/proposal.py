@@ -248,7 +248,9 @@ def _planned(taken, data, in_debt, settings, now):
         reason += f'; {host} is not relieved: {taken.closed[host]}'
     waiting = sum(not one.relieved for one in in_debt)
     if waiting:
-        reason += f'; {waiting} more hosts are in debt and wait'
+        reason += '; ' + plain_text.counted(
+            waiting, 'more host is in debt and waits',
+            'more hosts are in debt and wait')
     return Proposal(now, taken.grid.end, len(data.budgets), in_debt,
                     tuple(_described(taken, advice.moves)), advice.held_back,
                     reason, taken.capacity_kbps)
@@ -283,7 +285,8 @@ def _why_nothing(in_debt, settings):
     if not in_debt:
         return 'no host is in debt'
     minutes = rebalance_settings.CHECK_SECONDS / 60
-    return (f'{len(in_debt)} hosts are in debt, none at {settings.checks} '
+    hosts = plain_text.counted(len(in_debt), 'host is', 'hosts are')
+    return (f'{hosts} in debt, none at {settings.checks} '
             f'checks in a row, {minutes:g} minutes apart; {in_debt[0].host} '
             f'was at {in_debt[0].checks}')
 

@@ -60,7 +60,7 @@ class RebalancerTestCase(WithFleet):
                 self.assertIsNone(self.plan(one))
                 self.clock.now += 900.0
         text, = logs.output
-        self.assertIn('1 hosts are in debt: vm', text)
+        self.assertIn('1 host is in debt: vm', text)
         self.assertIn('from host1 to host2', text)
         self.assertEqual([], self.fleet.cloud.asked)
         self.assertEqual([], self.store.plans())

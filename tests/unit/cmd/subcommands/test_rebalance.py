@@ -32,7 +32,7 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
         header, row = commands.table(output)
         self.assertEqual(['INSTANCE', 'FROM', 'TO', 'BUDGET'], header[:4])
         self.assertEqual(['host1', 'host2', '-600s'], row[1:4])
-        self.assertIn('1 migrations: 1 hosts are in debt', output)
+        self.assertIn('1 migration: 1 host is in debt', output)
 
     def test_an_empty_plan_says_why(self):
         self.fleet.balance['host1'] = 0.0
