@@ -14,8 +14,12 @@ import json
 import signal
 import time
 
+import numpy as np
+
 from tests.cloud import client as api
 from tests.cloud import services
+from tests.unit.rebalance import fleet
+from vswitch_aware_scheduler import store
 
 #: What each host carries, and an instance of each flavor asks for, kbit/s.
 CAPACITY_KBPS = 10_000
@@ -748,3 +752,71 @@ def evacuation(stage):
     require(server.compute_host != host, f'still on {host}')
     openstack.start_service(f'compute-{host}')
     end_forced_down(compute, service, host, api.TIMEOUT_SECONDS)
+
+
+def _hot_host(stage):
+    """Make a host by hand that is in debt; return (servers on it, host).
+
+    Two instances that stated little need 12 of 10 Mbit/s together, a tenth of
+    the time. The store has what a modeler would have measured in a day.
+    """
+    hot = stage.hosts[0]
+    # A small fleet makes one move in seven days.
+    for table in ('rebalance_move', 'rebalance_plan'):
+        stage.cloud.store.execute(f'DELETE FROM vswitch.{table}')
+    servers = [stage.boot(f'hot-{number}', 'small',
+                          availability_zone=f'nova:{hot}')
+               for number in range(2)]
+    slots = 288
+    busy = np.where(np.arange(slots) % 10 == 9, 6_000.0, 1_000.0)
+    stage.cloud.telemetry.publish_rates(
+        {server.id: busy for server in servers})
+    stage.cloud.telemetry.configure(rebalance_network='separate')
+    target = store.Store(stage.cloud.store_url, 30.0)
+    target.write(placements=[store.InstanceRecord(
+        server.id, hot, 'small', server.project_id) for server in servers])
+    now = time.time() // fleet.PERIOD * fleet.PERIOD
+    accounts = [fleet.account(host, -600.0 if host == hot else 100.0, now=now)
+                for host in stage.hosts]
+    sums = [fleet.sums(host, 2 * busy if host == hot else 0 * busy,
+                       CAPACITY_KBPS, now=now) for host in stage.hosts]
+    target.settle_budgets(
+        store.BudgetState(fleet.PERIOD, now),
+        [(None, one) for one in accounts],
+        [stored for one in sums for stored in fleet.days_of(one)])
+    return servers, hot
+
+
+def _relieved(stage, servers, hot):
+    """Check that one instance has left; return the record of its move."""
+    left = [one for one in map(stage.client.get, servers)
+            if one.compute_host == hot]
+    require(len(left) == 1, f'{len(left)} instances are left on {hot}')
+    moves = _answer(stage.cloud.telemetry, 'rebalance', '--history')['moves']
+    require([one['state'] for one in moves] == ['done'], f'record: {moves}')
+    return moves[0]['reason']
+
+
+@scenario
+def relieved_by_command(stage):
+    """vswitch-manage rebalance migrates an instance from a hot host."""
+    servers, hot = _hot_host(stage)
+    plan = _answer(stage.cloud.telemetry, 'rebalance', '--checks', '1')
+    require(len(plan['moves']) == 1, f'plan: {plan}')
+    status, said = stage.cloud.telemetry.manage(
+        'rebalance', '--execute', '--checks', '1')
+    require(status == 0, said)
+    return _relieved(stage, servers, hot)
+
+
+@scenario
+def relieved_by_watcher(stage):
+    """An audit of Watcher proposes a migration, its action plan makes it."""
+    servers, hot = _hot_host(stage)
+    audit, plan = stage.cloud.watcher.audit(checks=1)
+    require(audit['state'] == 'SUCCEEDED', f'audit: {audit}')
+    plan, actions = stage.cloud.watcher.execute(plan)
+    require(plan['state'] == 'SUCCEEDED', f'action plan: {plan}, {actions}')
+    require([one['action_type'] for one in actions] == ['vswitch_migrate'],
+            f'actions: {actions}')
+    return _relieved(stage, servers, hot)

@@ -24,6 +24,7 @@ import pymysql
 import sqlalchemy as sa
 
 from tests.cloud import telemetry
+from tests.cloud import watcher
 from tests.integration import servers
 from vswitch_aware_scheduler.store import migration
 
@@ -222,8 +223,8 @@ class OpenStack(servers.Server):
 
     def _setUp(self):
         super()._setUp()
-        self._ports = {name: servers.free_port() for name in (
-            'keystone', 'placement', 'glance', 'nova', 'neutron')}
+        self.ports = {name: servers.free_port() for name in (
+            'keystone', 'placement', 'glance', 'nova', 'neutron', 'watcher')}
         self.auth = {
             'auth_url': self.url('keystone') + '/v3', 'username': 'admin',
             'password': PASSWORD, 'project_name': 'admin',
@@ -234,8 +235,13 @@ class OpenStack(servers.Server):
         self._start_glance()
         self._start_nova()
 
+    @property
+    def broker_url(self):
+        """URL of the broker for oslo.messaging."""
+        return self._broker.url
+
     def url(self, name):
-        return f'http://127.0.0.1:{self._ports[name]}'
+        return f'http://127.0.0.1:{self.ports[name]}'
 
     def path(self, *names):
         return os.path.join(self.folder, *names)
@@ -266,11 +272,12 @@ class OpenStack(servers.Server):
     def stop(self, name):
         self.end(self.processes[name])
 
-    def _serve(self, name, application, **environment):
+    def serve(self, name, application, **environment):
+        """Serve a WSGI application at the port of its name."""
         # Some applications take the words of the command line for theirs.
         # Nova asks Neutron for the ports of 150 servers in one request line.
         configuration = self._write(f'gunicorn-{name}.py', f"""
-            bind = '127.0.0.1:{self._ports[name]}'
+            bind = '127.0.0.1:{self.ports[name]}'
             threads = 16
             timeout = 600
             limit_request_line = 0
@@ -291,7 +298,8 @@ class OpenStack(servers.Server):
                                    f'{self.log_of(name)[-3000:]}')
             time.sleep(.2)
 
-    def _run(self, *command):
+    def run(self, *command):
+        """Run a command to its end, which has to be good."""
         with open(self.path('setup.log'), 'ab') as log:
             done = subprocess.run(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -300,7 +308,8 @@ class OpenStack(servers.Server):
             raise RuntimeError(f'{command[0]} exited with {done.returncode}:'
                                f' {self.log_of("setup")[-3000:]}')
 
-    def _bin(self, name):
+    def program(self, name):
+        """Return the path of a program of this environment."""
         return os.path.join(os.path.dirname(sys.executable), name)
 
     def complaints(self, since=None):
@@ -505,25 +514,38 @@ class OpenStack(servers.Server):
     # Services.
 
     def _start_keystone(self):
-        manage = (self._bin('keystone-manage'), '--config-dir',
+        manage = (self.program('keystone-manage'), '--config-dir',
                   self.path('keystone'))
         for name in ('fernet', 'credential'):
             os.mkdir(self.path(name), 0o700)
-        self._run(*manage, 'db_sync')
+        self.run(*manage, 'db_sync')
         for what in ('fernet_setup', 'credential_setup'):
-            self._run(*manage, what, '--keystone-user', _user(),
-                      '--keystone-group', _user())
+            self.run(*manage, what, '--keystone-user', _user(),
+                     '--keystone-group', _user())
         public = self.url('keystone') + '/v3/'
-        self._run(*manage, 'bootstrap', '--bootstrap-password', PASSWORD,
-                  '--bootstrap-region-id', REGION, '--bootstrap-public-url',
-                  public, '--bootstrap-internal-url', public,
-                  '--bootstrap-admin-url', public)
-        self._serve('keystone', 'keystone.wsgi.api:application',
-                    OS_KEYSTONE_CONFIG_DIR=self.path('keystone'))
+        self.run(*manage, 'bootstrap', '--bootstrap-password', PASSWORD,
+                 '--bootstrap-region-id', REGION, '--bootstrap-public-url',
+                 public, '--bootstrap-internal-url', public,
+                 '--bootstrap-admin-url', public)
+        self.serve('keystone', 'keystone.wsgi.api:application',
+                   OS_KEYSTONE_CONFIG_DIR=self.path('keystone'))
         self._fill_catalog()
 
     def _fill_catalog(self):
-        # As an operator would, with the client of keystone.
+        for name, kind, url in (
+                ('placement', 'placement', self.url('placement')),
+                ('glance', 'image', self.url('glance')),
+                ('nova', 'compute', self.url('nova') + '/v2.1'),
+                ('neutron', 'network', self.url('neutron'))):
+            self.add_service(name, kind, url)
+
+    def add_service(self, name, kind, url):
+        """Add a service and its user to keystone, as an operator would.
+
+        :param name: of both
+        :param kind: type of the service in the catalog
+        :param url: of its endpoints
+        """
         from keystoneauth1.identity import v3
         from keystoneauth1 import session
         from keystoneclient.v3 import client
@@ -533,41 +555,37 @@ class OpenStack(servers.Server):
             endpoint_override=self.auth['auth_url'])
         roles = {one.name: one for one in keystone.roles.list()}
         service = roles.get('service') or keystone.roles.create('service')
-        project = keystone.projects.create('service', 'default')
-        for name, kind, url in (
-                ('placement', 'placement', self.url('placement')),
-                ('glance', 'image', self.url('glance')),
-                ('nova', 'compute', self.url('nova') + '/v2.1'),
-                ('neutron', 'network', self.url('neutron'))):
-            user = keystone.users.create(name, domain='default',
-                                         password=PASSWORD)
-            for role in (roles['admin'], service):
-                keystone.roles.grant(role, user=user, project=project)
-            entry = keystone.services.create(name, type=kind)
-            for interface in ('public', 'internal', 'admin'):
-                keystone.endpoints.create(entry, url, interface=interface,
-                                          region=REGION)
+        project = next(iter(keystone.projects.list(name='service')), None) \
+            or keystone.projects.create('service', 'default')
+        user = keystone.users.create(name, domain='default',
+                                     password=PASSWORD)
+        for role in (roles['admin'], service):
+            keystone.roles.grant(role, user=user, project=project)
+        entry = keystone.services.create(name, type=kind)
+        for interface in ('public', 'internal', 'admin'):
+            keystone.endpoints.create(entry, url, interface=interface,
+                                      region=REGION)
 
     def _start_placement(self):
-        self._run(self._bin('placement-manage'), '--config-file',
-                  self.path('placement', 'placement.conf'), 'db', 'sync')
-        self._serve('placement', 'placement.wsgi.api:application',
-                    OS_PLACEMENT_CONFIG_DIR=self.path('placement'))
+        self.run(self.program('placement-manage'), '--config-file',
+                 self.path('placement', 'placement.conf'), 'db', 'sync')
+        self.serve('placement', 'placement.wsgi.api:application',
+                   OS_PLACEMENT_CONFIG_DIR=self.path('placement'))
 
     def _start_glance(self):
         for name in ('images', 'images-staging', 'images-tasks'):
             os.mkdir(self.path(name))
-        self._run(self._bin('glance-manage'), '--config-file',
-                  self.path('glance', 'glance-api.conf'), 'db_sync')
-        self._serve('glance', 'glance.wsgi.api:application',
-                    OS_GLANCE_CONFIG_DIR=self.path('glance'))
+        self.run(self.program('glance-manage'), '--config-file',
+                 self.path('glance', 'glance-api.conf'), 'db_sync')
+        self.serve('glance', 'glance.wsgi.api:application',
+                   OS_GLANCE_CONFIG_DIR=self.path('glance'))
 
     def _files(self, *names):
         return [word for name in names
                 for word in ('--config-file', self.path('nova', name))]
 
     def nova_manage(self, *words, files=()):
-        self._run(self._bin('nova-manage'), *self._files(
+        self.run(self.program('nova-manage'), *self._files(
             'nova.conf', 'database.conf', *files), *words)
 
     def _start_nova(self):
@@ -582,16 +600,16 @@ class OpenStack(servers.Server):
             self._cell2.url_of(CELL2))
         self.nova_manage('db', 'sync', '--local_cell',
                          files=['cell2-database.conf'])
-        self._serve('neutron', 'tests.cloud.neutron:application',
-                    PYTHONPATH=os.getcwd())
+        self.serve('neutron', 'tests.cloud.neutron:application',
+                   PYTHONPATH=os.getcwd())
         for name in ('conductor', 'cell2', *self.schedulers):
             self.start_service(name)
         for host in self.computes:
             self.start_service(f'compute-{host}')
-        self._serve('nova', 'nova.wsgi.osapi_compute:application',
-                    OS_NOVA_CONFIG_DIR=self.path('nova'),
-                    OS_NOVA_CONFIG_FILES='api-paste.ini;nova.conf;'
-                                         'database.conf')
+        self.serve('nova', 'nova.wsgi.osapi_compute:application',
+                   OS_NOVA_CONFIG_DIR=self.path('nova'),
+                   OS_NOVA_CONFIG_FILES='api-paste.ini;nova.conf;'
+                   'database.conf')
         self._await_computes()
         self.nova_manage('cell_v2', 'discover_hosts')
 
@@ -622,7 +640,7 @@ class OpenStack(servers.Server):
                 lock_path = {self.path(f'state-{name}', 'locks')}
                 ''')
             os.makedirs(self.path(f'state-{name}'), exist_ok=True)
-        program = (self._bin(
+        program = (self.program(
             f'nova-{"conductor" if kind == "cell2" else kind}'),)
         if kind == 'compute':
             program = sys.executable, '-m', 'tests.cloud.slow_compute'
@@ -705,7 +723,15 @@ class Cloud(fixtures.Fixture):
         self.openstack = self.useFixture(OpenStack(
             self.database, self.cell2, self.store_url, broker,
             self._names, **self._more))
-        self._telemetry = None
+        self._telemetry = self._watcher = None
+
+    @property
+    def watcher(self):
+        """The :class:`~.watcher.Watcher`, started when first asked."""
+        if self._watcher is None:
+            self._watcher = self.useFixture(watcher.Watcher(
+                self, self.telemetry.config_file))
+        return self._watcher
 
     @property
     def telemetry(self):

@@ -73,6 +73,7 @@ class Telemetry(fixtures.Fixture):
     :param store_url: of the store that the schedulers read
     :param nova: options, as lines, of who asks Nova for the inventory
     :param source: one of :data:`SOURCES`
+    :ivar config_file: of the modeler and the commands
     :ivar source: the same; its ``stop`` and ``start`` make an outage
     """
 
@@ -84,7 +85,7 @@ class Telemetry(fixtures.Fixture):
 
     def _setUp(self):
         self.useFixture(self.source)
-        self._configuration = os.path.join(
+        self.config_file = os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'modeler.conf')
         self.configure()
 
@@ -95,7 +96,7 @@ class Telemetry(fixtures.Fixture):
         """
         driver, = (name for name, kind in SOURCES.items()
                    if isinstance(self.source, kind))
-        with open(self._configuration, 'w') as stream:
+        with open(self.config_file, 'w') as stream:
             for group, values in (
                     ('scheduler', {'store_url': self._store_url,
                                    'telemetry_driver': driver, **options}),
@@ -110,13 +111,21 @@ class Telemetry(fixtures.Fixture):
         :param egress_kbps: {instance uuid: rate}
         """
         count = int(days * 86400 / PERIOD_SECONDS)
+        self.publish_rates({uuid: np.full(count, kbps)
+                            for uuid, kbps in egress_kbps.items()})
+
+    def publish_rates(self, egress_kbps):
+        """Bring in a past; the last sample is one period old.
+
+        :param egress_kbps: {instance uuid: (t,) rate in each period}
+        """
         last = time.time() // PERIOD_SECONDS * PERIOD_SECONDS \
-            - 2 * PERIOD_SECONDS
-        times = last - PERIOD_SECONDS * np.arange(count)[::-1]
+            - PERIOD_SECONDS
         found = []
-        for uuid, kbps in egress_kbps.items():
-            counters = np.zeros((count, 4))
-            counters[:, 0] = np.arange(count) * PERIOD_SECONDS * kbps * 125
+        for uuid, rates in egress_kbps.items():
+            times = last - PERIOD_SECONDS * np.arange(len(rates))[::-1]
+            counters = np.zeros((len(rates), 4))
+            counters[:, 0] = np.cumsum(rates) * PERIOD_SECONDS * 125
             counters[:, 2] = counters[:, 0] / 1000
             found.append(_Interface(uuid, times, counters))
         self.source.publish(found)
@@ -138,7 +147,7 @@ class Telemetry(fixtures.Fixture):
     def _run(self, command, *words):
         done = subprocess.run(
             [sys.executable, '-m', f'vswitch_aware_scheduler.cmd.{command}',
-             '--config-file', self._configuration, *words],
+             '--config-file', self.config_file, *words],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=300)
         return done.returncode, done.stdout + done.stderr
