@@ -5,11 +5,11 @@ import dataclasses
 import math
 import time
 
-from oslo_log import log
 from watcher.applier.actions import base
 from watcher.common import exception
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.store import rebalance_records as records
@@ -20,7 +20,7 @@ __all__ = ['NAME', 'RebalanceMigration', 'parameters']
 #: Name of the action, as its entry point has it.
 NAME = 'vswitch_migrate'
 
-LOG = log.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 
 def parameters(plan, name, move):

@@ -5,11 +5,11 @@ import dataclasses
 import time
 import uuid
 
-from oslo_log import log
 from watcher.common import exception
 from watcher.decision_engine.strategy.strategies import base
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import proposal
 from vswitch_aware_scheduler.watcher_plugin import action
@@ -22,7 +22,7 @@ __all__ = ['ErrorBudgetStrategy', 'NAME']
 #: Name of the strategy, as its entry point has it.
 NAME = 'vswitch_rebalance'
 
-LOG = log.getLogger(__name__)
+LOG = logs.get_logger(__name__)
 
 
 class ErrorBudgetStrategy(base.BaseStrategy):
