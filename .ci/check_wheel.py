@@ -30,9 +30,10 @@ import vswitch_aware_scheduler as package
 assert importlib.util.find_spec('nova') is None, 'nova is installed here'
 assert 'site-packages' in package.__file__, package.__file__
 
-# Only these may import nova, or tempest.
+# Only these may import nova, tempest or watcher.
 edge = ('vswitch_aware_scheduler.scheduler', 'vswitch_aware_scheduler.demo',
-        'vswitch_aware_scheduler.tempest_plugin')
+        'vswitch_aware_scheduler.tempest_plugin',
+        'vswitch_aware_scheduler.watcher_plugin')
 # alembic runs these itself, inside a migration.
 alembic = 'vswitch_aware_scheduler.store.migrations.'
 imported = 0
@@ -76,7 +77,7 @@ entries = [entry for entry in distribution.entry_points]
 assert entries, 'the wheel has no entry points'
 for entry in entries:
     if entry.module.startswith(edge):
-        # Needs nova: that the module is there is all that can be said.
+        # Needs such a service: that the module is there is all that can be said.
         name = entry.module.split('.', 1)[1].replace('.', '/')
         path = root.joinpath(*(name + '.py').split('/'))
         assert path.is_file(), '%s is not in the wheel' % entry.module
