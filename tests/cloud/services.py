@@ -308,7 +308,7 @@ class OpenStack(servers.Server):
             raise RuntimeError(f'{command[0]} exited with {done.returncode}:'
                                f' {self.log_of("setup")[-3000:]}')
 
-    def program(self, name):
+    def script(self, name):
         """Return the path of a program of this environment."""
         return os.path.join(os.path.dirname(sys.executable), name)
 
@@ -514,7 +514,7 @@ class OpenStack(servers.Server):
     # Services.
 
     def _start_keystone(self):
-        manage = (self.program('keystone-manage'), '--config-dir',
+        manage = (self.script('keystone-manage'), '--config-dir',
                   self.path('keystone'))
         for name in ('fernet', 'credential'):
             os.mkdir(self.path(name), 0o700)
@@ -567,7 +567,7 @@ class OpenStack(servers.Server):
                                       region=REGION)
 
     def _start_placement(self):
-        self.run(self.program('placement-manage'), '--config-file',
+        self.run(self.script('placement-manage'), '--config-file',
                  self.path('placement', 'placement.conf'), 'db', 'sync')
         self.serve('placement', 'placement.wsgi.api:application',
                    OS_PLACEMENT_CONFIG_DIR=self.path('placement'))
@@ -575,7 +575,7 @@ class OpenStack(servers.Server):
     def _start_glance(self):
         for name in ('images', 'images-staging', 'images-tasks'):
             os.mkdir(self.path(name))
-        self.run(self.program('glance-manage'), '--config-file',
+        self.run(self.script('glance-manage'), '--config-file',
                  self.path('glance', 'glance-api.conf'), 'db_sync')
         self.serve('glance', 'glance.wsgi.api:application',
                    OS_GLANCE_CONFIG_DIR=self.path('glance'))
@@ -585,7 +585,7 @@ class OpenStack(servers.Server):
                 for word in ('--config-file', self.path('nova', name))]
 
     def nova_manage(self, *words, files=()):
-        self.run(self.program('nova-manage'), *self._files(
+        self.run(self.script('nova-manage'), *self._files(
             'nova.conf', 'database.conf', *files), *words)
 
     def _start_nova(self):
@@ -640,7 +640,7 @@ class OpenStack(servers.Server):
                 lock_path = {self.path(f'state-{name}', 'locks')}
                 ''')
             os.makedirs(self.path(f'state-{name}'), exist_ok=True)
-        program = (self.program(
+        program = (self.script(
             f'nova-{"conductor" if kind == "cell2" else kind}'),)
         if kind == 'compute':
             program = sys.executable, '-m', 'tests.cloud.slow_compute'

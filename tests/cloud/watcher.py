@@ -45,7 +45,7 @@ class Watcher(fixtures.Fixture):
         openstack.run('watcher-db-manage', *files, 'create_schema')
         for name in ('decision-engine', 'applier'):
             openstack.run_service(
-                f'watcher-{name}', openstack.program(f'watcher-{name}'),
+                f'watcher-{name}', openstack.script(f'watcher-{name}'),
                 *files)
         # It looks for its configuration in the folder of its user.
         openstack.serve('watcher', 'watcher.wsgi.api:application',

@@ -87,7 +87,9 @@ class BudgetsTestCase(base.VSwitchTestCase):
             file.write('instance,time,egress_kbps,ingress_kbps\n')
             for server in self.servers:
                 busy = () if server in self.idle else together
-                for number in range(-400, period):
+                # A fortnight: of a short history, the sampled slots decide how
+                # often both seem to be busy.
+                for number in range(-4032, period):
                     file.write(
                         f'{server["id"]},{self.begin + P * number},'
                         f'{60 if number in busy else 0.1},0\n')

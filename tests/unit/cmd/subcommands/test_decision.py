@@ -112,7 +112,7 @@ class DecisionCommandTestCase(command_case.ManageTestCase):
                              (('--limit', '2', '--host', 'host1'),
                               '2 of 6 decisions'),
                              (('--limit', '9', '--project', 'q'),
-                              '1 decisions')):
+                              '1 decision')):
             self.assertIn(f'\n{below}, the newest first',
                           self.text('list', *words))
 
