@@ -77,7 +77,7 @@ entries = [entry for entry in distribution.entry_points]
 assert entries, 'the wheel has no entry points'
 for entry in entries:
     if entry.module.startswith(edge):
-        # Needs such a service: that the module is there is all that can be said.
+        # Needs such a service: only that the module is there can be said.
         name = entry.module.split('.', 1)[1].replace('.', '/')
         path = root.joinpath(*(name + '.py').split('/'))
         assert path.is_file(), '%s is not in the wheel' % entry.module
