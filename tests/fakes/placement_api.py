@@ -67,7 +67,7 @@ class PlacementApi(stand_ins.OpenStack):
             self.providers[uuid].generation += 1
 
     def leave(self, consumer):
-        # No generation tells of it.
+        # Placement does not raise a generation for this.
         del self.allocations[consumer]
 
     def inventory(self, node):

@@ -174,7 +174,7 @@ class RebalanceTestCase(base.VSwitchTestCase):
                 status, _, errors = self.execute()
             self.assertEqual(1, status)
             self.assertIn('The same command goes on', errors)
-            # Nova takes its time to begin.
+            # Nova begins the migration after some time.
             self.wait_for(self.live_migrations, 'the live migration')
             threading.Timer(1.0, go_on.set).start()
             status, answer, errors = self.execute()

@@ -377,7 +377,7 @@ def _first_fit(laws, policies):
     """Return the host of each instance for each policy, numbered from 0.
 
     All hosts are in one table. Each instance therefore needs one assessment
-    and one change per table, whatever the number of hosts.
+    and one change per table, independent of the number of hosts.
     """
     table, slots = admission.LoadTable(), [[] for _ in policies]
     hosts = np.zeros((len(policies), len(laws)), dtype=np.int64)

@@ -47,7 +47,7 @@ class HostPolicy:
     :ivar tunnel_key: name of the key that limits the tunnels, for messages
     :ivar asked_probability: the requested limit, if a corrected limit is used
         instead; else None
-    :ivar judged: False if the host passes whatever its load, for example bare
+    :ivar judged: False if the host passes with any load, for example bare
         metal; then ``profile`` is None and ``pass_unknown`` is True
     :ivar enforced: False if a host that would be refused passes and the
         refusal is only recorded

@@ -3,7 +3,7 @@
 
 The machines run iperf3 and ping and read /proc; nothing is installed or
 changed. Servers run in a terminal of their SSH connection and therefore end
-with it, whatever happens to this process.
+with it, even if this process is killed.
 """
 
 import dataclasses

@@ -29,8 +29,8 @@ __all__ = ['Access', 'Client', 'Passing', 'Refusal', 'TooLarge', 'shown']
 
 LOG = logs.get_logger(__name__)
 
-#: Longest pause between two attempts in seconds, whatever the service
-#: requests.
+#: Longest pause between two attempts in seconds, even if the service requests
+#: a longer one.
 MAX_PAUSE_SECONDS = 60.0
 
 #: Times outside this range (1970 to 2100) are invalid.

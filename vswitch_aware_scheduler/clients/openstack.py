@@ -51,7 +51,7 @@ def pages(client, kind, path, read, query=None, repeats=False, key='id',
     :param read: callable(item), returns the value for the item
     :param query: {name: value}, parameters of each request
     :param repeats: whether items may occur again; a page without new items is
-        then the last one, whatever the service says
+        then the last one, even if the service names a next page
     :param key: key of an item whose value is the marker of the next page
     :param arguments: keyword arguments of :meth:`.Client.json`
     :raises TelemetryError: if the list cannot be read completely

@@ -417,7 +417,7 @@ def follow(connection, placements, gone, now, left_out):
             since = record and record.changed_at
         since = now if since is None else min(since, now)
         if before is not None:
-            # The stays of an instance follow each other, whatever the clocks.
+            # The stays of an instance never overlap, even if clocks differ.
             since = max(since, before.since + 1e-3)
         rows.append({'instance_uuid': uuid, 'since': since, 'host': host,
                      'running': running})

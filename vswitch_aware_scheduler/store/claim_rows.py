@@ -21,7 +21,7 @@ __all__ = ['KEPT_SECONDS', 'forget_tokens', 'head', 'is_remembered', 'now',
 #: that was away for longer reads all claims.
 KEPT_SECONDS = 600.0
 
-#: Number of the last writes whose tokens are kept whatever their age.
+#: Number of the last writes whose tokens are kept regardless of their age.
 _KEPT_TOKENS = 1000
 
 #: States in which a claim is over.

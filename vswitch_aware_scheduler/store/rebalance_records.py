@@ -157,7 +157,7 @@ def read_moves(connection, plan_id, state, since, damaged):
         except (TypeError, ValueError) as error:
             name = f'{row.plan_id}/{row.position}'
             damaged['move', name] = f'move {name}: {error}'
-            # Where the instance went counts, whatever else there was.
+            # The columns suffice to follow the instance.
             values['body'] = {}
         moves.append(MoveRecord(**values))
     return moves

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The interface of telemetry drivers.
 
-All drivers fulfil this contract, whatever their source. This module uses no
-source, no clock and no configuration. ``tests/contract`` has the test suite
-that every driver passes.
+All drivers fulfil this contract. This module uses no source, no clock and no
+configuration. ``tests/contract`` has the test suite that every driver passes.
 
 Every driver guarantees:
 

@@ -17,7 +17,7 @@ __all__ = ['Grid', 'LEAST_PRODUCT', 'NEAR', 'TOLERANCE', 'common_step',
            'grid', 'table_cells']
 
 #: Rates that differ by less than this, relative to the capacity, are equal. A
-#: sum that equals the capacity is not above it, whatever its rounding.
+#: sum that equals the capacity is not above it, even after rounding.
 TOLERANCE = 1e-9
 
 #: The same tolerance for levels, in cells of a grid.

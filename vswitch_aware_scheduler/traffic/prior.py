@@ -114,8 +114,8 @@ def _unpacked(high_shares):
 class Pool:
     """The law of a randomly chosen instance of a group, by rate bin.
 
-    :ivar members: number of instances in the mean, whatever their number of
-        samples; an instance that fades counts as less than one
+    :ivar members: number of instances in the mean, regardless of their number
+        of samples; an instance that fades counts as less than one
     :ivar bins: (m,) int64, increasing, see :func:`.estimate.rate_bin`; 65,536
         is added to bins of high states
     :ivar shares: (m,) share of time in each bin
@@ -273,7 +273,7 @@ def group_pools(flavors, projects, laws, weights=None):
     """Return the shrunk pools of all groups of a fleet.
 
     If two or more projects are known, each project has the same weight in the
-    pool of the fleet and in that of each flavor, whatever its number of
+    pool of the fleet and in that of each flavor, regardless of its number of
     instances. No estimate then depends on the traffic of the instances.
     Derivation: reference/priors.rst, "Every project weighs the same".
 

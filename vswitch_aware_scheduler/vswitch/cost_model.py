@@ -376,7 +376,7 @@ class CpuCost:
     """Processor use of traffic, linear in packets and in bytes.
 
     :ivar idle_mhz: processor use without traffic
-    :ivar sender_mhz: processor use of each sender, whatever its rate; 0 if the
+    :ivar sender_mhz: processor use of each sender at any rate; 0 if the
         values do not include senders
     :ivar mhz_per_kpps: processor use for one kilo-packet/s
     :ivar mhz_per_mbps: processor use for one Mbit/s

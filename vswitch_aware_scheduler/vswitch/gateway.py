@@ -192,8 +192,8 @@ class Plan:
 def plan(site):
     """Return the Plan of a site, with the lowest free numbers.
 
-    A number that a network requests is reserved for it, whatever its position
-    in the order.
+    A number that a network requests is reserved for it, regardless of its
+    position in the order.
 
     :param site: Site
     :raises InvalidInput: if two networks request a number, or if no number is

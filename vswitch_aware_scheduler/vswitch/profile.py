@@ -203,7 +203,7 @@ class SwitchProfile:
     :param switch: kind of switch, for example openvswitch or eswitch
     :param description: set-up of the switch and origin of the numbers
     :param saturation_kbps: saturation bandwidth in ``saturation_dimension``,
-        whatever the packet size. 0 closes the switch to all VMs with traffic,
+        for all packet sizes. 0 closes the switch to all VMs with traffic,
         as does 0 in ``packet_rate_kpps``, ``line_rate_kbps`` and
         ``vm_peak_kbps``
     :param packet_cost_us: time in microseconds that the switch needs for a
