@@ -8,7 +8,7 @@ of a server, passes through :func:`printable` before it is displayed.
 import datetime
 import re
 
-__all__ = ['chance', 'counted', 'distinct', 'iso_time', 'one_line',
+__all__ = ['chance', 'distinct', 'iso_time', 'number_of', 'one_line',
            'printable']
 
 #: Maximum number of significant digits of a float.
@@ -76,7 +76,7 @@ def chance(value, form='.3g'):
         else format(value, form)
 
 
-def counted(count, singular, plural):
+def number_of(count, singular, plural):
     """Return a number and the words for it, such as '1 host is'.
 
     :param count: int

@@ -69,12 +69,12 @@ class ChanceTestCase(unittest.TestCase):
         self.assertEqual('0.013', plain_text.chance(.013149, '.2g'))
 
 
-class CountedTestCase(unittest.TestCase):
+class NumberOfTestCase(unittest.TestCase):
 
     def test_one_has_words_of_its_own(self):
         self.assertEqual(
             ['0 hosts are', '1 host is', '2 hosts are'],
-            [plain_text.counted(count, 'host is', 'hosts are')
+            [plain_text.number_of(count, 'host is', 'hosts are')
              for count in range(3)])
 
 

@@ -9,8 +9,6 @@ import argparse
 import datetime
 import math
 
-from oslo_config import cfg
-
 from vswitch_aware_scheduler.cmd import deferred
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import exceptions
@@ -111,17 +109,8 @@ def configuration(arguments):
         ``store`` (URL or None)
     :raises Exception: from oslo.config, if a file or a value is invalid
     """
-    conf = cfg.ConfigOpts()
-    options.register_opts(conf)
-    # Without --config-file oslo.config looks for vswitch.conf in its usual
-    # places, /etc/vswitch_aware_scheduler among them.
-    conf([word for path in arguments.config_file
-          for word in ('--config-file', path)],
-         project='vswitch_aware_scheduler', prog='vswitch')
+    conf = options.read(arguments.config_file)
     group = conf[options.GROUP]
-    # Read all options, so that an invalid value is reported before any work.
-    for name in group:
-        group[name]
     if arguments.store is not None:
         conf.set_override('store_url', arguments.store, options.GROUP)
     # Some sub-commands read options of other groups.

@@ -12,13 +12,15 @@ from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.conf import telemetry
 
 __all__ = ['GROUP', 'INVENTORY_GROUP', 'TELEMETRY_GROUPS', 'alike',
-           'default_demand', 'inventory_options', 'refuse_unknown',
+           'default_demand', 'inventory_options', 'read', 'refuse_unknown',
            'register_opts', 'telemetry_options']
 
 #: Name of the group.
 GROUP = opts.GROUP
 
 register_opts = opts.register_opts
+
+read = opts.read
 
 refuse_unknown = opts.refuse_unknown
 

@@ -59,6 +59,24 @@ def register_opts(conf):
     inventory.register_opts(conf)
 
 
+def read(paths=()):
+    """Return an oslo.config ConfigOpts with the options of vswitch.conf.
+
+    :param paths: list of paths of configuration files; empty: vswitch.conf in
+        its usual places, /etc/vswitch_aware_scheduler among them
+    :raises oslo_config.cfg.Error: for a file that cannot be read, or a value
+        that is not legal
+    """
+    conf = cfg.ConfigOpts()
+    register_opts(conf)
+    conf([word for path in paths for word in ('--config-file', path)],
+         project='vswitch_aware_scheduler', prog='vswitch')
+    # Read all options, so that an invalid value is reported before any work.
+    for name in conf[GROUP]:
+        conf[GROUP][name]
+    return conf
+
+
 #: Options that need the same value in nova.conf and vswitch.conf: scheduler,
 #: modeler and commands judge hosts by them.
 _ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',

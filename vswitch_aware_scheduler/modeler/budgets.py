@@ -42,13 +42,14 @@ from vswitch_aware_scheduler import logs
 from vswitch_aware_scheduler.rebalance import budget as budget_rules
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['LATE_SECONDS', 'SHORTEST_PERIOD_SECONDS', 'Update', 'WINDOWS',
            'limits_in_words', 'targets', 'update']
 
 LOG = logs.get_logger(__name__)
 
-#: How long a period waits for shares.
+#: Seconds that a period waits for shares.
 LATE_SECONDS = 3600.0
 
 #: Periods are as long as the sampling period of most instances, but no
@@ -60,27 +61,24 @@ WINDOWS = (3600, 21600, 259200)
 
 _DAY_SECONDS = budget_rules.DAY_SECONDS
 
-#: Periods that ended earlier are unknown, whatever telemetry has of them.
+#: Periods that ended earlier are unknown, even if telemetry has samples.
 _OLDEST_SECONDS = _DAY_SECONDS
 
-#: A period of an instance is measured if samples cover so much of it.
+#: A period of an instance is measured if samples cover this share of it.
 _COVERED = 0.9
 
-#: Sums of a capacity are compared with this relative tolerance.
-_TOLERANCE = 1e-9
-
-#: Shares of one host of which some subset may be complete.
+#: Maximum number of shares of a host whose subsets are tried.
 _MOST_SHARES = 8
 
-#: Budgets that are named in one line of the log.
+#: Maximum number of budgets that a line of the log names.
 _SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class Update:
-    """What an update did.
+    """The result of an update.
 
-    :ivar shares: number of hosts and uplinks that something was measured of
+    :ivar shares: number of hosts and uplinks with measured instances
     :ivar measured: number of their periods that were settled as measured
     :ivar unknown: number of those that were settled as unknown
     :ivar budgets: {(kind, name): :class:`.ErrorBudget`}, None where another
@@ -315,16 +313,16 @@ def _begun(stored, wanted, earned_share, period, now):
 
 
 def _report(stored, budgets):
-    """Log which budgets are new, and which are in debt or out of it."""
-    told = collections.defaultdict(list)
+    """Log which budgets are new, and which went into debt or left it."""
+    changes = collections.defaultdict(list)
     for key, one in budgets.items():
         before = stored.get(key)
         if one.why and (before is None or before.since != one.since):
-            told[one.why].append(one)
+            changes[one.why].append(one)
         elif one.in_debt != (before is not None and before.in_debt):
-            told['it is in debt' if one.in_debt
-                 else 'it is in debt no more'].append(one)
-    for words, some in told.items():
+            changes['it is in debt' if one.in_debt
+                    else 'it is no longer in debt'].append(one)
+    for words, some in changes.items():
         LOG.info('vswitch-modeler: error budget of %s%s: %s', ', '.join(
             f'{one.kind} {one.name}' for one in some[:_SHOWN]),
             f' and {len(some) - _SHOWN} more' if len(some) > _SHOWN else '',
@@ -345,7 +343,7 @@ def _history(store, pending, period):
     return found
 
 
-# What the instances of this modeler asked for
+# Measuring: the traffic of the instances of this modeler
 
 def _measure(driver, stays, of_host, wanted, pending, period, name, share,
              most_kbps, newest, progress):
@@ -459,24 +457,13 @@ def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
     """Add one instance to the totals of all hosts that it was on."""
     rates = _Rates(series, most_kbps)
     edges = period * np.arange(first, end + 1)
-    times, ran, covered = {}, np.zeros(end - first), np.zeros(end - first)
-    for place, stay in enumerate(stays):
-        until = stays[place + 1].since if place + 1 < len(stays) else math.inf
-        inside = np.clip(edges, stay.since, until)
-        here = np.diff(inside)
-        if stay.host is None or not here.any():
-            continue
-        if stay.running is False:
-            here = here * 0.0
-        else:
-            ran += here
+    ran, covered = np.zeros((2, end - first))
+    for stay, inside in _within(stays, edges):
+        if stay.host is not None and stay.running is not False:
+            ran += np.diff(inside)
             covered += rates.covered(inside)
-        for key in of_host.get(stay.host, ()):
-            if key in pending:
-                there, active = times.setdefault(
-                    key, np.zeros((2, end - first)))
-                there += np.diff(inside)
-                active += here
+    times = {key: seconds for key, seconds
+             in _seconds_at(stays, edges, of_host).items() if key in pending}
     accounted = covered >= _COVERED * ran
     # Samples of an instance come in their order; of one that has ended none
     # comes any more once others have later ones.
@@ -490,11 +477,44 @@ def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
         if key not in totals:
             begin, last = pending[key]
             totals[key] = _Total(begin, last - begin, len(target.limits))
-        values = np.array([rates.values(mean, weights, packet_bytes)
-                           for weights, packet_bytes, _ in target.limits])
+        values = np.array([
+            rate_law.values_of(mean, weights, packet_bytes,
+                               rates.packets_known)
+            for weights, packet_bytes, _ in target.limits])
         totals[key].add(
             first, _marks(uuid, there, active), (there > 0) & accounted,
             (there > 0) & lost, values * active / period)
+
+
+def _within(stays, edges):
+    """Yield (Stay, the edges cut to its time) of the stays between edges.
+
+    :param stays: list of Stay of one instance, the oldest first
+    :param edges: (t + 1,) bounds of slots, seconds UTC
+    """
+    for place, stay in enumerate(stays):
+        until = stays[place + 1].since if place + 1 < len(stays) else math.inf
+        if max(stay.since, edges[0]) < min(until, edges[-1]):
+            yield stay, np.clip(edges, stay.since, until)
+
+
+def _seconds_at(stays, edges, of_host):
+    """Return how long an instance was where in some slots.
+
+    :param stays: list of Stay of the instance, the oldest first
+    :param edges: (t + 1,) bounds of the slots, seconds UTC
+    :param of_host: {host: keys of budgets}
+    :returns: {key: (2, t) seconds there, seconds of these that it may run}
+    """
+    of_key = {}
+    for stay, inside in _within(stays, edges):
+        for key in of_host.get(stay.host, ()):
+            there, active = of_key.setdefault(
+                key, np.zeros((2, len(edges) - 1)))
+            there += np.diff(inside)
+            if stay.running is not False:
+                active += np.diff(inside)
+    return of_key
 
 
 def _marks(instance_uuid, there, active):
@@ -589,24 +609,11 @@ class _Rates:
                     np.maximum(lasting, 0.0) / seconds)
         return found
 
-    def values(self, rates, weights, packet_bytes):
-        """Return (t,) of what rates ask of one limit, see RateLaw.values.
 
-        :param rates: (t, 3) rates
-        :param weights: weights of the limit
-        :param packet_bytes: size of a packet in bytes
-        """
-        values = rates @ np.array(weights)
-        if weights[2] and packet_bytes and not self.packets_known:
-            values = values + weights[2] * (
-                rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
-        return values
-
-
-# What all of them asked for together
+# Settling: the traffic of the instances of all modelers
 
 class _Residents:
-    """Who was on which host in each slot, whichever modeler has measured it.
+    """The instances on each host in each slot, of all modelers.
 
     :param stays: {uuid: list of Stay}
     :param of_host: {host: keys of budgets}
@@ -625,30 +632,13 @@ class _Residents:
         self._of_host = of_host
         edges = period * np.arange(first, first + self._size + 1)
         for uuid, some in stays.items() if self._size else ():
-            for key, times in self._times(some, edges).items():
+            for key, times in _seconds_at(
+                    some, edges, of_host).items():
                 self._of_key[key].append(uuid)
                 members, counted, used = self._of(key)
                 members += _marks(uuid, *times)
                 counted += times[0] > 0
                 used |= times[1] > 0
-
-    def _times(self, stays, edges):
-        """Return {key: (seconds there, seconds of these that it may run)}."""
-        of_key = {}
-        for place, stay in enumerate(stays):
-            until = stays[place + 1].since if place + 1 < len(stays) \
-                else math.inf
-            keys = self._of_host.get(stay.host)
-            if not keys or until <= edges[0]:
-                continue
-            here = np.diff(np.clip(edges, stay.since, until))
-            for key in keys:
-                there, active = of_key.setdefault(
-                    key, np.zeros((2, len(edges) - 1)))
-                there += here
-                if stay.running is not False:
-                    active += here
-        return of_key
 
     def missing(self, key, slot, rest):
         """Return the uuid of the one instance that is not accounted for.
@@ -660,7 +650,8 @@ class _Residents:
         """
         edges = self._period * np.array([slot, slot + 1])
         for uuid in self._of_key[key]:
-            times = self._times(self._stays[uuid], edges).get(key)
+            times = _seconds_at(self._stays[uuid], edges,
+                                self._of_host).get(key)
             if times is not None and _marks(uuid, *times)[0] == rest:
                 return uuid
         return None
@@ -757,7 +748,7 @@ class _Settlement:
         self.unknown += unknown
         days, burn = self._remembered(
             budget, first, np.where(complete, sums, np.nan),
-            peaks > target.capacities[:, None] * (1 + _TOLERANCE), stored)
+            budget_rules.exceeds(peaks, target.capacities), stored)
         return dataclasses.replace(
             budget, until=end * period, balance=balance,
             measured_seconds=budget.measured_seconds
@@ -840,9 +831,8 @@ class _Settlement:
                            in _unpacked(one, limits, stop - start, period))
             there = ~np.isnan(sums).any(axis=0) & (sums > 0).any(axis=0)
             known[low - begin:high - begin] = there
-            overload[low - begin:high - begin] = there & (
-                (sums > capacities[:, None] * (1 + _TOLERANCE))
-                & ~alone).any(axis=0)
+            overload[low - begin:high - begin] = \
+                there & budget_rules.overloaded(sums, alone, capacities)
         return {str(window): float(budget_rules.burn_rate(
             period * np.count_nonzero(overload[-int(window // period):]),
             period * np.count_nonzero(known[-int(window // period):]),

@@ -99,9 +99,9 @@ class SetUp:
     :ivar settings: :class:`.Settings`
     :ivar keeper: :class:`.PlacementInventories` of the strict mode, or None
     :ivar fleet: :class:`.fleet.Fleet` that writes policies in force, or None
-    :ivar earned_share: a host earns this times E of its time as error
-        budget, None: there are no error budgets
-    :ivar rebalancer: :class:`.Rebalancer`, or None: the modeler migrates
+    :ivar earned_share: share of the limit E that a host earns as error budget,
+        or None if there are no error budgets
+    :ivar rebalancer: :class:`.Rebalancer`, or None if the modeler migrates
         nothing
     :ivar store_url: SQLAlchemy URL for :func:`make_store`, or None
     :ivar driver: telemetry driver, or None if telemetry is not configured
@@ -429,6 +429,23 @@ def host_kinds(conf):
         http.Access(**given['access']) if asks else None)
 
 
+def _nova_and_placement(conf, who):
+    """Return the Access of Nova and that of Placement.
+
+    :param who: what asks them, for the error
+    :raises InvalidInput: if no credentials are configured
+    """
+    given = options.inventory_options(conf)
+    if given is None or given['access']['auth'] is None:
+        raise exceptions.InvalidInput(
+            f'auth_type in the group [{options.INVENTORY_GROUP}] is not set; '
+            f'expected it and the options of its plugin: {who} asks Nova and '
+            f'Placement with them')
+    access = given['access']
+    return http.Access(**access), http.Access(
+        **{**access, 'url': conf[options.INVENTORY_GROUP].placement_url})
+
+
 def make_keeper(conf):
     """Return the :class:`.PlacementInventories` that options select.
 
@@ -438,42 +455,26 @@ def make_keeper(conf):
     :raises VSwitchError: if a profile or another option is invalid
     """
     group = conf[options.GROUP]
-    given = options.inventory_options(conf)
-    if given is None or given['access']['auth'] is None:
-        raise exceptions.InvalidInput(
-            f'auth_type in the group [{options.INVENTORY_GROUP}] is not set, '
-            f'wanted it and the options of its plugin, for the strict mode '
-            f'asks Nova and placement with them')
+    nova, placement = _nova_and_placement(conf, 'the strict mode')
     unknown = None
     if group.unknown_instance_policy == 'default':
         unknown = model.TrafficModel.on_off(
             **options.default_demand(group)).law
     return placement_inventory.PlacementInventories(
-        http.Access(**given['access']),
-        http.Access(**{**given['access'], 'url': conf[
-            options.INVENTORY_GROUP].placement_url}),
-        _host_policies(group), group.strict_headroom, unknown,
+        nova, placement, _host_policies(group), group.strict_headroom, unknown,
         make_corrections(group))
 
 
 def make_rebalancer(conf):
-    """Return the :class:`.Rebalancer` that options ask for.
+    """Return the :class:`.Rebalancer` that options select.
 
-    :param conf: an oslo.config ConfigOpts with our options registered
-    :raises InvalidInput: when nobody is named to ask Nova and Placement as
+    :param conf: an oslo.config ConfigOpts with the options of this package
+    :raises InvalidInput: if no credentials for Nova and Placement are
+        configured
     """
-    given = options.inventory_options(conf)
-    if given is None or given['access']['auth'] is None:
-        raise exceptions.InvalidInput(
-            f'auth_type in the group [{options.INVENTORY_GROUP}]: not set; '
-            f'expected it and the options of its plugin: rebalancing asks '
-            f'Nova and Placement with them')
     group = conf[options.GROUP]
     return rebalancing.Rebalancer(
-        rebalance_cloud.Cloud(
-            http.Access(**given['access']), http.Access(**{
-                **given['access'], 'url': conf[
-                    options.INVENTORY_GROUP].placement_url})),
+        rebalance_cloud.Cloud(*_nova_and_placement(conf, 'rebalancing')),
         rebalance_settings.Settings(**{
             field.name: group[f'rebalance_{field.name}']
             for field in dataclasses.fields(rebalance_settings.Settings)}))
@@ -516,7 +517,7 @@ def rebalance(set_up, clock, monotonic, progress=None):
             set_up.rebalancer.plan(set_up.store, set_up.driver, clock,
                                    monotonic, progress)
     except Exception as error:
-        # Traffic is learned all the same.
+        # Traffic is still learned.
         return f'no plan of migrations: {_in_words(error)}'
     return None
 
@@ -696,28 +697,28 @@ def update_trials(set_up, clock, share=None, progress=None, writing=None):
 
 
 def stays_until(set_up, began, problem):
-    """Return the time up to which it is known where instances are, or None.
+    """Return the time up to which the hosts of instances are known, or None.
 
     :param set_up: :class:`SetUp`
-    :param began: when the inventory was begun to be read, seconds UTC
-    :param problem: what :func:`update_inventory` returned
+    :param began: when the reading of the inventory began, seconds UTC
+    :param problem: result of :func:`update_inventory`
     """
     if set_up.inventory is None or problem:
         return None
-    # What Nova has changed becomes visible a little later.
+    # Changes in Nova become visible after a short delay.
     return began - instance_sync.OVERLAP_SECONDS
 
 
 def update_budgets(set_up, clock, newest, **values):
-    """Keep the error budgets, where that is wanted.
+    """Update the error budgets, if configured.
 
     :param set_up: :class:`SetUp`
-    :param clock: returns the time, seconds UTC
+    :param clock: callable, returns seconds UTC
     :param newest: time of the newest counted sample, or None
-    :param values: the others of :func:`.budgets.update`
-    :returns: (:class:`.budgets.Update` or None, None or what was wrong in
-        words: then budgets are as before)
-    :raises StoreError: when the store cannot be read or written
+    :param values: other arguments of :func:`.budgets.update`
+    :returns: (:class:`.budgets.Update` or None, None or the problem in words);
+        the budgets are unchanged after a problem
+    :raises StoreError: if the store cannot be read or written
     """
     if set_up.earned_share is None:
         return None, None
@@ -1128,8 +1129,8 @@ class Service:
         except exceptions.ClockError as error:
             failure = 'clock', error
         except Exception as error:
-            # Whatever the error is: a service that ends would be started
-            # again.
+            # Continue after any error: systemd would start a service that
+            # ends again.
             failure = 'unexpected', error
         finally:
             self._interruptible = self._interrupted = self._in_pass = False

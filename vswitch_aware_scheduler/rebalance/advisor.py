@@ -101,7 +101,7 @@ def _reason(loads, balance, kept, moves, resting, constraints, churn, lately):
     in_debt = np.flatnonzero((balance < 0) & (loads.sizes > 0))
     if not in_debt.size:
         return 'no host is in debt'
-    hosts = plain_text.counted(in_debt.size, 'host is', 'hosts are')
+    hosts = plain_text.number_of(in_debt.size, 'host is', 'hosts are')
     if len(kept) < len(moves):
         return (f'{len(moves) - len(kept)} of {len(moves)} moves wait: at '
                 f'most {churn.most_moves} at a time and '

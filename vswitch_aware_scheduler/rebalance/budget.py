@@ -12,7 +12,8 @@ import numpy as np
 
 from vswitch_aware_scheduler import exceptions
 
-__all__ = ['Account', 'DAY_SECONDS', 'Terms', 'avoidable', 'burn_rate']
+__all__ = ['Account', 'DAY_SECONDS', 'Terms', 'avoidable', 'burn_rate',
+           'exceeds', 'overloaded']
 
 DAY_SECONDS = 86400.0
 
@@ -203,5 +204,25 @@ def avoidable(sums, peaks, capacities):
     :returns: (h, t) bool: whether the sum exceeds some limit that no instance
         exceeds alone
     """
-    most = np.asarray(capacities)[..., None] * (1 + _TOLERANCE)
-    return ((sums > most) & ~(peaks > most)).any(axis=0)
+    return overloaded(sums, exceeds(peaks, capacities), capacities)
+
+
+def overloaded(sums, alone, capacities):
+    """Return which samples are avoidable overload, as :func:`avoidable`.
+
+    :param sums: (l, ..., t) sums of all instances, for each of l limits
+    :param alone: (l, ..., t) bool, whether one instance exceeds the limit
+    :param capacities: (l, ...) capacity of each limit
+    :returns: (..., t) bool
+    """
+    return (exceeds(sums, capacities) & ~alone).any(axis=0)
+
+
+def exceeds(values, capacities):
+    """Return which values exceed the capacity of their limit.
+
+    :param values: (l, ..., t)
+    :param capacities: (l, ...) capacity of each limit
+    :returns: (l, ..., t) bool
+    """
+    return values > np.asarray(capacities)[..., None] * (1 + _TOLERANCE)

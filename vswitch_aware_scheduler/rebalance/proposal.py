@@ -248,7 +248,7 @@ def _planned(taken, data, in_debt, settings, now):
         reason += f'; {host} is not relieved: {taken.closed[host]}'
     waiting = sum(not one.relieved for one in in_debt)
     if waiting:
-        reason += '; ' + plain_text.counted(
+        reason += '; ' + plain_text.number_of(
             waiting, 'more host is in debt and waits',
             'more hosts are in debt and wait')
     return Proposal(now, taken.grid.end, len(data.budgets), in_debt,
@@ -285,7 +285,7 @@ def _why_nothing(in_debt, settings):
     if not in_debt:
         return 'no host is in debt'
     minutes = rebalance_settings.CHECK_SECONDS / 60
-    hosts = plain_text.counted(len(in_debt), 'host is', 'hosts are')
+    hosts = plain_text.number_of(len(in_debt), 'host is', 'hosts are')
     return (f'{hosts} in debt, none at {settings.checks} '
             f'checks in a row, {minutes:g} minutes apart; {in_debt[0].host} '
             f'was at {in_debt[0].checks}')

@@ -200,10 +200,8 @@ def overload(sums):
 
     :param sums: :class:`.packed.Sums` of a host
     """
-    capacity = np.array([limit[2] for limit in sums.limits])
-    above = sums.sums > capacity[:, None] * (1 + _TOLERANCE)
-    return (~np.isnan(sums.sums).any(axis=0),
-            (above & ~sums.alone).any(axis=0))
+    return ~np.isnan(sums.sums).any(axis=0), budget.overloaded(
+        sums.sums, sums.alone, [limit[2] for limit in sums.limits])
 
 
 def make(measured, relieved, cloud, driver, settings, now, moves=(),

@@ -3,7 +3,7 @@
 
 Every write is one transaction that takes the next generation number, stamps
 the rows it changes with it and publishes it by committing: a reader sees the
-last complete generation and nothing else, whatever happens to a writer.
+last complete generation and nothing else, even if a writer fails.
 """
 
 import contextlib
@@ -453,8 +453,6 @@ class Store:
 
         :param modeler: :class:`~.Modeler`
         """
-        # As in write: looks at the schema in a transaction of its own.
-        self._read(lambda connection: None)
         table = tables.modeler
         with self._writing() as connection:
             # Selected first: a DELETE that finds nothing locks gaps in
@@ -483,8 +481,6 @@ class Store:
         :param facts: {kind: {name: dictionary}}, all facts of each kind
         :param read_at: when the facts were read, seconds UTC
         """
-        # As in write: looks at the schema in a transaction of its own.
-        self._read(lambda connection: None)
         table, left_out = tables.fleet_fact, {}
         with self._writing() as connection:
             for kind, of_kind in facts.items():
@@ -509,7 +505,6 @@ class Store:
 
         :param worker: :class:`~.Worker`
         """
-        self._read(lambda connection: None)
         table = tables.worker
         with self._writing() as connection:
             sql.delete(connection, table.c.name, connection.scalars(
@@ -549,8 +544,6 @@ class Store:
 
         :param decisions: list of :class:`~.decisions.Decision`
         """
-        # As in write: looks at the schema in a transaction of its own.
-        self._read(lambda connection: None)
         left_out, rows = {}, []
         for one in decisions:
             try:
@@ -618,8 +611,6 @@ class Store:
         :param shares: list of :class:`~.budgets.Share`
         :param written_at: seconds UTC
         """
-        # As in write: looks at the schema in a transaction of its own.
-        self._read(lambda connection: None)
         left_out = {}
         with self._writing() as connection:
             budget_table.forget_shares(connection, modeler, {
@@ -647,7 +638,6 @@ class Store:
         :raises StoreChanged: when another writer has settled one of these
             meanwhile
         """
-        self._read(lambda connection: None)
         left_out = {}
         with self._writing() as connection:
             changed = budget_table.settle(connection, budgets, left_out)
@@ -717,6 +707,8 @@ class Store:
     @contextlib.contextmanager
     def _writing(self):
         """Give a connection within a transaction that writes."""
+        # As in write: looks at the schema in a transaction of its own.
+        self._read(lambda connection: None)
         with engines.translate_errors(self._url, 'write'), \
                 self._transaction() as connection:
             yield connection

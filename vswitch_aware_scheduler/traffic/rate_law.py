@@ -121,14 +121,26 @@ class RateLaw(bytes):
         :param packet_bytes: mean packet size in bytes, used if the packet rate
             is unknown
         """
-        weights = np.asarray(weights, dtype=float)
-        rates = self.rates
-        values = rates @ weights
-        if weights[2] and packet_bytes and not self.packets_known:
-            # kbit/s over bits per packet is kilo-packets per second.
-            values = values + weights[2] * (
-                rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
-        return values
+        return values_of(self.rates, weights, packet_bytes,
+                         self.packets_known)
+
+
+def values_of(rates, weights, packet_bytes, packets_known):
+    """Return (n,) a linear function of rates.
+
+    :param rates: (n, 3) rates, see :data:`DIMENSIONS`
+    :param weights: (3,) >= 0
+    :param packet_bytes: mean packet size in bytes, used if the packet rate is
+        unknown; None: such packets do not count
+    :param packets_known: whether the packet rate was measured
+    """
+    weights = np.asarray(weights, dtype=float)
+    values = rates @ weights
+    if weights[2] and packet_bytes and not packets_known:
+        # kbit/s over bits per packet is kilo-packets per second.
+        values = values + weights[2] * (
+            rates[:, 0] + rates[:, 1]) / (8.0 * packet_bytes)
+    return values
 
 
 def split_laws(packed, counts):

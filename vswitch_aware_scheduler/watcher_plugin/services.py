@@ -28,11 +28,7 @@ class Services:
     """
 
     def __init__(self, config_files=()):
-        self._conf = cfg.ConfigOpts()
-        options.register_opts(self._conf)
-        self._conf([word for path in config_files
-                    for word in ('--config-file', path)],
-                   project='vswitch_aware_scheduler', prog='vswitch')
+        self._conf = options.read(config_files)
         group = self._conf[options.GROUP]
         self.store = store.Store(group.store_url, group.store_timeout_seconds)
         rebalancer = service.make_rebalancer(self._conf)

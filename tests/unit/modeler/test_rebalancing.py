@@ -4,8 +4,6 @@ import logging
 import os
 import signal
 
-import numpy as np
-
 from tests.contract import telemetry_stand_ins as stand_ins
 from tests.unit.rebalance import fleet
 from tests.unit.store import base
@@ -17,22 +15,13 @@ from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler.store import rebalance_records as records
 
-BUSY = np.arange(fleet.SLOTS) % 10 == 9
-
 
 class WithFleet(base.StoreTestCase):
     """host1 is in debt, host2 has room for one of its instances."""
 
     def setUp(self):
         super().setUp()
-        self.fleet = fleet.Fleet('host1', 'host2')
-        self.fleet.cloud.setUp()
-        self.addCleanup(self.fleet.cloud.cleanUp)
-        for name in ('vm1', 'vm2'):
-            self.fleet.boot(name, 'host1', np.where(BUSY, 600, 100))
-        for number in range(2):
-            self.fleet.boot(f'idle{number}', 'host2', 0)
-        self.fleet.balance['host1'] = -600.0
+        self.fleet = fleet.start_hot(self)
         self.store = self.make_store()
         self.clock = fleet.Clock()
 

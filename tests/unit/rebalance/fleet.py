@@ -25,6 +25,9 @@ PERIOD, SLOTS = 300.0, 288
 NOW = 1_700_000_100.0 // PERIOD * PERIOD
 BANDWIDTH = (1.0, 0.0, 0.0)
 
+#: Whether an instance is busy: one slot of ten.
+BUSY = np.arange(SLOTS) % 10 == 9
+
 
 def uuid_of(name):
     """Return the uuid of an instance or a compute node by its name."""
@@ -293,6 +296,25 @@ class Fleet:
         store.write_fleet({'host': {host: {'uplinks': [
             name for name, (hosts, _, _) in self.uplinks.items()
             if host in hosts]} for host in self.balance}}, NOW)
+
+
+def start_hot(test):
+    """Return a Fleet whose cloud answers until a test ends.
+
+    host1 is in debt: its two instances overload it for a tenth of the time.
+    host2 has room for one of them.
+
+    :param test: TestCase
+    """
+    started = Fleet('host1', 'host2')
+    started.cloud.setUp()
+    test.addCleanup(started.cloud.cleanUp)
+    for name in ('vm1', 'vm2'):
+        started.boot(name, 'host1', np.where(BUSY, 600, 100))
+    for number in range(2):
+        started.boot(f'idle{number}', 'host2', 0)
+    started.balance['host1'] = -600.0
+    return started
 
 
 def days_of(one):

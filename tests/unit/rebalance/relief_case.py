@@ -4,12 +4,8 @@
 import csv
 import types
 
-import numpy as np
-
 from tests.unit.cmd import command_case
 from tests.unit.rebalance import fleet
-
-BUSY = np.arange(fleet.SLOTS) % 10 == 9
 
 
 class ReliefTestCase(command_case.ManageTestCase):
@@ -22,14 +18,7 @@ class ReliefTestCase(command_case.ManageTestCase):
 
     def setUp(self):
         super().setUp()
-        self.fleet = fleet.Fleet('host1', 'host2')
-        self.fleet.cloud.setUp()
-        self.addCleanup(self.fleet.cloud.cleanUp)
-        for name in ('vm1', 'vm2'):
-            self.fleet.boot(name, 'host1', np.where(BUSY, 600, 100))
-        for number in range(2):
-            self.fleet.boot(f'idle{number}', 'host2', 0)
-        self.fleet.balance['host1'] = -600.0
+        self.fleet = fleet.start_hot(self)
         self.store = self.make_store()
         self.configure('rebalance_network = separate')
         self.time = types.SimpleNamespace(
