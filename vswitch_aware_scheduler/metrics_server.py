@@ -10,6 +10,7 @@ import contextlib
 import socket
 import socketserver
 import threading
+import time
 from wsgiref import simple_server
 
 __all__ = ['CONNECTION_SECONDS', 'Listener', 'MAX_CONNECTIONS']
@@ -19,6 +20,12 @@ MAX_CONNECTIONS = 16
 
 #: A connection is closed after this number of seconds.
 CONNECTION_SECONDS = 10.0
+
+#: Longest time in seconds until the thread of a closed server ends.
+_CLOSE_SECONDS = 0.5
+
+#: Seconds until the next attempt to accept a connection after a failure.
+_AGAIN_SECONDS = 0.05
 
 
 class Listener:
@@ -34,15 +41,15 @@ class Listener:
     def __init__(self, address, port, application, name=None):
         self._server = _Server(address, port, application)
         self._thread = threading.Thread(
-            target=self._server.serve_forever, name=name, daemon=True)
+            target=self._server.accept_connections, name=name, daemon=True)
         self._thread.start()
 
     def close(self):
         """Stop the server."""
-        self._server.shutdown()
+        self._server.closing = True
+        self._thread.join()
         self._server.server_close()
         self._server.close_connections()
-        self._thread.join()
 
 
 class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
@@ -65,8 +72,34 @@ class _Server(socketserver.ThreadingMixIn, simple_server.WSGIServer):
         self.address_family = family
         self._lock = threading.Lock()
         self._open = {}
+        #: Whether the thread has to end.
+        self.closing = False
         super().__init__(place[:2], _Handler)
         self.set_app(application)
+
+    def accept_connections(self):
+        """Accept connections until the server is closed.
+
+        serve_forever() would block all threads of a process where eventlet
+        replaced the standard library, as in nova-scheduler before 33: its
+        selector is an original one if socketserver was imported earlier.
+        """
+        self.socket.settimeout(_CLOSE_SECONDS)
+        while not self.closing:
+            try:
+                request, address = self.get_request()
+            except TimeoutError:
+                continue
+            except OSError:
+                # The process has no free file descriptor, or the client has
+                # closed the connection.
+                time.sleep(_AGAIN_SECONDS)
+                continue
+            try:
+                self.process_request(request, address)
+            except Exception:
+                # The process can start no thread.
+                self.shutdown_request(request)
 
     def process_request(self, request, client_address):
         with self._lock:

@@ -19,6 +19,7 @@ from sqlalchemy import exc
 from sqlalchemy import pool
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.store import native_calls
 from vswitch_aware_scheduler.store import postgresql
 
 __all__ = ['create', 'hide_password', 'is_locked', 'is_refused_value',
@@ -227,6 +228,8 @@ def _mariadb_limits(seconds, statement_seconds):
 
 
 def _connect(url, dialect, _record, arguments, parameters):
+    if dialect.name == 'sqlite':
+        parameters.update(native_calls.sqlite_parameters())
     with _telling_parameters(url, dialect.loaded_dbapi.Error):
         return dialect.connect(*arguments, **parameters)
 

@@ -14,6 +14,8 @@ import os
 import socket
 import threading
 
+from vswitch_aware_scheduler.store import native_calls
+
 __all__ = ['connection_factory']
 
 
@@ -44,7 +46,8 @@ def connection_factory(extensions, seconds):
                 lambda cursor: cursor.name and cursor.connection)})
 
     def __init__(self, *arguments, **more):
-        extensions.connection.__init__(self, *arguments, **more)
+        native_calls.run(extensions.connection.__init__, self, *arguments,
+                         **more)
         self.cursor_factory = cursor
 
     return type('Connection', (extensions.connection,), {
@@ -65,7 +68,7 @@ def _limit(method, seconds, connection_of):
         if not connection:
             return method(self, *arguments, **more)
         with _limited(connection, seconds):
-            return method(self, *arguments, **more)
+            return native_calls.run(method, self, *arguments, **more)
 
     return limited
 

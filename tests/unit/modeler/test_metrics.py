@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 
 
+from tests.fakes import green_threads
 from tests.fakes import prometheus as fake_prometheus
 from tests.fakes import store as fake_store
 from vswitch_aware_scheduler import exceptions
@@ -179,6 +180,24 @@ class MetricsTestCase(unittest.TestCase):
                 self.assertTrue(closed)
                 self.metrics.failed('store')
                 self.assertTrue(scraped(one_port)['failures_total', 'store'])
+
+    def test_green_threads_go_on_beside_the_server(self):
+        # One process is the server, its client and a thread that closes it.
+        self.assertEqual("b'ok' closed\n", green_threads.run('''
+            import sys, urllib.request
+            from vswitch_aware_scheduler import metrics_server
+
+            def application(environment, start):
+                start('200 OK', [('Content-Type', 'text/plain')])
+                return [b'ok']
+
+            port = int(sys.argv[1])
+            listener = metrics_server.Listener('127.0.0.1', port, application)
+            answer = urllib.request.urlopen(f'http://127.0.0.1:{port}/',
+                                            timeout=60)
+            listener.close()
+            print(answer.read(), 'closed')
+            ''', self.port))
 
     def test_it_listens_by_version_6_as_well(self):
         try:
