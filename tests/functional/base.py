@@ -22,6 +22,7 @@ import fixtures
 from nova.api.openstack import common as nova_common
 from nova import context as nova_context
 from nova import exception
+from nova import objects
 from nova.scheduler import host_manager
 from nova.tests.functional.api import client
 from nova.tests.functional import integrated_helpers
@@ -311,7 +312,30 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         for host in hosts:
             self.admin_api.add_host_to_aggregate(made['id'], host)
         self.set_metadata(made['id'], **metadata)
+        self._wait_for_aggregate(made['id'])
         return made['id']
+
+    def _wait_for_aggregate(self, aggregate_id):
+        """Wait until the scheduler has an aggregate as the database has it.
+
+        Nova's API sends a change to the schedulers and does not wait for
+        them: a request that follows at once may be judged without it.
+        """
+        recorded = objects.Aggregate.get_by_id(
+            nova_context.get_admin_context(), aggregate_id)
+
+        def received():
+            manager = self._host_manager
+            known = manager.aggs_by_id.get(aggregate_id)
+            return known is not None and (
+                known.metadata == recorded.metadata
+                and set(known.hosts) == set(recorded.hosts) == {
+                    host for host, ids in list(
+                        manager.host_aggregates_map.items())
+                    if aggregate_id in ids})
+
+        self.wait_for(
+            received, f'the scheduler to have aggregate {recorded.name}')
 
     def set_metadata(self, aggregate_id, **metadata):
         """Set ``vswitch:`` metadata, or remove what is None."""
@@ -322,6 +346,13 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                      else f'vswitch:{key}'):
                     None if value is None else str(value)
                     for key, value in metadata.items()}}})
+            self._wait_for_aggregate(aggregate_id)
+
+    def remove_from_aggregate(self, aggregate_id, host):
+        """Remove a host from an aggregate."""
+        self.admin_api.post_aggregate_action(
+            aggregate_id, {'remove_host': {'host': host}})
+        self._wait_for_aggregate(aggregate_id)
 
     def describe_host(self, host, **metadata):
         """Set the ``vswitch:`` metadata of a host's own aggregate."""
@@ -542,8 +573,12 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
     # What hosts report to the scheduler.
 
     @property
+    def _host_manager(self):
+        return self.scheduler_service.manager.host_manager
+
+    @property
     def _nova_view(self):
-        return self.scheduler_service.manager.host_manager._instance_info
+        return self._host_manager._instance_info
 
     def _lists(self, uuid, host=None):
         """Whether nova's scheduler lists an instance on a host, or any."""

@@ -68,9 +68,7 @@ class AggregateTestCase(base.VSwitchTestCase):
         self.set_metadata(cautious, overload_probability=0.9)
         self.boot_refused(half, host='host2')
         # A host that leaves an aggregate: by average five fit.
-        self.admin_api.api_post(
-            f'/os-aggregates/{cautious}/action',
-            {'remove_host': {'host': 'host2'}})
+        self.remove_from_aggregate(cautious, 'host2')
         self.boot_many(half, 2, host='host2')
         self.boot_refused(half, host='host2')
         self.set_metadata(narrow, saturation_kbps=None)

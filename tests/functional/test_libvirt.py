@@ -49,6 +49,7 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
     _wait_until_deleted = base.VSwitchTestCase._wait_until_deleted
     aggregate = base.VSwitchTestCase.aggregate
     set_metadata = base.VSwitchTestCase.set_metadata
+    _wait_for_aggregate = base.VSwitchTestCase._wait_for_aggregate
 
     def setUp(self):
         store_url = 'sqlite:///' + os.path.join(
@@ -73,6 +74,10 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
                     cpu_nodes=1, cpu_sockets=1, cpu_cores=4, cpu_threads=1),
                 **self.devices(host))
             self.aggregate(host, host, saturation_kbps=1000)
+
+    @property
+    def _host_manager(self):
+        return self.scheduler.manager.host_manager
 
     def devices(self, host):
         """Return what start_compute needs for the PCI devices of a host."""

@@ -52,9 +52,7 @@ class UplinkTestCase(base.VSwitchTestCase):
         self.set_metadata(self.rack, uplink_saturation_kbps=3000)
         self.boot(flavor, 'host2', host='host2')
         self.boot_refused(flavor, host='host2')
-        self.admin_api.api_post(
-            f'/os-aggregates/{self.rack}/action',
-            {'remove_host': {'host': 'host2'}})
+        self.remove_from_aggregate(self.rack, 'host2')
         self.boot(flavor, 'host2', host='host2')
         self.assertEqual([], self.log.warnings)
 
