@@ -8,20 +8,7 @@ import sqlite3
 from tests.functional import base
 
 
-class StoreFaultsBase(base.VSwitchTestCase):
-
-    def warnings_of_models(self):
-        """Return the warnings but those of other threads at the store.
-
-        When these meet the same fault depends on the moment.
-        """
-        return [line for line in self.log.warnings if not any(
-            f'vswitch: {topic}: ' in line for topic in (
-                'claims of other workers', 'recording of decisions',
-                'worker report'))]
-
-
-class StoreFaultsTestCase(StoreFaultsBase):
+class StoreFaultsTestCase(base.VSwitchTestCase):
     """With degraded_policy last: what is known goes on to count."""
 
     HOSTS = ('host1', 'host2')
@@ -52,7 +39,7 @@ class StoreFaultsTestCase(StoreFaultsBase):
                 self.boot_refused(self.part)
                 self.delete(self.boot(self.half, 'host1'))
         self.plugin.refresh()
-        warning, = self.warnings_of_models()
+        warning, = self.log.warnings
         self.assertIn(words, warning)
         self.assertIn('every host passes' if self.PASSES
                       else 'what is known', warning)
@@ -69,7 +56,7 @@ class StoreFaultsTestCase(StoreFaultsBase):
         self.learn(self.server['id'], egress_kbps=400)
         self.delete(self.boot(self.part, 'host1'))
         self.learn(self.server['id'], egress_kbps=500)
-        self.assertEqual([], self.warnings_of_models())
+        self.assertEqual([], self.log.warnings)
         self.assertEqual(1, len([
             line for line in self.log.messages()
             if words in line]), self.log.messages())
@@ -129,7 +116,7 @@ class StoreFaultsTestCase(StoreFaultsBase):
         # The instance counts with the 600 of its flavor, as without a model.
         self.boot_refused(self.half)
         self.delete(self.boot(self.flavor('rest', egress_kbps=400), 'host1'))
-        warning, = self.warnings_of_models()
+        warning, = self.log.warnings
         self.assertIn(self.server['id'], warning)
         self.assertIn('law', warning)
         self.log.clear()
@@ -168,7 +155,7 @@ class StoreFaultsPassTestCase(StoreFaultsTestCase):
     PASSES = True
 
 
-class NoStoreTestCase(StoreFaultsBase):
+class NoStoreTestCase(base.VSwitchTestCase):
     HOSTS = ('host1', 'host2')
     WITH_STORE = False
     OPTIONS = {'snapshot_refresh_seconds': 1}
@@ -181,7 +168,7 @@ class NoStoreTestCase(StoreFaultsBase):
         server = self.boot(self.flavor('most', egress_kbps=8000), 'host1')
         more = self.flavor('more', egress_kbps=2001)
         self.boot_refused(more)
-        warning, = self.warnings_of_models()
+        warning, = self.log.warnings
         self.assertIn('db sync', warning)
         self.log.clear()
         self.make_store()
@@ -191,13 +178,13 @@ class NoStoreTestCase(StoreFaultsBase):
             'the scheduler to look at the store')
         # Now the four of which nothing is known count by the default.
         self.boot_refused(self.flavor('less', egress_kbps=1000))
-        self.assertEqual([], self.warnings_of_models())
+        self.assertEqual([], self.log.warnings)
         self.assertTrue(any('store is well again' in line
                             for line in self.log.messages()))
         self.delete(server)
 
 
-class UnusableUrlTestCase(StoreFaultsBase):
+class UnusableUrlTestCase(base.VSwitchTestCase):
     HOSTS = ('host1',)
     WITH_STORE = False
     OPTIONS = {'store_url': 'nonesuch://user:secret@nowhere/store'}
@@ -207,5 +194,5 @@ class UnusableUrlTestCase(StoreFaultsBase):
         whole = self.flavor('whole', egress_kbps=1000)
         self.boot(whole)
         self.boot_refused(whole)
-        self.assertEqual(1, len(self.warnings_of_models()), self.log.warnings)
+        self.assertEqual(1, len(self.log.warnings), self.log.warnings)
         self.assertNotIn('secret', ''.join(self.log.messages()))
