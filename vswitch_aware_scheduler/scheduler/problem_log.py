@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Logs the problems of a process, once each."""
 
+import threading
 
 from vswitch_aware_scheduler import logs
 
@@ -14,6 +15,7 @@ class ProblemLog:
 
     def __init__(self):
         self._problems = {}
+        self._lock = threading.Lock()
 
     def problems(self):
         """Return {topic: current problem in words}."""
@@ -25,15 +27,17 @@ class ProblemLog:
         :param topic: short string that names what can have a problem
         :param problem: the problem in words, or None if there is none
         """
-        before = self._problems.get(topic)
-        if before == problem:
-            return
+        with self._lock:
+            before = self._problems.get(topic)
+            if before == problem:
+                return
+            if problem is None:
+                del self._problems[topic]
+            else:
+                self._problems[topic] = problem
         if problem is None:
-            # Another thread may already have removed the problem.
-            self._problems.pop(topic, None)
             LOG.info('vswitch: %s is well again', topic)
             return
-        self._problems[topic] = problem
         # A problem that differs only in its numbers (an age) is not logged
         # again.
         if before is None or _words(before) != _words(problem):
