@@ -22,8 +22,8 @@ import fixtures
 from nova.api.openstack import common as nova_common
 from nova import context as nova_context
 from nova import exception
-from nova import objects
 from nova.scheduler import host_manager
+from nova.scheduler import rpcapi as scheduler_rpcapi
 from nova.tests.functional.api import client
 from nova.tests.functional import integrated_helpers
 import sqlalchemy
@@ -44,6 +44,10 @@ NOVA_FILTERS = ['ComputeFilter', 'ComputeCapabilitiesFilter',
                 'ImagePropertiesFilter', 'ServerGroupAntiAffinityFilter',
                 'ServerGroupAffinityFilter']
 OUR_WEIGHER = 'vswitch_aware_scheduler.scheduler.weights.VSwitchWeigher'
+
+#: Options of [vswitch_scheduler] with limits that a busy machine keeps.
+UNHURRIED = {'record_refresh_seconds': 0.5, 'record_timeout_seconds': 3600,
+             'snapshot_first_wait_seconds': 60}
 
 #: Longest wait for anything: this machine may be busy with other things.
 TIMEOUT_SECONDS = 120.0
@@ -95,6 +99,20 @@ def most_instances(share_on, fit, limit):
     return count
 
 
+def known_aggregates():
+    """Return a fixture: the scheduler has an aggregate when the API answers.
+
+    Nova only sends a change to the schedulers. A request that follows at once
+    may be judged without it, and of two changes the first may arrive last.
+    """
+    def update(api, context, aggregates):
+        api.client.prepare(version='4.1').call(
+            context, 'update_aggregates', aggregates=aggregates)
+
+    return fixtures.MockPatchObject(
+        scheduler_rpcapi.SchedulerAPI, 'update_aggregates', update)
+
+
 class LogRecords(fake_logs.LogRecords):
     """What this project logged since the last look."""
 
@@ -133,9 +151,8 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
 
     def setUp(self):
         # One that is left over would read the databases of this test.
-        self.assertEqual([], [
-            thread.name for thread in threading.enumerate()
-            if thread.name.startswith('vswitch')])
+        self.wait_for(lambda: not self._threads(),
+                      lambda: f'threads of an earlier test: {self._threads()}')
         self.store_path = os.path.join(
             self.useFixture(fixtures.TempDir()).path, 'vswitch.sqlite')
         self.store_url = f'sqlite:///{self.store_path}'
@@ -143,6 +160,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             self.make_store()
         self.useFixture(cell_lock.fixture())
         self.useFixture(databases.PooledSqlite())
+        self.useFixture(known_aggregates())
         self.log = LogRecords()
         logger = logging.getLogger('vswitch_aware_scheduler')
         logger.addHandler(self.log)
@@ -157,11 +175,9 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             weight_classes=self.WEIGHERS,
             track_instance_changes=self.TRACK_INSTANCE_CHANGES,
             group='filter_scheduler')
-        # The store is looked at when a test says so. No limit of time is so
-        # short that a busy machine exceeds it.
+        # The store is looked at when a test says so.
         self.flags(store_url=self.store_url, snapshot_refresh_seconds=3600,
-                   record_refresh_seconds=0.5, record_timeout_seconds=3600,
-                   snapshot_first_wait_seconds=60, group='vswitch_scheduler')
+                   group='vswitch_scheduler', **UNHURRIED)
         self.flags(service_down_time=3600)
         self.flags(group='vswitch_scheduler', **self.OPTIONS)
         self.flags(allow_resize_to_same_host=True)
@@ -177,6 +193,10 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
             # Until a host has reported once, nova asks the database.
             self.sync_reports({})
         self.log.clear()
+
+    def _threads(self):
+        return [thread.name for thread in threading.enumerate()
+                if thread.name.startswith('vswitch')]
 
     def _find_plugin(self):
         self.plugin = nova_hooks.current()
@@ -318,30 +338,7 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         for host in hosts:
             self.admin_api.add_host_to_aggregate(made['id'], host)
         self.set_metadata(made['id'], **metadata)
-        self._wait_for_aggregate(made['id'])
         return made['id']
-
-    def _wait_for_aggregate(self, aggregate_id):
-        """Wait until the scheduler has an aggregate as the database has it.
-
-        Nova's API sends a change to the schedulers and does not wait for
-        them: a request that follows at once may be judged without it.
-        """
-        recorded = objects.Aggregate.get_by_id(
-            nova_context.get_admin_context(), aggregate_id)
-
-        def received():
-            manager = self._host_manager
-            known = manager.aggs_by_id.get(aggregate_id)
-            return known is not None and (
-                known.metadata == recorded.metadata
-                and set(known.hosts) == set(recorded.hosts) == {
-                    host for host, ids in list(
-                        manager.host_aggregates_map.items())
-                    if aggregate_id in ids})
-
-        self.wait_for(
-            received, f'the scheduler to have aggregate {recorded.name}')
 
     def set_metadata(self, aggregate_id, **metadata):
         """Set ``vswitch:`` metadata, or remove what is None."""
@@ -352,13 +349,11 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
                      else f'vswitch:{key}'):
                     None if value is None else str(value)
                     for key, value in metadata.items()}}})
-            self._wait_for_aggregate(aggregate_id)
 
     def remove_from_aggregate(self, aggregate_id, host):
         """Remove a host from an aggregate."""
         self.admin_api.post_aggregate_action(
             aggregate_id, {'remove_host': {'host': host}})
-        self._wait_for_aggregate(aggregate_id)
 
     def describe_host(self, host, **metadata):
         """Set the ``vswitch:`` metadata of a host's own aggregate."""
@@ -576,15 +571,18 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         with self.plugin._lock:
             return set(self.plugin._residency.residents(host))
 
+    def decisions(self):
+        """Return the decisions in the store, oldest first."""
+        # Its thread would have some in hand that are not written yet.
+        self.plugin.decisions.stop()
+        self.plugin.decisions.step()
+        return self.store.decisions()[::-1]
+
     # What hosts report to the scheduler.
 
     @property
-    def _host_manager(self):
-        return self.scheduler_service.manager.host_manager
-
-    @property
     def _nova_view(self):
-        return self._host_manager._instance_info
+        return self.scheduler_service.manager.host_manager._instance_info
 
     def _lists(self, uuid, host=None):
         """Whether nova's scheduler lists an instance on a host, or any."""

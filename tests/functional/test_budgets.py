@@ -128,9 +128,8 @@ class BudgetsTestCase(base.VSwitchTestCase):
         told = [text for text in self.log.messages()
                 if 'its error budget is overspent' in text]
         self.assertTrue(told)
-        self.plugin.decisions.step()
-        refused = [one for one in self.store.decisions()
-                   if one.outcome == store.NO_HOST][0]
+        refused, = [one for one in self.decisions()
+                    if one.outcome == store.NO_HOST]
         self.assertEqual({'error budget': 1}, refused.refused)
         self.assertTrue(told[0].endswith(refused.nearest[0]['text']))
         answer = explain.run(argparse.Namespace(

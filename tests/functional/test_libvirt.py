@@ -49,7 +49,6 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
     _wait_until_deleted = base.VSwitchTestCase._wait_until_deleted
     aggregate = base.VSwitchTestCase.aggregate
     set_metadata = base.VSwitchTestCase.set_metadata
-    _wait_for_aggregate = base.VSwitchTestCase._wait_for_aggregate
 
     def setUp(self):
         store_url = 'sqlite:///' + os.path.join(
@@ -57,12 +56,14 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
         migration.sync(store_url)
         self.useFixture(cell_lock.fixture())
         self.useFixture(databases.PooledSqlite())
+        self.useFixture(base.known_aggregates())
         self.flags(api_paste_config=base.API_PASTE, group='wsgi')
         self.flags(available_filters=base.VSwitchTestCase.AVAILABLE_FILTERS,
                    weight_classes=base.VSwitchTestCase.WEIGHERS,
                    group='filter_scheduler')
-        self.flags(store_url=store_url, record_refresh_seconds=0.5,
-                   group='vswitch_scheduler')
+        self.flags(store_url=store_url, group='vswitch_scheduler',
+                   **base.UNHURRIED)
+        self.flags(service_down_time=3600)
         self.flags(instances=-1, cores=-1, ram=-1, group='quota')
         super().setUp()
         self.admin_api = self.api
@@ -74,10 +75,6 @@ class LibvirtTestCase(libvirt_base.ServersTestBase):
                     cpu_nodes=1, cpu_sockets=1, cpu_cores=4, cpu_threads=1),
                 **self.devices(host))
             self.aggregate(host, host, saturation_kbps=1000)
-
-    @property
-    def _host_manager(self):
-        return self.scheduler.manager.host_manager
 
     def devices(self, host):
         """Return what start_compute needs for the PCI devices of a host."""

@@ -21,11 +21,6 @@ class DecisionsTestCase(base.VSwitchTestCase):
 
     HOSTS = ('host1', 'host2')
 
-    def decisions(self):
-        """Return the decisions, oldest first."""
-        self.plugin.decisions.step()
-        return self.store.decisions()[::-1]
-
     def test_each_request_is_a_decision_as_the_log_has_it(self):
         flavor = self.flavor('f600', egress_kbps=600)
         self.describe_hosts(1000, 10)
@@ -95,8 +90,7 @@ class ObserveTestCase(base.VSwitchTestCase):
         self.describe_hosts(1000, 1000)
         servers = self.boot_many(flavor, 4)
         self.assertEqual({'host1', 'host2'}, {*self.hosts_of(servers)})
-        self.plugin.decisions.step()
-        found = self.store.decisions()
+        found = self.decisions()
         self.assertEqual(5, len(found))
         for one in found:
             # The first one found no profile, which is one check.

@@ -546,17 +546,17 @@ class NoWaitTestCase(RecordTestCase):
             assess = scheduler_state.SchedulerState.assess
 
             def measured(state, *args):
-                begun = base.time.thread_time(), base.time.monotonic()
+                began = base.time.monotonic()
                 found = assess(state, *args)
-                seconds.append(base.time.monotonic() - begun[1])
+                seconds.append(base.time.monotonic() - began)
                 return found
 
             with mock.patch.object(scheduler_state.SchedulerState, 'assess',
                                    measured):
                 second = self._wait_for_state_change(
                     self.post(self.of(600)), 'ACTIVE')
-        # Once it took five seconds.
-        self.assertLess(max(seconds), 4.0)
+        # Every wait of ours is longer, see base.UNHURRIED.
+        self.assertLess(max(seconds), 50.0)
         event.set()
         # The first one was judged before: it takes what is left.
         first = self._wait_for_state_change(first, 'ACTIVE')
@@ -649,8 +649,8 @@ class DeadCellTestCase(RecordTestCase):
             self.wait_for(lambda: any(
                 'cell2' in text and 'no answer' in text
                 for text in self.log.warnings), 'the log')
-        # The first one waits for the first reading, no longer than it may.
-        self.assertLess(max(seconds[1:]), 4.0)
+        # None waits for the end of the reading.
+        self.assertLess(max(seconds), base.TIMEOUT_SECONDS / 2)
         released.set()
 
 

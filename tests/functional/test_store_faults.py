@@ -132,12 +132,23 @@ class StoreFaultsTestCase(base.VSwitchTestCase):
         self.half = self.flavor('half', egress_kbps=500)
         # One that nobody else may read.
         other = sqlite3.connect(self.store_path, isolation_level=None)
-        other.execute('PRAGMA journal_mode=DELETE').fetchall()
-        other.execute('BEGIN EXCLUSIVE')
+        self.wait_for(lambda: self._lock(other), 'the lock of the store')
         self.degraded('store')
         other.execute('COMMIT')
         other.close()
         self.recovered()
+
+    def _lock(self, other):
+        # Other connections, which threads of the plugin open, prevent it.
+        try:
+            other.execute('PRAGMA journal_mode=DELETE').fetchall()
+            other.execute('BEGIN EXCLUSIVE')
+        except sqlite3.OperationalError:
+            return False
+        mode, = other.execute('PRAGMA journal_mode').fetchone()
+        if mode != 'delete':
+            other.execute('ROLLBACK')
+        return mode == 'delete'
 
     def test_a_store_that_nobody_renews_is_stale(self):
         self.half = self.flavor('half', egress_kbps=500)
