@@ -73,7 +73,7 @@ class TestLeftovers(base.NamespacesTestCase):
             (self.there / 'vswcal-0a1b2c-h1').write_text(f'{inside.pid}\n')
             self.assertEqual(['0a1b2c'],
                              namespaces.remove_leftovers(self.state))
-            self.assertIsNotNone(inside.wait(5))
+            self.assertIsNotNone(inside.wait(50))
         self.assertEqual([], self.namespaces())
         self.assertEqual([], list(self.state.iterdir()))
         self.assertEqual([], namespaces.remove_leftovers(self.state))

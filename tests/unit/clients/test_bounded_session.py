@@ -147,7 +147,7 @@ class DeadlineTestCase(testtools.TestCase):
                 pass
 
         url = self._serve(Handler)
-        session = self.session(timeout_seconds=5)
+        session = self.session(timeout_seconds=PATIENCE_SECONDS)
         for _ in range(3):
             self.assertEqual(b'[]', session.get(url).content)
         self.assertEqual(1, len(connections))
@@ -155,7 +155,7 @@ class DeadlineTestCase(testtools.TestCase):
         pause.append(2)
         self.assert_given_up(url, session)
         pause.clear()
-        session._timeout_seconds = 5
+        session._timeout_seconds = PATIENCE_SECONDS
         self.assertEqual(b'[]', session.get(url).content)
         self.assertEqual(2, len(connections))
 

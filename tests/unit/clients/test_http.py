@@ -163,11 +163,11 @@ class FaultsTest(ServiceTestCase):
     @ddt.idata(kinds())
     def test_a_silent_server_is_given_up(self, kind):
         driver = self.make(kind, timeout_seconds=.2, retries=1)
-        self.server.faults[:] = [stand_ins.silent(.6)] * 2
+        self.server.faults[:] = [stand_ins.silent(60)] * 2
         began = time.monotonic()
         error = self.assertRaises(exceptions.TelemetryError,
                                   driver.instances)
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, 60)
         self.assertIn('2 attempts', str(error))
 
     @ddt.idata(kinds())

@@ -112,7 +112,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
             process.send_signal(signal.SIGHUP)
             self._wait_for(log, 'is well again after ')
             process.send_signal(signal.SIGTERM)
-            self.assertEqual(0, process.wait(30))
+            self.assertEqual(0, process.wait(120))
         finally:
             process.kill()
             process.wait()
@@ -131,7 +131,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.addCleanup(listener.close)
         listener.bind(os.path.join(self.directory, 'notify'))
-        listener.settimeout(60)
+        listener.settimeout(120)
         log = pathlib.Path(self.directory, 'log')
         with open(log, 'wb') as file:
             process = subprocess.Popen(
@@ -149,7 +149,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
             process.send_signal(signal.SIGHUP)
             self._wait_for(log, 'generation 1: 80 new samples')
             process.send_signal(signal.SIGTERM)
-            self.assertEqual(0, process.wait(30))
+            self.assertEqual(0, process.wait(120))
         finally:
             process.kill()
             process.wait()
@@ -185,7 +185,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
         self.assertIn('neither url nor auth_type is set', errors)
 
     def _wait_for(self, log, words):
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             with contextlib.suppress(AssertionError):
                 self.assertRegex(log.read_text(), words)

@@ -235,7 +235,7 @@ class StatusTestCase(base.StoreTestCase):
         now = time.time()
         self.make_store().write([base.constant(1)], now=now - 90000)
         self.assert_told(1, GENERATION,
-                         r'9000\d s ago, wanted at most .* 86400 s')
+                         r'900\d\d s ago, wanted at most .* 86400 s')
         self.configure('max_generation_age_seconds = 0')
         self.assertEqual(0, self.check()[0])
 

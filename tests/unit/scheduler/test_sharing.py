@@ -123,13 +123,13 @@ class TestWorkers(SharingTestCase):
     def test_while_the_store_is_away_each_goes_on_and_tells_later(self):
         os.rename(self.path, self.path + '.away')
         self.wait_for(lambda: sum('claims of other workers' in text
-                                  for text in self.warnings) == 2)
+                                  for text in self.warnings) >= 2)
         self.place(1, self.a)
         self.assertEqual([.3], self.load(self.one, self.a))
         os.rename(self.path + '.away', self.path)
         self.wait_for(lambda: self.load(self.two, self.a) == [.3])
         self.wait_for(lambda: sum('claims of other workers is well' in text
-                                  for text in self.infos) == 2)
+                                  for text in self.infos) >= 2)
 
     def test_networks_of_a_placement_are_told_too(self):
         self.place(1, self.a, networks=['red'])

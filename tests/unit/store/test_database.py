@@ -365,7 +365,7 @@ class InterruptionTestCase(base.StoreTestCase):
             writing = pool.submit(write)
             try:
                 seen = set()
-                deadline = time.monotonic() + 20
+                deadline = time.monotonic() + 120
                 while len(seen) < 10 and time.monotonic() < deadline:
                     changes = self.store.read_changes()
                     number = changes.generation.number
