@@ -65,8 +65,8 @@ class Refused:
 class RateSeries:
     """Mean rates of one instance over consecutive sampling periods.
 
-    Use :meth:`from_samples` or :meth:`from_counters`, which sort samples and
-    reject invalid ones. Gaps remain gaps.
+    Use :meth:`from_samples`, which sorts samples and rejects invalid ones.
+    Gaps remain gaps.
 
     :ivar period_seconds: length of a sampling period, > 0
     :ivar times: (n,) float64, start of each period, seconds UTC, increasing
@@ -234,53 +234,3 @@ class RateSeries:
             duplicate=int(keep.sum()) - kept_times.size)
         return cls(instance_uuid, period_seconds, kept_times,
                    rates[keep][first], refused)
-
-    @classmethod
-    def from_counters(cls, instance_uuid, period_seconds, times,
-                      egress_bytes, ingress_bytes, packets=None):
-        """Return the series of cumulative counters of a hypervisor.
-
-        The rate between two readings belongs to the time of the earlier one. A
-        counter that decreases was reset: the difference is rejected. Readings
-        more than one and a half periods apart leave a gap.
-
-        :param instance_uuid: uuid of the instance
-        :param period_seconds: length of a sampling period, > 0
-        :param times: (n,) time of each reading, seconds UTC, increasing
-        :param egress_bytes: (n,) total number of bytes sent, NaN if missing
-        :param ingress_bytes: (n,) total number of bytes received, NaN if
-            missing
-        :param packets: (n,) total number of packets sent and received, or None
-        :returns: RateSeries
-        :raises InvalidSeries: if lengths differ, or if times are not finite
-            and strictly increasing
-        """
-        times = np.asarray(times, dtype=float)
-        if times.ndim != 1 or not np.isfinite(times).all() \
-                or (np.diff(times) <= 0).any():
-            raise exceptions.InvalidSeries(
-                f'counters of instance {instance_uuid}: times are not '
-                f'finite and strictly increasing')
-        seconds = np.diff(times)
-
-        def rate(name, counter, unit):
-            counter = np.asarray(counter, dtype=float)
-            if counter.shape != times.shape:
-                raise exceptions.InvalidSeries(
-                    f'counters of instance {instance_uuid}: {name} has shape '
-                    f'{counter.shape}, wanted {times.shape} as times')
-            return np.diff(counter) / unit / seconds
-
-        columns = [rate('egress_bytes', egress_bytes, 125.0),
-                   rate('ingress_bytes', ingress_bytes, 125.0),
-                   np.zeros(seconds.shape) if packets is None
-                   else rate('packets', packets, 1000.0)]
-        rates = np.stack(columns, axis=1)
-        reset = (rates < 0).any(axis=1)
-        gap = ~reset & (seconds > 1.5 * period_seconds)
-        keep = ~reset & ~gap
-        series = cls.from_samples(instance_uuid, period_seconds,
-                                  times[:-1][keep], *rates[keep].T)
-        refused = series.refused + Refused(reset=int(reset.sum()),
-                                           gap=int(gap.sum()))
-        return dataclasses.replace(series, refused=refused)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A telemetry source in memory that keeps the contract of a driver."""
 
+import dataclasses
+
 import numpy as np
 
 from tests.unit.store import base
@@ -63,9 +65,15 @@ class MemoryDriver(telemetry_base.Driver):
             if self.counters:
                 # The reading that closes the last period is needed.
                 keep = (times >= start) & (times < end + self.period)
-                yield series.RateSeries.from_counters(
-                    uuid, self.period, times[keep],
-                    *(column[keep] for column in columns))
+                seconds = np.diff(times[keep])
+                rates = np.array([np.diff(column[keep]) / 125.0 / seconds
+                                  for column in columns])
+                reset = (rates < 0).any(axis=0)
+                yield dataclasses.replace(
+                    series.RateSeries.from_samples(
+                        uuid, self.period, times[keep][:-1][~reset],
+                        *rates[:, ~reset]),
+                    refused=series.Refused(reset=int(reset.sum())))
                 continue
             keep = (times >= start) & (times < end)
             yield series.RateSeries.from_samples(

@@ -22,13 +22,6 @@ def _samples(times, egress, ingress=None, kpps=None, period=300.0):
                                           ingress, kpps)
 
 
-def _counters(times, egress, ingress=None, packets=None, period=10.0):
-    if ingress is None:
-        ingress = np.zeros(len(times))
-    return series.RateSeries.from_counters(UUID, period, times, egress,
-                                           ingress, packets)
-
-
 class SeriesTestCase(unittest.TestCase):
 
     def assertInvalid(self, parts, call, *args, **kwargs):
@@ -176,78 +169,6 @@ class TestFromSamples(SeriesTestCase):
                 series.MAX_RATE_KBPS, series.MAX_RATE_KBPS,
                 series.MAX_RATE_KPPS)))}
         self.assertEqual(usable, set(one.times.tolist()))
-
-
-class TestFromCounters(SeriesTestCase):
-
-    def test_rates_are_differences_over_time_in_kilobit(self):
-        # 1250 bytes in 10 s are 1000 bits a second; 5000 packets in 10 s
-        # are half a kilo-packet a second.
-        one = _counters([0, 10, 20], [0, 1250, 3750], [7, 7, 1257],
-                        [0, 5000, 5000])
-        self.assertEqual([0, 10], one.times.tolist())
-        np.testing.assert_allclose(
-            one.rates, [[1.0, 0.0, 0.5], [2.0, 1.0, 0.0]], rtol=1e-15)
-
-    def test_uneven_times_divide_by_their_own_length(self):
-        one = _counters([0, 8, 20], [0, 1000, 2500])
-        np.testing.assert_allclose(one.rates[:, 0], [1.0, 1.0], rtol=1e-15)
-
-    def test_packets_are_zero_where_they_are_not_counted(self):
-        self.assertEqual(0.0, _counters([0, 10], [0, 1]).rates[0, 2])
-
-    def test_a_counter_that_goes_back_was_reset_and_its_step_is_refused(self):
-        for egress, ingress, packets in (
-                ([0, 10, 5, 15], [0] * 4, [0] * 4),
-                ([0] * 4, [0, 10, 5, 15], [0] * 4),
-                ([0] * 4, [0] * 4, [0, 10, 5, 15])):
-            one = _counters([0, 10, 20, 30], egress, ingress, packets)
-            self.assertEqual([0, 20], one.times.tolist())
-            self.assertEqual(series.Refused(reset=1), one.refused)
-
-    def test_readings_too_far_apart_leave_a_gap_not_an_average(self):
-        one = _counters([0, 10, 26, 36, 51], [0, 1, 2, 3, 4])
-        self.assertEqual([0, 26, 36], one.times.tolist())
-        self.assertEqual(series.Refused(gap=1), one.refused)
-
-    def test_a_reset_across_a_gap_counts_as_a_reset(self):
-        one = _counters([0, 100], [5, 1])
-        self.assertEqual(series.Refused(reset=1), one.refused)
-
-    def test_a_missing_reading_refuses_the_steps_on_both_sides(self):
-        one = _counters([0, 10, 20, 30], [0, NAN, 2, 3])
-        self.assertEqual([20], one.times.tolist())
-        self.assertEqual(series.Refused(missing=2), one.refused)
-
-    def test_an_absurd_step_is_refused(self):
-        one = _counters([0, 10, 20], [0, 1e18, 1e18])
-        self.assertEqual([10], one.times.tolist())
-        self.assertEqual(series.Refused(absurd=1), one.refused)
-
-    def test_one_reading_and_none_give_no_rate(self):
-        self.assertEqual(0, len(_counters([0], [5])))
-        self.assertEqual(0, len(_counters([], [])))
-
-    def test_times_out_of_order_are_refused(self):
-        for times in ([0, 0], [1, 0], [[0, 1]]):
-            self.assertInvalid(('times',), _counters, times, [1, 2],
-                               [1, 2])
-
-    def test_times_that_are_not_finite_are_refused(self):
-        for times in ([0, NAN, 20], [0, 10, NAN], [NAN, 10, 20],
-                      [0, 10, INF]):
-            with self.subTest(times=times):
-                self.assertInvalid(('times',), _counters, times, [1, 2, 3])
-
-    def test_counters_of_another_length_are_refused_by_name(self):
-        # Two readings would be spread over any number of steps.
-        for name, columns in (
-                ('egress_bytes', ([1, 2], [1, 2, 3], [1, 2, 3])),
-                ('ingress_bytes', ([1, 2, 3], [1, 2], [1, 2, 3])),
-                ('packets', ([1, 2, 3], [1, 2, 3], [1]))):
-            with self.subTest(name):
-                self.assertInvalid((name, '(3,)'), _counters, [0, 10, 20],
-                                   *columns)
 
 
 class TestRefused(unittest.TestCase):
