@@ -36,7 +36,7 @@ _MOST_SHARED = 4096
 class Aggregates:
     """The aggregates of all hosts.
 
-    Callers serialise access, except to :meth:`absent` and :meth:`sharing`.
+    Callers serialise access, except to :meth:`absent`.
 
     :param policies: HostPolicies
     :param uplink_policies: UplinkPolicies
@@ -123,16 +123,6 @@ class Aggregates:
                 f'host {host}: {type(error).__name__}: {error}; it passes '
                 f'unjudged'))
             return _UNJUDGED
-
-    def sharing(self, hosts):
-        """Return the set of some hosts and all hosts behind the same uplinks.
-
-        :param hosts: iterable of names
-        """
-        behind = self.behind
-        names = {name for host in hosts for name in behind.get(host, ())}
-        return {*hosts, *(host for host, of in behind.items()
-                          if not names.isdisjoint(of))}
 
     def absent(self, now):
         """Return the hosts behind uplinks that no request had recently.

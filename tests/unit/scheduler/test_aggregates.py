@@ -95,14 +95,6 @@ class TestAggregates(unittest.TestCase):
                 name, self.found.policy('a', stored).profile.name)
         self.assertIsNone(self.policy('a').profile)
 
-    def test_who_shares_an_uplink_is_found_through_any_of_them(self):
-        self.rack('tor', 'ab', saturation_kbps='1000')
-        self.rack('gw', 'bc', 2, profile='slow')
-        self.observe('abcd')
-        for hosts, wanted in (('a', 'ab'), ('b', 'abc'), ('c', 'bc'),
-                              ('d', 'd'), ('cd', 'bcd'), ('', '')):
-            self.assertEqual(set(wanted), self.found.sharing(set(hosts)))
-
     def test_absent_hosts_are_told_now_and_then(self):
         self.assertEqual([], self.found.absent(self.now))
         self.rack('tor', 'abx', saturation_kbps='1000')
