@@ -198,16 +198,6 @@ class PacketCost:
             in zip(self.packet_us.items(), errors)},
             'byte_ns': interval(self.byte_ns, errors[-1])}
 
-    def encapsulation_us(self, encapsulation):
-        """Return the time that an encapsulation adds to a packet.
-
-        :param encapsulation: a key of :data:`HEADER_BYTES`
-        :returns: microseconds
-        """
-        for name in ('none', encapsulation):
-            self._row(1.0, name, 0)
-        return self.packet_us[encapsulation] - self.packet_us['none']
-
     def to_dict(self):
         limits = self.limits()
         return {
@@ -330,25 +320,6 @@ class CapacityModel:
         with np.errstate(over='ignore'):
             factor = float(np.exp(reach))
         return rate / factor, rate * factor
-
-    def saturation_pairs(self, packet_bytes, encapsulation='none', flows=1):
-        """Return how many pairs are needed to reach the maximum rate, or None.
-
-        None if no level grows with the pairs, or if no level ends the growth.
-
-        :param packet_bytes: as in :meth:`rate_kbps`
-        :param encapsulation: as in :meth:`rate_kbps`
-        :param flows: as in :meth:`rate_kbps`
-        """
-        times = {level: time for time, _, level in self._times(
-            packet_bytes, 1, flows, encapsulation)}
-        growing = [times[level] for level in ('flow', 'sender')
-                   if level in times]
-        fixed = [times[level] for level in ('switch', 'line')
-                 if level in times]
-        if not growing or not fixed:
-            return None
-        return max(1, math.ceil(max(growing) / max(fixed) - 1e-9))
 
     def to_dict(self):
         """Return the model as plain values, for JSON."""
