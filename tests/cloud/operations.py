@@ -11,7 +11,6 @@ import concurrent.futures
 import contextlib
 import glob
 import itertools
-import os
 import random
 import signal
 import threading
@@ -22,8 +21,9 @@ from openstack import exceptions as sdk_exceptions
 
 from tests.cloud import scenarios
 from tests.cloud import services
+from tests.fakes import stepped_clock
 
-#: Operations of a part, and how many run at once.
+#: Most operations of a part, and how many run at once.
 PART = 50
 AT_ONCE = 6
 
@@ -45,7 +45,6 @@ ROOMY, TIGHT = .4, .9
 #: A hook takes no longer of a thread than this.
 MOST_HOOK_SECONDS = .1
 
-_FAKETIME = '/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1'
 #: Processes whose clock is stepped.
 _STEPPED = ('scheduler-1', 'compute-c2')
 
@@ -53,15 +52,11 @@ FLAVORS = ('small', 'medium', 'large')
 _KBPS = {'small': 1_000, 'medium': 2_000, 'large': 4_000}
 
 
-def options_of_cloud(folder):
+def options_of_cloud(clock):
     """Return what a Cloud needs so that its clocks can be stepped.
 
-    :param folder: where the steps are written
+    :param clock: SteppedClock
     """
-    step(folder, 0)
-    clock = {'LD_PRELOAD': _FAKETIME, 'FAKETIME_NO_CACHE': '1',
-             'FAKETIME_DONT_FAKE_MONOTONIC': '1',
-             'FAKETIME_TIMESTAMP_FILE': os.path.join(folder, 'step')}
     return {
         'options': {
             # A clock that is an hour off makes Nova take all computes for
@@ -69,12 +64,7 @@ def options_of_cloud(folder):
             'service_down_time': 100_000,
             # With it a deletion is a soft one.
             'reclaim_instance_interval': 100_000},
-        'environments': {name: clock for name in _STEPPED}}
-
-
-def step(folder, seconds):
-    with open(os.path.join(folder, 'step'), 'w') as stream:
-        stream.write(f'{seconds:+d}')
+        'environments': dict.fromkeys(_STEPPED, clock.environment)}
 
 
 class Refused(Exception):
@@ -86,12 +76,12 @@ class Operations:
 
     :param stage: :class:`~.scenarios.Stage`
     :param judge: :class:`~.auditor.Auditor`
-    :param folder: that of :func:`options_of_cloud`
+    :param clock: that of :func:`options_of_cloud`
     :param seed: of the operations
     """
 
-    def __init__(self, stage, judge, folder, seed):
-        self._stage, self._judge, self._folder = stage, judge, folder
+    def __init__(self, stage, judge, clock, seed):
+        self._stage, self._judge, self._clock = stage, judge, clock
         self._openstack = stage.cloud.openstack
         self._compute = stage.client.compute
         self._random = random.Random(seed)
@@ -115,12 +105,15 @@ class Operations:
               'clock_ahead', 'clock_behind')
 
     def play(self, count):
-        """Make so many operations; yield a line for each part."""
-        for part in range(0, count, PART):
-            number = part // PART
+        """Make so many operations; yield a line for each part.
+
+        Parts are smaller if there would not be one for each fault.
+        """
+        size = max(1, min(PART, count // len(self.FAULTS)))
+        for number, part in enumerate(range(0, count, size)):
             fault = self.FAULTS[number % len(self.FAULTS)]
             target = TIGHT if number // len(self.FAULTS) % 2 else ROOMY
-            yield self._part(fault, target, min(PART, count - part))
+            yield self._part(fault, target, min(size, count - part))
 
     def _part(self, fault, target, count):
         began = time.monotonic()
@@ -139,7 +132,7 @@ class Operations:
         finally:
             ended.set()
             sampler.join()
-        step(self._folder, 0)
+        self._clock.step(0)
         unsettled = self._await_end()
         time.sleep(QUIET_SECONDS)
         wrong = self._differences()
@@ -194,11 +187,11 @@ class Operations:
 
     def _clock_ahead(self):
         time.sleep(5)
-        step(self._folder, 3600)
+        self._clock.step(3600)
 
     def _clock_behind(self):
         time.sleep(5)
-        step(self._folder, -3600)
+        self._clock.step(-3600)
 
     # The operations.
 
@@ -467,14 +460,15 @@ class Operations:
 
 def run(cloud_options, count, seed, folder, stage_of, auditor, strict):
     """Start a cloud, play; print lines; return whether all was well."""
-    with services.Cloud(**cloud_options, **options_of_cloud(folder)) as cloud:
+    clock = stepped_clock.SteppedClock(folder)
+    with services.Cloud(**cloud_options, **options_of_cloud(clock)) as cloud:
         stage = stage_of(cloud)
         judge = auditor.Auditor(cloud, scenarios.CAPACITY_KBPS, 0.0)
         _, logged = cloud.openstack.complaints()
         mode = (scenarios.strict_mode(stage) if strict
                 else contextlib.nullcontext())
         with mode:
-            operations = Operations(stage, judge, folder, seed)
+            operations = Operations(stage, judge, clock, seed)
             good = True
             for line in operations.play(count):
                 good &= not line['differences']

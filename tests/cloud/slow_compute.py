@@ -4,7 +4,7 @@
 import sys
 import threading
 
-from tests.cloud import stepped_clock  # noqa: F401
+from tests.cloud import monotonic_adapters  # noqa: F401
 
 # Before the rest of nova: it decides about threads.
 from nova.cmd import compute

@@ -10,7 +10,7 @@ import os
 import sys
 import time
 
-from tests.cloud import stepped_clock  # noqa: F401
+from tests.cloud import monotonic_adapters  # noqa: F401
 
 # Before the rest of nova: it decides about threads.
 from nova.cmd import scheduler

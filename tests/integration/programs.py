@@ -12,6 +12,7 @@ __all__ = ['FROM_INDEX', 'OPTIONAL', 'PACKAGES']
 #: Package of Debian and its relatives: what the calibrator needs, and more.
 PACKAGES = {
     **machine.PACKAGES,
+    'cc': 'build-essential',
     'chromium': 'chromium',
     'etcd': 'etcd-server',
     'initdb': 'postgresql',
