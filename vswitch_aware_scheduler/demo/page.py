@@ -7,8 +7,8 @@ from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.report import data
 from vswitch_aware_scheduler.report import page
+from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler import store
-from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['write']
 
@@ -34,16 +34,17 @@ def write(path, store_url, placements, hosts, profiles, admission_policy,
         inventory=store.InventoryState('demo', now, now),
         host_profiles=[store.HostProfile(host, name, source='demo')
                        for host, name in hosts])
-    policies = {name: admission.HostPolicy(
+    policy_of = {name: admission.HostPolicy(
         profiles[name], admission_policy, overload_probability)
         for name in {name for _, name in hosts}}
+    policies = {host: policy_of[name] for host, name in hosts}
     # Also needed by "vswitch-manage fleet" and "report".
     target.write_fleet({'host': {
-        host: {**policy_in_force.pack(policies[name]), 'origins': {}}
-        for host, name in hosts}, 'uplink': {}}, now)
-    fleet = data.Fleet(
-        target, lambda _: {host: policies[name] for host, name in hosts},
-        rate_law.SILENT)
+        host: {**policy_in_force.pack(policy), 'origins': {}}
+        for host, policy in policies.items()}, 'uplink': {}}, now)
+    stored = stored_fleet.StoredFleet(
+        target, lambda _: policy_in_force.Policies(policies, {}, {}, {}))
+    fleet = data.Fleet(target, stored)
     # The traffic is old: no model is stale in the demo.
     ends = [window_end for _, _, window_end, _ in target.model_times()]
     text = page.Page().render(fleet.report(max(ends, default=now)))

@@ -19,7 +19,6 @@ from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store as model_store
-from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import model as traffic_model
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
@@ -57,86 +56,42 @@ class Limits:
 
 
 class Fleet:
-    """The hosts of one state of the store.
+    """The hosts of one state of the store, as data of a report.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :param find_policies: callable(host names) -> {host: HostPolicy}
-    :param default_law: RateLaw of an instance about which nothing is known
+    :param stored: :class:`.StoredFleet` of this store
     :param progress: None, or callable(done, total)
     """
 
-    def __init__(self, store, find_policies, default_law, progress=None):
+    def __init__(self, store, stored, progress=None):
         self._store = store
-        changes = store.read_changes()
-        self._view = snapshot.Snapshot().updated(changes)
-        self._default_law = default_law
-        self._flavors = store.fleet('flavor').facts
-        self._budgets = store.error_budgets()
-        self._residents = {one.host: [] for one in changes.host_profiles}
-        for uuid, placement in zip(*changes.placements):
-            if placement[0] is not None:
-                self._residents.setdefault(placement[0], []).append(uuid)
-        self._policies = find_policies(sorted(self._residents))
-        for host in self._policies:
-            self._residents.setdefault(host, [])
-        self._table = admission.LoadTable()
+        self._stored = stored
         self._rules = collections.Counter()
-        self._alone = {}         # id of a policy -> it without its uplinks
-        self._slots = {}
-        hosts = sorted(self._residents)
-        for done, host in enumerate(hosts):
-            if progress and not done % 500:
-                progress(done, len(hosts))
-            self._describe(host)
-        self._assess()
+        hosts = sorted(stored.policies)
+        self._rows = [self._row(host, load) for host, load
+                      in zip(hosts, stored.loads(hosts, progress))]
 
-    def _describe(self, host):
-        policy = self._policies.get(host) or admission.HostPolicy(None)
-        if id(policy) not in self._alone:
-            self._alone[id(policy)] = policy, dataclasses.replace(
-                policy, uplinks=())
-        laws, modelled = {}, 0
-        for uuid in self._residents[host]:
-            law, rule = self._law(uuid, policy)
-            laws[uuid] = law
-            self._rules[rule] += 1
-            modelled += rule == resident_demand.MODEL
-        self._slots[host] = (self._table.describe(
-            host, self._alone[id(policy)][1], laws), modelled)
-
-    def _law(self, uuid, policy):
-        """Return (RateLaw, rule) of an instance, as the scheduler does."""
-        _, flavor, _ = self._view.placement(uuid)
-        return resident_demand.law_of(
-            self._view, uuid, self._flavors.get(flavor, {}),
-            self._default_law, policy.fitting)
-
-    def _assess(self):
-        hosts = list(self._slots)
-        found = self._table.assess(
-            [self._slots[host][0] for host in hosts], rate_law.SILENT)
-        self._rows = []
-        for number, host in enumerate(hosts):
-            policy = self._policies.get(host)
-            profile = policy and policy.profile
-            limit = policy.overload_probability if profile else None
-            risk = float(found.overload_probability[number]) \
-                if profile else None
-            self._rows.append({
-                'host': host, 'profile': profile and profile.name,
-                'instances': len(self._residents[host]),
-                'modelled': self._slots[host][1],
-                'risk': risk, 'limit': limit,
-                'above': bool(profile) and policy.is_exceeded(risk),
-                'utilisation': float(found.utilisation[number])
-                if profile else None,
-                'loss': float(found.loss_fraction[number])
-                if profile else None,
-                **self._budget(model_store.HOST, host)})
+    def _row(self, host, load):
+        policy = self._stored.policies[host]
+        rules = collections.Counter(
+            rule for _, rule in self._stored.demands(host).values())
+        self._rules.update(rules)
+        known = policy.profile is not None
+        risk = load.overload_probability if known else None
+        return {
+            'host': host, 'profile': policy.profile.name if known else None,
+            'instances': rules.total(),
+            'modelled': rules[resident_demand.MODEL],
+            'risk': risk,
+            'limit': policy.overload_probability if known else None,
+            'above': known and policy.is_exceeded(risk),
+            'utilisation': load.utilisation if known else None,
+            'loss': load.loss_fraction if known else None,
+            **self._budget(model_store.HOST, host)}
 
     def _budget(self, kind, name):
         """Return what rows have of an error budget."""
-        found = self._budgets.get((kind, name))
+        found = self._stored.error_budgets.get((kind, name))
         if found is None:
             return {'budget': None, 'burn_rate': None, 'budget_days': None,
                     'budget_since': None, 'budget_why': None,
@@ -164,7 +119,7 @@ class Fleet:
         return [row['host'] for row in judged[:count]]
 
     def __contains__(self, host):
-        return host in self._slots
+        return host in self._stored.policies
 
     # The whole report.
 
@@ -180,7 +135,7 @@ class Fleet:
         store = self._store
         names = self.worst(limits.details) if host is None else [host]
         inventory = store.inventory()
-        generation = self._view.generation
+        generation = self._stored.snapshot.generation
         return {
             'generated_at': _time(now), 'store': store.url,
             'generation': generation.number,
@@ -210,7 +165,8 @@ class Fleet:
         return {
             'hosts': len(self._rows), 'judged': len(judged),
             'above': sum(row['above'] for row in judged),
-            'overspent': sum(one.in_debt for one in self._budgets.values()),
+            'overspent': sum(budget.in_debt for budget
+                             in self._stored.error_budgets.values()),
             'instances': sum(row['instances'] for row in self._rows),
             'rules': {rule: self._rules[rule] for rule in (
                 resident_demand.MODEL, resident_demand.FLAVOR,
@@ -234,7 +190,7 @@ class Fleet:
                              minlength=len(edges) + 1).tolist()
         rows = []
         for window_end, uuid, name, updated_at in stale[:limits.listed]:
-            placement = self._view.placement(uuid)
+            placement = self._stored.snapshot.placement(uuid)
             rows.append({
                 'instance': uuid, 'name': name,
                 'host': placement and placement[0],
@@ -247,26 +203,20 @@ class Fleet:
 
     def uplinks(self):
         """Return a list of dictionaries, one for each uplink."""
-        shared = {}
-        for host, policy in self._policies.items():
-            for uplink in policy.uplinks:
-                shared.setdefault(uplink.name, (uplink, []))[1].append(host)
-        table, found = admission.LoadTable(), []
-        for name, (uplink, hosts) in sorted(shared.items()):
-            laws = {uuid: self._law(uuid, uplink.policy)[0]
-                    for host in hosts for uuid in self._residents[host]}
-            slot = table.describe(name, uplink.policy, laws)
-            one = table.assess([slot], rate_law.SILENT)
-            limit = uplink.policy.overload_probability
-            risk = float(one.overload_probability[0])
-            found.append({
-                'uplink': name, 'hosts': len(hosts), 'instances': len(laws),
-                'risk': risk, 'limit': limit,
-                'above': uplink.policy.is_exceeded(risk),
-                'utilisation': float(one.utilisation[0]),
-                'loss': float(one.loss_fraction[0]),
+        names = sorted(self._stored.uplinks)
+        behind = self._stored.hosts_behind()
+        rows = []
+        for name, load in zip(names, self._stored.uplink_loads(names)):
+            policy = self._stored.uplinks[name].policy
+            rows.append({
+                'uplink': name, 'hosts': len(behind.get(name, ())),
+                'instances': len(self._stored.uplink_table.residents(name)),
+                'risk': load.overload_probability,
+                'limit': policy.overload_probability,
+                'above': policy.is_exceeded(load.overload_probability),
+                'utilisation': load.utilisation, 'loss': load.loss_fraction,
                 **self._budget(model_store.UPLINK, name)})
-        return found
+        return rows
 
     def _feedback(self, now):
         """Return predictions and measurements, by kind of host."""
@@ -294,8 +244,7 @@ class Fleet:
         :param limits: :class:`Limits`
         """
         row = next(row for row in self._rows if row['host'] == host)
-        policy = self._policies.get(host) or admission.HostPolicy(None)
-        laws = self._table.residents(host)
+        policy, laws = self._stored.policies[host], self._stored.laws(host)
         found = [self._limit(policy, which, laws)
                  for which in range(len(policy.limits))]
         found = [one for one in found if one]
@@ -351,14 +300,14 @@ class Fleet:
         found = []
         for uuid, law in laws.items():
             record = self._store.model(uuid)
-            _, flavor, project = self._view.placement(uuid)
+            flavor, project = self._stored.instances(host)[uuid]
             weights = tightest['weights'] if tightest else (1.0, 1.0, 0.0)
             values = law.values(weights, policy.profile
                                 and policy.profile.typical_packet_bytes)
             found.append({
                 'instance': uuid, 'name': record and record.name,
                 'flavor': flavor, 'project': project,
-                'counts_by': self._law(uuid, policy)[1],
+                'counts_by': self._stored.demands(host)[uuid][1],
                 'mean_kbps': float(law.mean[:2].sum()),
                 'peak_kbps': float(law.rates[:, :2].sum(axis=1).max()),
                 'share': float(law.probabilities @ values)

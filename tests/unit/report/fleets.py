@@ -5,7 +5,9 @@ import time
 
 from tests.unit.store import base
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.report import data
+from vswitch_aware_scheduler.report import stored_fleet
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import decisions
 from vswitch_aware_scheduler.traffic import model
@@ -61,4 +63,11 @@ def policies(hosts):
 
 def fleet(target, find=policies):
     """Return the Fleet of a store."""
-    return data.Fleet(target, find, DEFAULT)
+    def find_policies(hosts):
+        found = find(hosts)
+        return policy_in_force.Policies(
+            found, {uplink.name: uplink for policy in found.values()
+                    for uplink in policy.uplinks}, {}, {})
+
+    return data.Fleet(target, stored_fleet.StoredFleet(
+        target, find_policies, DEFAULT))

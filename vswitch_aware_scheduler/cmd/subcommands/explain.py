@@ -18,7 +18,7 @@ from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
 from vswitch_aware_scheduler.cmd import rates
-from vswitch_aware_scheduler.cmd.subcommands import fleet as stored_fleet
+from vswitch_aware_scheduler.cmd.subcommands import fleet as fleet_command
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
@@ -100,7 +100,7 @@ def run(arguments, conf, store, progress=None):
     :param progress: None, or callable(done, total)
     :raises InvalidInput: if the requested host is unknown
     """
-    fleet = stored_fleet.Fleet(store, conf)
+    fleet = fleet_command.Fleet(store, conf)
     subject = _subject(arguments, fleet, store)
     hosts = fleet.hosts
     if arguments.host is not None and arguments.host not in hosts:
@@ -152,7 +152,7 @@ def _subject(arguments, fleet, store):
         uuid = instances.find_uuid(store, arguments.server)
         _, flavor, project = _placement(fleet, store, uuid)
         project = arguments.of_project or project
-    attachments = uuid and fleet.snapshot.attachments(uuid)
+    attachments = uuid and fleet.stored.snapshot.attachments(uuid)
     if arguments.networks:
         attachments = vswitch_attachments.Attachments(
             tuple(arguments.networks), (),
@@ -164,7 +164,7 @@ def _subject(arguments, fleet, store):
 
 def _placement(fleet, store, uuid):
     """Return (host, flavor, project) of an instance, None if unknown."""
-    placed = fleet.snapshot.placement(uuid)
+    placed = fleet.stored.snapshot.placement(uuid)
     if placed is not None:
         return placed
     # Nova found no host for the instance, or has deleted it.
@@ -182,11 +182,11 @@ def _demand(fleet, uuid, flavor, project):
 
     The QoS guarantee of the instance's ports is unknown here.
     """
-    snapshot = fleet.snapshot
+    snapshot = fleet.stored.snapshot
     learned = snapshot.law(uuid) if uuid else None
     if learned is not None:
         return learned, 'model', None
-    specs = fleet.extra_specs(flavor)
+    specs = fleet.stored.flavors.get(flavor)
     if flavor is not None and specs is None:
         fleet.remarks.append(
             f'the store does not know the flavor {flavor!r}: its extra specs '
@@ -219,8 +219,8 @@ class _Judged:
 
     def __init__(self, fleet, subject, hosts, progress=None):
         self._fleet, self._subject = fleet, subject
-        attachments = fleet.snapshot.attachments
-        budgets = fleet.budgets
+        attachments = fleet.stored.snapshot.attachments
+        budgets = fleet.stored.budgets
         self._table = admission.LoadTable(attachments=attachments,
                                           budgets=budgets)
         # Hosts without their uplinks, and uplinks alone: to separate their
@@ -233,7 +233,7 @@ class _Judged:
                 for (kind, name), days in budgets.items()
                 if kind == model_store.UPLINK})
         behind = collections.defaultdict(dict)
-        self._policies = [fleet.policy(host) for host in hosts]
+        self._policies = [fleet.stored.policies[host] for host in hosts]
         if not any(policy.uplinks for policy in self._policies):
             self._own = self._table
         alone = {policy: dataclasses.replace(policy, uplinks=())
@@ -241,7 +241,7 @@ class _Judged:
         of_uplink = {}
         for host, policy in zip(hosts, self._policies):
             residents = {uuid: law for uuid, (law, _)
-                         in fleet.demands(host).items()}
+                         in fleet.stored.demands(host).items()}
             self._table.describe(host, policy, residents)
             if self._own is not self._table:
                 self._own.describe(host, alone[policy], residents)
@@ -278,7 +278,8 @@ class _Judged:
         admitted = bool(assessment.admitted[i])
         value, limit = assessment.decisive(i) or (None, None)
         residents = self._table.residents(host)
-        rules = [rule for _, rule in self._fleet.demands(host).values()]
+        rules = [rule for _, rule
+                 in self._fleet.stored.demands(host).values()]
         after, before = self._after, self._before
         known = policy.profile is not None
         return {
@@ -288,7 +289,7 @@ class _Judged:
             'check': None if admitted else assessment.check(i),
             'value': value, 'limit': limit, 'text': assessment.explain(i),
             'profile': policy.profile.name if known else None,
-            'origins': self._fleet.origins.get(host, {}),
+            'origins': self._fleet.stored.origins.get(host, {}),
             'is_there': self._subject.uuid in residents,
             'instances': len(residents), 'rules': dict(
                 collections.Counter(rules)),
@@ -353,7 +354,8 @@ class _Judged:
                    'before': float(before.overload_probability[i]),
                    'after': float(after.overload_probability[i]),
                    'limit': after.limit(i), 'passes': self._keeps_limit(i)}
-        days = self._fleet.budgets.get((model_store.HOST, after.host(i)))
+        days = self._fleet.stored.budgets.get(
+            (model_store.HOST, after.host(i)))
         if days is not None:
             yield {'check': 'error budget', 'unit': 'days', 'before': days,
                    'passes': days >= 0

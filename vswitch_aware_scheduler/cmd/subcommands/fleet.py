@@ -6,29 +6,24 @@ of each host, and the scheduler's LoadTable computes the sums. No service is
 asked.
 """
 
-import dataclasses
 import math
 import time
 
 import numpy as np
 
 from vswitch_aware_scheduler import admission
-from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import resident_demand
 from vswitch_aware_scheduler.admission import sizing
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import instances
 from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import stored_fleet
 from vswitch_aware_scheduler.cmd import terminal
 from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import budgets
-from vswitch_aware_scheduler.modeler import fleet
-from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store as model_store
-from vswitch_aware_scheduler.store import snapshot as snapshots
-from vswitch_aware_scheduler.traffic import model
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 
@@ -97,11 +92,12 @@ def sort(rows, by):
 
 
 class Fleet:
-    """The hosts of a store, and their load.
+    """The hosts of a store, as "fleet" and "explain" show them.
 
     :param store: Store
     :param conf: ConfigOpts with the options of this package
     :param clock: callable, returns seconds UTC; None uses ``time.time``
+    :ivar stored: :class:`.StoredFleet`
     """
 
     def __init__(self, store, conf, clock=None):
@@ -110,65 +106,17 @@ class Fleet:
         self._now = (clock or time.time)()
         self.remarks = []
         self.generation = store.generation()
-        self.snapshot = snapshots.Snapshot().updated(store.read_changes())
         self.inventory = store.inventory()
-        self._flavors = store.fleet('flavor')
-        self.policies_read_at = store.fleet('host').read_at
+        facts = store.fleet('host')
+        self.policies_read_at = facts.read_at
         self.aggregates_read_at = store.fleet('aggregate').read_at
-        self._instances = {}     # host -> {uuid: (flavor, project)}
-        for uuid, (host, flavor, project, _) \
-                in self.snapshot.placements().items():
-            if host:
-                self._instances.setdefault(host, {})[uuid] = flavor, project
-        self._unknown = None
-        if self._options.unknown_instance_policy == 'default':
-            self._unknown = self.default_law
-        self._find_policies()
-        #: {(kind, name): balance in days} where budgets refuse hosts.
-        self.budgets = (self.snapshot.budgets
-                        if self._options.refuse_hosts_in_debt else {})
-        self.error_budgets = store.error_budgets()
-        self._demands = {}       # host -> {uuid: (RateLaw, rule)}
-        self._table = admission.LoadTable(
-            attachments=self.snapshot.attachments, budgets=self.budgets)
-        # It has uplinks in place of hosts.
-        self._uplink_table = admission.LoadTable(
-            attachments=self._tunnelled, budgets={
-                (model_store.HOST, name): days
-                for (kind, name), days in self.budgets.items()
-                if kind == model_store.UPLINK})
-        self._remark_ages()
-
-    # What there is
-
-    def _find_policies(self):
-        """Read the policies from the store, or derive missing ones."""
-        facts = self._store.fleet('host').facts
-        self.origins = {host: data.get('origins') or {}
-                        for host, data in facts.items()}
-        self._policies, self._uplinks, problems = policy_in_force.unpack(
-            facts, self._store.fleet('uplink').facts)
-        missing = (self._instances.keys() | {
-            one.host for one in self._store.host_profiles()}) - facts.keys()
-        if missing:
-            found = fleet.stored_policies(
-                self._store, *service.make_policies(self._options),
-                service.make_corrections(self._options),
-                placed_on=self._instances.keys())
-            problems.update(found.problems)
-            for host in missing:
-                self._policies[host] = found.hosts[host]
-                self.origins[host] = found.origins[host]
-            if not facts:
-                self._uplinks = found.uplinks
+        self.stored = stored_fleet.read(store, self._options, facts.facts)
+        problems = self.stored.problems
         for name, why in sorted(problems.items())[:1]:
             self.remarks.append(
                 f'the policies of {len(problems)} hosts or uplinks cannot be '
                 f'used, {name} among them: {why}; they are not judged')
-            for one in problems:
-                if one in self._instances or one in facts:
-                    self._policies[one] = admission.HostPolicy(
-                        None, judged=False)
+        self._remark_ages()
 
     def _remark_ages(self):
         interval = self._options.modeler_interval_seconds
@@ -203,7 +151,8 @@ class Fleet:
             self.remarks.append(
                 f'the inventory is {self._ago(self.inventory.seen_at)} old: '
                 f'does vswitch-modeler run?')
-        settled = max((one.until for one in self.error_budgets.values()),
+        settled = max((budget.until for budget
+                       in self.stored.error_budgets.values()),
                       default=self._now)
         if self._now - settled > max(old, _BUDGET_SECONDS):
             self.remarks.append(
@@ -229,35 +178,15 @@ class Fleet:
         """
         return None if seconds is None else max(self._now - seconds, 0.0)
 
-    def policy(self, host):
-        """Return the HostPolicy of a host.
-
-        :param host: name of the host
-        """
-        return self._policies[host]
-
-    def extra_specs(self, flavor):
-        """Return the extra specs of a flavor, or None if it is unknown.
-
-        :param flavor: name of the flavor
-        """
-        return self._flavors.facts.get(flavor)
+    @property
+    def hosts(self):
+        """Names of all hosts, sorted."""
+        return sorted(self.stored.policies, key=output.natural)
 
     @property
     def default_law(self):
         """RateLaw of a new instance about which nothing is known."""
-        return model.TrafficModel.on_off(
-            **options.default_demand(self._options)).law
-
-    def _tunnelled(self, uuid):
-        found = self.snapshot.attachments(uuid)
-        return found and found.all_tunnelled
-
-    @property
-    def hosts(self):
-        """Names of all hosts, sorted."""
-        return sorted(self._policies.keys() | self._instances.keys(),
-                      key=output.natural)
+        return stored_fleet.default_law(self._options)
 
     # What hosts carry
 
@@ -275,78 +204,25 @@ class Fleet:
                     f'host: {wanted!r}; expected one that the store knows: '
                     f'"vswitch-manage fleet -c host" prints them')
             hosts = [wanted]
-        rows = []
-        for first in range(0, len(hosts), _SOME):
-            if progress is not None:
-                progress(first, len(hosts))
-            some = hosts[first:first + _SOME]
-            loads = self._loads(self._table, [
-                (host, dataclasses.replace(self._policies[host], uplinks=())
-                 if self._policies[host].uplinks else self._policies[host],
-                 self._laws(host)) for host in some])
-            rows += [self._host_row(host, load)
-                     for host, load in zip(some, loads)]
-        return rows
+        return [self._host_row(host, load) for host, load
+                in zip(hosts, self.stored.loads(hosts, progress))]
 
     def uplink_rows(self):
         """Return a dictionary for each uplink, sorted by name."""
-        names = sorted(self._uplinks, key=output.natural)
-        behind = self._behind()
-        loads = self._loads(self._uplink_table, [
-            (name, self._uplinks[name].policy, self._laws_behind(name, behind))
-            for name in names])
+        stored = self.stored
+        names = sorted(stored.uplinks, key=output.natural)
+        behind = stored.hosts_behind()
         return [{
             'uplink': name, 'hosts': len(behind.get(name, ())),
-            'instances': len(self._uplink_table.residents(name)),
-            **self._numbers(self._uplinks[name].policy, load),
-            **_budget(self.error_budgets.get((model_store.UPLINK, name)))}
-            for name, load in zip(names, loads)]
-
-    def _behind(self):
-        behind = {}
-        for host, policy in self._policies.items():
-            for uplink in policy.uplinks:
-                behind.setdefault(uplink.name, []).append(host)
-        return behind
-
-    def _laws_behind(self, name, behind):
-        return {uuid: law for host in behind.get(name, ())
-                for uuid, law in self._laws(host).items()}
-
-    def _loads(self, table, described):
-        """Return (overload probability, loss, utilisation) of each host."""
-        slots = [table.describe(*one) for one in described]
-        found = table.assess(slots, rate_law.SILENT)
-        return list(zip(found.overload_probability.tolist(),
-                        found.loss_fraction.tolist(),
-                        found.utilisation.tolist()))
-
-    def _laws(self, host):
-        """Return {uuid: RateLaw} of the instances on a host."""
-        return {uuid: law for uuid, (law, _) in self.demands(host).items()}
-
-    def demands(self, host):
-        """Return {uuid: (RateLaw, rule that gave it)} of a host.
-
-        :param host: name of the host
-        """
-        if host not in self._demands:
-            fitting = self._policies[host].fitting
-            self._demands[host] = {
-                uuid: self._demand(uuid, flavor, fitting) for uuid, (flavor, _)
-                in self._instances.get(host, {}).items()}
-        return self._demands[host]
-
-    def _demand(self, uuid, flavor, fitting):
-        law, rule = resident_demand.law_of(
-            self.snapshot, uuid, self._flavors.facts.get(flavor) or {},
-            self._unknown, fitting)
-        return rate_law.SILENT if law is None else law, rule
+            'instances': len(stored.uplink_table.residents(name)),
+            **self._numbers(stored.uplinks[name].policy, load),
+            **_budget(stored.error_budgets.get((model_store.UPLINK, name)))}
+            for name, load in zip(names, stored.uplink_loads(names))]
 
     def _host_row(self, host, load):
-        rules = [rule for _, rule in self.demands(host).values()]
-        policy = self._policies[host]
-        origins = self.origins.get(host, {})
+        rules = [rule for _, rule in self.stored.demands(host).values()]
+        policy = self.stored.policies[host]
+        origins = self.stored.origins.get(host, {})
         return {
             'host': host,
             'profile': policy.profile and policy.profile.name,
@@ -358,18 +234,18 @@ class Fleet:
             'with_prior': rules.count(resident_demand.PRIOR),
             'unknown': rules.count(resident_demand.DEFAULT),
             **self._numbers(policy, load),
-            **_budget(self.error_budgets.get((model_store.HOST, host))),
+            **_budget(self.stored.error_budgets.get((model_store.HOST, host))),
             'uplinks': [one.name for one in policy.uplinks]}
 
     def _numbers(self, policy, load):
         known = policy.profile is not None
         limited = known and policy.policy == admission.PROBABILITY
-        overload, loss, utilisation = load
         return {
             'admission_policy': policy.policy,
-            'utilisation': utilisation if known else None,
-            'overload_probability': overload if known else None,
-            'loss_fraction': loss if known else None,
+            'utilisation': load.utilisation if known else None,
+            'overload_probability': (load.overload_probability
+                                     if known else None),
+            'loss_fraction': load.loss_fraction if known else None,
             'limit': policy.overload_probability if limited else None,
             'asked_limit': (policy.overload_probability
                             if policy.asked_probability is None
@@ -403,10 +279,10 @@ class Fleet:
 
     def _episode_seconds(self, host):
         """Return the mean length of an episode, or None without episodes."""
-        policy = self._policies[host]
+        policy = self.stored.policies[host]
         if policy.profile is None:
             return None
-        laws = self._laws(host)
+        laws = self.stored.laws(host)
         chains, average = [], np.zeros(3)
         if any(_may_overload(laws.values(), policy, limit)
                for limit in policy.limits):
@@ -434,17 +310,17 @@ class Fleet:
         """
         law, rule = self._new_demand(flavor, project)
         cut = rule not in ('flavor', 'flavor model', 'default')
-        host_laws = [
-            self._policies[row['host']].fitting(law) if cut else law
-            for row in rows]
-        rooms = _rooms(self._table, [row['host'] for row in rows], host_laws,
-                       progress)
+        hosts = [row['host'] for row in rows]
+        policies, uplinks = self.stored.policies, self.stored.uplinks
+        rooms = _rooms(self.stored.host_table, hosts, [
+            policies[host].fitting(law) if cut else law for host in hosts],
+            progress)
         names = sorted({name for row in rows for name in row['uplinks']})
         if names:
             self.uplink_rows()
             of_uplink = dict(zip(names, _rooms(
-                self._uplink_table, names, [
-                    self._uplinks[name].policy.fitting(law) if cut else law
+                self.stored.uplink_table, names, [
+                    uplinks[name].policy.fitting(law) if cut else law
                     for name in names])))
         for row, room in zip(rows, rooms):
             row['room'] = min([room, *(of_uplink[name]
@@ -456,8 +332,8 @@ class Fleet:
 
     def _new_demand(self, flavor, project):
         """Return (RateLaw, rule that gave it) of a new instance."""
-        known = self._flavors.facts
-        if self._flavors.read_at is not None and flavor not in known:
+        known = self.stored.flavors
+        if self.stored.flavors_read_at is not None and flavor not in known:
             there = ', '.join(sorted(known)) or 'those of Nova: it has none'
             raise exceptions.InvalidInput(
                 f'flavor: {flavor!r}; expected one of {there}')
@@ -466,13 +342,14 @@ class Fleet:
             for what, value, _ in instances.unseen_groups(
                 self._store, None if known.get(flavor) else flavor, project)]
         stated = resident_demand.stated_law(known.get(flavor) or {},
-                                            self.snapshot)
+                                            self.stored.snapshot)
         if stated is not None:
             return stated[0].without_classes(), stated[1]
-        found = self.snapshot.prior(None, flavor, project)
-        if found is not None and self._unknown is not None:
+        found = self.stored.snapshot.prior(None, flavor, project)
+        default = self.stored.default_law
+        if found is not None and default is not None:
             return found[0].without_classes(), f'prior of {found[1]}'
-        return self._unknown or rate_law.SILENT, 'default'
+        return default or rate_law.SILENT, 'default'
 
     # Instances of a host
 
@@ -485,19 +362,19 @@ class Fleet:
         :param host: name of the host
         """
         self.host_rows(host)
-        policy, demands = self._policies[host], self.demands(host)
-        slot = [self._table.slot(host)]
-        whole = self._table.assess(slot, rate_law.SILENT)
+        policy, demands = self.stored.policies[host], self.stored.demands(host)
+        slot = [self.stored.host_table.slot(host)]
+        whole = self.stored.host_table.assess(slot, rate_law.SILENT)
         names = self._store.chains(demands)
         known = policy.profile is not None
         rows = []
         for uuid, (law, rule) in demands.items():
-            others = self._table.assess(slot, rate_law.SILENT, uuid)
+            others = self.stored.host_table.assess(slot, rate_law.SILENT, uuid)
             adds = [float(getattr(whole, what)[0] - getattr(others, what)[0])
                     if known else None for what in (
                         'overload_probability', 'loss_fraction',
                         'utilisation')]
-            flavor, project = self._instances[host][uuid]
+            flavor, project = self.stored.instances(host)[uuid]
             rates = dict(zip(('egress_kbps', 'ingress_kbps', 'kpps'),
                              law.mean.tolist()))
             if not law.packets_known:

@@ -9,18 +9,13 @@ import os
 import tempfile
 import time
 
-from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd import context
 from vswitch_aware_scheduler.cmd import output
+from vswitch_aware_scheduler.cmd import stored_fleet
 from vswitch_aware_scheduler.cmd import terminal
-from vswitch_aware_scheduler import conf as options
 from vswitch_aware_scheduler import exceptions
-from vswitch_aware_scheduler.modeler import fleet
-from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.report import data
 from vswitch_aware_scheduler.report import page
-from vswitch_aware_scheduler.traffic import model
-from vswitch_aware_scheduler.traffic import rate_law
 
 __all__ = ['DETAILS', 'STALE_HOURS', 'add_arguments', 'limits', 'make_report',
            'read_fleet']
@@ -130,24 +125,7 @@ def read_fleet(group, target, progress=None):
     :param target: Store
     :param progress: None, or callable(done, total)
     """
-    def find_policies(hosts):
-        found, _, _ = policy_in_force.unpack(
-            target.fleet('host').facts, target.fleet('uplink').facts)
-        unknown = [host for host in hosts if host not in found]
-        if unknown:
-            # No modeler has stored their policies yet.
-            made = fleet.stored_policies(
-                target, *service.make_policies(group),
-                service.make_corrections(group), placed_on=hosts).hosts
-            found = {**found, **{host: made[host] for host in unknown}}
-        return found
-
-    # As "vswitch-manage fleet": unknown instances may not count.
-    unknown_law = rate_law.SILENT
-    if group.unknown_instance_policy == 'default':
-        unknown_law = model.TrafficModel.on_off(
-            **options.default_demand(group)).law
-    return data.Fleet(target, find_policies, unknown_law, progress)
+    return data.Fleet(target, stored_fleet.read(target, group), progress)
 
 
 def make_report(found, target, limits, host=None):

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The fleet of the store, by the options of a command."""
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
+from vswitch_aware_scheduler import conf as options
+from vswitch_aware_scheduler.modeler import fleet
+from vswitch_aware_scheduler.modeler import service
+from vswitch_aware_scheduler.report import stored_fleet
+from vswitch_aware_scheduler.traffic import model
+
+__all__ = ['default_law', 'read']
+
+
+def default_law(group):
+    """Return the RateLaw of a new instance about which nothing is known.
+
+    :param group: options of the group [vswitch_scheduler]
+    """
+    return model.TrafficModel.on_off(**options.default_demand(group)).law
+
+
+def read(store, group, host_facts=None):
+    """Return the :class:`.StoredFleet` of a store.
+
+    :param store: Store
+    :param group: options of the group [vswitch_scheduler]
+    :param host_facts: {host: packed policy} as the modeler stored them; None
+        reads them
+    :raises StoreError: if the store cannot be read
+    """
+    if host_facts is None:
+        host_facts = store.fleet('host').facts
+
+    def find_policies(hosts):
+        return _find_policies(store, group, host_facts, hosts)
+
+    counts = group.unknown_instance_policy == 'default'
+    return stored_fleet.StoredFleet(
+        store, find_policies, default_law(group) if counts else None,
+        group.refuse_hosts_in_debt)
+
+
+def _find_policies(store, group, facts, hosts):
+    """Return the Policies of a fleet: stored ones, or as a modeler would.
+
+    :param facts: {host: packed policy}
+    :param hosts: set of names of hosts that may not be among them
+    """
+    policies, uplinks, problems = policy_in_force.unpack(
+        facts, store.fleet('uplink').facts)
+    origins = {host: data.get('origins') or {}
+               for host, data in facts.items()}
+    missing = hosts - facts.keys()
+    if missing:
+        # No modeler has stored the policies of these hosts yet.
+        found = fleet.stored_policies(
+            store, *service.make_policies(group),
+            service.make_corrections(group), placed_on=hosts)
+        problems.update(found.problems)
+        for host in missing:
+            policies[host] = found.hosts[host]
+            origins[host] = found.origins[host]
+        if not facts:
+            uplinks = found.uplinks
+    for host in facts.keys() - policies.keys():
+        policies[host] = admission.HostPolicy(None, judged=False)
+    return policy_in_force.Policies(policies, uplinks, origins, problems)

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The hosts and uplinks of a store, and their load.
+
+The inventory in the store has the host of each instance, and the scheduler's
+LoadTable computes the sums. No service is asked. Commands and the report add
+what they show.
+"""
+
+import dataclasses
+
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import resident_demand
+from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.store import snapshot as snapshots
+from vswitch_aware_scheduler.traffic import rate_law
+
+__all__ = ['Load', 'StoredFleet']
+
+#: Number of hosts that are computed between two reports of progress.
+_HOSTS_AT_ONCE = 200
+
+
+@dataclasses.dataclass(frozen=True)
+class Load:
+    """The load of a host or of an uplink.
+
+    :ivar overload_probability: share of time above a limit, 0 to 1
+    :ivar loss_fraction: lost share of the traffic, 0 to 1
+    :ivar utilisation: mean traffic over the capacity
+    """
+
+    overload_probability: float
+    loss_fraction: float
+    utilisation: float
+
+
+class StoredFleet:
+    """The hosts of one state of the store.
+
+    :param store: :class:`~vswitch_aware_scheduler.store.Store`
+    :param find_policies: callable(set of host names), returns
+        :class:`.Policies`; a host that it leaves out is not judged
+    :param default_law: RateLaw of an instance about which nothing is known;
+        None: it counts as silent
+    :param refuse_hosts_in_debt: whether a host without error budget takes
+        nothing
+    :ivar snapshot: :class:`.Snapshot`
+    :ivar flavors: {name of a flavor: its extra specs}
+    :ivar flavors_read_at: when they were read from Nova, seconds UTC, or None
+    :ivar default_law: as passed to the constructor
+    :ivar error_budgets: {(kind, name): ErrorBudget}
+    :ivar budgets: {(kind, name): balance in days}, empty unless they refuse
+        hosts
+    :ivar policies: {host: HostPolicy} of all hosts
+    :ivar uplinks: {name: Uplink}
+    :ivar origins: {host: {value: where it comes from}}
+    :ivar problems: {host or uplink: why its policy cannot be used}
+    :ivar host_table: LoadTable of the hosts, without their uplinks
+    :ivar uplink_table: LoadTable whose hosts are the uplinks
+    :raises StoreError: if the store cannot be read
+    """
+
+    def __init__(self, store, find_policies, default_law=None,
+                 refuse_hosts_in_debt=False):
+        self.snapshot = snapshots.Snapshot().updated(store.read_changes())
+        flavors = store.fleet('flavor')
+        self.flavors, self.flavors_read_at = flavors.facts, flavors.read_at
+        self.error_budgets = store.error_budgets()
+        self.budgets = self.snapshot.budgets if refuse_hosts_in_debt else {}
+        self.default_law = default_law
+        self._instances = {}     # host -> {uuid: (flavor, project)}
+        for uuid, (host, flavor, project, _) \
+                in self.snapshot.placements().items():
+            if host:
+                self._instances.setdefault(host, {})[uuid] = flavor, project
+        known = self._instances.keys() | {
+            profile.host for profile in store.host_profiles()}
+        found = find_policies(known)
+        self.uplinks, self.origins = found.uplinks, found.origins
+        self.problems = found.problems
+        self.policies = {**dict.fromkeys(
+            known, admission.HostPolicy(None, judged=False)), **found.hosts}
+        self._demands = {}       # host -> {uuid: (RateLaw, rule)}
+        self.host_table = admission.LoadTable(
+            attachments=self.snapshot.attachments, budgets=self.budgets)
+        self.uplink_table = admission.LoadTable(
+            attachments=self._is_tunnelled, budgets={
+                (model_store.HOST, name): days
+                for (kind, name), days in self.budgets.items()
+                if kind == model_store.UPLINK})
+
+    def _is_tunnelled(self, uuid):
+        attachments = self.snapshot.attachments(uuid)
+        return attachments and attachments.all_tunnelled
+
+    def instances(self, host):
+        """Return {uuid: (flavor, project)} of the instances on a host.
+
+        :param host: name of the host
+        """
+        return self._instances.get(host, {})
+
+    def demands(self, host):
+        """Return {uuid: (RateLaw, rule that gave it)} of a host.
+
+        :param host: name of the host
+        """
+        if host not in self._demands:
+            fitting = self.policies[host].fitting
+            self._demands[host] = {
+                uuid: self._demand(uuid, flavor, fitting)
+                for uuid, (flavor, _) in self.instances(host).items()}
+        return self._demands[host]
+
+    def _demand(self, uuid, flavor, fitting):
+        law, rule = resident_demand.law_of(
+            self.snapshot, uuid, self.flavors.get(flavor) or {},
+            self.default_law, fitting)
+        return rate_law.SILENT if law is None else law, rule
+
+    def laws(self, host):
+        """Return {uuid: RateLaw} of the instances on a host.
+
+        :param host: name of the host
+        """
+        return {uuid: law for uuid, (law, _) in self.demands(host).items()}
+
+    def loads(self, hosts, progress=None):
+        """Return the :class:`Load` of some hosts, without their uplinks.
+
+        :param hosts: list of host names
+        :param progress: None, or callable(done, total)
+        """
+        alone = {}       # id of a policy -> it, and it without its uplinks
+        loads = []
+        for first in range(0, len(hosts), _HOSTS_AT_ONCE):
+            if progress is not None:
+                progress(first, len(hosts))
+            described = []
+            for host in hosts[first:first + _HOSTS_AT_ONCE]:
+                policy = self.policies[host]
+                if id(policy) not in alone:
+                    alone[id(policy)] = policy, dataclasses.replace(
+                        policy, uplinks=())
+                described.append((host, alone[id(policy)][1],
+                                  self.laws(host)))
+            loads += _loads(self.host_table, described)
+        return loads
+
+    def hosts_behind(self):
+        """Return {name of an uplink: list of the hosts behind it}."""
+        behind = {}
+        for host, policy in self.policies.items():
+            for uplink in policy.uplinks:
+                behind.setdefault(uplink.name, []).append(host)
+        return behind
+
+    def uplink_loads(self, names):
+        """Return the :class:`Load` of some uplinks.
+
+        :param names: list of names of uplinks
+        """
+        behind = self.hosts_behind()
+        return _loads(self.uplink_table, [
+            (name, self.uplinks[name].policy,
+             {uuid: law for host in behind.get(name, ())
+              for uuid, law in self.laws(host).items()})
+            for name in names])
+
+
+def _loads(table, described):
+    """Describe some rows of a table. Return their :class:`Load`.
+
+    :param table: LoadTable
+    :param described: list of (name, HostPolicy, {uuid: RateLaw})
+    """
+    slots = [table.describe(*row) for row in described]
+    found = table.assess(slots, rate_law.SILENT)
+    return [Load(*values) for values in zip(
+        found.overload_probability.tolist(), found.loss_fraction.tolist(),
+        found.utilisation.tolist())]
