@@ -29,6 +29,10 @@ UNITS = {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s of egress',
          (0.0, 1.0, 0.0): 'kbit/s of ingress',
          (0.0, 0.0, 1.0): 'kilo-packets/s'}
 
+# Fields of a Load, by which a host is explained, and which a check compares.
+_EXPLAINED = 'mean', 'capacity', 'instance_peak', 'vm_peak'
+_COMPARED = {PEAK: ('instance_peak', 'vm_peak'), MEAN: ('mean', 'capacity')}
+
 _FULL_OF_FUNCTIONS = 1 + tunnel_table.COUNTED.index(tunnel_table.FUNCTIONS)
 
 # Names of the counted quantities, in the order of tunnels.COUNTED.
@@ -65,12 +69,10 @@ class Assessment:
     utilisation: np.ndarray
     known: np.ndarray
     enforced: np.ndarray
-    _means: np.ndarray
-    _peaks: np.ndarray
-    # (h, l): capacities of the limits for all instances together and for one
-    # instance; (h,): the limits of overload_probability.
-    _capacities: np.ndarray
-    _vm_peaks: np.ndarray
+    # Load, and (h,) the positions of the hosts in it; None: 0 to h - 1.
+    _load: object
+    _at: np.ndarray | None
+    # (h,): the limits of overload_probability.
     _limits: np.ndarray
     # The quantity that exceeds its maximum, as TunnelTable.refused returns it.
     _full: np.ndarray
@@ -108,9 +110,23 @@ class Assessment:
             self._uplink_of[where] = other._uplink_of + (
                 len(self._uplinks), 0)
             self._uplinks = self._uplinks + other._uplinks
-        width = other._means.shape[1]
-        for name in ('_means', '_peaks', '_capacities', '_vm_peaks'):
-            getattr(self, name)[where, :width] = getattr(other, name)
+        if self._at is not None:
+            # Copy, because a host may be listed twice.
+            self._load = self._load.of(self._at)
+            self._at = None
+        for name in _EXPLAINED:
+            values = other._of_limits(name, slice(None))
+            getattr(self._load, name)[:values.shape[1], where] = values.T
+
+    def _of_limits(self, name, where):
+        """Return a field of the Load of some hosts, limits last.
+
+        :param name: name of the field
+        :param where: position of a host, or (n,) int or slice
+        """
+        if self._at is not None:
+            where = self._at[where]
+        return getattr(self._load, name)[:, where].T
 
     def share(self, uplinks, of):
         """Apply the results of the uplinks to their hosts.
@@ -170,10 +186,8 @@ class Assessment:
             peak of the instance, limit of one instance)
         """
         policy = self._table._entries[self.slots[i]].policy
-        numbers = (self._means, self._capacities, self._peaks,
-                   self._vm_peaks)
-        return [(_unit_text(weights),
-                 *(float(values[i, j]) for values in numbers))
+        numbers = np.array([self._of_limits(name, i) for name in _EXPLAINED])
+        return [(_unit_text(weights), *numbers[:, j].tolist())
                 for j, (weights, _, _) in enumerate(policy.limits)]
 
     def counts(self, i):
@@ -230,11 +244,10 @@ class Assessment:
 
         The host is refused for PEAK or MEAN.
         """
-        values, limits = (
-            (self._peaks, self._vm_peaks) if self.reason[i] == PEAK
-            else (self._means, self._capacities))
-        j = int(_over(values[i], limits[i]).argmax())
-        return j, float(values[i, j]), float(limits[i, j])
+        values, limits = (self._of_limits(name, i) for name in (
+            _COMPARED[int(self.reason[i])]))
+        j = int(_over(values, limits).argmax())
+        return j, float(values[j]), float(limits[j])
 
     def multiples(self, where):
         """Return how far refused hosts exceed their limits.
@@ -245,15 +258,15 @@ class Assessment:
         """
         reasons = self.reason[where]
         multiples = np.full(reasons.size, np.inf)
-        for reason, values, limits in (
-                (PEAK, self._peaks, self._vm_peaks),
-                (MEAN, self._means, self._capacities),
-                (OVERLOAD, self.overload_probability[:, np.newaxis],
-                 self._limits[:, np.newaxis])):
+        for reason, names in _COMPARED.items():
             refused = reasons == reason
-            at = where[refused]
-            multiples[refused] = _over(values[at], limits[at]).max(axis=1,
-                                                                   initial=0.0)
+            values, limits = (self._of_limits(name, where[refused])
+                              for name in names)
+            multiples[refused] = _over(values, limits).max(axis=1,
+                                                           initial=0.0)
+        refused = reasons == OVERLOAD
+        multiples[refused] = _over(self.overload_probability[where[refused]],
+                                   self._limits[where[refused]])
         for place in np.flatnonzero(reasons == DEBT).tolist():
             # The sooner the debt is repaid, the nearer the host is.
             multiples[place] = 1.0 - self.budget_days[where[place]]

@@ -81,6 +81,13 @@ class Load(typing.NamedTuple):
     overload_probability: np.ndarray
     loss: np.ndarray
 
+    def of(self, where):
+        """Return a copy for some of the hosts.
+
+        :param where: (n,) int, positions of hosts
+        """
+        return Load(*(values.take(where, axis=1) for values in self))
+
 
 class LimitSums:
     """The sums of the rates of instances on hosts.
@@ -163,10 +170,24 @@ class LimitSums:
                 for law in laws:
                     pending[law] = pending.get(law, 0) + count
 
+    def update(self, slots):
+        """Compute the outdated sums of some hosts.
+
+        :param slots: (h,) int, slots of the hosts
+        """
+        self._follow()
+        stale = self._stale.take(slots)
+        if stale.any():
+            with np.errstate(over='ignore', invalid='ignore'):
+                self._refresh(np.unique(slots[stale]).tolist())
+
     def with_source(self, slots, law):
         """Return the :class:`Load` of some hosts with one more instance.
 
-        :param slots: (h,) int, slots of the hosts
+        The Load of a host with outdated sums has overload_probability 0.
+
+        :param slots: slots of the hosts: (h,) int, or a slice, for which less
+            is copied
         :param law: RateLaw of the instance
         """
         # A rate beyond the range of floats is always too much.
@@ -174,24 +195,22 @@ class LimitSums:
             return self._with_source(slots, law)
 
     def _with_source(self, slots, law):
-        self._follow()
-        stale = self._stale[slots]
-        if stale.any():
-            self._refresh(np.unique(slots[stale]).tolist())
         # Copy only what is needed: allocating memory takes longer than
         # computing.
-        capacity, vm_peak, peak, mean = self._numbers[:_BASE].take(
-            slots, axis=2)
-        levels, units = self._levels_of(law), self._places[_UNIT][:, slots]
-        mean += levels.means[units]
-        peaks = levels.peaks[units]
+        capacity, vm_peak, peak, mean = _at(self._numbers[:_BASE], slots)
+        units, levels = _at(self._places[_UNIT], slots), self._levels_of(law)
+        mean = mean + levels.means.take(units)
+        peaks = levels.peaks.take(units)
         probability, loss = np.zeros((2, *mean.shape))
         # If the sum of all peaks fits, there is no overload and no table is
         # needed.
-        exceeds = np.flatnonzero(peak + peaks > capacity * SLACK)
+        exceeds = peak + peaks > capacity * SLACK
+        exceeds &= ~_at(self._stale, slots)
+        exceeds = np.flatnonzero(exceeds)
         if exceeds.size:
-            limit, at = np.divmod(exceeds, slots.size)
-            at = slots[at] + limit * self._stale.size
+            limit, at = np.divmod(exceeds, mean.shape[1])
+            at = np.arange(self._stale.size)[slots][at]
+            at += limit * self._stale.size
             places = self._places.reshape(_PLACES, -1).take(at, axis=1)
             lacking = at[places[_ROW] == _NO_ROW]
             if lacking.size:
@@ -207,7 +226,9 @@ class LimitSums:
             # A mean beyond the range of floats is lost almost entirely.
             means = mean.flat[exceeds]
             loss.flat[exceeds] = np.where(means < np.inf, found[1] / means, 1)
-        return Load(capacity, vm_peak, mean, peaks, probability, loss)
+        # The limits may change later.
+        return Load(capacity.copy(), vm_peak.copy(), mean, peaks, probability,
+                    loss)
 
     def expect(self, peaks):
         """Compute the look-up tables for instances with such peaks, too.
@@ -224,11 +245,11 @@ class LimitSums:
     def are_smooth(self, slots):
         """Return which hosts have a tail that is only exact up to ERROR.
 
-        :param slots: (h,) int, slots of the hosts
+        :param slots: slots of the hosts, as in :meth:`with_source`
         :returns: (h,) bool
         """
-        return ((self._places[_KIND][:, slots] <= _NARROW)
-                & (self._places[_ROW][:, slots] != _NO_ROW)).any(axis=0)
+        return ((_at(self._places[_KIND], slots) <= _NARROW)
+                & (_at(self._places[_ROW], slots) != _NO_ROW)).any(axis=0)
 
     def are_coarse(self, slots):
         """Return which hosts have a tail that :meth:`refine` may change.
@@ -249,7 +270,8 @@ class LimitSums:
             exceed with the same probability as the residents now exceed the
             capacity.
         """
-        self.with_source(np.array([slot]), rate_law.SILENT)
+        self.update(np.array([slot]))
+        self.with_source([slot], rate_law.SILENT)
         stretch = 1.0
         for position in np.flatnonzero(
                 (self._places[_SLOT_ROW, :, slot] >= 0)
@@ -574,6 +596,15 @@ class _Tables(admission_rows.Rows):
         if deep.any():
             found[deep] = 1.0 + 1j * (lower.imag[deep] - part[deep])
         return found
+
+
+def _at(array, slots):
+    """Return some hosts of an array whose last axis is that of the slots.
+
+    :param slots: (h,) int, or a slice, which copies nothing
+    """
+    return array[..., slots] if isinstance(slots, slice) else array.take(
+        slots, axis=-1)
 
 
 def _average(shares, found):

@@ -34,7 +34,11 @@ _MOST_DOUBTFUL = 8
 
 _NO_SLOT = -1
 
-# Columns of LoadTable._rules.
+#: Hosts are judged with the hosts between their slots, if there are no more
+#: than this number for each of them.
+_SPARSE = 1.25
+
+# Rows of LoadTable._rules.
 _KNOWN, _PASSES, _AVERAGE, _LIMIT, _ENFORCED, _RESIDENTS, _BUDGET, _RULES = \
     range(8)
 
@@ -67,7 +71,7 @@ class LoadTable:
         self._slot_of = {}       # host -> slot
         self._uplinks = {}       # name -> _Entry
         self._entries = []       # by slot: hosts and uplinks
-        self._rules = np.zeros((0, _RULES))              # by slot
+        self._rules = np.zeros((_RULES, 0))              # by slot
         # By slot of a host: slots of its uplinks.
         self._uplinks_of = np.full((0, 0), _NO_SLOT)
         self._sums = limit_sums.LimitSums(cells, self._entries)
@@ -166,9 +170,9 @@ class LoadTable:
         entry = _Entry(name, len(self._entries),
                        self._budgets.get((kind, name), np.nan))
         self._entries.append(entry)
-        if len(self._rules) <= entry.slot:
+        if len(self._uplinks_of) <= entry.slot:
             more = entry.slot // 2 + 1
-            self._rules = np.pad(self._rules, [(0, more), (0, 0)])
+            self._rules = np.pad(self._rules, [(0, 0), (0, more)])
             self._uplinks_of = np.pad(self._uplinks_of, [(0, more), (0, 0)],
                                       constant_values=_NO_SLOT)
         return entry
@@ -273,7 +277,7 @@ class LoadTable:
         """Set the policy of a host or of an uplink."""
         entry.policy, risk = policy, policy.overload_probability
         known = policy.profile is not None
-        self._rules[entry.slot] = (
+        self._rules[:, entry.slot] = (
             known, known or policy.pass_unknown,
             policy.policy == admission_policy.AVERAGE,
             risk * (1 + admission_policy.TOLERANCE) + _NOISE if risk else 0.0,
@@ -283,7 +287,7 @@ class LoadTable:
         self._sums.set_limits(entry)
 
     def _count(self, entry):
-        self._rules[entry.slot, _RESIDENTS] = len(entry.residents)
+        self._rules[_RESIDENTS, entry.slot] = len(entry.residents)
 
     def assess(
         self, slots, law, exclude=None, attachments=vswitch_attachments.UNKNOWN
@@ -318,7 +322,7 @@ class LoadTable:
                 else np.zeros(slots.size, dtype=np.int64))
         result = self._judge(slots, law, full)
         result._candidate = attachments, exclude, table
-        result._residents = self._rules[slots, _RESIDENTS]
+        result._residents = self._rules[_RESIDENTS].take(slots)
         for i, slot in enumerate(slots.tolist() if exclude else ()):
             entry = self._entries[slot]
             if exclude in entry.residents:
@@ -372,22 +376,25 @@ class LoadTable:
         return result
 
     def _judge(self, slots, law, full):
-        load = self._sums.with_source(slots, law)
-        rules = self._rules[slots].T                # (_RULES, h)
+        self._sums.update(slots)
+        part, at = _span(slots)
+        load = self._sums.with_source(part, law)
+        rules = self._rules[:, part]                # (_RULES, h)
         # The union bound is at least the probability that any limit is
         # exceeded.
         overload = np.minimum(load.overload_probability.sum(axis=0), 1.0)
-        doubtful = self._doubtful(slots, overload, rules)
+        doubtful = self._doubtful(part, at, overload, rules)
         if doubtful.size:
-            self._sums.refine(slots[doubtful].tolist())
-            finer = self._sums.with_source(slots[doubtful], law)
+            some = np.arange(len(self._entries))[part][doubtful]
+            self._sums.refine(some.tolist())
+            finer = self._sums.with_source(some, law)
             load.overload_probability[:, doubtful] = finer.overload_probability
             load.loss[:, doubtful] = finer.loss
             overload[doubtful] = np.minimum(
                 finer.overload_probability.sum(axis=0), 1.0)
         # The first check that refuses is reported. It is therefore written
         # last.
-        reason = np.where(self._exceeds(slots, overload, rules[_LIMIT]),
+        reason = np.where(self._exceeds(part, overload, rules[_LIMIT]),
                           assessment.OVERLOAD, assessment.ADMITTED)
         average = rules[_AVERAGE] > 0
         if average.any():
@@ -398,37 +405,45 @@ class LoadTable:
             reason[(rules[_BUDGET] < 0)
                    & (reason == assessment.ADMITTED)] = assessment.DEBT
         too_high = load.instance_peak > load.vm_peak * limit_sums.SLACK
-        for which, why in ((too_high.any(axis=0), assessment.PEAK),
-                           (full > 0, assessment.TOO_MANY),
-                           (rules[_PASSES] == 0, assessment.NO_PROFILE)):
-            reason[which] = why
+        reason[too_high.any(axis=0)] = assessment.PEAK
         with np.errstate(invalid='ignore'):
             # Ignore infinite rates divided by infinite capacities.
             used = np.fmax.reduce(load.mean / load.capacity, axis=0,
                                   initial=0.0)
+        loss = np.minimum(load.loss.sum(axis=0), 1.0)
+        if at is not None:
+            rules = rules.take(at, axis=1)
+            reason, overload, loss, used = (
+                values.take(at) for values in (reason, overload, loss, used))
+        reason[full > 0] = assessment.TOO_MANY
+        reason[rules[_PASSES] == 0] = assessment.NO_PROFILE
         return assessment.Assessment(
-            self, slots, reason, overload,
-            np.minimum(load.loss.sum(axis=0), 1.0), used, rules[_KNOWN] > 0,
-            rules[_ENFORCED] > 0, load.mean.T, load.instance_peak.T,
-            load.capacity.T, load.vm_peak.T, rules[_LIMIT], full,
-            budget_days=rules[_BUDGET] if self._budgets else None)
+            self, slots, reason, overload, loss, used, rules[_KNOWN] > 0,
+            rules[_ENFORCED] > 0, load, at, rules[_LIMIT].copy(), full,
+            budget_days=rules[_BUDGET].copy() if self._budgets else None)
 
-    def _doubtful(self, slots, overload, rules):
-        """Return positions of hosts to judge by finer sums, nearest first."""
+    def _doubtful(self, part, at, overload, rules):
+        """Return positions of hosts to judge by finer sums, nearest first.
+
+        :param part: slots of the hosts, as :func:`_span` returns them
+        :param at: positions of the hosts that are asked for
+        """
         limit = rules[_LIMIT]
         near = np.flatnonzero(np.abs(overload - limit) < _DOUBT * limit)
+        if near.size and at is not None:
+            near = near[np.isin(near, at)]
         if near.size:
             near = near[(rules[_AVERAGE, near] == 0)
-                        & self._sums.are_coarse(slots[near])]
+                        & self._sums.are_coarse(part)[near]]
             distances = np.abs(overload[near] / limit[near] - 1.0)
             near = near[distances.argsort()[:_MOST_DOUBTFUL]]
         return near
 
-    def _exceeds(self, slots, overload, limit):
+    def _exceeds(self, part, overload, limit):
         """Return which hosts are above their limit of overload probability."""
         found = overload > limit
         if found.any():
-            found &= ~self._sums.are_smooth(slots) | (
+            found &= ~self._sums.are_smooth(part) | (
                 overload > limit * (1 + limit_sums.ERROR))
         return found
 
@@ -509,6 +524,22 @@ class _Attached:
         if entry.slot in self.tunnels:
             for uuid in uuids:
                 self.tunnels.renew(entry.slot, uuid, self._of(uuid))
+
+
+def _span(slots):
+    """Return which slots to judge, so that little is copied.
+
+    :param slots: (h,) int
+    :returns: a slice and the positions in it of ``slots``, which are None if
+        the slice has them in this order; ``slots`` and None if they are not
+        close together
+    """
+    first, end = (slots.min(), slots.max() + 1) if slots.size else (0, 0)
+    if end - first > _SPARSE * slots.size:
+        return slots, None
+    at = slots - first
+    return slice(first, end), None if (
+        at.size == end - first and (at[1:] > at[:-1]).all()) else at
 
 
 def _difference(known, residents):

@@ -607,6 +607,65 @@ class TestTable(AdmissionTestCase):
                 name, _policy(saturation_kbps=5.0), _named([_on_off(1).law]))
                 )
 
+    def test_a_host_is_judged_alike_whichever_hosts_are_asked_with_it(self):
+        rng = np.random.default_rng(33)
+        pool = [one.law for one in _random_models(rng, 30)]
+        policies = [
+            _policy(saturation_kbps=600.0),
+            _policy(saturation_kbps=500.0, line_rate_kbps=400.0),
+            _policy(admission.AVERAGE, saturation_kbps=400.0),
+            _policy(vm_peak_kbps=90.0), _policy(max_tunnels=5),
+            admission.HostPolicy(None, pass_unknown=False)]
+        hosts = {f'host{i}': (policies[i % len(policies)], _named(
+            [pool[k] for k in rng.integers(30, size=i % 8)]))
+            for i in range(24)}
+        slots = np.array([self.table.describe(host, *of)
+                          for host, of in hosts.items()])
+        laws = [_on_off(100).law, _on_off(50, F(1, 2)).law]
+        alone = {}
+        for slot, (host, of) in zip(slots.tolist(), hosts.items()):
+            for law in laws:
+                table = admission.LoadTable()
+                alone[slot, law] = table.assess(
+                    [table.describe(host, *of)], law)
+        self.assertEqual(
+            {admission.ADMITTED, admission.NO_PROFILE, admission.TOO_MANY,
+             admission.PEAK, admission.MEAN, admission.OVERLOAD},
+            {int(one.reason[0]) for one in alone.values()})
+        for some in (slots, rng.permutation(slots),
+                     rng.permutation(slots)[:-3], slots[1:-1],
+                     np.append(slots[::-1], slots[:5]), slots[::7]):
+            of_slots = [laws[k] for k in rng.integers(2, size=some.size)]
+            for judged, law_of in (
+                    (self.table.assess(some, laws[0]), laws[:1] * some.size),
+                    (self.table.assess_each(some, of_slots), of_slots)):
+                for i, found in enumerate(zip(some.tolist(), law_of)):
+                    wanted = alone[found]
+                    for name in ('reason', 'overload_probability', 'known',
+                                 'loss_fraction', 'utilisation', 'enforced'):
+                        np.testing.assert_allclose(
+                            getattr(judged, name)[i], getattr(wanted, name)[0],
+                            rtol=1e-9, err_msg=name)
+                    for name in ('loads', 'explain', 'decisive', 'host'):
+                        self.assertEqual(getattr(wanted, name)(0),
+                                         getattr(judged, name)(i))
+                    self.assertEqual(
+                        wanted.multiples(np.array([0])).tolist(),
+                        judged.multiples(np.array([i])).tolist())
+
+    def test_a_host_that_is_not_asked_for_is_not_computed(self):
+        slots = [self.table.describe(i, _policy(), _named(
+            [_on_off(150).law] * 10)) for i in range(20)]
+        asked = slots[:4] + slots[5:]
+        self.table.assess(slots, _on_off(100).law)
+        self.table.change({4: ({}, [next(iter(self.table.residents(4)))])})
+        with mock.patch.object(fourier_sum.Grid, 'product') as product:
+            self.table.assess(asked, _on_off(100).law)
+            product.assert_not_called()
+            product.side_effect = ZeroDivisionError
+            self.assertRaises(ZeroDivisionError, self.table.assess, slots,
+                              _on_off(100).law)
+
     def test_answers_are_in_the_order_of_the_slots(self):
         rng = np.random.default_rng(84)
         slots = []
