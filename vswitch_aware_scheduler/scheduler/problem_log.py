@@ -27,6 +27,8 @@ class ProblemLog:
         :param topic: short string that names what can have a problem
         :param problem: the problem in words, or None if there is none
         """
+        if problem is None and topic not in self._problems:
+            return
         with self._lock:
             before = self._problems.get(topic)
             if before == problem:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The weigher VSwitchWeigher, which Nova loads."""
 
+import math
+
 import nova.conf
 from nova.scheduler import utils as scheduler_utils
 from nova.scheduler import weights
@@ -11,6 +13,8 @@ from vswitch_aware_scheduler.scheduler import nova_hooks
 
 CONF = nova.conf.CONF
 LOG = logs.get_logger(__name__)
+
+_MULTIPLIER = 'vswitch_weight_multiplier'
 
 #: A loss below 10 ** -LOSS_DECADES counts as no loss.
 LOSS_DECADES = 9
@@ -40,16 +44,24 @@ class VSwitchWeigher(weights.BaseHostWeigher):
     def weight_multiplier(self, host_state):
         """Return the weight multiplier of a host.
 
-        An aggregate of the host can set the multiplier. Otherwise
+        An aggregate of the host can set the multiplier. Otherwise, or if the
+        value is not a finite number,
         [vswitch_scheduler]/vswitch_weight_multiplier applies.
 
         :param host_state: nova HostState
         :returns: float
         """
-        default = CONF.vswitch_scheduler
-        return scheduler_utils.get_weight_multiplier(
-            host_state, 'vswitch_weight_multiplier',
-            default.vswitch_weight_multiplier)
+        default = CONF.vswitch_scheduler.vswitch_weight_multiplier
+        multiplier = scheduler_utils.get_weight_multiplier(
+            host_state, _MULTIPLIER, default)
+        finite = math.isfinite(multiplier)
+        # Nova accepts these values. The weight would not be a number, and Nova
+        # would not sort the other hosts by their weights.
+        self._state.report(f'host {host_state.host} {_MULTIPLIER}', (
+            None if finite else
+            f'host {host_state.host}: an aggregate has {_MULTIPLIER} '
+            f'{multiplier}, wanted a finite number; {default} is used'))
+        return multiplier if finite else default
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
         """Return the weights of some hosts.

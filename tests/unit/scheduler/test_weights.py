@@ -171,6 +171,27 @@ class TestWeigher(WeigherTestCase):
                                    [-1.88, -1.98])
         self.assertEqual(-2.0, self.weigher.weight_multiplier(self.host()))
 
+    def test_one_that_is_not_finite_changes_the_order_of_no_hosts(self):
+        odd = base.aggregate(saturation_kbps='100')
+        hosts = [self.host(3), self.host(2, aggregates=[odd]), self.host()]
+        handler = nova_weights.HostWeightHandler()
+
+        def order():
+            return [one.obj.host for one in handler.get_weighed_objects(
+                [self.weigher], hosts, base.request(1))]
+
+        self.assertEqual(['host-', 'host-2', 'host-3'], order())
+        for value in ('nan', 'inf', '1e999', '-inf'):
+            odd.metadata['vswitch_weight_multiplier'] = value
+            self.assertEqual(['host-', 'host-2', 'host-3'], order(), value)
+        warning, *others = self.warnings
+        self.assertEqual(2, len(others))     # 1e999 is inf
+        for part in ('host-2', 'vswitch_weight_multiplier', 'nan', '1.0'):
+            self.assertIn(part, warning)
+        del odd.metadata['vswitch_weight_multiplier']
+        order()
+        self.assertIn('well again', self.infos[-1])
+
     def test_the_multiplier_of_the_options_is_the_default(self):
         self.assertEqual(1.0, self.weigher.weight_multiplier(self.host()))
 
