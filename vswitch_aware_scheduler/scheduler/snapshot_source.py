@@ -3,6 +3,11 @@
 
 No request waits for a database. :meth:`SnapshotSource.current` returns
 problems of the store together with the snapshot.
+
+The age of a generation is measured with a monotonic clock from the reading
+that found it. Only the first reading of a process compares the time that the
+modeler has written with the clock of this machine. Hence a clock that is set
+makes no generation stale.
 """
 
 import math
@@ -32,15 +37,18 @@ class SnapshotSource:
     :param prepare: callable(Snapshot), run in the thread before a snapshot
         becomes the current one
     :param tidy: callable(), run in the thread after each reading of the store
+    :param monotonic: callable, monotonic seconds
     """
 
     def __init__(self, store, refresh_seconds, first_wait_seconds,
-                 max_age_seconds, clock, prepare=None, tidy=None):
+                 max_age_seconds, clock, prepare=None, tidy=None,
+                 monotonic=time.monotonic):
         self._store = store
         self._refresh_seconds = refresh_seconds
         self._first_wait_seconds = first_wait_seconds
         self._max_age_seconds = max_age_seconds
         self._clock = clock
+        self._monotonic = monotonic
         self._prepare = prepare
         self._tidy = tidy
         self._lock = threading.Lock()
@@ -52,6 +60,8 @@ class SnapshotSource:
         self._tried = threading.Event()
         self._stop = threading.Event()
         self._snapshot = snapshot.Snapshot()
+        self._published_at = 0.0     # of its generation, monotonic
+        self._read_at = None         # start of the last reading, monotonic
         self._error = None
 
     def current(self):
@@ -73,7 +83,7 @@ class SnapshotSource:
         # Generation 0 is a new store: nothing in it can be stale.
         if (error is None and self._max_age_seconds
                 and snapshot.generation.number):
-            age = self._clock() - snapshot.generation.published_at
+            age = self._monotonic() - self._published_at
             if age > self._max_age_seconds:
                 error = (f'its last generation is {math.ceil(age)} s old, '
                          f'wanted at most {self._max_age_seconds:g} s: is '
@@ -88,13 +98,20 @@ class SnapshotSource:
 
     def _refresh(self):
         try:
-            since = self._snapshot.generation
+            since, began = self._snapshot.generation, self._monotonic()
             changes = self._store.read_changes(since)
             if since is None or changes.generation != since:
+                published_at = began - max(
+                    0.0, self._clock() - changes.generation.published_at)
+                if since is not None \
+                        and changes.generation.number > since.number:
+                    # The previous reading did not find this generation.
+                    published_at = max(published_at, self._read_at)
                 snapshot = self._snapshot.updated(changes)
                 if self._prepare is not None:
                     self._prepare(snapshot)
-                self._snapshot = snapshot
+                self._published_at, self._snapshot = published_at, snapshot
+            self._read_at = began
             if self._tidy is not None:
                 self._tidy()
             self._error = None

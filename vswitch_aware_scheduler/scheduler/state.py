@@ -158,7 +158,8 @@ class SchedulerState:
             wiring.make_store(conf), conf.snapshot_refresh_seconds,
             conf.snapshot_first_wait_seconds,
             conf.max_generation_age_seconds, self._clock,
-            prepare=self._adopt, tidy=self._tidy)
+            prepare=self._adopt, tidy=self._tidy,
+            monotonic=lambda: self._monotonic())
         self.metrics.open(conf, self.report, self._gauges)
         self._worker = worker_report.WorkerReport(
             wiring.make_store(conf), self.report, self._facts, self._clock)

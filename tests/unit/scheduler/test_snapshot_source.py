@@ -28,9 +28,11 @@ class SourceTestCase(unittest.TestCase):
              max_age_seconds=0, prepare=None, tidy=None):
         self.store = FakeStore(*answers)
         self.clock = Clock()
+        self.monotonic = 1000.0
         source = snapshot_source.SnapshotSource(
             self.store, refresh_seconds, first_wait_seconds,
-            max_age_seconds, self.clock, prepare, tidy)
+            max_age_seconds, self.clock, prepare, tidy,
+            lambda: self.monotonic)
         self.addCleanup(source.stop)
         self.addCleanup(self.store.gate.set)
         return source
@@ -159,8 +161,8 @@ class TestAge(SourceTestCase):
     def test_an_old_generation_is_told_with_both_numbers(self):
         source = self.make(_changes(1, {'a': 1}), max_age_seconds=100)
         for age, stale in ((0, False), (100, False), (101, True),
-                           (5000, True), (50, False)):
-            self.clock.now = NOW + age
+                           (5000, True)):
+            self.monotonic = 1000.0 + age
             one, problem = source.current()
             self.assertEqual(_law(1), one.law('a'))
             if stale:
@@ -169,9 +171,36 @@ class TestAge(SourceTestCase):
             else:
                 self.assertIsNone(problem)
 
+    def test_the_first_reading_goes_by_the_time_that_is_written(self):
+        source = self.make(_changes(1, published_at=NOW - 101),
+                           max_age_seconds=100)
+        self.assertIn('101 s', source.current()[1])
+
+    def test_a_clock_that_is_set_makes_nothing_stale(self):
+        # The modeler's clock is right throughout.
+        source = self.make(
+            _changes(1), *(_changes(number, published_at=NOW + 50 * number)
+                           for number in (2, 3)), max_age_seconds=100)
+        source.current()
+        for step in (3600, -3600):
+            self.monotonic += 50
+            self.clock.now = NOW + self.monotonic - 1000 + step
+            self.assertIsNone(source.current()[1])
+            source.refresh()
+            self.assertIsNone(source.current()[1])
+        self.monotonic += 101
+        self.assertIn('s old', source.current()[1])
+
+    def test_a_store_that_was_restored_is_as_old_as_it_says(self):
+        source = self.make(_changes(2), _changes(1, published_at=NOW - 101),
+                           max_age_seconds=100)
+        source.current()
+        source.refresh()
+        self.assertIn('101 s', source.current()[1])
+
     def test_without_a_limit_nothing_is_stale(self):
         source = self.make(_changes(1))
-        self.clock.now = NOW + 1e9
+        self.monotonic += 1e9
         self.assertIsNone(source.current()[1])
 
     def test_a_store_never_written_is_not_stale(self):
@@ -184,7 +213,7 @@ class TestAge(SourceTestCase):
                            max_age_seconds=100)
         source.current()
         source.refresh()
-        self.clock.now = NOW + 1e6
+        self.monotonic += 1e6
         self.assertEqual('gone', source.current()[1])
 
 
