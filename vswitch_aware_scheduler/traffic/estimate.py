@@ -627,11 +627,12 @@ def classes(counts):
 def high_slots(counts, low_bins, share, key=None):
     """Return in which of the sampled slots an instance was high.
 
-    A slot without a sample takes the value of the latest earlier day that has
-    a sample at the same time of the day. In a short history, slots that two
-    instances have in common therefore count as if they repeated. If no day has
-    a sample, the bit is drawn at random, so that the instance is independent
-    of others.
+    A slot without a sample takes the value of a day that has a sample at the
+    same time of the day: seven days away, or else the first that is found in
+    steps of three days back around the ring. In a short history, slots that
+    two instances have in common therefore count as if they repeated, and each
+    day counts about as often. If no day has a sample, the bit is drawn at
+    random, so that the instance is independent of others.
 
     :param counts: TransitionCounts
     :param low_bins: number of low bins of the instance
@@ -642,10 +643,10 @@ def high_slots(counts, low_bins, share, key=None):
     """
     high = counts.slot_bins > counts.bins[low_bins - 1]
     missing = counts.slot_bins == NO_SLOT
-    for _ in range(slots.DAYS - 1):
+    for days in slots.REPLACEMENT_DAYS:
         if not missing.any():
             return high
-        before = slots.SAMPLED_A_DAY
+        before = days * slots.SAMPLED_A_DAY
         high = np.where(missing, np.roll(high, before), high)
         missing &= np.roll(missing, before)
     if missing.any():

@@ -29,6 +29,10 @@ NEXT_DAY = 3
 SLOTS_A_DAY = 86400 // SLOT_SECONDS
 SAMPLED_A_DAY = SLOTS_A_DAY // EACH
 DAYS = SLOTS // SAMPLED_A_DAY
+#: A slot without a sample takes the value of the slot that is the first number
+#: of days before it around the ring, or else after repeated further steps. 3
+#: and 14 have no common divisor, so that the steps reach all days.
+REPLACEMENT_DAYS = (7, *(3,) * (DAYS - 1))
 #: Number of slots in each group of a host, from the busiest slots on.
 GROUP_SIZES = (1, 1, 2, 2, 4, 4, 8, 16, 32, 64, 128, 242)
 

@@ -783,23 +783,38 @@ class TestSlots(EstimateTestCase):
         # With all bins known, no bit is drawn.
         self.assertEqual(fitted, estimate.fit_model(counts, key='other'))
 
-    def test_slots_without_samples_are_as_on_the_last_day_before(self):
-        # Three days of history: on the fourth, the first one comes again.
-        times = 300.0 * np.arange(20 * 288, 23 * 288)
+    def test_slots_without_samples_are_as_on_other_days(self):
+        # The variance of the mean of 14 values that repeat n independent ones
+        # is that of 14 ** 2 / sum(repeats ** 2) values.
+        for days in range(1, 14):
+            with self.subTest(days=days):
+                rows, known = self._high_of_days(days)
+                repeats = np.zeros(days)
+                for row in rows:
+                    [same] = np.flatnonzero((known == row).all(axis=1))
+                    repeats[same] += 1
+                self.assertEqual(14, repeats.sum())
+                self.assertGreater(14 ** 2 / (repeats @ repeats), .84 * days)
+                if days >= 7:
+                    np.testing.assert_array_equal(
+                        rows[days - 7:7], rows[days:])
+
+    def _high_of_days(self, days):
+        """Return the slots of a history by day.
+
+        :returns: (14, 36) high slots of the model, (days, 36) of the history
+        """
+        times = 300.0 * np.arange(28 * 288, (28 + days) * 288)
         on = np.random.default_rng(17).random(times.size) < .3
         high = estimate.fit_model(self._one(
             300, times, np.where(on, 900.0, 9.0))).high.reshape(14, 36)
-        latest = slots.latest_slots(23 * 288 - 1).reshape(14, 36)
-        known = [(latest[:, 0] // 288).tolist().index(day)
-                 for day in (20, 21, 22)]
-        np.testing.assert_array_equal(
-            on[latest[known] - 20 * 288], high[known])
-        for row in range(14):
-            if row in known:
-                continue
-            before = next(known.index(one % 14) for one in range(
-                row - 1, row - 15, -1) if one % 14 in known)
-            np.testing.assert_array_equal(high[known[before]], high[row])
+        number = np.arange(28 * 36, (28 + days) * 36)
+        sampled = np.arange(28 * 288, (28 + days) * 288)
+        sampled = sampled[slots.sampled(sampled)]
+        np.testing.assert_array_equal(number, sampled // slots.EACH)
+        known = on[sampled - 28 * 288].reshape(days, 36)
+        np.testing.assert_array_equal(known, high[:days])
+        return high, known
 
     def test_where_no_day_has_a_sample_the_bit_is_drawn(self):
         # Never measured from 12 to 24 h.
