@@ -116,7 +116,7 @@ class DrippingServer(fixtures.Fixture):
 
     def _setUp(self):
         self._ended = threading.Event()
-        self.connections = 0
+        self._connections = 0
         self._listener = socket.create_server(('127.0.0.1', 0))
         self.port = self._listener.getsockname()[1]
         self.url = f'http://127.0.0.1:{self.port}'
@@ -124,6 +124,16 @@ class DrippingServer(fixtures.Fixture):
         accepting = threading.Thread(target=self._accept, daemon=True)
         accepting.start()
         self.addCleanup(self._end, accepting)
+
+    def connections_of(self, attempts):
+        """Return how many connections there were, after so many attempts.
+
+        :param attempts: how many have to be accepted, a minute at most
+        """
+        end = time.monotonic() + 60
+        while self._connections < attempts and time.monotonic() < end:
+            time.sleep(.01)
+        return self._connections
 
     def _end(self, accepting):
         self._ended.set()
@@ -137,7 +147,7 @@ class DrippingServer(fixtures.Fixture):
         with contextlib.suppress(OSError):
             while True:
                 connection, _ = self._listener.accept()
-                self.connections += 1
+                self._connections += 1
                 thread = threading.Thread(target=self._serve,
                                           args=(connection,), daemon=True)
                 self._threads.append(thread)

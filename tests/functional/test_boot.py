@@ -80,34 +80,33 @@ class PolicyTestCase(base.VSwitchTestCase):
 
     def fill(self, flavor, host, count):
         """Boot as many on a host and see that it takes no more."""
-        self.boot_many_refused(flavor, count + 1, host=host)
         self.boot_many(flavor, count, host=host)
         self.boot_refused(flavor, host=host)
 
     def test_probability_admits_by_the_binomial_law(self):
         flavor = self.on_off_flavor('on-off', 1000, self.SHARE)
-        self.describe_hosts(3500, 3000)
-        # Room for three at once, with and without equality.
-        count = base.most_instances(self.SHARE, 3, 0.01)
-        self.assertEqual(9, count)
+        self.describe_hosts(2500, 2000)
+        # Room for two at once, with and without equality.
+        count = base.most_instances(self.SHARE, 2, 0.01)
+        self.assertEqual(5, count)
+        # The instances of one request count against each other.
+        self.boot_many_refused(flavor, count + 1, host='host1')
         self.fill(flavor, 'host1', count)
         self.fill(flavor, 'host2', count)
         # A looser limit on one of them.
-        count = base.most_instances(self.SHARE, 3, 0.05)
-        self.assertEqual(14, count)
+        looser = base.most_instances(self.SHARE, 2, 0.05)
+        self.assertEqual(8, looser)
         self.describe_host('host1', overload_probability=0.05)
-        self.boot_many(flavor, count - 9, host='host1')
-        self.boot_refused(flavor, host='host1')
+        self.fill(flavor, 'host1', looser - count)
 
     def test_average_admits_to_the_sum_of_averages(self):
-        flavor = self.on_off_flavor('on-off', 1000, self.SHARE)
         self.describe_host('host1', saturation_kbps=1000,
                            admission_policy='average')
         self.describe_host('host2', saturation_kbps=1000)
-        # 100 kbit/s each on average: ten, although they overload it.
-        self.fill(flavor, 'host1', 10)
+        # 250 kbit/s each on average: four, although they overload it.
+        self.fill(self.on_off_flavor('quarter', 1000, 0.25), 'host1', 4)
         # By the other policy P(2 or more of 2 are on) is 0.01 exactly.
-        self.fill(flavor, 'host2', 2)
+        self.fill(self.on_off_flavor('tenth', 1000, self.SHARE), 'host2', 2)
         # Above the peak of what it can carry at all: neither.
         for host in self.HOSTS:
             self.boot_refused(self.on_off_flavor(

@@ -29,7 +29,7 @@ class StoreFaultsTestCase(base.VSwitchTestCase):
     def degraded(self, words):
         """Assert what is documented, and one warning with these words."""
         self.plugin.refresh()
-        for _ in range(3):
+        for _ in range(2):
             if self.PASSES:
                 server = self.boot(self.whole)
                 self.delete(server)
