@@ -55,7 +55,7 @@ class Aggregates:
         self._of = {}            # host -> its aggregates
         self._asked = None       # hosts of the last request
         self._groups = None      # their aggregates
-        self._found = {}         # host -> (HostProfile, HostPolicy)
+        self._found = {}         # host -> ((HostProfile, bare metal), policy)
         self._changed = set()    # hosts that observe() returns next
         self._metadata = {}      # id of an aggregate -> (it, its metadata)
         self._metadata_kept = 0
@@ -100,13 +100,11 @@ class Aggregates:
 
         :param host: name of a host that was observed or admitted
         :param stored: the store's HostProfile of the host, or None
-        :param bare_metal: as in :meth:`.HostPolicies.find`; the same for a
-            host in each call
+        :param bare_metal: as in :meth:`.HostPolicies.find`
         """
-        found = self._found.get(host)
-        if found is None or found[0] != stored:
-            found = self._found[host] = stored, self._find_policy(
-                host, stored, bare_metal)
+        found, key = self._found.get(host), (stored, bare_metal)
+        if found is None or found[0] != key:
+            found = self._found[host] = key, self._find_policy(host, *key)
         return found[1]
 
     def _find_policy(self, host, stored, bare_metal):

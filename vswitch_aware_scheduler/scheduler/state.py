@@ -565,12 +565,10 @@ class SchedulerState:
         if asked is None or asked.hosts != hosts:
             # Most requests have the same hosts in the same order.
             asked = self._last_asked = _Asked(hosts)
-            new_hosts = not asked.are_in(self._table)
+            new_hosts = not all(map(self._had_at.__contains__, hosts))
         hosts = asked.hosts
         if new_hosts or now >= self._next_note:
             self._note(hosts, host_states, now)
-            # A host without HostState so far may have one now.
-            new_hosts |= not all(map(self._counts.__contains__, hosts))
         note = new_hosts or now >= self._next_lists
         # The instances that hosts list matter only in unread cells, and if
         # attachments are counted.
@@ -622,17 +620,19 @@ class SchedulerState:
             self._residency.observe(host, cell, listed)
 
     def _note(self, hosts, host_states, now):
-        """Store the time at which a request had these hosts. Add new hosts."""
+        """Store the time at which a request had these hosts. Add new hosts.
+
+        A host that is known as a member of an aggregate is new, too, when a
+        request has it for the first time.
+        """
         self._next_note = now + _NOTE_SECONDS
-        self._had_at.update(dict.fromkeys(hosts, now))
-        if all(map(self._policies.__contains__, hosts)):
-            return
         for host, host_state in zip(hosts, host_states):
-            if host not in self._policies:
+            if host not in self._had_at:
                 self._policies[host] = None
                 self._outdated.add(host)
                 if getattr(host_state, 'hypervisor_type', 0) == _IRONIC:
                     self._bare_metal.add(host)
+        self._had_at.update(dict.fromkeys(hosts, now))
 
     def _describe_due(self, most=None):
         """Describe hosts that have changed. Return the list of these hosts."""
@@ -856,17 +856,6 @@ class _Asked:
     def __init__(self, hosts):
         self.hosts = hosts
         self._slots = None, None
-
-    def are_in(self, table):
-        """Return whether a LoadTable has all of them.
-
-        :param table: LoadTable
-        """
-        try:
-            self.slots(table)
-        except KeyError:
-            return False
-        return True
 
     def slots(self, table):
         """Return the (h,) slots of the hosts, in a LoadTable with all of them.

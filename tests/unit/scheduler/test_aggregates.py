@@ -410,6 +410,17 @@ class TestUplinks(UplinkTestCase):
         self.assertEqual('b', self.ask('b', kbps=700))
         self.assertEqual('', self.ask('b', kbps=701))
 
+    def test_bare_metal_behind_an_uplink_passes_whoever_asks_first(self):
+        self.rack('abx')
+        self.state = self.make_state(default_switch_profile='ovs-vxlan-1g')
+        # No instance without hardware of its own is for host x.
+        self.ask()
+        self.host('x')
+        self.hosts['x'].hypervisor_type = 'ironic'
+        self.assertEqual('x', self.ask('abx', kbps=10 ** 9))
+        self.place('x', 1, 10 ** 9)
+        self.assertEqual('x', self.ask('abx', kbps=10 ** 9))
+
     def test_a_new_generation_leaves_uplinks_as_they_are(self):
         self.rack()
         self.host('a', 1, 2)
