@@ -205,14 +205,14 @@ function check_vswitch_settings {
     case $VSWITCH_STORE in
         sqlite|database|*://*) ;;
         *)
-            die $LINENO "VSWITCH_STORE is '$VSWITCH_STORE', wanted sqlite," \
+            die $LINENO "VSWITCH_STORE: '$VSWITCH_STORE'; expected sqlite," \
                 "database or an SQLAlchemy URL"
             ;;
     esac
     case $VSWITCH_TELEMETRY in
         auto|gnocchi|prometheus|none|/*) ;;
         *)
-            die $LINENO "VSWITCH_TELEMETRY is '$VSWITCH_TELEMETRY', wanted" \
+            die $LINENO "VSWITCH_TELEMETRY: '$VSWITCH_TELEMETRY'; expected" \
                 "auto, gnocchi, prometheus, none or an absolute path"
             ;;
     esac

@@ -22,8 +22,10 @@
         ├── StoreMissing         there is no store at that URL
         └── StoreVersionError    its schema or a record has another version
 
-A message names the thing, the value seen and the value wanted. Values may come
-from anywhere, so what str() returns is printable: see :mod:`.plain_text`.
+A message has the form ``<thing>: <value seen>; expected <what is legal>``,
+then what to do, if that is not obvious. Parts of a message may come from users
+of the cloud, so str() escapes all characters that cannot be printed: see
+:mod:`.plain_text`.
 """
 
 from vswitch_aware_scheduler import plain_text

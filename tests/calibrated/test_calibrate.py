@@ -180,7 +180,7 @@ class TestRemote(calibrator.Programs, unittest.TestCase):
     def test_packets_that_do_not_fit_the_link_are_refused(self):
         done = self._remote('--sizes', '9000')
         self.assertEqual(1, done.returncode)
-        self.assertIn('packet size is 9000, wanted at most the MTU 1500 of '
+        self.assertIn('packet size: 9000; expected at most the MTU 1500 of '
                       'v0 on root@198.18.0.1', done.stderr)
 
 

@@ -68,8 +68,8 @@ class Client:
                 return server
             if time.monotonic() > limit:
                 raise TimeoutError(
-                    f'server {server.name} is {server.status}, task '
-                    f'{server.task_state}, wanted one of {sorted(wanted)} '
+                    f'server {server.name}: {server.status}, task '
+                    f'{server.task_state}; expected one of {sorted(wanted)} '
                     f'within {TIMEOUT_SECONDS:g} s')
             time.sleep(.3)
 

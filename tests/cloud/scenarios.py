@@ -291,7 +291,7 @@ def rescheduled(stage):
         server = stage.boot('rescheduled', 'large')
         hosts = tried(stage, server)
         require(hosts == [first, server.compute_host] and hosts[1] != first,
-                f'tried on {hosts}, runs on {server.compute_host}, wanted '
+                f'tried on {hosts}, runs on {server.compute_host}; expected '
                 f'{first} and then another one')
     return server
 
@@ -546,7 +546,7 @@ def strict_moves(stage):
     def want(host, kbps, *more):
         found = booked(stage)
         require(found == {host: kbps, **dict(more)},
-                f'{found}, wanted {kbps} on {host} {more}')
+                f'{found}; expected {kbps} on {host} {more}')
 
     with strict_mode(stage):
         server = stage.boot('moving')
@@ -642,7 +642,7 @@ def _observe(stage, hot, calm):
     decisions = {one['host']: (one['hosts'], one['observed']) for one in
                  _answer(telemetry, 'decision', 'list')['decisions']}
     wanted = {**dict.fromkeys(hot, (1, 1)), **dict.fromkeys(calm, (1, 0))}
-    require(decisions == wanted, f'{decisions}, wanted {wanted}')
+    require(decisions == wanted, f'{decisions}; expected {wanted}')
     code, told = telemetry.checks()['Options']
     require(code == 1 and 'enforcement' in told, f'options: {told}')
     telemetry.configure(enforcement='observe')
@@ -661,7 +661,7 @@ def _observe(stage, hot, calm):
              for one in answer['hosts']}
     wanted = {**dict.fromkeys(hot, ('refused', 1.0)),
               **dict.fromkeys(calm, ('admitted', 0.0))}
-    require(found == wanted, f'{found}, wanted {wanted}')
+    require(found == wanted, f'{found}; expected {wanted}')
     slots = min(one['slots'] for one in answer['hosts'])
     require(slots > 250, f'measured for {slots} slots')
     require(f'too few to tell: {len(hot)} hosts' in answer['remarks'][0],

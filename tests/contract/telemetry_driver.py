@@ -264,7 +264,7 @@ class DriverContract:
         for ask in (lambda: next(iterator), driver.instances):
             error = self.assertRaises(exceptions.TelemetryError, ask)
             self.assertIn(driver.source, str(error))
-            self.assertIn('wanted', str(error))
+            self.assertIn('expected', str(error))
 
     def test_a_driver_can_be_pickled(self):
         driver = pickle.loads(pickle.dumps(self.driver(self.traffic)))

@@ -44,7 +44,7 @@ class ServiceContract(telemetry_driver.DriverContract):
             error = self.assertRaises(telemetry_driver.exceptions
                                       .TelemetryError, ask)
             self.assertIn(driver.source, str(error))
-            self.assertIn('wanted', str(error))
+            self.assertIn('expected', str(error))
 
     def _hostile(self, pieces, **access):
         """Return a driver of a server that sends pieces of an answer."""

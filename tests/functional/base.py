@@ -284,8 +284,8 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         # A server that is built does not fail any more, nor the other way.
         if {server['status'], expected_state} == {'ACTIVE', 'ERROR'}:
             self.fail(
-                f'server {server["id"]} is {server["status"]} on '
-                f'{server["OS-EXT-SRV-ATTR:host"]}, wanted {expected_state}'
+                f'server {server["id"]}: {server["status"]} on '
+                f'{server["OS-EXT-SRV-ATTR:host"]}; expected {expected_state}'
                 f': {server.get("fault", {}).get("message")}')
 
     def _wait_for_migration_status(self, server, expected_statuses):

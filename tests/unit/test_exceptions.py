@@ -41,6 +41,6 @@ class TestTree(unittest.TestCase):
              for name, one in _classes().items()}, drawn)
 
     def test_a_message_is_kept_as_it_is(self):
-        self.assertEqual('rate is -1, wanted >= 0',
+        self.assertEqual('rate: -1; expected >= 0',
                          str(exceptions.InvalidModel(
-                             'rate is -1, wanted >= 0')))
+                             'rate: -1; expected >= 0')))

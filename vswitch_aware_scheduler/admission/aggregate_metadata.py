@@ -31,7 +31,7 @@ def refusing(wanted, fits):
             good = False
         if not good:
             raise exceptions.InvalidOverride(
-                f'{where}: {key} is {text!r}, wanted {wanted}')
+                f'{where}: {key}: {text!r}; expected {wanted}')
     return check
 
 

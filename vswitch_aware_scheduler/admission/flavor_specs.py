@@ -64,7 +64,7 @@ def law_of(extra_specs, laws):
         return law, 'flavor'
     if named is not None:
         raise exceptions.InvalidOverride(
-            f'flavor extra spec {MODEL_EXTRA_SPEC} is {named!r}, wanted the '
+            f'flavor extra spec {MODEL_EXTRA_SPEC}: {named!r}; expected the '
             f'uuid of an instance that has a learned model')
     return None
 
@@ -86,8 +86,8 @@ def law_of_extra_specs(extra_specs):
         return None
     if not any(rates.values()):
         raise exceptions.InvalidOverride(
-            f'flavor extra specs {sorted(numbers)}: no rate is above 0, '
-            f'wanted vswitch:egress_kbps, vswitch:ingress_kbps or '
+            f'flavor extra specs {sorted(numbers)}: no rate is above 0; '
+            f'expected vswitch:egress_kbps, vswitch:ingress_kbps or '
             f'vswitch:kpps')
     on, off = numbers.get('on_seconds'), numbers.get('off_seconds')
     if on is None and off is None:
@@ -95,7 +95,7 @@ def law_of_extra_specs(extra_specs):
     if not on or not off:
         raise exceptions.InvalidOverride(
             f'flavor extra specs: vswitch:on_seconds is {on} and '
-            f'vswitch:off_seconds is {off}, wanted both above 0, or neither')
+            f'vswitch:off_seconds: {off}; expected both above 0, or neither')
     return _on_off_law(**rates, on_seconds=on, off_seconds=off)
 
 
@@ -126,6 +126,6 @@ def _whole_number(key, text):
         value = -1
     if not 0 <= value <= LARGEST:
         raise exceptions.InvalidOverride(
-            f'flavor extra spec {key} is {_BRIEF.repr(text)}, wanted a whole '
+            f'flavor extra spec {key}: {_BRIEF.repr(text)}; expected a whole '
             f'number, 0 <= number <= {LARGEST}')
     return value

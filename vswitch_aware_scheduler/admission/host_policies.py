@@ -161,8 +161,8 @@ class HostPolicies:
             return ([] if name is None else [name]), host_profile.overrides
         self._report(
             f'host {host_profile.host} profile',
-            f'host {host_profile.host}: its stored profile is {name!r}, '
-            f'wanted one of {", ".join(sorted(self._profiles))}; it is '
+            f'host {host_profile.host}: its stored profile: {name!r}; '
+            f'expected one of {", ".join(sorted(self._profiles))}; it is '
             f'ignored')
         return [], {}
 

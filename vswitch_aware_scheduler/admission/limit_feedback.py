@@ -243,7 +243,7 @@ def limit_of(kind):
         return float(text)
     except ValueError:
         raise exceptions.InvalidInput(
-            f'hosts {kind}: their limit is {text!r}, wanted a number'
+            f'hosts {kind}: their limit: {text!r}; expected a number'
         ) from None
 
 
@@ -271,8 +271,8 @@ def _factor_of(found):
     if not ((overload >= 0).all() and (overload <= hosts * (
             1 + fourier_sum.TOLERANCE)).all() and (hosts < np.inf).all()):
         raise exceptions.InvalidInput(
-            f'hosts {found.kind}: the outcome of trials is {found.days}, '
-            f'wanted finite days of overload, 0 to those of the hosts')
+            f'hosts {found.kind}: the outcome of trials: {found.days}; '
+            f'expected finite days of overload, 0 to those of the hosts')
     return factor(Outcome(overload, hosts), limit_of(found.kind))
 
 

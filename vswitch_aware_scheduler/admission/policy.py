@@ -66,12 +66,12 @@ class HostPolicy:
     def __post_init__(self):
         if self.policy not in (AVERAGE, PROBABILITY):
             raise exceptions.InvalidOverride(
-                f'admission policy is {self.policy!r}, wanted {AVERAGE!r} or '
+                f'admission policy: {self.policy!r}; expected {AVERAGE!r} or '
                 f'{PROBABILITY!r}')
         if not 0 <= self.overload_probability <= 1:
             raise exceptions.InvalidOverride(
-                f'overload probability is {self.overload_probability!r}, '
-                f'wanted 0..1')
+                f'overload probability: {self.overload_probability!r}; '
+                f'expected 0..1')
 
     @functools.cached_property
     def limits(self):

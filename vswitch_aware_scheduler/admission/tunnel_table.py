@@ -37,7 +37,7 @@ def count(unit, residents, peers=None):
     """
     if unit not in COUNTED:
         raise exceptions.InvalidInput(
-            f'tunnel unit is {unit!r}, wanted one of {", ".join(COUNTED)}')
+            f'tunnel unit: {unit!r}; expected one of {", ".join(COUNTED)}')
     residents = list(residents)
     if unit == FUNCTIONS:
         return sum(attachments.virtual_functions for attachments in residents)
@@ -55,7 +55,7 @@ def count(unit, residents, peers=None):
     missing = sorted(map(str, networks - set(peers or ())))
     if missing:
         raise exceptions.InvalidInput(
-            f'the hosts on network {missing[0]} are not given, wanted them '
+            f'the hosts on network {missing[0]} are not given; expected them '
             f'to count remote VTEPs')
     return unknown + len(
         set().union(*(peers[network] for network in networks)))

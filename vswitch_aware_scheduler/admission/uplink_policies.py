@@ -91,8 +91,8 @@ class UplinkPolicies:
             if stated:
                 self._report(f'aggregate {where} {PREFIX}', None if name else (
                     f'aggregate {where}: there is '
-                    f'{", ".join(sorted(stated))} and {PREFIX} is '
-                    f'{stated.get(PREFIX)!r}, wanted the name of an uplink; '
+                    f'{", ".join(sorted(stated))} and {PREFIX}: '
+                    f'{stated.get(PREFIX)!r}; expected the name of an uplink; '
                     f'they are ignored'))
             if name:
                 items.setdefault(name, set()).update(
@@ -119,7 +119,7 @@ class UplinkPolicies:
             item for item in items if item[1] != PREFIX))
         profile = self._profile(name, settings)
         self._report(f'uplink {name}', None if profile is not None else (
-            f'uplink {name}: no aggregate says what it carries, wanted one '
+            f'uplink {name}: no aggregate says what it carries; expected one '
             f'of {", ".join(_CAPACITIES)}; it limits nothing'))
         return profile and admission.Uplink(name, admission.HostPolicy(
             profile, settings.policy, settings.limit,

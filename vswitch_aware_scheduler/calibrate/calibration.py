@@ -144,8 +144,8 @@ class Journal:
                     json.dumps({'setting': setting}) + '\n'])
         except OSError as error:
             raise exceptions.CalibrationError(
-                f'journal {path}: it cannot be written ({error.strerror}), '
-                f'wanted a file to keep samples in') from error
+                f'journal {path}: it cannot be written ({error.strerror}); '
+                f'expected a file to keep samples in') from error
 
     def _read(self, lines, setting):
         whole = []
@@ -161,8 +161,8 @@ class Journal:
                 if number == len(lines) - 1 and number:
                     break
                 raise exceptions.CalibrationError(
-                    f'journal {self._path}: line {number + 1} is '
-                    f'{line.strip()[:60]!r}, wanted a journal of this '
+                    f'journal {self._path}: line {number + 1}: '
+                    f'{line.strip()[:60]!r}; expected a journal of this '
                     f'command') from None
             if number == 0:
                 for name in sorted({*before, *setting}):
@@ -170,7 +170,7 @@ class Journal:
                         raise exceptions.CalibrationError(
                             f'journal {self._path}: {name} was '
                             f'{before.get(name)!r}, now it is '
-                            f'{setting.get(name)!r}; wanted the same, or '
+                            f'{setting.get(name)!r}; expected the same, or '
                             f'another journal')
             else:
                 self.samples.extend(samples)
@@ -311,7 +311,7 @@ class Calibration:
         if 'reason' not in made and use.others_share > self._max_busy:
             made |= {'kept': False, 'reason': (
                 f'the machine was busy with something else: '
-                f'{use.others_share:.0%} of its CPUs, wanted at most '
+                f'{use.others_share:.0%} of its CPUs; expected at most '
                 f'{self._max_busy:.0%}')}
         return Sample(**made)
 
@@ -331,7 +331,7 @@ class Calibration:
                 kbps=each))
         if found.received_kbps <= 0:
             raise exceptions.CalibrationError(
-                'nothing arrived, wanted some packets')
+                'nothing arrived; expected some packets')
         return {'sent_kbps': found.sent_kbps,
                 'received_kbps': found.received_kbps,
                 'packet_rate_kpps': found.received_kpps, 'loss': found.loss,
@@ -413,7 +413,7 @@ def verdict(entries, tolerance=TOLERANCE):
     if not spreads:
         return {'reproducible': None, 'tolerance': tolerance, 'cells': 0,
                 'median_spread': None, 'worst_spread': None,
-                'words': 'built once: wanted --repeats 2 or more to tell'}
+                'words': 'built once; expected --repeats 2 or more'}
     within = sum(spread <= tolerance for spread in spreads)
     good = within >= .9 * len(spreads)
     return {
@@ -481,7 +481,7 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
     cells = cross_cells(entries)
     if not cells:
         raise exceptions.CalibrationError(
-            'no sample between the hosts was kept, wanted one or more: see '
+            'no sample between the hosts was kept; expected one or more: see '
             'the reasons of those rejected; --max-busy raises what other '
             'processes may take')
     table = {}

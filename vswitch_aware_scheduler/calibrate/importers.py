@@ -32,11 +32,11 @@ def parse_iperf3(text, place, encapsulation=None, pairs=None):
     if rates.packets is None:
         raise exceptions.CalibrationError(
             f'{place}: it is a test of TCP, whose packet sizes are not in '
-            f'it, wanted one of UDP (iperf3 -u)')
+            f'it; expected one of UDP (iperf3 -u)')
     if rates.received_kbps <= 0:
         raise exceptions.CalibrationError(
-            f'{place}: {rates.lost} of {rates.packets} packets were lost, '
-            f'wanted some that arrived')
+            f'{place}: {rates.lost} of {rates.packets} packets were lost; '
+            f'expected some that arrived')
     size = rates.received_kbps / (8 * rates.received_kpps)
     return [
         cost_model.Measurement(
@@ -66,7 +66,7 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
     for name in ('packet_size', 'throughput_rx_fps'):
         if name not in header:
             raise exceptions.CalibrationError(
-                f'{place}: the header is {",".join(header)[:120]!r}, wanted '
+                f'{place}: the header: {",".join(header)[:120]!r}; expected '
                 f'the columns packet_size and throughput_rx_fps of a VSPERF '
                 f'throughput test')
     reader.fieldnames = header
@@ -78,7 +78,7 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
         if size <= _FRAME_BYTES or rate <= 0:
             raise exceptions.CalibrationError(
                 f'{where}: packet_size is {size:g} and throughput_rx_fps '
-                f'{rate:g}, wanted frames of more than {_FRAME_BYTES} bytes '
+                f'{rate:g}; expected frames of more than {_FRAME_BYTES} bytes '
                 f'and a rate above 0')
         tunnel = (row.get('tunnel_type') or '').strip().lower()
         name = encapsulation or tunnel or 'none'
@@ -91,7 +91,7 @@ def parse_vsperf(text, place, encapsulation=None, pairs=None):
             raise exceptions.CalibrationError(f'{where}: {error}') from None
     if not found:
         raise exceptions.CalibrationError(
-            f'{place}: it has 0 rows below the header, wanted 1 or more')
+            f'{place}: it has 0 rows below the header; expected 1 or more')
     return found
 
 
@@ -99,7 +99,7 @@ def _number(row, name, where):
     cell = (row.get(name) or '').strip()
     if not re.fullmatch(r'\d+(\.\d*)?([eE][-+]?\d+)?', cell):
         raise exceptions.CalibrationError(
-            f'{where}: {name} is {cell!r}, wanted a number > 0')
+            f'{where}: {name}: {cell!r}; expected a number > 0')
     return float(cell)
 
 
@@ -118,7 +118,7 @@ def load(form, path, encapsulation=None, pairs=None):
     """
     if pairs is not None and pairs < 1:
         raise exceptions.InvalidInput(
-            f'pairs are {pairs}, wanted a whole number >= 1')
+            f'pairs: {pairs}; expected a whole number >= 1')
     place = f'file {path}'
     try:
         with open(path, encoding='utf-8-sig', newline='') as file:
@@ -126,7 +126,7 @@ def load(form, path, encapsulation=None, pairs=None):
     except (OSError, ValueError) as error:
         raise exceptions.CalibrationError(
             f'{place}: it cannot be read ('
-            f'{getattr(error, "strerror", None) or error}), wanted results '
+            f'{getattr(error, "strerror", None) or error}); expected results '
             f'of {form}') from error
     return FORMATS[form](text, place, encapsulation, pairs)
 
@@ -144,7 +144,7 @@ def make_profile(rows, name, switch, tool, files):
     kinds = sorted({row.encapsulation for row in rows})
     if len(kinds) > 1:
         raise exceptions.CalibrationError(
-            f'the files have the encapsulations {", ".join(kinds)}, wanted '
+            f'the files have the encapsulations {", ".join(kinds)}; expected '
             f'one: a profile is of one')
     table = {}
     for row in rows:

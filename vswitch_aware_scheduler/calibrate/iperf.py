@@ -100,7 +100,7 @@ def parse(text, place='iperf3'):
         error, end = data.get('error'), data.get('end') or {}
     except (ValueError, AttributeError):
         raise exceptions.CalibrationError(
-            f'{place}: it gave {" ".join(text.split())[:120]!r}, wanted the '
+            f'{place}: it gave {" ".join(text.split())[:120]!r}; expected the '
             f'JSON of iperf3 -J') from None
     if error:
         raise exceptions.CalibrationError(f'{place}: {error}')
@@ -114,7 +114,7 @@ def parse(text, place='iperf3'):
                      retransmits=sent.get('retransmits'))
     except (KeyError, TypeError, ZeroDivisionError, AttributeError) as error:
         raise exceptions.CalibrationError(
-            f'{place}: its JSON lacks {error}, wanted the result of a test '
+            f'{place}: its JSON lacks {error}; expected the result of a test '
             f'that ended') from None
 
 

@@ -19,7 +19,7 @@ def check():
     """
     if os.geteuid() != 0:
         raise exceptions.CalibrationError(
-            f'user id is {os.geteuid()}, wanted 0: only root makes network '
+            f'user id: {os.geteuid()}; expected 0: only root makes network '
             f'namespaces')
     for program in ('ip', 'iperf3'):
         machine.need_program(program)
@@ -34,8 +34,8 @@ def parse_rtt(text):
     found = re.search(r'= [\d.]+/([\d.]+)/', text)
     if found is None:
         raise exceptions.CalibrationError(
-            f'ping said {" ".join(text.split())[-120:]!r}, wanted round trip '
-            f'times')
+            f'ping said {" ".join(text.split())[-120:]!r}; expected round '
+            f'trip times')
     return float(found.group(1))
 
 

@@ -49,7 +49,7 @@ def need_program(name):
     found = find_program(name)
     if found is None:
         raise exceptions.CalibrationError(
-            f'program {name} is not installed, wanted it on the path: '
+            f'program {name} is not installed; expected it on the path: '
             f'install the package {PACKAGES.get(name, name)}')
     return found
 
@@ -79,7 +79,7 @@ def run(argv, timeout_seconds=30.0, check=True):
     if check and done.returncode:
         said = ' '.join((done.stderr or done.stdout).split())
         raise exceptions.CalibrationError(
-            f'command "{words}" ended with status {done.returncode}, wanted '
+            f'command "{words}" ended with status {done.returncode}; expected '
             f'0: {said[-300:] or "it said nothing"}')
     return done
 
@@ -226,7 +226,7 @@ def parse_cpu(text, ours, switches=('ovs-vswitchd',), clock=time.monotonic):
             [pid for pid, one in processes.items() if one.name in switches])
     except (ValueError, IndexError):
         raise exceptions.CalibrationError(
-            f'/proc/stat is {totals[:60]!r}, wanted the CPU times of Linux'
+            f'/proc/stat: {totals[:60]!r}; expected the CPU times of Linux'
         ) from None
 
 

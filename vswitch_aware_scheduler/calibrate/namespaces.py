@@ -77,7 +77,7 @@ class Run:
         except OSError as error:
             raise exceptions.CalibrationError(
                 f'state directory {self.directory}: it cannot be written '
-                f'({error.strerror}), wanted one that --state-dir names'
+                f'({error.strerror}); expected one that --state-dir names'
             ) from error
         return self
 
@@ -207,11 +207,11 @@ def remove_leftovers(state_dir=DEFAULT_STATE_DIR):
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise exceptions.CalibrationError(
                 f'state file {path}: it is not one of this command '
-                f'({type(error).__name__}), wanted it removed by hand'
+                f'({type(error).__name__}); expected it removed by hand'
             ) from None
         if started is not None and _started(pid) == started:
             raise exceptions.CalibrationError(
-                f'run {run} is going on as process {pid}, wanted one at a '
+                f'run {run} is going on as process {pid}; expected one at a '
                 f'time: two would measure each other')
         own = [name for name in names
                if (match := _NAME.fullmatch(str(name)))

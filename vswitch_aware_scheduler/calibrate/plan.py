@@ -88,11 +88,11 @@ class Plan:
                 ('receivers', [self.receivers], 0, 64)):
             if not values:
                 raise exceptions.InvalidInput(
-                    f'there is no {name}, wanted one or more')
+                    f'there is no {name}; expected one or more')
             for value in values:
                 if not low <= value <= high:
                     raise exceptions.InvalidInput(
-                        f'{name} is {value}, wanted {low} to {high}')
+                        f'{name}: {value}; expected {low} to {high}')
         for name in ('sizes', 'pairs'):
             object.__setattr__(self, name,
                                tuple(sorted(set(getattr(self, name)))))

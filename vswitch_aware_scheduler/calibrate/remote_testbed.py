@@ -47,7 +47,7 @@ class Host:
                     not _DESTINATION.fullmatch(value)
                     or value.startswith('-')):
                 raise exceptions.InvalidInput(
-                    f'host is {value!r}, wanted user@name or an address')
+                    f'host: {value!r}; expected user@name or an address')
 
     @classmethod
     def parse(cls, text):
@@ -108,11 +108,11 @@ class RemotePlace(calibration.Place):
                             ).strip():
                 raise exceptions.CalibrationError(
                     f'host {host.destination}: program iperf3 is not '
-                    f'installed, wanted it: install the package iperf3')
+                    f'installed; expected it: install the package iperf3')
         link = self.link()
         if max(self._plan.sizes) > link['mtu']:
             raise exceptions.InvalidInput(
-                f'packet size is {max(self._plan.sizes)}, wanted at most the '
+                f'packet size: {max(self._plan.sizes)}; expected at most the '
                 f'MTU {link["mtu"]} of {link["nic"]} on '
                 f'{self._senders[0].destination}')
 
@@ -126,8 +126,8 @@ class RemotePlace(calibration.Place):
         found = re.search(r'\bdev (\S+)', route)
         if found is None:
             raise exceptions.CalibrationError(
-                f'host {host.destination}: its route to {target} is '
-                f'{" ".join(route.split())!r}, wanted one with a device')
+                f'host {host.destination}: its route to {target}: '
+                f'{" ".join(route.split())!r}; expected one with a device')
         device = found.group(1)
         text = self.ask(host, 'sh', '-c',
                         f'cd /sys/class/net/{shlex.quote(device)} && '
@@ -141,7 +141,7 @@ class RemotePlace(calibration.Place):
         except (IndexError, ValueError):
             raise exceptions.CalibrationError(
                 f'host {host.destination}: {device} tells '
-                f'{" ".join(text.split())[:80]!r}, wanted MTU and speed'
+                f'{" ".join(text.split())[:80]!r}; expected MTU and speed'
             ) from None
         link = {'nic': device, 'mtu': mtu, 'speed_mbps': max(speed, 0)}
         for name, line in zip(('driver', 'kernel'), lines[2:4]):
@@ -181,7 +181,7 @@ class RemotePlace(calibration.Place):
                 host = self._receivers[number % len(self._receivers)]
                 raise exceptions.CalibrationError(
                     f'host {host.destination}: iperf3 ended with status '
-                    f'{process.returncode}, wanted it to listen on port '
+                    f'{process.returncode}; expected it to listen on port '
                     f'{_FIRST_PORT + number}')
 
     def clear(self):

@@ -60,7 +60,7 @@ def cannot(run, switch, encapsulation):
     """
     if switch == 'ovs-system':
         if not pathlib.Path('/sys/module/openvswitch').exists():
-            return ('the kernel module openvswitch is not loaded, wanted it '
+            return ('the kernel module openvswitch is not loaded; expected it '
                     'for --switch ovs-system: "modprobe openvswitch", or take '
                     'ovs-netdev, which needs no module')
     if switch != 'linuxbridge':
@@ -69,7 +69,7 @@ def cannot(run, switch, encapsulation):
             machine.need_program(program)
     if switch == 'ovs-netdev':
         if not pathlib.Path('/dev/net/tun').exists():
-            return ('there is no /dev/net/tun, wanted it for the bridges of '
+            return ('there is no /dev/net/tun; expected it for the bridges of '
                     '--switch ovs-netdev: "modprobe tun"')
         # Open vSwitch encapsulates itself in this case.
         return None
@@ -94,8 +94,9 @@ def cannot(run, switch, encapsulation):
                 option = _KERNEL_OPTIONS.get(encapsulation, 'CONFIG_BRIDGE') \
                     if kind != 'bridge' else 'CONFIG_BRIDGE'
                 return (f'this kernel makes no interface of type {kind} '
-                        f'({" ".join(done.stderr.split())}), wanted {option} '
-                        f'or its module for --encapsulation {encapsulation}')
+                        f'({" ".join(done.stderr.split())}); expected '
+                        f'{option} or its module for --encapsulation '
+                        f'{encapsulation}')
             machine.run(['ip', '-n', run.name('probe'), 'link', 'delete',
                          'probe0'])
     finally:
@@ -242,7 +243,7 @@ class Topology:
                 return
             time.sleep(.05)
         raise exceptions.CalibrationError(
-            f'ovsdb-server made no socket {path} within 5 s, wanted it to '
+            f'ovsdb-server made no socket {path} within 5 s; expected it to '
             f'start')
 
     def _vm(self, host, number):

@@ -102,21 +102,21 @@ class Access:
             parts = urllib.parse.urlsplit(self.url)
             if parts.scheme not in ('http', 'https') or not parts.hostname:
                 raise exceptions.InvalidInput(
-                    f'url of a telemetry service is '
-                    f'{_without_secrets(self.url)!r}, wanted '
+                    f'url of a telemetry service: '
+                    f'{_without_secrets(self.url)!r}; expected '
                     f'http://host:port or https://host:port')
             if parts.username or parts.password:
                 raise exceptions.InvalidInput(
-                    f'url of a telemetry service is '
-                    f'{_without_secrets(self.url)!r}, wanted one without a '
+                    f'url of a telemetry service: '
+                    f'{_without_secrets(self.url)!r}; expected one without a '
                     f'user and password: auth_type has a place for them')
         elif not self.auth:
             raise exceptions.InvalidInput(
-                'url of a telemetry service is not set, wanted it, or '
+                'url of a telemetry service is not set; expected it, or '
                 'auth_type to look the service up in the catalog of keystone')
         if self.auth is not None and not self.auth.get('auth_type'):
             raise exceptions.InvalidInput(
-                'auth of a telemetry service has no auth_type, wanted the '
+                'auth of a telemetry service has no auth_type; expected the '
                 'name of a plugin of keystoneauth1')
         for name, low in (('timeout_seconds', 0), ('max_answer_mib', 0),
                           ('retries', -1),
@@ -126,7 +126,7 @@ class Access:
             if not isinstance(value, (int, float)) or not low < value \
                     < math.inf:
                 raise exceptions.InvalidInput(
-                    f'{name} of a telemetry service is {value!r}, wanted a '
+                    f'{name} of a telemetry service: {value!r}; expected a '
                     f'finite number {"above" if low == 0 else "from"} 0')
 
     def where(self, what=''):
@@ -252,7 +252,7 @@ class Client:
             raise exceptions.TelemetryError(
                 f'telemetry {self._source}: auth_type is {name!r} with the '
                 f'options {", ".join(sorted(given)) or "none"} '
-                f'({type(error).__name__}: {shown(str(error))}), wanted a '
+                f'({type(error).__name__}: {shown(str(error))}); expected a '
                 f'plugin of keystoneauth1 and its options') from None
 
     def json(self, what, method, path, wanted, check=None, items=None,
@@ -335,8 +335,8 @@ class Client:
                 if asked is _FINAL or attempt == attempts:
                     seconds = self._clock() - began
                     raise exceptions.TelemetryError(
-                        f'telemetry {self._source}: {what}: seen {seen}, '
-                        f'wanted {wanted} ({attempt} attempts in '
+                        f'telemetry {self._source}: {what}: seen {seen}; '
+                        f'expected {wanted} ({attempt} attempts in '
                         f'{seconds:.1f} s)') from error
                 wait = min(max(pause, asked or 0), MAX_PAUSE_SECONDS)
                 LOG.debug('Telemetry %s: %s: %s; attempt %d follows in %.1f '
@@ -391,8 +391,8 @@ class Client:
             except ValueError:
                 pause = None
             raise Passing(seen, pause)
-        raise Refusal(f'telemetry {self._source}: {what}: seen {seen}, '
-                      f'wanted {wanted}', response.status_code, text)
+        raise Refusal(f'telemetry {self._source}: {what}: seen {seen}; '
+                      f'expected {wanted}', response.status_code, text)
 
 
 class TooLarge(exceptions.TelemetryError):

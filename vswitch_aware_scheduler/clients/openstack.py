@@ -75,7 +75,7 @@ def pages(client, kind, path, read, query=None, repeats=False, key='id',
         if more and page and not new and not repeats:
             raise exceptions.TelemetryError(
                 f'telemetry {client.name}: seen the same of {kind} on two '
-                f'pages, wanted other ones on each')
+                f'pages; expected other ones on each')
         yield page
         if not more or not new:
             return

@@ -46,7 +46,7 @@ def _whole_numbers(text):
         return tuple(int(word) for word in text.split(','))
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is no list of whole numbers, wanted as 88,512,1500'
+            f'{text!r} is no list of whole numbers; expected as 88,512,1500'
         ) from None
 
 
@@ -57,7 +57,7 @@ def _percent(text):
         value = -1.0
     if not 0 <= value <= 100:
         raise argparse.ArgumentTypeError(
-            f'{text!r} is no share, wanted 0 to 100, per cent')
+            f'{text!r} is no share; expected 0 to 100, per cent')
     return value / 100
 
 
@@ -194,7 +194,7 @@ def _plan(arguments):
                 'receivers': 3}
     if not 0 <= arguments.retries <= 100:
         raise exceptions.InvalidInput(
-            f'retries are {arguments.retries}, wanted 0 to 100')
+            f'retries: {arguments.retries}; expected 0 to 100')
     return plans.Plan(**{
         name: value if getattr(arguments, name) is None
         else getattr(arguments, name) for name, value in defaults.items()})
@@ -234,8 +234,8 @@ def _write_profile(path, found):
         others = set(switch_profile.load_profiles(path)) - {found.name}
         if others:
             raise exceptions.InvalidInput(
-                f'file {path} has other profiles ({", ".join(others)}), '
-                f'wanted a new file, or one with {found.name} alone')
+                f'file {path} has other profiles ({", ".join(others)}); '
+                f'expected a new file, or one with {found.name} alone')
     entry = found.to_dict()
     del entry['name']
     text = (f'# Written by {PROG}; see provenance.\n'
@@ -317,7 +317,7 @@ def _check_output(arguments):
     if arguments.output and not os.access(
             os.path.dirname(os.path.abspath(arguments.output)), os.W_OK):
         raise exceptions.InvalidInput(
-            f'output is {arguments.output!r}, wanted a file in a folder that '
+            f'output: {arguments.output!r}; expected a file in a folder that '
             f'can be written')
 
 

@@ -171,7 +171,7 @@ def main(argv=None):
         if not conf.once:
             if conf.json:
                 raise exceptions.InvalidInput(
-                    '--json is given without --once, wanted both or none')
+                    '--json is given without --once; expected both or none')
             return _serve(conf, argv)
         if conf.debug:
             terminal.log_all()

@@ -97,7 +97,7 @@ class Checks(upgradecheck.UpgradeCommands):
                   else 'run "vswitch-manage db sync"')
         return _result(
             upgradecheck.Code.FAILURE,
-            f'store {self._store().url} has {seen}, wanted version '
+            f'store {self._store().url} has {seen}; expected version '
             f'{newest}: {advice}')
 
     def _check_generation(self):
@@ -116,7 +116,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if age < -_CLOCK_SECONDS:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{told}, {-age:.0f} s from now, wanted the past: is the '
+                f'{told}, {-age:.0f} s from now; expected the past: is the '
                 f'clock of this machine or of the modeler wrong?')
         if not self._store().has_models():
             return _result(upgradecheck.Code.WARNING,
@@ -126,7 +126,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if limit and age > limit:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{told}, {math.ceil(age)} s ago, wanted at most '
+                f'{told}, {math.ceil(age)} s ago; expected at most '
                 f'max_generation_age_seconds, {limit} s: does '
                 f'vswitch-modeler run, and does telemetry have anything new?')
         return _result(upgradecheck.Code.SUCCESS,
@@ -430,7 +430,7 @@ class Checks(upgradecheck.UpgradeCommands):
         return _result(upgradecheck.Code.WARNING, told + (
             f'; {_some(wrong)}: does a vswitch-modeler run with strict set, '
             f'and what does its log say?' if wrong else
-            ', wanted some: placement refuses nothing'))
+            '; expected some: placement refuses nothing'))
 
     def _check_budgets(self):
         if not self._conf.error_budgets:
@@ -452,7 +452,7 @@ class Checks(upgradecheck.UpgradeCommands):
         if age > _BUDGET_SECONDS:
             return _result(
                 upgradecheck.Code.WARNING,
-                f'{words}; they are settled up to {age:.0f} s ago, wanted '
+                f'{words}; they are settled up to {age:.0f} s ago; expected '
                 f'less than {_BUDGET_SECONDS:.0f} s: do vswitch-modeler and '
                 f'telemetry work?')
         unknown = [

@@ -530,8 +530,8 @@ def _auth(conf, group_name):
         options = loading.get_auth_plugin_conf_options(auth_type)
     except Exception as error:
         raise cfg.ConfigFileValueError(
-            f'auth_type of group {section} is {auth_type!r} ({error}), '
-            f'wanted the name of a plugin of keystoneauth1') from error
+            f'auth_type of group {section} is {auth_type!r} ({error}); '
+            f'expected the name of a plugin of keystoneauth1') from error
     conf.register_opts(options, group=section)
     values = {option.dest: conf[section][option.dest] for option in options}
     return {'auth_type': auth_type, **{

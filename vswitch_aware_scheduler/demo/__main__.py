@@ -32,7 +32,7 @@ def _at_least(least, kind=int):
         value = kind(text)
         if not value >= least:
             raise argparse.ArgumentTypeError(
-                f'{text} is too small, wanted {least} or more')
+                f'{text} is too small; expected {least} or more')
         return value
     return number
 

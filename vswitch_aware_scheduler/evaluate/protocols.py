@@ -64,16 +64,16 @@ class Case:
         for name, known in (('protocol', PROTOCOLS), ('history', HISTORIES)):
             if getattr(self, name) not in known:
                 raise exceptions.InvalidInput(
-                    f'{name} is {getattr(self, name)!r}, wanted one of '
+                    f'{name}: {getattr(self, name)!r}; expected one of '
                     f'{", ".join(known)}')
         if not 0 < self.saturation_kbps < np.inf:
             raise exceptions.InvalidInput(
-                f'saturation is {self.saturation_kbps} kbit/s, wanted a '
+                f'saturation: {self.saturation_kbps} kbit/s; expected a '
                 f'number > 0')
         if not 0 < self.overload_probability < 1:
             raise exceptions.InvalidInput(
-                f'overload probability is {self.overload_probability}, '
-                f'wanted a number between 0 and 1')
+                f'overload probability: {self.overload_probability}; '
+                f'expected a number between 0 and 1')
 
 
 @dataclasses.dataclass(eq=False)
@@ -326,7 +326,7 @@ def _trace_and_begin(case):
     if not 0 < begin < bins:
         length = bins * case.trace.period_seconds / traces.DAY_SECONDS
         raise exceptions.InvalidInput(
-            f'days to learn from are {case.train_days}, wanted more than 0 '
+            f'days to learn from: {case.train_days}; expected more than 0 '
             f'and less than the {length:g} days of the trace')
     return case.trace, begin
 

@@ -59,7 +59,7 @@ class Trace:
         recorded = [one for one in series if len(one)]
         if not recorded:
             raise exceptions.InvalidInput(
-                f'trace of {len(series)} instances has no sample, wanted at '
+                f'trace of {len(series)} instances has no sample; expected at '
                 f'least one')
         lengths, counts = np.unique([one.period_seconds for one in recorded],
                                     return_counts=True)
@@ -118,7 +118,7 @@ class Trace:
         if past.period_seconds != self.period_seconds:
             raise exceptions.InvalidInput(
                 f'bins of the trace to learn from last '
-                f'{past.period_seconds:g} s, wanted {self.period_seconds:g} '
+                f'{past.period_seconds:g} s; expected {self.period_seconds:g} '
                 f's as in the trace to judge on')
         overlap = past.times[-1] + past.period_seconds - self.times[0]
         moved = _WEEK_SECONDS * max(0.0, np.ceil(overlap / _WEEK_SECONDS))
@@ -179,7 +179,7 @@ def load_needs(path, uuids):
                 value = np.nan
             if not 0 <= value < np.inf:
                 raise exceptions.InvalidInput(
-                    f'instance {one.name or uuid} of trace {path}: {key} is '
+                    f'instance {one.name or uuid} of trace {path}: {key}: '
                     f'{one.metadata.get(key)!r}; expected a number from 0. '
                     f'A GWA-T-12 trace has it, or vms_X.csv beside X.npz; '
                     f'leave out --host-cores and --host-memory-mb for a '
@@ -206,7 +206,7 @@ def load_groups(path):
     except (OSError, LookupError, ValueError, AttributeError,
             csv.Error) as error:
         raise exceptions.InvalidInput(
-            f'groups {path}: {type(error).__name__}: {error}, wanted CSV '
+            f'groups {path}: {type(error).__name__}: {error}; expected CSV '
             f'with the columns instance, flavor and project') from error
     return found
 
@@ -265,7 +265,7 @@ class History:
             return tuple(self._counts)
         if end < self._counted:
             raise exceptions.InvalidInput(
-                f'bin {end} is asked for after bin {self._counted}, wanted '
+                f'bin {end} is asked for after bin {self._counted}; expected '
                 f'bins in increasing order')
         pieces = {}
         for row, one in enumerate(self._trace.series):

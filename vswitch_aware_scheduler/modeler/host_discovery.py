@@ -64,8 +64,8 @@ def _agent(agent):
     for key, kind in (('id', str), ('host', str), ('agent_type', str),
                       ('alive', bool), ('configurations', dict)):
         if not isinstance(agent[key], kind):
-            raise ValueError(f'{key} of an agent is '
-                             f'{http.shown(agent[key])}, wanted '
+            raise ValueError(f'{key} of an agent: '
+                             f'{http.shown(agent[key])}; expected '
                              f'{kind.__name__}')
     return agent
 

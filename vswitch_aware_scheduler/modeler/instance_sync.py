@@ -215,8 +215,8 @@ class FileSource:
                 AttributeError) as error:
             raise exceptions.TelemetryError(
                 f'inventory {self.name}: seen '
-                f'{type(error).__name__}: {http.shown(str(error))}, '
-                f'wanted CSV with the column instance_uuid') from error
+                f'{type(error).__name__}: {http.shown(str(error))}; '
+                f'expected CSV with the column instance_uuid') from error
         return Reading(found)
 
     def unknown(self, instance_uuids):

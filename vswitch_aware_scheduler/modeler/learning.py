@@ -99,7 +99,7 @@ class Settings:
 
     def _fail(self, name, wanted):
         raise exceptions.InvalidInput(
-            f'{name} of the modeler is {getattr(self, name)!r}, wanted '
+            f'{name} of the modeler: {getattr(self, name)!r}; expected '
             f'{wanted}')
 
 
@@ -370,7 +370,7 @@ class _Pass:
             if not len(one) and one.instance_uuid not in self._points:
                 self._refuse(one.instance_uuid, 'no usable sample',
                              f'no usable sample ({one.refused.total} '
-                             f'refused), wanted at least one')
+                             f'refused); expected at least one')
         known = self._learned(pieces)
         stretches = [self._stretches(one) for one in pieces]
         counted = iter(estimate.count_all(
@@ -424,7 +424,7 @@ class _Pass:
                     and one.counts.last_time != self._last_time(uuid):
                 raise exceptions.StoreChanged(
                     f'instance {uuid}: its last counted sample is of '
-                    f'{one.counts.last_time:.0f}, wanted '
+                    f'{one.counts.last_time:.0f}; expected '
                     f'{self._last_time(uuid) or 0:.0f} as when the pass '
                     f'began: another writer was faster')
         return known

@@ -72,7 +72,7 @@ class Group:
         except ImportError as error:
             raise exceptions.CoordinationError(
                 f'modeler_coordination_url is set and tooz cannot be '
-                f'loaded: {error}; wanted it installed') from error
+                f'loaded: {error}; expected it installed') from error
         self.url = url
         self.name = (f'{socket.gethostname()}-{os.getpid()}-'
                      f'{secrets.token_hex(4)}').encode()
@@ -129,7 +129,7 @@ class Group:
         if not found:
             raise exceptions.CoordinationError(
                 f'modeler_coordination_url: its backend has not answered for '
-                f'{PATIENCE_SECONDS:g} s, wanted the members of a group')
+                f'{PATIENCE_SECONDS:g} s; expected the members of a group')
         [(result, error)] = found
         if error is not None:
             raise error
@@ -153,7 +153,7 @@ class Group:
             raise exceptions.CoordinationError(
                 f'modeler_coordination_url: its backend does not answer: '
                 f'{type(error).__name__}: '
-                f'{str(error).replace(self.url, "...")}, wanted the members '
+                f'{str(error).replace(self.url, "...")}; expected the members '
                 f'of a group') from error
 
     def _share(self):

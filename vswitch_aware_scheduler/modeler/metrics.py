@@ -32,7 +32,7 @@ class Metrics:
     def __init__(self):
         if prometheus_client is None:
             raise exceptions.InvalidInput(
-                'prometheus_client is not installed, wanted for '
+                'prometheus_client is not installed; expected for '
                 'modeler_metrics_port')
         self._registry = prometheus_client.CollectorRegistry()
         self._listener = None

@@ -275,8 +275,8 @@ class PlacementInventories:
                 if not inventory:
                     wrong[node.host] = 'it has none'
                 elif inventory[0] != total:
-                    wrong[node.host] = (f'it is of {inventory[0]} kbit/s, '
-                                        f'wanted {total}')
+                    wrong[node.host] = (f'it is of {inventory[0]} kbit/s; '
+                                        f'expected {total}')
         shared = {
             uplink_policies.name_in(metadata)
             for found in aggregates.values()

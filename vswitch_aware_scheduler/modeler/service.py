@@ -874,8 +874,8 @@ class Service:
                         self._monotonic() - began)
                     self._state(
                         'slow', pause <= 0 and
-                        f'a pass took {self._monotonic() - began:.0f} s, '
-                        f'wanted less than modeler_interval_seconds, '
+                        f'a pass took {self._monotonic() - began:.0f} s; '
+                        f'expected less than modeler_interval_seconds, '
                         f'{set_up.interval_seconds:g}')
                 else:
                     pause = min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS

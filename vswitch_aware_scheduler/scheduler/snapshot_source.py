@@ -85,8 +85,8 @@ class SnapshotSource:
                 and snapshot.generation.number):
             age = self._monotonic() - self._published_at
             if age > self._max_age_seconds:
-                error = (f'its last generation is {math.ceil(age)} s old, '
-                         f'wanted at most {self._max_age_seconds:g} s: is '
+                error = (f'its last generation is {math.ceil(age)} s old; '
+                         f'expected at most {self._max_age_seconds:g} s: is '
                          f'the modeler running?')
         return snapshot, error
 

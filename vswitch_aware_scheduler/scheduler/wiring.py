@@ -45,8 +45,8 @@ def make_aggregates(conf, report):
     default = conf.default_switch_profile or None
     if default is not None and default not in profiles:
         report('default_switch_profile', (
-            f'[vswitch_scheduler]/default_switch_profile is {default!r}, '
-            f'wanted one of {", ".join(sorted(profiles))}; it is ignored'))
+            f'[vswitch_scheduler]/default_switch_profile: {default!r}; '
+            f'expected one of {", ".join(sorted(profiles))}; it is ignored'))
         default = None
     return aggregates.Aggregates(
         host_policies.HostPolicies(

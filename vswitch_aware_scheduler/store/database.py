@@ -644,7 +644,7 @@ class Store:
             if changed is not None:
                 raise exceptions.StoreChanged(
                     f'store {self.url}: the error budget of {changed[0]} '
-                    f'{changed[1]} has changed, wanted as it was read: '
+                    f'{changed[1]} has changed; expected as it was read: '
                     f'another writer was faster')
             for chunk in sql.chunks(list(sums)):
                 sql.upsert(connection, tables.sum_history,
@@ -752,8 +752,8 @@ class Store:
             raise exceptions.StoreChanged(
                 f'store {self.url}: counts of {len(changed)} instances, such '
                 f'as {changed[0]}, have changed since generation '
-                f'{based_on.generation.number}, wanted as they were: another '
-                f'writer was faster')
+                f'{based_on.generation.number}; expected as they were: '
+                f'another writer was faster')
 
     def _follow_trials(self, connection, followed):
         table = tables.trial
@@ -762,8 +762,9 @@ class Store:
                     table.c.trial_id == trial_id,
                     table.c.until == before).values(until=until)).rowcount:
                 raise exceptions.StoreChanged(
-                    f'store {self.url}: trial {trial_id} has changed, wanted '
-                    f'as followed to {before:.0f}: another writer was faster')
+                    f'store {self.url}: trial {trial_id} has changed; '
+                    f'expected it as followed to {before:.0f}: another writer '
+                    f'was faster')
 
     def _engine(self):
         pid = os.getpid()
@@ -867,12 +868,14 @@ class Store:
                 f'sync"')
         if version < tables.SCHEMA_VERSION:
             raise exceptions.StoreVersionError(
-                f'store {self.url}: its schema has version {version}, wanted '
-                f'{tables.SCHEMA_VERSION}; run "vswitch-manage db sync"')
+                f'store {self.url}: its schema has version {version}; '
+                f'expected {tables.SCHEMA_VERSION}; run '
+                f'"vswitch-manage db sync"')
         if version > tables.SCHEMA_VERSION:
             raise exceptions.StoreVersionError(
-                f'store {self.url}: its schema has version {version}, wanted '
-                f'{tables.SCHEMA_VERSION}: it was written by a newer release')
+                f'store {self.url}: its schema has version {version}; '
+                f'expected {tables.SCHEMA_VERSION}: it was written by a '
+                f'newer release')
 
 
 def _require_distinct(kind, keys):
@@ -880,7 +883,7 @@ def _require_distinct(kind, keys):
     for key in keys:
         if key in seen:
             raise exceptions.InvalidInput(
-                f'{kind} {key} is given twice in one write, wanted once')
+                f'{kind} {key} is given twice in one write; expected once')
         seen.add(key)
 
 

@@ -51,7 +51,7 @@ def parse(url):
         parsed = sa.make_url(url)
     except (exc.ArgumentError, ValueError, TypeError):
         raise exceptions.StoreError(
-            f'the URL of the store cannot be parsed, wanted '
+            f'the URL of the store cannot be parsed; expected '
             f'{_WANTED}') from None
     kind = parsed.get_backend_name()
     # A password with such a character is cut there, and the rest is parsed as
@@ -68,12 +68,12 @@ def parse(url):
             f'expected {_WANTED}')
     if kind not in ('sqlite', 'mysql', 'mariadb', 'postgresql'):
         raise exceptions.StoreError(
-            f'store {hide_password(parsed)}: kind of database is {kind}, '
-            f'wanted {_WANTED}')
+            f'store {hide_password(parsed)}: kind of database: {kind}; '
+            f'expected {_WANTED}')
     if kind == 'sqlite' and parsed.database in (None, '', ':memory:'):
         raise exceptions.StoreError(
             f'store {hide_password(parsed)}: a database in memory cannot be '
-            f'shared, wanted {_WANTED}')
+            f'shared; expected {_WANTED}')
     return parsed
 
 

@@ -93,7 +93,7 @@ def worker_row(worker):
 def _dictionary(text):
     value = json.loads(text)
     if not isinstance(value, dict):
-        raise ValueError(f'it is a {type(value).__name__}, wanted a '
+        raise ValueError(f'it is a {type(value).__name__}; expected a '
                          f'dictionary')
     return value
 

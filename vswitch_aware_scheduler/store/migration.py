@@ -140,7 +140,7 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
     wanted = version or known[-1]
     if wanted not in known:
         raise exceptions.StoreVersionError(
-            f'store {shown}: version {wanted} is not known, wanted one of '
+            f'store {shown}: version {wanted} is not known; expected one of '
             f'{", ".join(known)}')
     path = engines.sqlite_path(parsed)
     if path is not None:
@@ -172,7 +172,7 @@ def _upgrade(connection, shown, wanted, known):
             f'knows {", ".join(known)}: it was written by a newer one')
     if before is not None and known.index(before) > known.index(wanted):
         raise exceptions.StoreVersionError(
-            f'store {shown}: its schema has version {before}, wanted '
+            f'store {shown}: its schema has version {before}; expected '
             f'{wanted}: going back is not supported')
     if before != wanted:
         try:

@@ -53,12 +53,12 @@ class StoredModel:
                 and self.window_start <= self.window_end):
             raise exceptions.InvalidModel(
                 f'instance {self.instance_uuid}: window is '
-                f'{self.window_start}..{self.window_end}, wanted finite '
+                f'{self.window_start}..{self.window_end}; expected finite '
                 f'seconds, the end not before the start')
         if not (math.isfinite(self.samples) and self.samples >= 0):
             raise exceptions.InvalidModel(
-                f'instance {self.instance_uuid}: samples is {self.samples}, '
-                f'wanted a finite number >= 0')
+                f'instance {self.instance_uuid}: samples: {self.samples}; '
+                f'expected a finite number >= 0')
 
     @classmethod
     def from_counts(cls, instance_uuid, model, counts, **provenance):

@@ -77,8 +77,8 @@ def read(connection, instance_uuid):
         return None
     if row.format_version != traffic_model.FORMAT_VERSION:
         raise exceptions.StoreVersionError(
-            f'instance {instance_uuid}: format version of its model is '
-            f'{row.format_version}, wanted {traffic_model.FORMAT_VERSION}')
+            f'instance {instance_uuid}: format version of its model: '
+            f'{row.format_version}; expected {traffic_model.FORMAT_VERSION}')
     try:
         return model_records.StoredModel(
             instance_uuid=row.instance_uuid,

@@ -44,7 +44,7 @@ def check_text(value, limit, kind, owner, what, wrong=exceptions.InvalidModel):
     :raises wrong: if the value is not a string of 1 to ``limit`` characters
     """
     if not isinstance(value, str) or not 0 < len(value) <= limit:
-        raise wrong(f'{kind} {owner!r}: {what} is {value!r}, wanted a string '
+        raise wrong(f'{kind} {owner!r}: {what}: {value!r}; expected a string '
                     f'of 1 to {limit} characters')
 
 
@@ -203,8 +203,8 @@ def unpack_laws(names, laws, tails):
     for name, law in zip(names, laws):
         if law[:1] != head:
             raise exceptions.StoreVersionError(
-                f'instance {name}: format of its law is '
-                f'{law[0] if law else None}, wanted {_LAW_FORMAT}')
+                f'instance {name}: format of its law: '
+                f'{law[0] if law else None}; expected {_LAW_FORMAT}')
     sizes = np.fromiter(map(len, laws), np.int64, len(laws)) - 1
     bad = (sizes % _LAW_ROW_BYTES != 0) | (sizes == 0)
     if not bad.any():
@@ -218,7 +218,7 @@ def unpack_laws(names, laws, tails):
                 rows, counts, _unpack_tails(names, tails, counts))
         bad = np.add.reduceat(wrong, np.cumsum(counts) - counts) > 0
     raise exceptions.StoreError(
-        f'instance {names[int(np.argmax(bad))]}: its law is damaged, wanted '
+        f'instance {names[int(np.argmax(bad))]}: its law is damaged; expected '
         f'rows of finite numbers >= 0')
 
 

@@ -48,7 +48,7 @@ class Prior:
                 )
         if not (math.isfinite(self.members) and self.members > 0):
             raise exceptions.InvalidModel(
-                f'prior {self.key}: members is {self.members}, wanted a '
+                f'prior {self.key}: members: {self.members}; expected a '
                 f'finite number > 0')
 
     @property

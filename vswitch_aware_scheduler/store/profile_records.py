@@ -50,5 +50,5 @@ class HostProfile:
             json.dumps(self.overrides, allow_nan=False)
         except (TypeError, ValueError):
             raise wrong(
-                f'host {self.host}: overrides are {self.overrides!r}, wanted '
+                f'host {self.host}: overrides: {self.overrides!r}; expected '
                 f'a dictionary that JSON can hold') from None

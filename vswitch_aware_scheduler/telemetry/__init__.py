@@ -38,7 +38,7 @@ def load_driver(name, **options):
     names = available_drivers()
     if name not in names:
         raise exceptions.TelemetryError(
-            f'telemetry driver is {name!r}, wanted one of those registered: '
+            f'telemetry driver: {name!r}; expected one of those registered: '
             f'{", ".join(names) or "there is none"}')
     try:
         factory = stevedore_driver.DriverManager(DRIVER_GROUP, name).driver
@@ -47,7 +47,7 @@ def load_driver(name, **options):
         # usually because the client library of an extra is not installed.
         raise exceptions.TelemetryError(
             f'telemetry driver {name!r} cannot be loaded: '
-            f'{type(error).__name__}: {error}; wanted an importable driver, '
+            f'{type(error).__name__}: {error}; expected an importable driver, '
             f'which may need an extra of this package') from error
     signature = inspect.signature(factory)
     try:

@@ -72,7 +72,7 @@ class Instance:
         canonical = normalised_uuid(self.uuid)
         if canonical is None:
             raise exceptions.InvalidInput(
-                f'instance {self.name}: uuid is {self.uuid!r}, wanted a uuid')
+                f'instance {self.name}: uuid: {self.uuid!r}; expected a uuid')
         object.__setattr__(self, 'uuid', canonical)
         object.__setattr__(self, 'name', plain_text.printable(self.name))
         object.__setattr__(self, 'metadata',
@@ -100,7 +100,7 @@ class Driver(abc.ABC):
             period_seconds = _finite_number('period_seconds', period_seconds)
             if period_seconds <= 0:
                 raise exceptions.InvalidInput(
-                    f'period_seconds is {period_seconds}, wanted a number '
+                    f'period_seconds: {period_seconds}; expected a number '
                     f'above 0')
         self._period_seconds = period_seconds
 
@@ -215,26 +215,26 @@ def _finite_number(name, value):
         number = math.nan
     if not math.isfinite(number):
         raise exceptions.InvalidInput(
-            f'{name} is {value!r}, wanted a finite number')
+            f'{name}: {value!r}; expected a finite number')
     return number
 
 
 def _time(name, value):
     if isinstance(value, float) and math.isinf(value):
         return value
-    return _finite_number(f'{name} of the time wanted', value)
+    return _finite_number(f'{name} of the requested time', value)
 
 
 def _uuids(instances):
     if isinstance(instances, (str, bytes)):
         raise exceptions.InvalidInput(
-            f'instances wanted are {instances!r}, wanted a collection of '
+            f'instances: {instances!r}; expected a collection of '
             f'uuids')
     canonical = set()
     for instance_uuid in instances:
         canonical.add(normalised_uuid(str(instance_uuid)))
         if None in canonical:
             raise exceptions.InvalidInput(
-                f'one of the instances wanted is {instance_uuid!r}, wanted '
+                f'uuid of an instance: {instance_uuid!r}; expected '
                 f'a uuid')
     return frozenset(canonical)

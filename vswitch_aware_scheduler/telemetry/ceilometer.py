@@ -64,12 +64,12 @@ class CeilometerDriver(service.ServiceDriver):
                          max_age_seconds, clock, sleep)
         if self._period_seconds != int(self._period_seconds):
             raise exceptions.InvalidInput(
-                f'period_seconds of telemetry driver ceilometer is '
-                f'{self._period_seconds}, wanted a whole number')
+                f'period_seconds of telemetry driver ceilometer: '
+                f'{self._period_seconds}; expected a whole number')
         if self._max_age_seconds is None:
             raise exceptions.InvalidInput(
-                'max_age_seconds of telemetry driver ceilometer is None, '
-                'wanted a number from 0')
+                'max_age_seconds of telemetry driver ceilometer is None; '
+                'expected a number from 0')
 
     def instances(self):
         """Return the instances that have had samples since the oldest time.
@@ -184,7 +184,7 @@ class _CeilometerClient(http.Client):
         except ImportError as error:
             raise exceptions.TelemetryError(
                 f'telemetry {self._source}: ceilometerclient cannot be '
-                f'imported ({error}), wanted the extra "ceilometer" of this '
+                f'imported ({error}); expected the extra "ceilometer" of this '
                 f'package') from error
         super().__enter__()
         # Do not use its client, which parses each answer completely, however

@@ -95,7 +95,7 @@ def instance_uuid(number_or_name):
         if not (name.isascii() and name.isdecimal()):
             if not name:
                 raise exceptions.InvalidInput(
-                    'name of an instance is empty, wanted a uuid, a VM '
+                    'name of an instance is empty; expected a uuid, a VM '
                     'number or a name')
             return str(uuid.uuid5(INSTANCE_NAMESPACE, f'name/{name}'))
         number = int(name)
@@ -106,7 +106,7 @@ def instance_uuid(number_or_name):
             number = -1
         if number < 0:
             raise exceptions.InvalidInput(
-                f'VM number is {number_or_name!r}, wanted an integer >= 0')
+                f'VM number: {number_or_name!r}; expected an integer >= 0')
     return str(uuid.uuid5(INSTANCE_NAMESPACE, f'gwa-t-12/{number}'))
 
 
@@ -127,7 +127,7 @@ class FileDriver(base.Driver):
             self._path = os.fspath(path)
         except TypeError:
             raise exceptions.InvalidInput(
-                f'path of telemetry files is {path!r}, wanted a path'
+                f'path of telemetry files: {path!r}; expected a path'
             ) from None
 
     @property
@@ -540,8 +540,8 @@ class _BadCells:
         if self._first:
             LOG.warning(
                 'Telemetry file %s: %d cells are not numbers, their samples '
-                'are refused as missing; the first one: line %d: %s is %s, '
-                'wanted a number', self._path, self._count, *self._first)
+                'are refused as missing; the first one: line %d: %s is %s; '
+                'expected a number', self._path, self._count, *self._first)
 
 
 def _fast_table(lines, width):
@@ -648,7 +648,7 @@ def _telling(path):
         raise
     except FileNotFoundError:
         raise exceptions.TelemetryError(
-            f'telemetry file {path}: not there, wanted {_FORMATS}') from None
+            f'telemetry file {path}: not there; expected {_FORMATS}') from None
     except OSError as error:
         raise _error(path, 'reading it', error.strerror or error,
                      'a readable file') from error
@@ -664,7 +664,7 @@ def _telling(path):
 
 def _error(path, what, seen, wanted):
     return exceptions.TelemetryError(
-        f'telemetry file {path}: {what} is {seen}, wanted {wanted}')
+        f'telemetry file {path}: {what}: {seen}; expected {wanted}')
 
 
 def _shown(text):

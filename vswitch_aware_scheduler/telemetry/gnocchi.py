@@ -97,18 +97,18 @@ class GnocchiDriver(service.ServiceDriver):
             interval_seconds = self._period_seconds
         if not 0 < interval_seconds <= self._period_seconds:
             raise exceptions.InvalidInput(
-                f'interval_seconds of telemetry driver gnocchi is '
-                f'{interval_seconds!r}, wanted a number above 0 and at most '
+                f'interval_seconds of telemetry driver gnocchi: '
+                f'{interval_seconds!r}; expected a number above 0 and at most '
                 f'the period of {self._period_seconds:g}')
         if aggregation not in ('auto', *AGGREGATIONS):
             raise exceptions.InvalidInput(
-                f'aggregation of telemetry driver gnocchi is '
-                f'{aggregation!r}, wanted auto or one of '
+                f'aggregation of telemetry driver gnocchi: '
+                f'{aggregation!r}; expected auto or one of '
                 f'{", ".join(AGGREGATIONS)}')
         if not isinstance(points_per_request, int) or points_per_request < 1:
             raise exceptions.InvalidInput(
-                f'points_per_request of telemetry driver gnocchi is '
-                f'{points_per_request!r}, wanted an integer above 0')
+                f'points_per_request of telemetry driver gnocchi: '
+                f'{points_per_request!r}; expected an integer above 0')
         self._interval_seconds = interval_seconds
         self._aggregation = aggregation
         self._points_per_request = points_per_request
@@ -309,8 +309,8 @@ class GnocchiDriver(service.ServiceDriver):
                   'policies have')
         if not usable:
             raise exceptions.TelemetryError(
-                f'telemetry {self.source}: {seen}, wanted {wanted}')
-        LOG.warning('Telemetry %s: %s, wanted %s; they have no samples',
+                f'telemetry {self.source}: {seen}; expected {wanted}')
+        LOG.warning('Telemetry %s: %s; expected %s; they have no samples',
                     self.source, seen, wanted)
 
     # Measures.
@@ -591,7 +591,7 @@ class _GnocchiClient(http.Client):
         except ImportError as error:
             raise exceptions.TelemetryError(
                 f'telemetry {self._source}: gnocchiclient cannot be imported '
-                f'({error}), wanted the extra "gnocchi" of this '
+                f'({error}); expected the extra "gnocchi" of this '
                 f'package') from error
         super().__enter__()
         options = self.adapter_options()
@@ -654,12 +654,12 @@ class _GnocchiClient(http.Client):
             if not new:
                 raise exceptions.TelemetryError(
                     f'telemetry {self._source}: {what}: seen a page again '
-                    f'(marker {marker}), wanted the next one')
+                    f'(marker {marker}); expected the next one')
             marker = items[-1].id
             seen.update(item.id for item in new)
         raise exceptions.TelemetryError(
             f'telemetry {self._source}: {what}: seen more than {_MAX_PAGES} '
-            f'pages, wanted fewer')
+            f'pages; expected fewer')
 
     def metrics(self, what, path):
         """Return the metrics of a resource; none if it no longer exists.

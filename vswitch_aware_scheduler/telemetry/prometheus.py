@@ -104,11 +104,11 @@ class Names:
             raise exceptions.InvalidInput(
                 f'egress_packets_query of telemetry driver prometheus is '
                 f'{self.egress_packets_query!r} and ingress_packets_query '
-                f'{self.ingress_packets_query!r}, wanted both or none')
+                f'{self.ingress_packets_query!r}; expected both or none')
         if self.identity_query and not self.identity_labels:
             raise exceptions.InvalidInput(
-                'identity_labels of telemetry driver prometheus is empty, '
-                'wanted the labels that identity_query is matched by')
+                'identity_labels of telemetry driver prometheus is empty; '
+                'expected the labels that identity_query is matched by')
 
     @staticmethod
     def _check_selector(name, value, optional):
@@ -116,15 +116,15 @@ class Names:
                 and _SELECTOR.fullmatch(value):
             return
         raise exceptions.InvalidInput(
-            f'{name} of telemetry driver prometheus is {value!r}, wanted a '
+            f'{name} of telemetry driver prometheus: {value!r}; expected a '
             f'selector of series such as name or name{{label="value"}}')
 
     @staticmethod
     def _check_label(name, value):
         if not isinstance(value, str) or not _LABEL.fullmatch(value):
             raise exceptions.InvalidInput(
-                f'{name} of telemetry driver prometheus is {value!r}, '
-                f'wanted the name of a label')
+                f'{name} of telemetry driver prometheus: {value!r}; '
+                f'expected the name of a label')
 
     @property
     def queries(self):
@@ -194,22 +194,22 @@ class PrometheusDriver(service.ServiceDriver):
                          max_age_seconds, clock, sleep)
         if self._max_age_seconds is None:
             raise exceptions.InvalidInput(
-                'max_age_seconds of telemetry driver prometheus is None, '
-                'wanted a number from 0')
+                'max_age_seconds of telemetry driver prometheus is None; '
+                'expected a number from 0')
         if exporter not in EXPORTERS:
             raise exceptions.InvalidInput(
-                f'exporter of telemetry driver prometheus is {exporter!r}, '
-                f'wanted one of {", ".join(EXPORTERS)}')
+                f'exporter of telemetry driver prometheus: {exporter!r}; '
+                f'expected one of {", ".join(EXPORTERS)}')
         if not isinstance(samples_per_request, int) or samples_per_request < 1:
             raise exceptions.InvalidInput(
-                f'samples_per_request of telemetry driver prometheus is '
-                f'{samples_per_request!r}, wanted an integer above 0')
+                f'samples_per_request of telemetry driver prometheus: '
+                f'{samples_per_request!r}; expected an integer above 0')
         try:
             self._names = dataclasses.replace(EXPORTERS[exporter],
                                               **(names or {}))
         except TypeError as error:
             raise exceptions.InvalidInput(
-                f'names of telemetry driver prometheus: {error}, wanted '
+                f'names of telemetry driver prometheus: {error}; expected '
                 f'arguments of Names') from None
         if update_interval_seconds is not None and not (
                 isinstance(update_interval_seconds, (int, float))

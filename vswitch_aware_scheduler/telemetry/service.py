@@ -40,23 +40,23 @@ class ServiceDriver(base.Driver):
         super().__init__(period_seconds)
         if self._period_seconds is None:
             raise exceptions.InvalidInput(
-                f'period_seconds of telemetry driver {self.NAME} is None, '
-                f'wanted a number above 0')
+                f'period_seconds of telemetry driver {self.NAME} is None; '
+                f'expected a number above 0')
         if not isinstance(access, http.Access):
             try:
                 access = http.Access(**access)
             except TypeError as error:
                 raise exceptions.InvalidInput(
-                    f'access of telemetry driver {self.NAME}: {error}, '
-                    f'wanted the arguments of Access') from None
+                    f'access of telemetry driver {self.NAME}: {error}; '
+                    f'expected the arguments of Access') from None
         for name, value in (('settle_seconds', settle_seconds),
                             ('max_age_seconds', max_age_seconds)):
             if value is not None and not (
                     isinstance(value, (int, float))
                     and 0 <= value < math.inf):
                 raise exceptions.InvalidInput(
-                    f'{name} of telemetry driver {self.NAME} is {value!r}, '
-                    f'wanted a finite number from 0')
+                    f'{name} of telemetry driver {self.NAME}: {value!r}; '
+                    f'expected a finite number from 0')
         self._access = access
         self._settle_seconds = settle_seconds
         self._max_age_seconds = max_age_seconds

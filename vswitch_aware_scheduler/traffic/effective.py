@@ -27,7 +27,7 @@ def effective_bandwidth(rates, probabilities, exponent):
     """
     if not exponent >= 0:
         raise exceptions.InvalidModel(
-            f'tail exponent is {exponent!r}, wanted a number >= 0')
+            f'tail exponent: {exponent!r}; expected a number >= 0')
     masses = np.asarray(probabilities, dtype=float)
     occurs = masses > 0
     masses, levels = masses[occurs], np.asarray(rates, dtype=float)[occurs]

@@ -214,7 +214,7 @@ class TransitionCounts:
         """
         if not 0 < factor <= 1:
             raise exceptions.InvalidSeries(
-                f'ageing factor is {factor}, wanted 0 < factor <= 1')
+                f'ageing factor: {factor}; expected 0 < factor <= 1')
         samples = self.samples * factor
         # The end of the counts is needed to merge later ones.
         keep = (samples >= FORGOTTEN_SAMPLES) | (self.bins == self.last_bin)
@@ -250,13 +250,13 @@ class TransitionCounts:
         """
         if later.period_seconds != self.period_seconds:
             raise exceptions.InvalidSeries(
-                f'transition counts: sampling period is '
-                f'{later.period_seconds} s, wanted {self.period_seconds} s '
+                f'transition counts: sampling period: '
+                f'{later.period_seconds} s; expected {self.period_seconds} s '
                 f'as in the counts so far')
         if later.first_time <= self.last_time:
             raise exceptions.InvalidSeries(
-                f'transition counts: samples start at {later.first_time}, '
-                f'wanted later than {self.last_time}, the last one counted')
+                f'transition counts: samples start at {later.first_time}; '
+                f'expected later than {self.last_time}, the last one counted')
         bins = self.bins
         at = np.searchsorted(bins, later.bins)
         if at[-1] == bins.size or (bins[at] != later.bins).any():
@@ -356,7 +356,7 @@ class TransitionCounts:
             version = m = k = None
         if version not in _FORMATS:
             raise exceptions.InvalidSeries(
-                f'packed transition counts: format is {version}, wanted '
+                f'packed transition counts: format: {version}; expected '
                 f'one of {", ".join(map(str, _FORMATS))}')
         has_slots = version not in _FORMATS_BEFORE
         recent = (version in (_FORMATS_BEFORE[-1], _FORMAT_AGED)) * (
@@ -369,7 +369,7 @@ class TransitionCounts:
             more = '' if not has_gaps else (
                 f' and {_GAP_STEP.itemsize} for each step across a gap')
             raise exceptions.InvalidSeries(
-                f'packed transition counts: {len(data)} bytes, wanted '
+                f'packed transition counts: {len(data)} bytes; expected '
                 f'{wanted}{more}')
         offset = _HEADER.size
 
@@ -385,7 +385,7 @@ class TransitionCounts:
         if outside >= m:
             raise exceptions.InvalidSeries(
                 f'packed transition counts: a step is from or to bin number '
-                f'{outside}, wanted one below {m}')
+                f'{outside}; expected one below {m}')
         samples = take('<f8', m).astype(float)
         totals = take('<f8', 3 * m).astype(float).reshape(m, 3)
         peaks = take('<f8', 2 * m).astype(float).reshape(m, 2)
@@ -399,8 +399,8 @@ class TransitionCounts:
             recent_peaks = take('<f8', 2 * m).astype(float).reshape(m, 2)
             if not 0 < recent_weight <= 1:
                 raise exceptions.InvalidSeries(
-                    f'packed transition counts: weight of the recent peaks '
-                    f'is {recent_weight}, wanted 0 < weight <= 1')
+                    f'packed transition counts: weight of the recent peaks:'
+                    f' {recent_weight}; expected 0 < weight <= 1')
         slot_edges, slot_bins = np.zeros((2, 2)), _no_slots()
         if has_slots:
             slot_edges = take('<f8', 4).astype(float).reshape(2, 2)
@@ -412,11 +412,11 @@ class TransitionCounts:
         if not np.isin(gap_moves[:, :2], bins).all():
             raise exceptions.InvalidSeries(
                 f'packed transition counts: a step across a gap is from or '
-                f'to a bin without samples, wanted one of {bins.tolist()}')
+                f'to a bin without samples; expected one of {bins.tolist()}')
         if (gap_moves[:, 2] < 2).any():
             raise exceptions.InvalidSeries(
                 f'packed transition counts: a step across a gap takes '
-                f'{gap_moves[:, 2].min():g} sampling periods, wanted 2 or '
+                f'{gap_moves[:, 2].min():g} sampling periods; expected 2 or '
                 f'more')
         return cls(period, first, last, first_bin, last_bin, bins, samples,
                    totals, peaks, moves, slot_bins, slot_edges, gap_moves,
@@ -445,7 +445,7 @@ def count_all(series):
     """
     found = [None if len(one) else exceptions.NotEnoughSamples(
         f'instance {one.instance_uuid}: no usable sample '
-        f'({one.refused.total} refused), wanted at least one')
+        f'({one.refused.total} refused); expected at least one')
         for one in series]
     some, samples = [], 0
     for i, one in enumerate(series):
@@ -727,7 +727,7 @@ def _checked_quantiles(values):
     if quantiles.ndim != 1 or not quantiles.size or quantiles[-1] != 1 \
             or (np.diff(quantiles) <= 0).any() or quantiles[0] <= 0:
         raise exceptions.InvalidModel(
-            f'level quantiles are {quantiles.tolist()}, wanted increasing '
+            f'level quantiles: {quantiles.tolist()}; expected increasing '
             f'numbers above 0, the last one 1')
     return quantiles
 
@@ -749,7 +749,7 @@ def fit_on_off(counts, threshold=0.1, min_samples=MIN_SAMPLES):
     """
     if not 0 <= threshold <= 1:
         raise exceptions.InvalidModel(
-            f'threshold of on is {threshold}, wanted 0..1')
+            f'threshold of on: {threshold}; expected 0..1')
     lack = lack_of_history(counts, min_samples)
     if lack is not None:
         raise lack
@@ -774,11 +774,11 @@ def lack_of_history(counts, min_samples=MIN_SAMPLES):
     seen = counts.total_samples
     if seen < min_samples:
         return exceptions.NotEnoughSamples(
-            f'history of {seen:g} samples is too short, wanted at least '
+            f'history of {seen:g} samples is too short; expected at least '
             f'{min_samples}')
     if not counts.peaks[:, 0].any():
         return exceptions.NotEnoughSamples(
-            f'no traffic in {seen:g} samples: nothing to learn from, wanted '
+            f'no traffic in {seen:g} samples: nothing to learn from; expected '
             f'at least one sample above zero')
     return None
 

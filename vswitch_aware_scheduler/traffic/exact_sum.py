@@ -33,7 +33,7 @@ def require_capacity(capacity):
         value = float('nan')
     if not (np.isfinite(value) and value > 0):
         raise exceptions.InvalidModel(
-            f'capacity is {capacity!r}, wanted a finite number > 0')
+            f'capacity: {capacity!r}; expected a finite number > 0')
     return value
 
 

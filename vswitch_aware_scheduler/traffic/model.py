@@ -52,13 +52,13 @@ def dimension_weights(dimension):
         return np.array(DIMENSIONS[dimension])
     except (KeyError, TypeError):
         raise exceptions.InvalidModel(
-            f'dimension is {dimension!r}, wanted one of '
+            f'dimension: {dimension!r}; expected one of '
             f'{", ".join(sorted(DIMENSIONS))}') from None
 
 
 def _invalid(what, seen, wanted):
     raise exceptions.InvalidModel(
-        f'traffic model: {what} is {seen}, wanted {wanted}')
+        f'traffic model: {what}: {seen}; expected {wanted}')
 
 
 def visits(jump):

@@ -117,8 +117,8 @@ class RateSeries:
 
     def _fail(self, what, seen, wanted):
         raise exceptions.InvalidSeries(
-            f'rate series of instance {self.instance_uuid}: {what} is '
-            f'{seen}, wanted {wanted}')
+            f'rate series of instance {self.instance_uuid}: {what}: '
+            f'{seen}; expected {wanted}')
 
     def __len__(self):
         return self.times.size
@@ -213,11 +213,11 @@ class RateSeries:
             if column.shape != times.shape:
                 raise exceptions.InvalidSeries(
                     f'rate series of instance {instance_uuid}: {name} has '
-                    f'shape {column.shape}, wanted {times.shape} as times')
+                    f'shape {column.shape}; expected {times.shape} as times')
         if not np.isfinite(times).all():
             raise exceptions.InvalidSeries(
                 f'rate series of instance {instance_uuid}: a time is not '
-                f'finite, wanted seconds UTC')
+                f'finite; expected seconds UTC')
         rates = np.stack(columns, axis=1)
         # A sample counts once, under the first reason that applies.
         missing = np.isnan(rates).any(axis=1)

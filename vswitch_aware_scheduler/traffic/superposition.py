@@ -74,12 +74,12 @@ class Superposition:
     def _require_model(self, one, position):
         if not isinstance(one, model.TrafficModel):
             raise exceptions.InvalidModel(
-                f'model {position} of the overlay is a {type(one).__name__}, '
-                f'wanted a TrafficModel')
+                f'model {position} of the overlay is a {type(one).__name__}; '
+                f'expected a TrafficModel')
         if self._weights[2] and not one.packets_known:
             raise exceptions.InvalidModel(
-                f'model {position} of the overlay has no packet rates, '
-                f'wanted kpps for dimension {self.dimension!r} (see '
+                f'model {position} of the overlay has no packet rates; '
+                f'expected kpps for dimension {self.dimension!r} (see '
                 f'TrafficModel.with_packets)')
 
     # The laws of the sum: exact, or a pair of bounds.
@@ -257,7 +257,7 @@ class Superposition:
             raise exceptions.InvalidModel(
                 f'overlay of {len(self.models)} models: overloaded with '
                 f'probability {probability:g} but never enters overload; '
-                f'wanted sources that leave room for {self.capacity:g} at '
+                f'expected sources that leave room for {self.capacity:g} at '
                 f'some time')
         return probability / rate
 
@@ -268,7 +268,7 @@ def _require_cells(cells, sources):
                                     _CELLS_PER_SOURCE * sources))
     if not isinstance(cells, numbers.Integral) or cells <= 0:
         raise exceptions.InvalidModel(
-            f'number of grid cells is {cells!r}, wanted a whole number > 0')
+            f'number of grid cells: {cells!r}; expected a whole number > 0')
     return int(cells)
 
 
@@ -282,7 +282,7 @@ def _weights_of(dimension):
     if weights.shape != (3,) or not np.isfinite(weights).all() \
             or (weights < 0).any():
         raise exceptions.InvalidModel(
-            f'dimension is {dimension!r}, wanted one of '
+            f'dimension: {dimension!r}; expected one of '
             f'{", ".join(sorted(model.DIMENSIONS))} or three weights >= 0')
     return weights
 
@@ -291,5 +291,5 @@ def _probability(value):
     # Rounding may result in slightly more than 1. Anything else is a defect.
     if not -1e-12 <= value <= 1 + 1e-9:
         raise exceptions.InvalidModel(
-            f'overlay gave {value!r} as a probability, wanted 0..1')
+            f'overlay gave {value!r} as a probability; expected 0..1')
     return float(min(max(value, 0.0), 1.0))

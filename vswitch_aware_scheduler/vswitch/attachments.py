@@ -41,19 +41,19 @@ class Attachments:
             value = getattr(self, name)
             if isinstance(value, str):
                 raise exceptions.InvalidInput(
-                    f'{name} are {value!r}, wanted one for each interface')
+                    f'{name}: {value!r}; expected one for each interface')
             value = tuple(value)
             for network in value:
                 if network is not None and not (
                         isinstance(network, str) and 0 < len(network) <= 36):
                     raise exceptions.InvalidInput(
-                        f'a network of {name} is {network!r}, wanted text of '
+                        f'a network of {name}: {network!r}; expected text of '
                         f'1 to 36 characters')
             object.__setattr__(self, name, value)
         if not (isinstance(self.virtual_functions, int)
                 and self.virtual_functions >= 0):
             raise exceptions.InvalidInput(
-                f'virtual_functions is {self.virtual_functions!r}, wanted a '
+                f'virtual_functions: {self.virtual_functions!r}; expected a '
                 f'whole number >= 0')
 
     def __bool__(self):
@@ -86,7 +86,7 @@ class Attachments:
             return cls(**data) if isinstance(data, dict) else cls(data)
         except TypeError as error:
             raise exceptions.InvalidInput(
-                f'attachments are {data!r}, wanted a list of networks, or a '
+                f'attachments: {data!r}; expected a list of networks, or a '
                 f'mapping with networks, others and virtual_functions'
             ) from error
 

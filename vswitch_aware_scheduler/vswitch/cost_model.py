@@ -45,7 +45,7 @@ def check(name, value, wanted, good):
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not real or not math.isfinite(value) or not good(value):
         raise exceptions.InvalidModel(
-            f'{name} is {value!r}, wanted {wanted}')
+            f'{name}: {value!r}; expected {wanted}')
     return value
 
 
@@ -65,7 +65,7 @@ def _check_count(name, value):
 def _check_encapsulation(value):
     if value not in HEADER_BYTES:
         raise exceptions.InvalidModel(
-            f'encapsulation is {value!r}, wanted one of '
+            f'encapsulation: {value!r}; expected one of '
             f'{", ".join(HEADER_BYTES)}')
 
 
@@ -163,7 +163,7 @@ class PacketCost:
     def _row(self, packet_bytes, encapsulation, unit_bytes):
         if encapsulation not in self.packet_us:
             raise exceptions.InvalidModel(
-                f'encapsulation is {encapsulation!r}, wanted one that was '
+                f'encapsulation: {encapsulation!r}; expected one that was '
                 f'measured: {", ".join(self.packet_us)}')
         row = np.zeros(len(self.packet_us) + 1)
         row[list(self.packet_us).index(encapsulation)] = \
@@ -264,7 +264,7 @@ class CapacityModel:
                         for name in getattr(self, level).packet_us})
         if not times or known and encapsulation not in known:
             raise exceptions.InvalidModel(
-                f'encapsulation is {encapsulation!r}, wanted one that was '
+                f'encapsulation: {encapsulation!r}; expected one that was '
                 f'measured: {", ".join(known) or "none of them was"}')
         return max(times, key=lambda entry: entry[0])
 

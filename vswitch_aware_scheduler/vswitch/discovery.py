@@ -96,12 +96,12 @@ def parse_mapping(texts, profiles):
         if switch not in SWITCHES or colon and (
                 encapsulation not in switch_profile.ENCAPSULATIONS):
             raise exceptions.InvalidInput(
-                f'mapping {text!r}: its switch is {key!r}, wanted one of '
+                f'mapping {text!r}: its switch: {key!r}; expected one of '
                 f'{", ".join(SWITCHES)}, and after a colon one of '
                 f'{", ".join(switch_profile.ENCAPSULATIONS)}')
         if name not in profiles:
             raise exceptions.InvalidInput(
-                f'mapping {text!r}: its profile is {name!r}, wanted one of '
+                f'mapping {text!r}: its profile: {name!r}; expected one of '
                 f'{", ".join(profiles)}')
         mapping[key] = name
     return mapping
@@ -219,7 +219,7 @@ def _seen(agent):
         datapath = told.get('datapath_type')
         seen += f' with datapath_type {datapath}'
         if datapath not in ('system', 'netdev'):
-            raise _Untold(f'{seen}, wanted system or netdev')
+            raise _Untold(f'{seen}; expected system or netdev')
         switch = f'ovs-{datapath}'
         kinds = _mapping(told, 'ovs_capabilities').get('iface_types')
         if datapath == 'netdev' and isinstance(kinds, list) \
@@ -228,7 +228,7 @@ def _seen(agent):
             seen += ' and interfaces of DPDK'
     tunnels = told.get('tunnel_types')
     if not isinstance(tunnels, list):
-        raise _Untold(f'{seen}; its tunnel_types are {tunnels!r}, wanted a '
+        raise _Untold(f'{seen}; its tunnel_types: {tunnels!r}; expected a '
                       f'list')
     for one in tunnels:
         if one not in switch_profile.ENCAPSULATIONS:

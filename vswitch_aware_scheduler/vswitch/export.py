@@ -141,7 +141,7 @@ def neutron_options(profile, devices, hypervisor='', directions=False,
     for name in (*devices, *([hypervisor] if hypervisor else [])):
         if not _NAME.fullmatch(name):
             raise exceptions.InvalidInput(
-                f'a bridge, device or hypervisor is {name!r}, wanted '
+                f'a bridge, device or hypervisor: {name!r}; expected '
                 f'letters, digits, "_", "." and "-"')
     found, options = inventory(profile), {}
     both = (found.egress_kbps, found.ingress_kbps)
@@ -183,14 +183,14 @@ def render(profile, form, devices=(), hypervisor='', directions=False):
                                      sort_keys=False)
     if not devices:
         raise exceptions.InvalidInput(
-            f'--device is not given, wanted the bridge or network device '
+            f'--device is not given; expected the bridge or network device '
             f'of format {form}')
     options = neutron_options(profile, devices, hypervisor, directions,
                               packets=form == 'neutron-ovs')
     if not options:
         raise exceptions.InvalidInput(
-            f'profile {profile.name} states no limit for format {form}, '
-            f'wanted one on bandwidth or packets')
+            f'profile {profile.name} states no limit for format {form}; '
+            f'expected one on bandwidth or packets')
     if form == 'neutron-ovn':
         text = ','.join(f'{name}={value.replace(",", ";")}'
                         for name, value in options.items())

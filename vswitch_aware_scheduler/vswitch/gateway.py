@@ -226,8 +226,8 @@ def plan(site):
             advice = '' if gateway.switch_back else (
                 f'; with switch-back they would need {count}')
             raise exceptions.MappingTableFull(
-                f'gateway {name}: {count} mappings need {needed} entries, '
-                f'wanted at most {gateway.mapping_entries}, which its table '
+                f'gateway {name}: {count} mappings need {needed} entries; '
+                f'expected at most {gateway.mapping_entries}, which its table '
                 f'holds{advice}')
     return result
 
@@ -236,7 +236,7 @@ def _take(taken, number, network, what):
     other = taken.setdefault(number, network)
     if other is not network:
         raise exceptions.InvalidInput(
-            f'network {network}: its {what} is {number}, wanted one that '
+            f'network {network}: its {what}: {number}; expected one that '
             f'network {other} does not have')
 
 
@@ -249,7 +249,7 @@ def _next(free, network, what):
         return next(free)
     except StopIteration:
         raise exceptions.InvalidInput(
-            f'network {network}: there is no {what} left, wanted '
+            f'network {network}: there is no {what} left; expected '
             f'one') from None
 
 
@@ -266,7 +266,7 @@ def load(path):
             content = file.read()
     except OSError as error:
         raise exceptions.InvalidInput(
-            f'{where}: it cannot be read ({error.strerror}), wanted a YAML '
+            f'{where}: it cannot be read ({error.strerror}); expected a YAML '
             f'file of gateways, silos and tenants') from error
     data = profile.read_yaml(content, where)
     try:
@@ -381,4 +381,4 @@ def _whole(where, what, value, least, most=None):
 
 def _refuse(where, what, seen, wanted):
     raise exceptions.InvalidInput(
-        f'{where}: {what} is {_BRIEF.repr(seen)}, wanted {wanted}')
+        f'{where}: {what}: {_BRIEF.repr(seen)}; expected {wanted}')

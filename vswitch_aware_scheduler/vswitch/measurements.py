@@ -29,8 +29,8 @@ def load_csv(path):
     except (OSError, ValueError) as error:
         raise exceptions.InvalidModel(
             f'table {path}: it cannot be read ('
-            f'{getattr(error, "strerror", None) or error}), wanted a CSV file '
-            f'with the columns {", ".join(COLUMNS[:2])}') from error
+            f'{getattr(error, "strerror", None) or error}); expected a CSV '
+            f'file with the columns {", ".join(COLUMNS[:2])}') from error
     return parse_csv(text, f'table {path}')
 
 
@@ -50,7 +50,7 @@ def parse_csv(text, place):
     missing = [name for name in COLUMNS[:2] if name not in header]
     if missing:
         raise exceptions.InvalidModel(
-            f'{place}: the header is {",".join(header)[:80]!r}, wanted the '
+            f'{place}: the header: {",".join(header)[:80]!r}; expected the '
             f'columns {", ".join(COLUMNS[:2])} and optionally '
             f'{", ".join(COLUMNS[2:])}')
     reader.fieldnames = header
@@ -67,12 +67,12 @@ def parse_csv(text, place):
         except (exceptions.InvalidModel, TypeError) as error:
             lacking = [name for name in COLUMNS[:2] if name not in values]
             text = str(error) if not lacking else (
-                f'{lacking[0]} is empty, wanted a number > 0')
+                f'{lacking[0]} is empty; expected a number > 0')
             raise exceptions.InvalidModel(
                 f'{place}: line {reader.line_num}: {text}') from None
     if not found:
         raise exceptions.InvalidModel(
-            f'{place}: it has 0 rows below the header, wanted 1 or more')
+            f'{place}: it has 0 rows below the header; expected 1 or more')
     return found
 
 
@@ -83,6 +83,6 @@ def _cell(name, cell, place):
         return int(cell) if name in _WHOLE else float(cell)
     except ValueError:
         raise exceptions.InvalidModel(
-            f'{place}: {name} is {cell!r}, wanted '
+            f'{place}: {name}: {cell!r}; expected '
             f'{"a whole number" if name in _WHOLE else "a number"}'
         ) from None

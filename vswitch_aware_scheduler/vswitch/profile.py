@@ -126,7 +126,8 @@ def override_number(key, value, where):
     if key not in OVERRIDABLE_KEYS:
         raise exceptions.InvalidOverride(
             f'{where}: there is no key {_BRIEF.repr(key)} (value '
-            f'{_BRIEF.repr(value)}), wanted {_one_of(key, OVERRIDABLE_KEYS)}')
+            f'{_BRIEF.repr(value)}); expected '
+            f'{_one_of(key, OVERRIDABLE_KEYS)}')
     number = value
     if isinstance(value, str):
         try:
@@ -137,7 +138,7 @@ def override_number(key, value, where):
         return _number(key, number)
     except ValueError as wanted:
         raise exceptions.InvalidOverride(
-            f'{where}: {key} is {_BRIEF.repr(value)}, wanted '
+            f'{where}: {key}: {_BRIEF.repr(value)}; expected '
             f'{wanted}') from None
 
 
@@ -152,7 +153,7 @@ def most_cautious(key, values, where):
     found = [override_number(key, value, where) for value in values]
     if not found:
         raise exceptions.InvalidOverride(
-            f'{where}: {key} has no value, wanted one or more')
+            f'{where}: {key} has no value; expected one or more')
     return min(found)
 
 
@@ -165,7 +166,7 @@ def _one_of(seen, known):
 
 def _invalid(name, what, seen, wanted):
     raise exceptions.InvalidProfile(
-        f'profile {_BRIEF.repr(name)}: {what} is {_BRIEF.repr(seen)}, wanted '
+        f'profile {_BRIEF.repr(name)}: {what}: {_BRIEF.repr(seen)}; expected '
         f'{wanted}')
 
 
@@ -600,7 +601,7 @@ def _from_entry(name, entry, known):
         if key not in allowed:
             raise exceptions.InvalidProfile(
                 f'profile {_BRIEF.repr(name)}: there is no key '
-                f'{_BRIEF.repr(key)} (value {_BRIEF.repr(value)}), wanted '
+                f'{_BRIEF.repr(key)} (value {_BRIEF.repr(value)}); expected '
                 f'{_one_of(key, allowed)}')
     stated = dict(entry)
     # A key without a value means the default, or no limit.
@@ -645,7 +646,7 @@ def _refuse_repeated_keys(loader, node, done):
                          else f'a {value_node.id}')
                 raise yaml.constructor.ConstructorError(
                     problem=f'key {_BRIEF.repr(key)} comes a second time '
-                    f'(value {value}), wanted each key once',
+                    f'(value {value}); expected each key once',
                     problem_mark=key_node.start_mark)
             seen.add(key)
         _refuse_repeated_keys(loader, value_node, done)
@@ -660,7 +661,7 @@ def named(name, known):
     """
     if name not in known:
         raise exceptions.InvalidProfile(
-            f'there is no profile {name!r}, wanted one of {", ".join(known)}')
+            f'profile: {name!r}; expected one of {", ".join(known)}')
     return known[name]
 
 
@@ -721,7 +722,7 @@ def read_yaml(content, place, owner=None):
                         if key.start_mark.line <= mark.line]
                 place += f': {owner} {_BRIEF.repr(keys[-1])}'
         problem = ' '.join(str(getattr(error, 'problem', 0) or error).split())
-        wanted = '' if 'wanted' in problem else ', wanted valid YAML'
+        wanted = '' if '; expected' in problem else '; expected valid YAML'
         raise exceptions.InvalidProfile(
             f'{place}: {problem}{wanted}') from None
 
@@ -734,7 +735,7 @@ def _parse(content, place, known):
     data = read_yaml(content, place, 'profile')
     if not isinstance(data, dict) or not data:
         raise exceptions.InvalidProfile(
-            f'{place}: its content is {_BRIEF.repr(data)}, wanted a mapping '
+            f'{place}: its content: {_BRIEF.repr(data)}; expected a mapping '
             'of profile names to profiles')
     found = {}
     for name, entry in data.items():
@@ -762,7 +763,7 @@ def load_profiles(path, known=None):
     except (OSError, ValueError) as error:
         raise exceptions.InvalidProfile(
             f'profile file {path}: it cannot be read ('
-            f'{getattr(error, "strerror", None) or error}), wanted a YAML '
+            f'{getattr(error, "strerror", None) or error}); expected a YAML '
             'file of profiles') from error
     return _parse(content, f'profile file {path}', known)
 

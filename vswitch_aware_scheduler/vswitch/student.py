@@ -23,7 +23,7 @@ def quantile(probability, freedom):
     """
     if not .5 <= probability < 1:
         raise exceptions.InvalidModel(
-            f'probability is {probability!r}, wanted a number from 0.5 to '
+            f'probability: {probability!r}; expected a number from 0.5 to '
             f'below 1')
     if freedom < 1:
         return math.inf

@@ -13,7 +13,7 @@ class TestExtraSpecs(unittest.TestCase):
     def assertInvalid(self, parts, specs):
         with self.assertRaises(exceptions.InvalidOverride) as caught:
             flavor_specs.law_of_extra_specs(specs)
-        for part in (*parts, 'wanted'):
+        for part in (*parts, 'expected'):
             self.assertIn(part, str(caught.exception))
 
     def test_rates_alone_are_always_on(self):

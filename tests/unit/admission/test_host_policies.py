@@ -181,7 +181,7 @@ class TestBadValues(PoliciesTestCase):
                 self.assertEqual((admission.PROBABILITY, .01),
                                  (found.policy, found.overload_probability))
                 problem, = self.problems
-                for part in ('agg0', key, 'ignored', 'wanted', wanted):
+                for part in ('agg0', key, 'ignored', 'expected', wanted):
                     self.assertIn(part, problem)
 
     def test_the_good_values_beside_a_bad_one_hold(self):
@@ -273,7 +273,7 @@ class TestOneBadValue(PoliciesTestCase):
         found = self.find(stored=stored).profile
         self.assertEqual((9e6, 2), (found.saturation_kbps,
                                     found.max_tunnels))
-        self.assertIn('saturation_kbps is -1.0', self.problems[-1])
+        self.assertIn('saturation_kbps: -1.0', self.problems[-1])
 
 
 class TestZero(PoliciesTestCase):
@@ -317,5 +317,5 @@ class TestJudged(PoliciesTestCase):
     def test_another_word_is_reported_and_ignored(self):
         self.assertTrue(self.find({'vswitch:judge': 'no'}).judged)
         self.assertRegex(
-            self.problems[0], "aggregate agg0: vswitch:judge is 'no', wanted "
+            self.problems[0], "aggregate agg0: vswitch:judge: 'no'; expected "
                               'true or false')

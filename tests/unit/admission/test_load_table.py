@@ -97,7 +97,7 @@ class TestHostPolicy(unittest.TestCase):
                 (('nan', '0..1'), {'overload_probability': float('nan')})):
             with self.assertRaises(exceptions.InvalidOverride) as caught:
                 admission.HostPolicy(None, **kwargs)
-            for part in (*parts, 'wanted'):
+            for part in (*parts, 'expected'):
                 self.assertIn(part, str(caught.exception))
 
 

@@ -78,13 +78,13 @@ class TestTunnels(unittest.TestCase):
 
     def test_what_cannot_be_counted_is_told(self):
         for unit, peers, words in (
-                ('vms', PEERS, "unit is 'vms', wanted one of instances"),
+                ('vms', PEERS, "unit: 'vms'; expected one of instances"),
                 ('vteps', {'red': {'h2'}}, 'hosts on network blue are not'),
                 ('vteps', None, 'hosts on network blue are not given')):
             with self.assertRaisesRegex(exceptions.InvalidInput, words):
                 tunnel_table.count(unit, RESIDENTS, peers)
         with self.assertRaisesRegex(exceptions.InvalidInput,
-                                    "networks are 'red', wanted one for"):
+                                    "networks: 'red'; expected one for"):
             attachments.Attachments('red')
 
 
@@ -109,18 +109,18 @@ class TestAttachments(unittest.TestCase):
 
     def test_what_cannot_be_is_told(self):
         for kwargs, words in (
-                ({'networks': ('',)}, "a network of networks is ''"),
-                ({'networks': (5,)}, 'is 5, wanted text of 1 to 36'),
-                ({'others': ('',)}, "a network of others is ''"),
-                ({'others': 'red'}, "others are 'red', wanted one for"),
+                ({'networks': ('',)}, "a network of networks: ''"),
+                ({'networks': (5,)}, ': 5; expected text of 1 to 36'),
+                ({'others': ('',)}, "a network of others: ''"),
+                ({'others': 'red'}, "others: 'red'; expected one for"),
                 ({'networks': ('x' * 37,)}, '1 to 36 characters'),
-                ({'virtual_functions': -1}, 'virtual_functions is -1'),
-                ({'virtual_functions': 'two'}, "functions is 'two'")):
+                ({'virtual_functions': -1}, 'virtual_functions: -1'),
+                ({'virtual_functions': 'two'}, "virtual_functions: 'two'")):
             with self.assertRaisesRegex(exceptions.InvalidInput, words):
                 attachments.Attachments(**kwargs)
         for data in (5, {'colour': 'red'}):
             with self.assertRaisesRegex(exceptions.InvalidInput,
-                                        'wanted a list of networks, or'):
+                                        'expected a list of networks, or'):
                 attachments.Attachments.from_data(data)
 
     def test_nobody_knows_counts_as_one_of_each(self):
@@ -274,7 +274,7 @@ class TestProfile(unittest.TestCase):
     def test_a_unit_that_is_not_known_is_told(self):
         with self.assertRaisesRegex(
                 exceptions.InvalidProfile,
-                "tunnel_unit is 'network', wanted one of instances, .*did "
+                "tunnel_unit: 'network'; expected one of instances, .*did "
                 "you mean 'networks'"):
             profile.SwitchProfile('x', max_tunnels=5, tunnel_unit='network')
 

@@ -101,20 +101,20 @@ class TestUplinkPolicies(unittest.TestCase):
     def test_what_cannot_be_used_is_told_and_ignored(self):
         good = keys('tor', saturation_kbps='5e6')
         for key, value, wanted in (
-                ('profile', 'nonesuch', 'wanted one of fast, slow'),
-                ('admission_policy', 'guess', 'wanted average or'),
-                ('overload_probability', '1.5', 'wanted a number 0..1'),
-                ('overload_probability', 'nan', 'wanted a number 0..1'),
-                ('overload_probability', 'few', 'wanted a number 0..1'),
-                ('same_host_share', '1', 'wanted a number 0 <= share < 1'),
-                ('mapping_entries', '-1', 'wanted a whole number, 0 <='),
-                ('mapping_entries', 'all', 'wanted a whole number, 0 <='),
+                ('profile', 'nonesuch', 'expected one of fast, slow'),
+                ('admission_policy', 'guess', 'expected average or'),
+                ('overload_probability', '1.5', 'expected a number 0..1'),
+                ('overload_probability', 'nan', 'expected a number 0..1'),
+                ('overload_probability', 'few', 'expected a number 0..1'),
+                ('same_host_share', '1', 'expected a number 0 <= share < 1'),
+                ('mapping_entries', '-1', 'expected a whole number, 0 <='),
+                ('mapping_entries', 'all', 'expected a whole number, 0 <='),
                 # More than a profile can count: it raised for all hosts.
-                ('mapping_entries', '1' + 16 * '0', 'wanted a whole number'),
-                ('mapping_entries', '9' * 5000, 'wanted a whole number, 0'),
-                ('mapping_interfaces', '0', 'wanted a whole number, 1 <='),
-                ('line_rate_kbps', 'fast', 'wanted a number > 0'),
-                ('colour', 'blue', 'wanted no key but vswitch:uplink_')):
+                ('mapping_entries', '1' + 16 * '0', 'expected a whole number'),
+                ('mapping_entries', '9' * 5000, 'expected a whole number, 0'),
+                ('mapping_interfaces', '0', 'expected a whole number, 1 <='),
+                ('line_rate_kbps', 'fast', 'expected a number > 0'),
+                ('colour', 'blue', 'expected no key but vswitch:uplink_')):
             self.reports.clear()
             found = self.find({**good, **keys(**{key: value})})
             self.assertEqual({'saturation_kbps': 5e6}, {
@@ -131,7 +131,7 @@ class TestUplinkPolicies(unittest.TestCase):
         self.assertEqual({}, self.find(keys('tor'), keys(
             'gw', typical_packet_bytes='900')))
         self.assertEqual({'uplink tor', 'uplink gw'}, set(self.problems))
-        self.assertIn('wanted one of vswitch:uplink_profile',
+        self.assertIn('expected one of vswitch:uplink_profile',
                       self.problems['uplink tor'])
         self.assertEqual({'tor'}, set(self.find(
             keys('tor', saturation_kbps='5'))))

@@ -137,8 +137,8 @@ class TestSamples(unittest.TestCase):
         self.assertEqual([False, False, True],
                          [one.kept for one in samples[:3]])
         self.assertEqual(
-            'the machine was busy with something else: 50% of its CPUs, '
-            'wanted at most 25%', samples[0].reason)
+            'the machine was busy with something else: 50% of its CPUs; '
+            'expected at most 25%', samples[0].reason)
         self.assertAlmostEqual(.5, samples[0].others_share)
         self.assertTrue(all(one.kept for one in samples[2:]))
 
@@ -160,7 +160,7 @@ class TestSamples(unittest.TestCase):
         self.assertEqual(2 * len(SMALL.cells()), len(samples))
         with self.assertRaisesRegex(
                 exceptions.CalibrationError,
-                'no sample between the hosts was kept, wanted .*--max-busy'):
+                'no sample between the hosts was kept; expected .*--max-busy'):
             calibration.make_profile(
                 calibration.figures(samples), SMALL, 'x', 'linuxbridge',
                 'none', {'date': 'd', 'tool': 't'})
@@ -262,14 +262,14 @@ class TestJournal(unittest.TestCase):
         self._journal()
         with self.assertRaisesRegex(
                 exceptions.CalibrationError,
-                "switch was 'linuxbridge', now it is 'ovs-netdev'; wanted"):
+                "switch was 'linuxbridge', now it is 'ovs-netdev'; expected"):
             self._journal(switch='ovs-netdev')
 
     def test_a_file_that_is_no_journal_stays_as_it_is(self):
         with open(self.path, 'w') as file:
             file.write('my notes\nmore of them\n')
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    "line 1 is 'my notes', wanted a journal"):
+                                    "line 1: 'my notes'; expected a journal"):
             self._journal()
         with open(self.path) as file:
             self.assertEqual('my notes\nmore of them\n', file.read())

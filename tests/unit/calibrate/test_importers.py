@@ -22,12 +22,12 @@ class TestImporters(unittest.TestCase):
 
     def test_a_test_of_tcp_is_refused(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    'x: it is a test of TCP, .*wanted one of'):
+                                    'x: it is a test of TCP, .*expected one'):
             importers.parse_iperf3(outputs.tcp(1, 1), 'x')
 
     def test_a_test_without_arrivals_is_refused(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    '10 of 10 packets were lost, wanted'):
+                                    '10 of 10 packets were lost; expected'):
             importers.parse_iperf3(outputs.udp(10, 10, 72), 'x')
 
     def test_vsperf_frames_become_packets(self):
@@ -48,14 +48,14 @@ class TestImporters(unittest.TestCase):
 
     def test_mistakes_in_vsperf_are_told_by_line(self):
         for text, words in (
-                ('a,b\n1,2\n', "header is 'a,b', wanted the columns"),
+                ('a,b\n1,2\n', "header: 'a,b'; expected the columns"),
                 (VSPERF.splitlines()[0] + '\n', '0 rows below the header'),
                 (VSPERF.replace('1000000', 'n/a'),
-                 "line 2: throughput_rx_fps is 'n/a', wanted a number"),
+                 "line 2: throughput_rx_fps: 'n/a'; expected a number"),
                 (VSPERF.replace('rfc2544,64', 'rfc2544,18'),
-                 'line 2: packet_size is 18 .*wanted frames of more than 18'),
+                 'line 2: packet_size is 18 .*expected frames of more than'),
                 (VSPERF.replace('512,\n', '512,stt\n'),
-                 "line 2: encapsulation is 'stt', wanted one of")):
+                 "line 2: encapsulation: 'stt'; expected one of")):
             with self.assertRaisesRegex(exceptions.CalibrationError, words):
                 importers.parse_vsperf(text, 'x')
 
@@ -69,7 +69,7 @@ class TestImporters(unittest.TestCase):
                                         'cannot be read'):
                 importers.load('vsperf', path + '.not')
             with self.assertRaisesRegex(exceptions.InvalidInput,
-                                        'pairs are 0, wanted'):
+                                        'pairs: 0; expected'):
                 importers.load('vsperf', path, pairs=0)
         found = importers.make_profile(rows, 'lab', 'ovs', 'test',
                                        ['result.csv'])
@@ -82,7 +82,7 @@ class TestImporters(unittest.TestCase):
         rows = importers.parse_vsperf(
             VSPERF.replace('512,\n', '512,vxlan\n'), 'x')
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    'encapsulations none, vxlan, wanted one'):
+                                    'encapsulations none, vxlan; expected'):
             importers.make_profile(rows, 'lab', 'ovs', 'test', ['x'])
 
 

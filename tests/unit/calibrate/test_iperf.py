@@ -49,9 +49,9 @@ class TestParse(unittest.TestCase):
     def test_what_is_no_result_is_told(self):
         for text, words in (
                 ('{"error": "unable to connect"}', 'unable to connect'),
-                ('Segmentation fault', "gave 'Segmentation fault', wanted"),
-                ('[]', "gave '\\[\\]', wanted the JSON"),
-                ('{"start": {}}', 'lacks .*wanted the result'),
+                ('Segmentation fault', "gave 'Segmentation fault'; expected"),
+                ('[]', "gave '\\[\\]'; expected the JSON"),
+                ('{"start": {}}', 'lacks .*expected the result'),
                 (udp(0, 0, 72), 'lacks .*packets')):
             with self.assertRaisesRegex(exceptions.CalibrationError, words):
                 iperf.parse(text, 'iperf3 to x')

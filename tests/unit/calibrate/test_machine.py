@@ -88,7 +88,7 @@ class TestRun(unittest.TestCase):
         with mock.patch.object(machine, '_PATH', '/nowhere'):
             with self.assertRaisesRegex(
                     exceptions.CalibrationError,
-                    'program ovs-vsctl is not installed, .* install the '
+                    'program ovs-vsctl is not installed; .* install the '
                     'package openvswitch-switch'):
                 machine.need_program('ovs-vsctl')
 
@@ -100,7 +100,7 @@ class TestRun(unittest.TestCase):
             with mock.patch.object(machine, '_PATH', directory):
                 with self.assertRaisesRegex(
                         exceptions.CalibrationError,
-                        'command "ip link" ended with status 3, wanted 0: '
+                        'command "ip link" ended with status 3; expected 0: '
                         'no such thing'):
                     machine.run(['ip', 'link'])
                 self.assertEqual(3, machine.run(['ip'],

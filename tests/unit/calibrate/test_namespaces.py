@@ -93,7 +93,7 @@ class TestLeftovers(base.NamespacesTestCase):
         path = self._left(pid=os.getpid(), started=started)
         with self.assertRaisesRegex(
                 exceptions.CalibrationError,
-                f'run 0a1b2c is going on as process {os.getpid()}, wanted'):
+                f'run 0a1b2c is going on as process {os.getpid()}; expected'):
             namespaces.remove_leftovers(self.state)
         self.assertTrue(path.exists())
         self.assertEqual(['vswcal-0a1b2c-h1'], self.namespaces())

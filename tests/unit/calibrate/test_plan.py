@@ -51,12 +51,12 @@ class TestPlan(unittest.TestCase):
 
     def test_what_cannot_be_measured_is_told(self):
         for changes, words in (
-                ({'sizes': (20,)}, 'packet size is 20, wanted 44 to 65000'),
-                ({'sizes': ()}, 'there is no packet size, wanted one'),
-                ({'pairs': (0,)}, 'number of pairs is 0, wanted 1 to 64'),
-                ({'seconds': 0}, 'seconds is 0, wanted 1 to 3600'),
-                ({'repeats': 0}, 'repeats is 0, wanted'),
-                ({'receivers': -1}, 'receivers is -1, wanted 0 to 64')):
+                ({'sizes': (20,)}, 'packet size: 20; expected 44 to 65000'),
+                ({'sizes': ()}, 'there is no packet size; expected one'),
+                ({'pairs': (0,)}, 'number of pairs: 0; expected 1 to 64'),
+                ({'seconds': 0}, 'seconds: 0; expected 1 to 3600'),
+                ({'repeats': 0}, 'repeats: 0; expected'),
+                ({'receivers': -1}, 'receivers: -1; expected 0 to 64')):
             with self.assertRaisesRegex(exceptions.InvalidInput, words):
                 plan.Plan(**changes)
 

@@ -54,7 +54,7 @@ class TestRemote(base.NamespacesTestCase):
     def test_what_ssh_would_take_for_an_option_is_refused(self):
         for text in ('-oProxyCommand=x', 'a b', 'u@b=-x', ''):
             with self.assertRaisesRegex(exceptions.InvalidInput,
-                                        'wanted user@name'):
+                                        'expected user@name'):
                 remote_testbed.Host.parse(text)
 
     def test_the_link_is_described(self):
@@ -67,14 +67,14 @@ class TestRemote(base.NamespacesTestCase):
     def test_packets_above_the_mtu_are_refused(self):
         self._place(sizes=(88, 9000)).check()
         with self.assertRaisesRegex(exceptions.InvalidInput,
-                                    'is 9001, wanted at most the MTU 9000'):
+                                    ': 9001; expected at most the MTU 9000'):
             self._place(sizes=(88, 9001)).check()
 
     def test_a_host_without_iperf3_is_named(self):
         (self.root / 'has').write_text('')
         with self.assertRaisesRegex(
                 exceptions.CalibrationError,
-                'host u@[ab]: program iperf3 is not installed, .*package'):
+                'host u@[ab]: program iperf3 is not installed; .*package'):
             self._place().check()
 
     def test_pairs_use_the_machines_in_turn_with_a_port_each(self):
@@ -138,7 +138,7 @@ class TestParseCpu(unittest.TestCase):
 
     def test_what_is_no_proc_is_told(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    "is 'Windows', wanted the CPU times"):
+                                    ": 'Windows'; expected the CPU times"):
             machine.parse_cpu('Windows', ())
 
 

@@ -121,7 +121,7 @@ class FaultsTest(ServiceTestCase):
             error = self.assertRaises(exceptions.TelemetryError,
                                       lambda: list(driver.series()))
             self.assertRegex(str(error), words)
-            for word in (driver.source, 'seen', 'wanted', '3 attempts'):
+            for word in (driver.source, 'seen', 'expected', '3 attempts'):
                 self.assertIn(word, str(error))
             self.assertEqual(3, len(self.server.requests))
             self.assertEqual([3, 6], self.sleeps)
@@ -145,7 +145,7 @@ class FaultsTest(ServiceTestCase):
             error = self.assertRaises(exceptions.TelemetryError,
                                       driver.instances)
             self.assertIn(str(code), str(error))
-            self.assertIn('wanted', str(error))
+            self.assertIn('expected', str(error))
             self.assertEqual(1, len(self.server.requests))
 
     @ddt.idata(kinds())
@@ -158,7 +158,7 @@ class FaultsTest(ServiceTestCase):
             self.server.faults[:] = [stand_ins.body(content)]
             error = self.assertRaises(exceptions.TelemetryError,
                                       lambda: list(driver.series()))
-            self.assertIn('wanted', str(error))
+            self.assertIn('expected', str(error))
 
     @ddt.idata(kinds())
     def test_a_silent_server_is_given_up(self, kind):
@@ -385,7 +385,7 @@ class AccessTest(unittest.TestCase):
         for wrong, words in (
                 ({}, 'url'), ({'url': 'metrics:9090'}, "'metrics:9090'"),
                 ({'url': 'ftp://metrics'}, 'ftp'),
-                ({'url': 'http://me:secret@metrics'}, 'wanted one without'),
+                ({'url': 'http://me:secret@metrics'}, 'expected one without'),
                 ({'auth': {'password': 'secret'}}, 'auth_type'),
                 ({'url': 'http://a', 'timeout_seconds': 0}, 'timeout'),
                 ({'url': 'http://a', 'max_answer_mib': 0}, 'max_answer_mib'),

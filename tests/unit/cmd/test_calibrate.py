@@ -36,7 +36,7 @@ class TestCalibrate(base.NamespacesTestCase):
         with mock.patch.object(os, 'geteuid', lambda: 1000):
             status, _, errors = self.run_command('local')
         self.assertEqual(1, status)
-        self.assertIn('user id is 1000, wanted 0: only root', errors)
+        self.assertIn('user id: 1000; expected 0: only root', errors)
 
     def test_a_missing_program_names_its_package(self):
         self._root()
@@ -85,12 +85,12 @@ class TestCalibrate(base.NamespacesTestCase):
         self._root()
         for words, status, wanted in (
                 (['--sizes', '88,x'], 2, "'88,x' is no list of whole"),
-                (['--sizes', '20'], 1, 'packet size is 20, wanted 44'),
-                (['--max-busy', '120'], 2, "'120' is no share, wanted 0"),
-                (['--retries', '-1'], 1, 'retries are -1, wanted 0 to 100'),
-                (['--name', 'a b'], 1, "name is 'a b', wanted text"),
+                (['--sizes', '20'], 1, 'packet size: 20; expected 44'),
+                (['--max-busy', '120'], 2, "'120' is no share; expected 0"),
+                (['--retries', '-1'], 1, 'retries: -1; expected 0 to 100'),
+                (['--name', 'a b'], 1, "name: 'a b'; expected text"),
                 (['--output', '/nowhere/p.yaml'], 1,
-                 "output is '/nowhere/p.yaml', wanted a file in a folder"),
+                 "output: '/nowhere/p.yaml'; expected a file in a folder"),
                 (['--encapsulation', 'stt'], 2, "invalid choice: 'stt'")):
             found, _, errors = self.run_command('local', *words)
             self.assertEqual(status, found, errors)
@@ -123,7 +123,7 @@ class TestCalibrate(base.NamespacesTestCase):
             'import', '--format', 'vsperf', self._vsperf(), '--output',
             str(output))
         self.assertEqual(1, status)
-        self.assertIn('has other profiles (mine), wanted a new file', errors)
+        self.assertIn('has other profiles (mine); expected a new file', errors)
         self.assertEqual('mine: {saturation_kbps: 5}\n',
                          pathlib.Path(output).read_text())
 

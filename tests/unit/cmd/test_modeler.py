@@ -76,8 +76,8 @@ class ModelerCommandTestCase(base.StoreTestCase):
     def test_an_error_is_one_line_and_status_1(self):
         self.record(40, 'web,soon,1,1')
         for words, lines in (
-                ('line 82: time is', ()),
-                ('telemetry driver is \'nosuch\', wanted one of',
+                ('line 82: time:', ()),
+                ('telemetry driver: \'nosuch\'; expected one of',
                  ['telemetry_driver = nosuch']),
                 ('min_samples .* equal to 2', ['min_samples = 1'])):
             self.configure(*lines)
@@ -158,7 +158,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
     def test_what_is_misspelt_ends_the_service_with_an_error(self):
         path = pathlib.Path(self.config)
         for lines, words in (
-                ('telemetry_driver = gnochi', "'gnochi', wanted one of"),
+                ('telemetry_driver = gnochi', "'gnochi'; expected one of"),
                 ('telemetry_drver = file', 'telemetry_drver; expected '
                                            'telemetry_driver'),
                 ('[vswitch_gnocchi]\nuri = http://x', 'uri; expected url'),

@@ -130,7 +130,7 @@ class StatusTestCase(base.StoreTestCase):
 
     def test_an_older_and_a_newer_schema_are_told_apart(self):
         migration.sync(self.url, '0001')
-        self.assert_told(2, SCHEMA, 'has version 0001, wanted version .*: '
+        self.assert_told(2, SCHEMA, 'has version 0001; expected version .*: '
                                     'run "vswitch-manage db sync"')
         with contextlib.closing(sqlite3.connect(self.path)) as connection:
             with connection:
@@ -235,7 +235,7 @@ class StatusTestCase(base.StoreTestCase):
         now = time.time()
         self.make_store().write([base.constant(1)], now=now - 90000)
         self.assert_told(1, GENERATION,
-                         r'900\d\d s ago, wanted at most .* 86400 s')
+                         r'900\d\d s ago; expected at most .* 86400 s')
         self.configure('max_generation_age_seconds = 0')
         self.assertEqual(0, self.check()[0])
 
@@ -244,7 +244,7 @@ class StatusTestCase(base.StoreTestCase):
         target.write([base.constant(1)], now=time.time() + 30)
         self.assertEqual(0, self.check()[0])
         target.write([base.constant(1)], now=time.time() + 5000)
-        self.assert_told(1, GENERATION, 'from now, wanted the past')
+        self.assert_told(1, GENERATION, 'from now; expected the past')
 
     def test_profiles_that_do_not_exist_are_named(self):
         self.make_store().write([base.constant(1)], host_profiles=[
@@ -312,7 +312,7 @@ class StatusTestCase(base.StoreTestCase):
         path = pathlib.Path(self.config)
         path.write_text(path.read_text().replace(
             'http://127.0.0.1:1/', f'{cloud.url}/placement'))
-        self.assert_told(1, STRICT, '^hosts that have a limit: 0, wanted')
+        self.assert_told(1, STRICT, '^hosts that have a limit: 0; expected')
 
         for number in range(7):
             cloud.host(f'h{number}', saturation_kbps='1000', uplink='tor',
@@ -357,11 +357,11 @@ class StatusTestCase(base.StoreTestCase):
             cloud.aggregates.clear()
             cloud.host('h1', saturation_kbps=value)
             self.assert_told(
-                2, AGGREGATES, f"aggregate of h1: saturation_kbps is "
-                               f"'{value}', wanted a number > 0")
+                2, AGGREGATES, f"aggregate of h1: saturation_kbps: "
+                               f"'{value}'; expected a number > 0")
         cloud.aggregates.clear()
         cloud.host('h0', uplink='tor', uplink_mapping_entries='many')
-        self.assert_told(2, AGGREGATES, "uplink_mapping_entries is 'many'")
+        self.assert_told(2, AGGREGATES, "uplink_mapping_entries: 'many'")
 
     def test_aggregates_that_cannot_be_read_are_a_warning(self):
         self.make_store().write([base.constant(1)])

@@ -104,7 +104,7 @@ token = abc
                          given['access']['auth'])
 
     def test_an_unknown_auth_type_is_told(self):
-        with self.assertRaisesRegex(cfg.Error, "'magic'.*wanted"):
+        with self.assertRaisesRegex(cfg.Error, "'magic'.*expected"):
             self._read('gnocchi', '[vswitch_gnocchi]\nauth_type = magic\n')
 
     def test_a_bad_value_is_told(self):

@@ -247,12 +247,12 @@ class InstallTest(PhasesTestCase):
     def test_a_store_that_cannot_be_meant_is_refused_at_once(self):
         said = self.run_phases('stack,pre-install', status=1,
                                VSWITCH_STORE='mysql')
-        self.assertIn("VSWITCH_STORE is 'mysql', wanted sqlite", said)
+        self.assertIn("VSWITCH_STORE: 'mysql'; expected sqlite", said)
 
     def test_telemetry_that_cannot_be_meant_is_refused_at_once(self):
         said = self.run_phases('stack,pre-install', status=1,
                                VSWITCH_TELEMETRY='gnochi')
-        self.assertIn("VSWITCH_TELEMETRY is 'gnochi', wanted auto, ", said)
+        self.assertIn("VSWITCH_TELEMETRY: 'gnochi'; expected auto, ", said)
 
     def test_the_client_of_gnocchi_is_installed_where_it_is_read(self):
         self.run_phases('stack,install',

@@ -60,7 +60,7 @@ class MemoryDriver(telemetry_base.Driver):
         for number, uuid in enumerate(wanted):
             progress(number, len(wanted))
             if number == self.fail_after:
-                raise exceptions.TelemetryError('memory: gone, wanted there')
+                raise exceptions.TelemetryError('memory: gone; expected there')
             times, *columns = self.samples[uuid]
             if self.counters:
                 # The reading that closes the last period is needed.

@@ -59,9 +59,9 @@ class ReadTestCase(base.StoreTestCase):
                 ([stand_ins.status(403)], '403'),
                 ([stand_ins.closed] * 2, 'agents'),
                 ([stand_ins.body(b'{}')] * 2, 'makes no sense'),
-                ([without('host')] * 2, 'host of an agent is None'),
-                ([without('alive', 'yes')] * 2, "alive of an agent is yes"),
-                ([without('configurations', [])] * 2, 'wanted dict')):
+                ([without('host')] * 2, 'host of an agent: None'),
+                ([without('alive', 'yes')] * 2, "alive of an agent: yes"),
+                ([without('configurations', [])] * 2, 'expected dict')):
             with self.subTest(wanted):
                 self.neutron.faults[:] = faults
                 with self.assertRaises(exceptions.TelemetryError) as caught:

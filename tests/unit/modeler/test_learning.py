@@ -751,7 +751,7 @@ class SettingsTestCase(base.ModelerTestCase):
                             ('half_life_seconds', math.nan),
                             ('forget_seconds', -1)):
             with self.assertRaisesRegex(exceptions.InvalidInput,
-                                        f'{name} .* is .*, wanted'):
+                                        f'{name} .*: .*; expected'):
                 learning.Settings(**{'source': 'memory', name: value})
 
     def test_a_model_without_counts_is_learned_from_the_beginning(self):

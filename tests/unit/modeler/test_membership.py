@@ -86,7 +86,7 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
                 with mock.patch.object(membership, 'PATIENCE_SECONDS', 1), \
                         self.assertRaisesRegex(
                             exceptions.CoordinationError,
-                            'modeler_coordination_url.*wanted') as caught:
+                            'modeler_coordination_url.*expected') as caught:
                     group.share('store')
                 self.assertNotIn('open-sesame', str(caught.exception))
 
@@ -132,5 +132,5 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
     def test_without_tooz_it_is_told(self):
         with mock.patch.dict(sys.modules, {'tooz.coordination': None}), \
                 self.assertRaisesRegex(exceptions.CoordinationError,
-                                       'tooz.* wanted it installed'):
+                                       'tooz.* expected it installed'):
             membership.Group('file:///x')

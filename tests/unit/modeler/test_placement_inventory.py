@@ -408,7 +408,7 @@ class ReviewTestCase(PlacementTestCase):
         self.cloud.aggregates[1][1]['vswitch:saturation_kbps'] = '700'
         found = self.make_keeper().review(self.store)
         self.assertEqual(
-            (4, {'h2': 'it is of 1000 kbit/s, wanted 700',
+            (4, {'h2': 'it is of 1000 kbit/s; expected 700',
                  'h3': found.wrong['h3'], 'h4': 'it has none'}),
             (found.hosts, found.wrong))
         self.assertIn('2 compute nodes', found.wrong['h3'])

@@ -148,9 +148,9 @@ class InventoryTestCase(WithInventory):
     def test_an_inventory_that_fails_is_told_once_and_models_are_learned(
             self):
         for problem, wanted in (
-                (exceptions.TelemetryError('nova: seen x, wanted y'),
+                (exceptions.TelemetryError('nova: seen x; expected y'),
                  'WARNING vswitch-modeler: the inventory stays as it is: '
-                 'nova: seen x, wanted y'),
+                 'nova: seen x; expected y'),
                 (ZeroDivisionError('oh'), 'WARNING vswitch-modeler: the '
                  'inventory stays as it is: unexpected ZeroDivisionError: '
                  'oh')):
@@ -324,8 +324,8 @@ class TrialsTestCase(ServiceTestCase):
 
     def test_what_fails_is_told_once_and_models_are_learned(self):
         for problem, wanted in (
-                (exceptions.TelemetryError('nova: seen x, wanted y'),
-                 'nova: seen x, wanted y'),
+                (exceptions.TelemetryError('nova: seen x; expected y'),
+                 'nova: seen x; expected y'),
                 (exceptions.StoreChanged('another writer'),
                  'another writer'),
                 (ZeroDivisionError('oh'),
@@ -401,9 +401,9 @@ class PlacementTestCase(ServiceTestCase):
 
     def test_what_fails_is_told_once_and_models_are_learned(self):
         for problem, wanted in (
-                (exceptions.TelemetryError('placement: seen x, wanted y'),
+                (exceptions.TelemetryError('placement: seen x; expected y'),
                  'WARNING vswitch-modeler: inventories in placement stay as '
-                 'they are: placement: seen x, wanted y'),
+                 'they are: placement: seen x; expected y'),
                 (ZeroDivisionError('oh'), 'WARNING vswitch-modeler: '
                  'inventories in placement stay as they are: unexpected '
                  'ZeroDivisionError: oh')):
@@ -573,10 +573,10 @@ class LifeTestCase(ServiceTestCase):
 
     def test_a_configuration_that_is_no_good_ends_the_start(self):
         def load():
-            raise exceptions.InvalidInput('min_samples is 1, wanted more')
+            raise exceptions.InvalidInput('min_samples: 1; expected more')
 
         self.load = load
-        with self.assertRaisesRegex(exceptions.InvalidInput, 'wanted more'), \
+        with self.assertRaisesRegex(exceptions.InvalidInput, 'expected'), \
                 self.assertNoLogs(LOGGER, 'INFO'):
             service.Service(self.load, self.heard).run()
 
@@ -658,7 +658,7 @@ class FailureTestCase(ServiceTestCase):
                          times)
         self.assertEqual(1, sum(line.startswith('WARNING')
                                 for line in logs), logs)
-        self.assertIn('models stay as they are: memory: gone, wanted there',
+        self.assertIn('models stay as they are: memory: gone; expected there',
                       logs[1])
 
     def test_a_reload_tries_at_once_and_begins_with_short_pauses(self):
@@ -1025,7 +1025,7 @@ class SharingTestCase(ServiceTestCase):
         self.assertEqual(1, self.group.left)
 
     def test_a_share_that_is_not_known_yet_is_a_failure(self):
-        self.group.error = 'backend gone, wanted there'
+        self.group.error = 'backend gone; expected there'
         self.at[12] = lambda: setattr(self.group, 'error', None)
         self.end_at(20)
         passes, logs = self.serve()
@@ -1278,7 +1278,7 @@ class SetUpTestCase(base.ModelerTestCase):
 
     def test_a_wrong_value_is_an_error(self):
         for values, words in (
-                ({'telemetry_driver': 'nosuch'}, "'nosuch', wanted one of"),
+                ({'telemetry_driver': 'nosuch'}, "'nosuch'; expected one of"),
                 ({'store_url': 'sqlight:///x'}, 'kind of database|parsed')):
             with self.assertRaisesRegex(exceptions.VSwitchError, words):
                 service.set_up(self._conf(**values))

@@ -143,7 +143,7 @@ class ListsTestCase(CommandTestCase):
         for kind, words, text in (
                 (commands.HostShow, ['nowhere'], 'nowhere'),
                 (commands.ModelShow, ['--', '-x'], '-x'),
-                (commands.ProfileShow, ['none'], "no profile 'none'"),
+                (commands.ProfileShow, ['none'], "profile: 'none'"),
                 (commands.Explain, [], '--server and --flavor: expected'),
                 (commands.Explain, ['--server', 'a', '--flavor', 'b'],
                  '--server and --flavor: expected one')):

@@ -205,7 +205,7 @@ class TestReports(DemandTestCase):
                 (topic, problem), = self.reports
                 self.assertEqual('flavor m1.test', topic)
                 self.assertIn('ignored', problem)
-                self.assertIn('wanted', problem)
+                self.assertIn('expected', problem)
 
     def test_usable_ones_are_reported_as_well(self):
         self.demand(_spec({'vswitch:egress_kbps': '5'}))

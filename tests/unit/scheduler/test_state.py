@@ -44,7 +44,7 @@ class TestStart(base.StateTestCase):
         self.aggregate = base.aggregate()
         self.ask(base.request(9), a=[])
         self.assertEqual({'a': admission.NO_PROFILE}, self.reasons)
-        for part in ('default_switch_profile', "'fsat'", 'wanted one of'):
+        for part in ('default_switch_profile', "'fsat'", 'expected one of'):
             self.assertIn(part, self.warnings[0])
 
     def test_a_default_profile_holds_for_hosts_without_one(self):

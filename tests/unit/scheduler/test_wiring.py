@@ -50,7 +50,7 @@ class TestWiring(unittest.TestCase):
         self.aggregates(switch_profiles_file='/nowhere.yaml',
                         default_switch_profile='nonesuch')
         self.assertIn('/nowhere.yaml', self.problems['switch profiles'])
-        self.assertIn("'nonesuch', wanted one of",
+        self.assertIn("'nonesuch'; expected one of",
                       self.problems['default_switch_profile'])
         self.problems.clear()
         self.aggregates()

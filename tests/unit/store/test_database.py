@@ -473,13 +473,13 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
         self.make_store()
         self.execute("UPDATE alembic_version SET version_num = '0000'")
         self.assert_fails(exceptions.StoreVersionError,
-                          'version 0000, wanted .* db sync')
+                          'version 0000; expected .* db sync')
 
     def test_a_newer_schema_is_not_touched(self):
         self.make_store()
         self.execute("UPDATE alembic_version SET version_num = '9999'")
         self.assert_fails(exceptions.StoreVersionError,
-                          'version 9999, .*newer release')
+                          'version 9999; .*newer release')
 
     def test_an_answer_that_the_client_does_not_understand_is_told(self):
         one = self.make_store()
@@ -505,7 +505,7 @@ class BrokenContentTestCase(_Failing, base.StoreTestCase):
                 one.model(name)
         self.execute('UPDATE traffic_model_detail SET format_version = 99')
         with self.assertRaisesRegex(exceptions.StoreVersionError,
-                                    f'{name}.* 99, wanted 1'):
+                                    f'{name}.* 99; expected 1'):
             one.model(name)
 
     def test_a_damaged_host_profile_names_its_host(self):

@@ -27,7 +27,7 @@ class UrlTestCase(unittest.TestCase):
             with self.assertRaises(exceptions.StoreError) as caught:
                 store.Store(url)
             self.assertNotIn(SECRET, str(caught.exception))
-            self.assertIn('wanted', str(caught.exception))
+            self.assertIn('expected', str(caught.exception))
 
     def test_neither_paszebra_nor_query_of_a_url_is_shown(self):
         url = f'postgresql+psycopg2://u:{SECRET}@host/x?paszebra={SECRET}'

@@ -65,7 +65,7 @@ class ResumingTestCase(base.StoreTestCase):
             self.store.write([base.fitted(1)],
                              unmodelled=[self._unmodelled(1)])
         with self.assertRaisesRegex(exceptions.InvalidModel,
-                                    'source is 3, wanted a string'):
+                                    'source: 3; expected a string'):
             self._unmodelled(1, source=3)
 
     def test_the_basis_of_a_pass_is_what_the_others_tell(self):

@@ -117,7 +117,7 @@ class PackedLawTestCase(unittest.TestCase):
         for bad, seen in ((b'\x01' + bytes(40), '1'), (b'', 'None')):
             with self.assertRaisesRegex(
                     exceptions.StoreVersionError,
-                    f'instance u: format of its law is {seen}, wanted 2'):
+                    f'instance u: format of its law: {seen}; expected 2'):
                 packing.unpack_laws(['u'], [bad], [None])
 
 

@@ -74,7 +74,7 @@ class DriverTest(testtools.TestCase):
         for wrong in (0, -1, float('nan'), float('inf'), 'hourly', []):
             error = self.assertRaises(exceptions.InvalidInput, _Recorder,
                                       wrong)
-            self.assertIn('wanted', str(error))
+            self.assertIn('expected', str(error))
 
     def test_everything_is_the_default(self):
         driver = _Recorder()

@@ -60,7 +60,7 @@ class _FileTest(testtools.TestCase):
         """Check that a file is refused in a message with these parts."""
         error = self.assertRaises(exceptions.TelemetryError, self._series,
                                   name, content, **options)
-        for part in (os.path.join(self.folder, name), 'wanted', *parts):
+        for part in (os.path.join(self.folder, name), 'expected', *parts):
             self.assertIn(part, str(error))
         return str(error)
 

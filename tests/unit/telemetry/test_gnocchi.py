@@ -472,7 +472,7 @@ class OptionsTest(testtools.TestCase):
             error = self.assertRaises(
                 exceptions.InvalidInput, gnocchi.GnocchiDriver,
                 {'url': 'http://a'}, **wrong)
-            self.assertRegex(str(error), 'wanted|expected')
+            self.assertRegex(str(error), 'expected')
 
     def test_a_missing_client_library_names_the_extra(self):
         driver = gnocchi.GnocchiDriver({'url': 'http://a'})

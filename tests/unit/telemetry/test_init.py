@@ -80,7 +80,7 @@ class LoadDriverTest(testtools.TestCase):
     def test_an_unknown_name_is_answered_with_the_known_ones(self):
         error = self.assertRaises(exceptions.TelemetryError,
                                   telemetry.load_driver, 'smaple')
-        for part in ("'smaple'", 'wanted', 'broken', 'sample'):
+        for part in ("'smaple'", 'expected', 'broken', 'sample'):
             self.assertIn(part, str(error))
 
     def test_a_driver_that_cannot_be_imported_is_told_with_the_reason(self):

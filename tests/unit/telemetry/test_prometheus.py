@@ -422,7 +422,7 @@ class SelectorTest(testtools.TestCase):
             error = self.assertRaises(
                 exceptions.InvalidInput, prometheus.PrometheusDriver,
                 {'url': 'http://a'}, names=wrong)
-            self.assertIn('wanted', str(error))
+            self.assertIn('expected', str(error))
 
     def test_unusable_options_are_refused(self):
         for wrong in ({'exporter': 'other'}, {'samples_per_request': 0},

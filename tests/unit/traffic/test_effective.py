@@ -80,5 +80,5 @@ class TestEffectiveBandwidth(unittest.TestCase):
     def test_an_exponent_below_zero_is_refused(self):
         for exponent in (-1e-9, float('nan')):
             with self.assertRaisesRegex(exceptions.InvalidModel,
-                                        'wanted a number >= 0'):
+                                        'expected a number >= 0'):
                 one([1], [1], exponent)

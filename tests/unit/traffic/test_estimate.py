@@ -66,7 +66,7 @@ class EstimateTestCase(unittest.TestCase):
     def assertRefused(self, error, parts, call, *args, **kwargs):
         with self.assertRaises(error) as caught:
             call(*args, **kwargs)
-        for part in (*parts, 'wanted'):
+        for part in (*parts, 'expected'):
             self.assertIn(part, str(caught.exception))
 
 

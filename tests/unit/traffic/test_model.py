@@ -39,7 +39,7 @@ class ModelTestCase(unittest.TestCase):
     def assertInvalid(self, parts, call, *args, **kwargs):
         with self.assertRaises(exceptions.InvalidModel) as caught:
             call(*args, **kwargs)
-        for part in (*parts, 'wanted'):
+        for part in (*parts, 'expected'):
             self.assertIn(part, str(caught.exception))
 
 

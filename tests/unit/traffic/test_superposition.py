@@ -57,7 +57,7 @@ class OverlayTestCase(unittest.TestCase):
             self.assertEqual(0.0, seen)
         else:
             self.assertLess(abs(F(seen) / F(wanted) - 1), rtol,
-                            f'wanted {float(wanted)!r}, got {seen!r}')
+                            f'expected {float(wanted)!r}, got {seen!r}')
 
     def assertFigures(self, sources, capacity, weights, overlay, rtol=1e-12):
         above, excess, mean = exact.overload(sources, capacity, weights)
@@ -485,7 +485,7 @@ class TestEpisodes(OverlayTestCase):
         self.assertEqual(0.0, overlay.episodes_per_second())
         with self.assertRaises(exceptions.InvalidModel) as caught:
             overlay.mean_episode_seconds()
-        for part in ('2 models', '10', 'wanted'):
+        for part in ('2 models', '10', 'expected'):
             self.assertIn(part, str(caught.exception))
 
     def test_what_only_rounding_calls_overload_has_its_episodes_too(self):
@@ -617,7 +617,7 @@ class TestValidation(OverlayTestCase):
     def assertInvalid(self, parts, call, *args, **kwargs):
         with self.assertRaises(exceptions.InvalidModel) as caught:
             call(*args, **kwargs)
-        for part in (*parts, 'wanted'):
+        for part in (*parts, 'expected'):
             self.assertIn(part, str(caught.exception))
 
     def test_a_capacity_is_a_finite_number_above_zero(self):
@@ -632,7 +632,7 @@ class TestValidation(OverlayTestCase):
                           (1, INF, 0), None, ('a', 'b', 'c'),
                           [[1, 2, 3]], (10 ** 400, 0, 0)):
             with self.subTest(dimension=dimension):
-                self.assertInvalid(('dimension', 'wanted', 'bandwidth'),
+                self.assertInvalid(('dimension', 'expected', 'bandwidth'),
                                    Overlay, [], 5, dimension)
 
     def test_a_grid_has_a_whole_number_of_cells(self):

@@ -87,7 +87,7 @@ class TestFit(unittest.TestCase):
     def test_an_encapsulation_that_was_not_measured_is_not_guessed(self):
         model = cost_fit.fit_capacity(table((4, 0), (1, 0)))
         with self.assertRaisesRegex(exceptions.InvalidModel,
-                                    "'vxlan', wanted one that was measured"):
+                                    "'vxlan'; expected one that was measured"):
             model.rate_kbps(1500, encapsulation='vxlan')
 
     def test_offload_makes_small_packets_as_cheap_as_the_unit(self):
@@ -123,18 +123,18 @@ class TestFit(unittest.TestCase):
     def test_no_row_and_options_out_of_range_are_refused(self):
         one = [row(100, 1.0)]
         for rows, options, words in (
-                ([], {}, '0 rows, wanted 1 or more'),
-                (one, {'line_kbps': 0}, 'line_kbps is 0, wanted'),
-                (one, {'framing_bytes': -1}, 'framing_bytes is -1, wanted'),
-                (one, {'unit_bytes': math.inf}, 'unit_bytes is inf')):
+                ([], {}, '0 rows; expected 1 or more'),
+                (one, {'line_kbps': 0}, 'line_kbps: 0; expected'),
+                (one, {'framing_bytes': -1}, 'framing_bytes: -1; expected'),
+                (one, {'unit_bytes': math.inf}, 'unit_bytes: inf')):
             with self.assertRaisesRegex(exceptions.InvalidModel, words):
                 cost_fit.fit_capacity(rows, **options)
 
     def test_a_question_that_makes_no_sense_is_refused(self):
         model = cost_fit.fit_capacity([row(100, 1.0)])
-        for changes, words in (({'packet_bytes': 0}, 'packet_bytes is 0'),
-                               ({'pairs': 0}, 'pairs is 0'),
-                               ({'encapsulation': 'x'}, "'x', wanted one")):
+        for changes, words in (({'packet_bytes': 0}, 'packet_bytes: 0'),
+                               ({'pairs': 0}, 'pairs: 0'),
+                               ({'encapsulation': 'x'}, "'x'; expected one")):
             with self.assertRaisesRegex(exceptions.InvalidModel, words):
                 model.rate_kbps(**{'packet_bytes': 100, **changes})
 
@@ -276,8 +276,8 @@ class TestCpu(unittest.TestCase):
 
     def test_a_table_without_cpu_is_refused(self):
         with self.assertRaisesRegex(exceptions.InvalidModel,
-                                    '0 rows with cpu_mhz, wanted 1'):
+                                    '0 rows with cpu_mhz; expected 1'):
             cost_fit.fit_cpu([row(100, 1.0)])
         with self.assertRaisesRegex(exceptions.InvalidModel,
-                                    'at most 5, wanted more than the 5 of'):
+                                    'at most 5; expected more than the 5 of'):
             cost_fit.fit_cpu([row(100, 1.0, cpu_mhz=5)], idle_mhz=5)

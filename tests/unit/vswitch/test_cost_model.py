@@ -12,14 +12,14 @@ class TestMeasurement(unittest.TestCase):
 
     def test_a_value_that_cannot_be_is_named_with_what_was_wanted(self):
         for changes, words in (
-                ({'packet_bytes': 0}, 'packet_bytes is 0, wanted'),
-                ({'rate_kbps': math.nan}, 'rate_kbps is nan, wanted'),
-                ({'rate_kbps': '1'}, "rate_kbps is '1', wanted"),
-                ({'pairs': 0}, 'pairs is 0, wanted a whole number >= 1'),
-                ({'pairs': 1.5}, 'pairs is 1.5, wanted a whole number'),
-                ({'flows': True}, 'flows is True, wanted a whole number'),
-                ({'encapsulation': 'stt'}, "'stt', wanted one of none, vxlan"),
-                ({'cpu_mhz': -1}, 'cpu_mhz is -1, wanted')):
+                ({'packet_bytes': 0}, 'packet_bytes: 0; expected'),
+                ({'rate_kbps': math.nan}, 'rate_kbps: nan; expected'),
+                ({'rate_kbps': '1'}, "rate_kbps: '1'; expected"),
+                ({'pairs': 0}, 'pairs: 0; expected a whole number >= 1'),
+                ({'pairs': 1.5}, 'pairs: 1.5; expected a whole number'),
+                ({'flows': True}, 'flows: True; expected a whole number'),
+                ({'encapsulation': 'stt'}, "'stt'; expected one of none"),
+                ({'cpu_mhz': -1}, 'cpu_mhz: -1; expected')):
             with self.assertRaises(exceptions.InvalidModel) as caught:
                 cost_model.Measurement(
                     **{'packet_bytes': 100, 'rate_kbps': 1e3, **changes})

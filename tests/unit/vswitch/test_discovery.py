@@ -95,18 +95,18 @@ class ChoiceTestCase(DiscoveryTestCase):
                            ('ovn:=ovs-flat', "'ovn:'"), ('ovn', "''"),
                            ('ovn=gone', "'gone'")):
             with self.subTest(text), self.assertRaisesRegex(
-                    exceptions.InvalidInput, f'{seen}.*wanted one of'):
+                    exceptions.InvalidInput, f'{seen}.*expected one of'):
                 discovery.parse_mapping([text], profile.catalogue())
 
     def test_what_an_agent_does_not_tell_is_not_guessed(self):
         for more, reason in (
                 ({'datapath_type': None}, 'datapath_type None'),
-                ({'datapath_type': 'windows'}, 'wanted system or netdev'),
+                ({'datapath_type': 'windows'}, 'expected system or netdev'),
                 ({'tunnel_types': ['stt']}, "'stt', which is not known")):
             self.assert_none(reason, agents.open_vswitch('h', **more))
         agent = agents.open_vswitch('h')
         del agent['configurations']['tunnel_types']
-        self.assert_none('tunnel_types are None', agent)
+        self.assert_none('tunnel_types: None', agent)
         self.assert_none('ovs-netdev:none', agents.open_vswitch(
             'h', (), 'netdev', ovs_capabilities=None))
 

@@ -224,9 +224,9 @@ class NeutronTestCase(unittest.TestCase):
         for wanted, arguments, stated in (
                 ('--device is not given', {'devices': ()},
                  {'line_rate_kbps': 8}),
-                ("'br:ex'.*wanted letters", {'devices': ['br:ex']},
+                ("'br:ex'.*expected letters", {'devices': ['br:ex']},
                  {'line_rate_kbps': 8}),
-                ("'a,b'.*wanted letters", {'hypervisor': 'a,b'},
+                ("'a,b'.*expected letters", {'hypervisor': 'a,b'},
                  {'line_rate_kbps': 8}),
                 ('states no limit.*neutron-ovs', {}, {'max_tunnels': 4})):
             with self.subTest(wanted), self.assertRaisesRegex(

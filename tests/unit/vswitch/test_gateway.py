@@ -80,15 +80,15 @@ class TestPlan(unittest.TestCase):
     def test_a_full_table_is_refused(self):
         with self.assertRaisesRegex(
                 exceptions.MappingTableFull,
-                'gateway g1: 5 mappings need 10 entries, wanted at most 9, '
+                'gateway g1: 5 mappings need 10 entries; expected at most 9, '
                 'which its table holds; with switch-back they would need 5'):
             made(changed(['gateways', 'g1', 'mapping_entries'], 9))
         made(changed(['gateways', 'g1', 'mapping_entries'], 10))
         made(changed(['gateways', 'g1'], {
             'interfaces': 4, 'mapping_entries': 5, 'switch_back': True}))
         with self.assertRaisesRegex(exceptions.MappingTableFull,
-                                    'need 4 entries, wanted at most 3, which '
-                                    'its table holds$'):
+                                    'need 4 entries; expected at most 3, '
+                                    'which its table holds$'):
             made(changed(['gateways', 'g2', 'mapping_entries'], 3))
 
     def test_all_vlans_of_all_interfaces_are_what_the_paper_says(self):
@@ -113,10 +113,10 @@ class TestPlan(unittest.TestCase):
     def test_a_number_that_two_ask_for_is_refused(self):
         for path, value, words in (
                 (['tenants', 'blue', 'networks', 'web', 'vni'], 2,
-                 'network blue/web: its VNI is 2, wanted one that network '
+                 'network blue/web: its VNI: 2; expected one that network '
                  'red/db does not have'),
                 (['tenants', 'blue', 'networks', 'web', 'vlans'], {'w': 1},
-                 'blue/web: its VLAN of interface group w is 1, wanted one')):
+                 'blue/web: its VLAN of interface group w: 1; expected one')):
             with self.assertRaisesRegex(exceptions.InvalidInput, words):
                 made(changed(path, value))
 
@@ -132,34 +132,34 @@ class TestSite(unittest.TestCase):
         g1, red = ['gateways', 'g1'], ['tenants', 'red', 'networks']
         e1 = ['silos', 'east', 'interface_groups', 'e1']
         for path, value, words in (
-                ([], [], 'the file: its content is .*, wanted a mapping'),
-                (['racks'], {}, "a key is 'racks', wanted one of gateways"),
-                (['gateways'], [5], 'gateways: its content is .5., wanted a'),
-                (['gateways', 5], {}, 'gateways: a name is 5, wanted text'),
+                ([], [], 'the file: its content: .*; expected a mapping'),
+                (['racks'], {}, "a key: 'racks'; expected one of gateways"),
+                (['gateways'], [5], 'gateways: its content: .5.; expected a'),
+                (['gateways', 5], {}, 'gateways: a name: 5; expected text'),
                 (g1, {'interfaces': 4},
-                 'gateway g1: mapping_entries is None, wanted a whole'),
-                ([*g1, 'interfaces'], 0, 'interfaces is 0, wanted a whole '
+                 'gateway g1: mapping_entries: None; expected a whole'),
+                ([*g1, 'interfaces'], 0, 'interfaces: 0; expected a whole '
                  'number >= 1'),
-                ([*g1, 'switch_back'], 'no', "switch_back is 'no', wanted"),
-                ([*g1, 'colour'], 1, "gateway g1: a key is 'colour'"),
-                ([*e1, 'g9'], 1, "interface group e1: a gateway is 'g9', "
-                 'wanted one of g1, g2'),
-                ([*e1, 'g1'], 5, 'an interface of gateway g1 is 5, wanted 1'),
-                ([*e1, 'g1'], [1, 1], 'wanted each once, and one or more'),
-                ([*e1, 'g1'], [], 'wanted each once, and one or more'),
-                ([*e1, 'g1'], [True], 'is True, wanted a whole number'),
-                ([*e1, 'g1'], [3], 'gateway g1 is 3, wanted one that is not '
+                ([*g1, 'switch_back'], 'no', "switch_back: 'no'; expected"),
+                ([*g1, 'colour'], 1, "gateway g1: a key: 'colour'"),
+                ([*e1, 'g9'], 1, "interface group e1: a gateway: 'g9'; "
+                 'expected one of g1, g2'),
+                ([*e1, 'g1'], 5, 'an interface of gateway g1: 5; expected 1'),
+                ([*e1, 'g1'], [1, 1], 'expected each once, and one or more'),
+                ([*e1, 'g1'], [], 'expected each once, and one or more'),
+                ([*e1, 'g1'], [True], ': True; expected a whole number'),
+                ([*e1, 'g1'], [3], 'gateway g1: 3; expected one that is not '
                  'in interface group e1: an interface has one VLAN domain'),
                 (['silos', 'west', 'interface_groups', 'e1'], {'g1': [4]},
-                 "its silo is 'west', wanted east alone"),
+                 "its silo: 'west'; expected east alone"),
                 ([*red, 'web', 'silos'], ['north'],
-                 "network red/web: a silo is 'north', wanted one of east"),
-                ([*red, 'web', 'silos'], 'east', 'wanted a list of names'),
-                ([*red, 'web'], {}, 'where it is is .*, wanted silos, or'),
-                ([*red, 'db', 'vni'], 1 << 24, 'vni is 16777216, wanted'),
-                ([*red, 'db', 'vlans', 'w'], 4095, 'is 4095, wanted a whole '
+                 "network red/web: a silo: 'north'; expected one of east"),
+                ([*red, 'web', 'silos'], 'east', 'expected a list of names'),
+                ([*red, 'web'], {}, 'where it is: .*; expected silos, or'),
+                ([*red, 'db', 'vni'], 1 << 24, 'vni: 16777216; expected'),
+                ([*red, 'db', 'vlans', 'w'], 4095, ': 4095; expected a whole '
                  'number >= 1 and <= 4094'),
-                ([*red, 'db', 'vlans', 'x'], 1, "a key is 'x', wanted one")):
+                ([*red, 'db', 'vlans', 'x'], 1, "a key: 'x'; expected one")):
             with self.subTest(path=path), self.assertRaisesRegex(
                     exceptions.InvalidInput, words):
                 gateway.site_from_dict(changed(path, value) if path
@@ -170,9 +170,9 @@ class TestSite(unittest.TestCase):
             path = os.path.join(directory, 'site.yaml')
             for text, words in (
                     (None, 'site.yaml: it cannot be read .No such file'),
-                    ('a: [', 'site.yaml, line 1: .*wanted valid YAML'),
+                    ('a: [', 'site.yaml, line 1: .*expected valid YAML'),
                     ('silos: {}\nsilos: {}\n', "key 'silos' comes a second"),
-                    ('silos: 5\n', 'site.yaml: silos: its content is 5')):
+                    ('silos: 5\n', 'site.yaml: silos: its content: 5')):
                 if text is not None:
                     with open(path, 'w') as file:
                         file.write(text)

@@ -25,16 +25,16 @@ class TestCsv(unittest.TestCase):
     def test_a_mistake_is_told_with_its_line_and_column(self):
         head = 'packet_bytes,rate_kbps,pairs\n'
         for text, words in (
-                ('', "header is '', wanted the columns packet_bytes"),
-                ('size,rate\n1,2\n', "header is 'size,rate', wanted"),
-                (head, '0 rows below the header, wanted 1'),
+                ('', "header: ''; expected the columns packet_bytes"),
+                ('size,rate\n1,2\n', "header: 'size,rate'; expected"),
+                (head, '0 rows below the header; expected 1'),
                 (head + '128,abc,1\n',
-                 "line 2: rate_kbps is 'abc', wanted a number"),
+                 "line 2: rate_kbps: 'abc'; expected a number"),
                 (head + '# x\n128,1,1.5\n',
-                 "line 3: pairs is '1.5', wanted a whole number"),
-                (head + '128,,1\n', 'line 2: rate_kbps is empty, wanted'),
-                (head + '128,nan,1\n', 'line 2: rate_kbps is nan, wanted'),
-                (head + '128,-4,1\n', 'line 2: rate_kbps is -4.0, wanted')):
+                 "line 3: pairs: '1.5'; expected a whole number"),
+                (head + '128,,1\n', 'line 2: rate_kbps is empty; expected'),
+                (head + '128,nan,1\n', 'line 2: rate_kbps: nan; expected'),
+                (head + '128,-4,1\n', 'line 2: rate_kbps: -4.0; expected')):
             with self.assertRaises(exceptions.InvalidModel) as caught:
                 measurements.parse_csv(text, 'table x.csv')
             self.assertIn('table x.csv: ', str(caught.exception))

@@ -44,7 +44,7 @@ class ProfileTestCase(unittest.TestCase):
         """Want ``error`` with all parts in its text."""
         with self.assertRaises(error) as caught:
             yield
-        for part in (*parts, 'wanted'):
+        for part in (*parts, 'expected'):
             self.assertIn(part, str(caught.exception))
 
     def invalid(self, *parts):
@@ -584,10 +584,10 @@ class TestSameHost(unittest.TestCase):
         for share in (1, -.1, 'half', True, float('nan')):
             with self.assertRaisesRegex(
                     exceptions.InvalidProfile,
-                    'same_host_share is .*wanted a number 0 <= share < 1'):
+                    'same_host_share: .*expected a number 0 <= share < 1'):
                 _profile(same_host_share=share)
         with self.assertRaisesRegex(exceptions.InvalidProfile,
-                                    'same_host_saturation_kbps is 0, wanted '
+                                    'same_host_saturation_kbps: 0; expected '
                                     'a number > 0 .*kbit/s'):
             _profile(same_host_saturation_kbps=0)
 
@@ -798,7 +798,7 @@ class TestOwnFile(ProfileTestCase):
                               known={})
         except exceptions.InvalidProfile as error:
             self.assertIn(self.path, str(error))
-            self.assertIn('wanted', str(error))
+            self.assertIn('expected', str(error))
         else:
             self.assertTrue(all(isinstance(own, profile.SwitchProfile)
                                 for own in found.values()))
@@ -822,13 +822,13 @@ class TestCpu(unittest.TestCase):
 
     def test_cpu_alone_is_no_limit(self):
         with self.assertRaisesRegex(exceptions.InvalidProfile,
-                                    'list of its limits is'):
+                                    'list of its limits'):
             profile.SwitchProfile('x', cpu_mhz_per_kpps=1)
 
     def test_a_bad_number_is_told(self):
         with self.assertRaisesRegex(
                 exceptions.InvalidProfile,
-                'cpu_mhz_per_kpps is -1, wanted 0 or a number'):
+                'cpu_mhz_per_kpps: -1; expected 0 or a number'):
             profile.SwitchProfile('x', saturation_kbps=1, cpu_mhz_per_kpps=-1)
 
 
@@ -842,10 +842,10 @@ class TestProvenance(unittest.TestCase):
 
     def test_what_is_no_word_or_no_value_is_told(self):
         for given, words in (
-                ('x', "provenance is 'x', wanted a mapping"),
-                ({'a b': 1}, "key of provenance is 'a b', wanted text"),
-                ({'nic': [1]}, r'provenance: nic is \[1\], wanted text or'),
-                ({'spread': float('nan')}, 'provenance: spread is nan')):
+                ('x', "provenance: 'x'; expected a mapping"),
+                ({'a b': 1}, "key of provenance: 'a b'; expected text"),
+                ({'nic': [1]}, r'provenance: nic: \[1\]; expected text or'),
+                ({'spread': float('nan')}, 'provenance: spread: nan')):
             with self.assertRaisesRegex(exceptions.InvalidProfile, words):
                 profile.SwitchProfile('x', saturation_kbps=1,
                                       provenance=given)
@@ -892,9 +892,9 @@ class TestCosts(unittest.TestCase):
     def test_costs_that_limit_nothing_are_refused(self):
         for changes, words in (
                 ({'packet_cost_us': 0, 'byte_cost_ns': 0},
-                 'packet_cost_us is 0.0, wanted a number > 0, or byte_cost'),
-                ({'packet_cost_us': -1}, 'packet_cost_us is -1, wanted 0 or'),
-                ({'byte_cost_ns': 1e-12}, 'byte_cost_ns is 1e-12, wanted')):
+                 'packet_cost_us: 0.0; expected a number > 0, or byte_cost'),
+                ({'packet_cost_us': -1}, 'packet_cost_us: -1; expected 0 or'),
+                ({'byte_cost_ns': 1e-12}, 'byte_cost_ns: 1e-12; expected')):
             with self.assertRaisesRegex(exceptions.InvalidProfile, words):
                 self._profile(**changes)
 

@@ -22,5 +22,5 @@ class QuantileTestCase(unittest.TestCase):
     def test_a_probability_out_of_range_is_refused(self):
         for probability in (.49, 1.0, -1.0, math.nan, math.inf):
             with self.assertRaisesRegex(exceptions.InvalidModel,
-                                        'wanted a number from 0.5 to below'):
+                                        'expected a number from 0.5 to below'):
                 student.quantile(probability, 3)

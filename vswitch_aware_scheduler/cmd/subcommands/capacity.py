@@ -53,7 +53,7 @@ def _fit_answer(arguments):
     """Fit a table. Return the answer as plain data."""
     if not 0 < arguments.confidence < 1:
         raise exceptions.InvalidInput(
-            f'confidence is {arguments.confidence:.15g}, wanted a number '
+            f'confidence: {arguments.confidence:.15g}; expected a number '
             f'between 0 and 1')
     rows = measurements.load_csv(arguments.file)
     options = {'line_kbps': arguments.line_kbps,
@@ -117,7 +117,7 @@ def _reproduce_answer(arguments):
     for name in arguments.table:
         if name not in known:
             raise exceptions.InvalidInput(
-                f'table is {name!r}, wanted one of {", ".join(known)}')
+                f'table: {name!r}; expected one of {", ".join(known)}')
     return {'tables': [
         published.reproduce(table) for name, table in known.items()
         if name in arguments.table or not arguments.table]}

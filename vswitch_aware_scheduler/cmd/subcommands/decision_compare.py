@@ -110,7 +110,7 @@ def _remarks(found, groups, left_out):
     for name, group in found.items():
         if not group.is_enough:
             yield (f'{name}: too few to tell: {group.hosts} hosts with enough '
-                   f'measured traffic, wanted {realised.MIN_HOSTS}'
+                   f'measured traffic; expected {realised.MIN_HOSTS}'
                    + _waiting(groups[name]))
     refused, admitted = found[REFUSED], found[ADMITTED]
     if refused.is_enough and admitted.is_enough:
@@ -142,7 +142,7 @@ def _waiting(hosts):
     last = max(waiting, key=lambda one: realised.slots_wanted(one.limit)
                - one.slots)
     return (f'; {len(waiting)} more hosts wait for traffic to be measured: '
-            f'{last.slots} slots of time since the decision, wanted '
+            f'{last.slots} slots of time since the decision; expected '
             f'{realised.slots_wanted(last.limit)}')
 
 

@@ -125,11 +125,11 @@ def run(arguments, conf, progress=None):
     """
     if arguments.seeds < 1:
         raise exceptions.InvalidInput(
-            f'seeds are {arguments.seeds}, wanted 1 or more')
+            f'seeds: {arguments.seeds}; expected 1 or more')
     if arguments.train_days is not None \
             and arguments.protocol == protocols.ROLLING:
         raise exceptions.InvalidInput(
-            'train-days is given, wanted no such argument with the protocol '
+            'train-days is given; expected no such argument with the protocol '
             'rolling, which learns as it goes')
     if arguments.train_days is not None \
             and not math.isfinite(arguments.train_days):
@@ -227,7 +227,7 @@ def _methods(names, conf, corrects, rebalances, groups):
     for name in wanted:
         if name not in possible:
             raise exceptions.InvalidInput(
-                f'method is {name!r}, wanted one of '
+                f'method: {name!r}; expected one of '
                 f'{", ".join(possible)}')
     return [method for method in known if method.name in wanted]
 

@@ -130,7 +130,8 @@ class Fleet:
         elif self._now - self.policies_read_at > old:
             self.remarks.append(
                 f'policies of hosts are {self._ago(self.policies_read_at)} '
-                f'old, wanted at most {old:.0f} s: does vswitch-modeler run?')
+                f'old; expected at most {old:.0f} s: is vswitch-modeler '
+                f'running?')
         if self.policies_read_at is not None:
             if self.aggregates_read_at is None:
                 self.remarks.append(

@@ -72,8 +72,8 @@ def _access(conf):
     given = options.inventory_options(conf)
     if given is None or given['access']['auth'] is None:
         raise exceptions.InvalidInput(
-            f'auth_type in the group [{options.INVENTORY_GROUP}] is not set, '
-            f'wanted it and the options of its plugin, to ask Neutron with')
+            f'auth_type in the group [{options.INVENTORY_GROUP}] is not set; '
+            f'expected it and the options of its plugin, to ask Neutron with')
     return http.Access(**{**given['access'], 'url': given['network_url']})
 
 
@@ -151,11 +151,11 @@ def _profile_of(arguments, conf):
     profiles = switch_profile.profiles(conf.switch_profiles_file)
     if arguments.profile is None and not overrides:
         raise exceptions.InvalidInput(
-            f'{where}: neither a profile nor an override is given, wanted '
+            f'{where}: neither a profile nor an override is given; expected '
             f'one of them')
     if arguments.profile is not None and arguments.profile not in profiles:
         raise exceptions.InvalidInput(
-            f'{where}: its profile is {arguments.profile!r}, wanted one of '
+            f'{where}: its profile: {arguments.profile!r}; expected one of '
             f'{", ".join(profiles)}')
     return store.HostProfile(arguments.host, arguments.profile, overrides,
                              OPERATOR)

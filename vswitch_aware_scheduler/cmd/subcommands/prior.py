@@ -77,8 +77,8 @@ def _show(arguments, conf):
     found = known.prior(uuid, arguments.flavor, arguments.project)
     if found is None:
         raise exceptions.InvalidInput(
-            f'store {target.url} has no prior for that, wanted one: it takes '
-            f'models of {traffic_prior.MIN_PEERS} instances')
+            f'store {target.url} has no prior for that; expected one: it '
+            f'takes models of {traffic_prior.MIN_PEERS} instances')
     law, of = found
     left_out = {
         kind: traffic_prior.share_above(law, policy.capacities)

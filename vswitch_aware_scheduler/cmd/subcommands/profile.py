@@ -151,7 +151,7 @@ def _exported(arguments, conf):
             arguments.host)
         if record is None:
             raise exceptions.InvalidInput(
-                f'host {arguments.host} has no profile in the store, wanted '
+                f'host {arguments.host} has no profile in the store; expected '
                 f'one: see "vswitch-manage host list"')
         name = record.profile or conf.default_switch_profile
         overrides = record.overrides

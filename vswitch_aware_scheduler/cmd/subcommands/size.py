@@ -87,14 +87,14 @@ def run(arguments, conf, opened, progress=None):
         limit = conf.overload_probability
     if not 0 <= limit <= 1:
         raise exceptions.InvalidInput(
-            f'overload probability is {limit:.15g}, wanted a number 0 to 1')
+            f'overload probability: {limit:.15g}; expected a number 0 to 1')
     if arguments.count is not None and arguments.count < 1:
         raise exceptions.InvalidInput(
-            f'count is {arguments.count}, wanted a number from 1')
+            f'count: {arguments.count}; expected a number from 1')
     ways = _ways(arguments)
     if len(ways) > 1:
         raise exceptions.InvalidInput(
-            f'the traffic is told by {" and ".join(ways)}, wanted one of them')
+            f'traffic: stated by {" and ".join(ways)}; expected one of them')
     if arguments.server_types is not None:
         if arguments.mix is not None and ways not in ([], ['--fleet']):
             raise exceptions.InvalidInput(
@@ -110,12 +110,12 @@ def run(arguments, conf, opened, progress=None):
     if arguments.fleet:
         if arguments.count is not None:
             raise exceptions.InvalidInput(
-                f'count is {arguments.count}, wanted none with --fleet: that '
+                f'count: {arguments.count}; expected none with --fleet: that '
                 f'is all instances that have a model')
         laws = [law for _, law in sorted(opened().read_changes().laws())]
         if not laws:
             raise exceptions.InvalidInput(
-                'the store has no models, wanted those of a fleet')
+                'the store has no models; expected those of a fleet')
         np.random.default_rng(arguments.seed).shuffle(laws)
         return {**answer, 'instances': len(laws), 'profiles': [
             _of_fleet(policy, laws)
@@ -197,7 +197,7 @@ def _stated(arguments):
     for name, value in given.items():
         if not 0 <= value < math.inf:
             raise exceptions.InvalidInput(
-                f'{name} is {value:g}, wanted a finite number from 0')
+                f'{name}: {value:g}; expected a finite number from 0')
     rates = {name: given.get(name, 0.0) for name in _STATED[:3]}
     on_seconds = given.get('on_seconds')
     if on_seconds == 0 or on_seconds is None and given.get('off_seconds'):

@@ -44,8 +44,9 @@ def _show(arguments, conf):
 def _disable(arguments, conf):
     if conf.strict:
         raise exceptions.InvalidInput(
-            'strict of the group [vswitch_scheduler] is set, wanted it unset '
-            'for vswitch-modeler and nova-scheduler first: they would go on')
+            'strict in the group [vswitch_scheduler]: true; expected false. '
+            'Unset the option for vswitch-modeler and nova-scheduler and '
+            'restart them first: they would write the inventories again')
     removed = dict(zip(
         ('inventories', 'allocations', 'providers', 'detached'),
         service.make_keeper(arguments.all_options).remove(

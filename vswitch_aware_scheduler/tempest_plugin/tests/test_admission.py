@@ -36,7 +36,7 @@ class VSwitchAdmissionTest(test.BaseTestCase):
         enabled = CONF.compute_feature_enabled.scheduler_enabled_filters
         if FILTER not in enabled and enabled != ['all']:
             raise cls.skipException(
-                f'scheduler_enabled_filters is {enabled}, wanted {FILTER} '
+                f'scheduler_enabled_filters: {enabled}; expected {FILTER} '
                 f'among them')
 
     @classmethod
@@ -89,8 +89,8 @@ class VSwitchAdmissionTest(test.BaseTestCase):
                      for host in one['hosts']}
         if not up - described:
             raise cls.skipException(
-                f'hosts that are up: {sorted(up)}, wanted one in no aggregate '
-                f'with vswitch: metadata')
+                f'hosts that are up: {sorted(up)}; expected one in no '
+                f'aggregate with vswitch: metadata')
         return min(up - described)
 
     @classmethod

@@ -41,11 +41,11 @@ class TestCapacity(command_case.ManageTestCase):
     def test_fit_tells_what_is_wrong_with_file_or_arguments(self):
         for words, wanted in (
                 (['/nowhere.csv'], 'table /nowhere.csv: it cannot be read'),
-                ([self._csv('1,x,1')], "rate_kbps is 'x', wanted a number"),
+                ([self._csv('1,x,1')], "rate_kbps: 'x'; expected a number"),
                 ([self._known(), '--confidence', '1'],
-                 'confidence is 1, wanted a number between'),
+                 'confidence: 1; expected a number between'),
                 ([self._known(), '--line-kbps', '-1'],
-                 'line_kbps is -1.0, wanted')):
+                 'line_kbps: -1.0; expected')):
             status, _, errors = self.run_command('capacity', 'fit', *words)
             self.assertEqual(1, status)
             self.assertIn(wanted, errors)
@@ -66,7 +66,7 @@ class TestCapacity(command_case.ManageTestCase):
     def test_a_table_that_is_not_there_is_told(self):
         status, _, errors = self.run_command('capacity', 'reproduce', 'x')
         self.assertEqual(1, status)
-        self.assertIn("table is 'x', wanted one of draft-server-1", errors)
+        self.assertIn("table: 'x'; expected one of draft-server-1", errors)
 
 
 if __name__ == '__main__':

@@ -46,7 +46,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
 
     def test_cores_and_memory_of_hosts_need_a_trace_that_has_them(self):
         for words, wanted in (
-                (['--host-cores', '8'], "cpu_cores is None; expected a"),
+                (['--host-cores', '8'], "cpu_cores: None; expected a"),
                 (['--host-cores', '0'], 'host-cores: 0; expected'),
                 (['--host-memory-mb', 'nan'], 'host-memory-mb: nan; expect'),
                 (['--host-memory-mb', '-1'], 'host-memory-mb: -1; expect')):
@@ -188,7 +188,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
         self.assert_fails('groups .*No such file', *question)
         with open(path, 'w') as stream:
             stream.write('name\n1\n')
-        self.assert_fails("wanted CSV with the columns", *question)
+        self.assert_fails("expected CSV with the columns", *question)
 
     def test_a_person_gets_a_table(self):
         status, output, errors = self.run_command(
@@ -224,8 +224,8 @@ class EvaluateTestCase(command_case.ManageTestCase):
     def test_a_wrong_question_is_told_in_one_line(self):
         base = ('evaluate', '--trace', self.trace, '--saturation-kbps', '9')
         for words, text in (
-                (('--seeds', '0'), 'seeds are 0'),
-                (('--methods', 'best'), "'best', wanted one of agnostic, ou"),
+                (('--seeds', '0'), 'seeds: 0'),
+                (('--methods', 'best'), "'best'; expected one of agnostic"),
                 (('--train-days', '1', '--protocol', 'rolling'),
                  'train-days'),
                 (('--rebalance',), 'rebalance: given with the protocol '
@@ -235,7 +235,7 @@ class EvaluateTestCase(command_case.ManageTestCase):
                 (('--protocol', 'rolling', '--rebalance',
                   '--failing-migrations', '2'), 'failing share: 2'),
                 (('--protocol', 'rolling', '--methods', 'none'),
-                 "'none', wanted one of"),
+                 "'none'; expected one of"),
                 (('--train-days', 'inf'), 'train-days: inf; expected'),
                 (('--train-trace', ''), 'telemetry file : not there'),
                 (('--groups', ''), 'groups'),

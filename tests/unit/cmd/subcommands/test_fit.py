@@ -86,7 +86,7 @@ class FitTestCase(command_case.ManageTestCase):
 
     def test_a_path_is_for_files_and_a_url_for_services(self):
         self.assert_fails('no file|path', 'fit', '--telemetry', 'file')
-        self.assert_fails('wanted none', 'fit', '--telemetry', 'gnocchi',
+        self.assert_fails('expected none', 'fit', '--telemetry', 'gnocchi',
                           '--path', self.trace)
         self.assert_fails('url .*vswitch_prometheus', 'fit',
                           '--telemetry', 'prometheus')
@@ -220,9 +220,9 @@ class FitTestCase(command_case.ManageTestCase):
         uuid = telemetry_file.instance_uuid('10')
         found = store.Store(self.url).learned([uuid])[uuid]
         self.assertEqual(400.0, found.counts.period_seconds)
-        self.assert_fails('period_seconds is 0', 'fit', '--path', self.trace,
+        self.assert_fails('period_seconds: 0', 'fit', '--path', self.trace,
                           '--period-seconds', '0')
-        self.assert_fails('--period-seconds is 60', 'fit', '--telemetry',
+        self.assert_fails('--period-seconds: 60', 'fit', '--telemetry',
                           'gnocchi', '--period-seconds', '60')
 
     def test_what_telemetry_lacks_is_told_by_name(self):

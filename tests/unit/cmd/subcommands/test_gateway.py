@@ -34,6 +34,6 @@ class GatewayCommandTestCase(command_case.ManageTestCase):
 
     def test_a_table_that_is_full_is_an_error(self):
         pathlib.Path(self.file).write_text(self.SITE.replace(': 96', ': 95'))
-        self.assert_fails('gateway g: 2 mappings need 96 entries, wanted at '
+        self.assert_fails('gateway g: 2 mappings need 96 entries; expected at '
                           'most 95', 'gateway', 'plan', self.file)
         self.assert_fails('/nowhere', 'gateway', 'plan', '/nowhere')

@@ -111,7 +111,7 @@ class DiscoverTestCase(HostTestCase):
             '--apply'))
         self.assertEqual('mine', self.stored()['c'][0])
         self.assertEqual('ovs-vxlan', self.stored()['a'][0])
-        self.assert_fails("'x=mine'.*wanted one of", 'host', 'discover',
+        self.assert_fails("'x=mine'.*expected one of", 'host', 'discover',
                           '--map', 'x=mine')
 
     def test_it_needs_to_know_as_whom_to_ask(self):
@@ -173,11 +173,11 @@ class RecordTestCase(HostTestCase):
 
     def test_what_makes_no_sense_is_refused(self):
         for wanted, words in (
-                ("'gone', wanted one of", ['gone']),
+                ("'gone'; expected one of", ['gone']),
                 ('neither a profile nor', []),
                 ('no key .*line_rate', ['--override', 'line_rat=5']),
-                ('max_tunnels is .*x', ['--override', 'max_tunnels=x']),
-                ('max_tunnels is', ['--override', 'max_tunnels'])):
+                ('max_tunnels: .x', ['--override', 'max_tunnels=x']),
+                ('max_tunnels: ', ['--override', 'max_tunnels'])):
             self.assert_fails(f'host h: .*{wanted}', 'host', 'set', 'h',
                               *words)
 
@@ -219,8 +219,8 @@ class ExportTestCase(HostTestCase):
     def test_what_is_not_there_is_told(self):
         self.run_command('host', 'set', 'h', '--override', 'max_tunnels=3')
         for wanted, words in (
-                ('no profile .gone', ['gone', '--format', 'provider']),
-                ('no profile None', ['--host', 'h', '--format', 'provider']),
+                ('profile: .gone', ['gone', '--format', 'provider']),
+                ('profile: None', ['--host', 'h', '--format', 'provider']),
                 ('host x has no profile', ['--host', 'x', '--format',
                                            'provider']),
                 ('--device', ['ovs-flat', '--format', 'neutron-ovs'])):

@@ -46,7 +46,7 @@ class ProfileCommandTestCase(command_case.ManageTestCase):
             self.assertEqual(0, self.run_command('profile', 'show', name)[0])
 
     def test_show_of_an_unknown_profile_tells_the_known_ones(self):
-        self.assert_fails("'rack', wanted one of .*ovs-flat", 'profile',
+        self.assert_fails("'rack'; expected one of .*ovs-flat", 'profile',
                           'show', 'rack')
 
     def test_validate_tells_good_from_bad(self):
@@ -55,7 +55,7 @@ class ProfileCommandTestCase(command_case.ManageTestCase):
         self.assertIn('is valid: 1 profiles: rack', self.run_command(
             'profile', 'validate', self.file)[1])
         pathlib.Path(self.file).write_text('rack: {saturation_kbps: -1}')
-        self.assert_fails(f'{self.file}.*rack.*saturation_kbps.*-1.*wanted',
+        self.assert_fails(f'{self.file}.*rack.*saturation_kbps.*-1.*expected',
                           'profile', 'validate', self.file)
         self.assert_fails('/nowhere', 'profile', 'validate', '/nowhere')
 

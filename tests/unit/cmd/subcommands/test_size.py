@@ -155,19 +155,19 @@ class TestSize(command_case.ManageTestCase):
 
     def test_what_makes_no_sense_is_told(self):
         for words, wanted in (
-                (['--profile', 'none'], "no profile 'none'"),
-                (['--count', '0'], 'count is 0, wanted'),
-                (['--overload-probability', '2'], 'is 2, wanted a number'),
-                (['--fleet', '--count', '3'], 'wanted none with --fleet'),
-                (['--fleet', '--kpps', '3'], 'told by numbers and --fleet'),
-                (['--egress-kbps', '-3'], 'egress_kbps is -3, wanted'),
+                (['--profile', 'none'], "profile: 'none'"),
+                (['--count', '0'], 'count: 0; expected'),
+                (['--overload-probability', '2'], ': 2; expected a number'),
+                (['--fleet', '--count', '3'], 'expected none with --fleet'),
+                (['--fleet', '--kpps', '3'], 'stated by numbers and --fleet'),
+                (['--egress-kbps', '-3'], 'egress_kbps: -3; expected'),
                 (['--instance', 'x'], 'no traffic model of instance x'),
                 (['--off-seconds', '60', '--kpps', '1'],
                  'on_seconds: not given; expected'),
                 (['--on-seconds', '0', '--kpps', '1'],
                  'on_seconds: 0; expected'),
                 (['--overload-probability', '1.0000001'],
-                 'is 1.0000001, wanted'),
+                 ': 1.0000001; expected'),
                 (['--flavor', 'none'], "flavor: 'none'; expected .* small"),
                 (['--flavor', 'small', '--project', 'none'],
                  "project: 'none'; expected ")):
@@ -327,7 +327,7 @@ class TestServerTypes(command_case.ManageTestCase):
                 (['--server-types', self.types, '--mix', self.mix,
                   '--egress-kbps', '5'], '--mix: .*; expected no traffic'),
                 (['--server-types', self.types, '--mix', self.mix,
-                  '--profile', 'none'], "no profile 'none'"),
+                  '--profile', 'none'], "profile: 'none'"),
                 (['--server-types', self.types, '--mix', self.mix,
                   '--plot', 'x.gif'], "plot: 'x.gif'; expected")):
             with self.subTest(words=words):

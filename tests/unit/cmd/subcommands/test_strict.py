@@ -81,7 +81,7 @@ class StrictTestCase(command_case.ManageTestCase):
 
     def test_it_is_not_while_the_mode_is_on(self):
         self.configure('strict = true')
-        self.assert_fails('strict of the group .* is set', 'strict',
+        self.assert_fails('strict in the group .*: true; expected', 'strict',
                           'disable')
         self.assertEqual([], self.cloud.writes())
 
