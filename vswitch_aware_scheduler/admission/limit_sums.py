@@ -542,7 +542,7 @@ class LimitSums:
             if len(self._levels) >= _MOST_LAWS:
                 self._levels.clear()
             found = self._levels[law] = admission_sources.Levels(
-                law, self._units)
+                law, tuple(self._units))
         return found
 
 
@@ -587,10 +587,12 @@ class _Tables(admission_rows.Rows):
         # their tails. Thresholds far below 0 are handled below.
         low, more = lower[:exact], rise[:exact]
         line = np.maximum(part[:exact], 0.0) * smooth
-        bend = line * (line - 1.0) * (
-            6.0 * low.real + 3.0 * more.real + 6.0 * more.imag)
-        found.real[:exact] = low.real + np.clip(
-            more.real * line + bend, more.real, 0.0)
+        bend = line * (line - 1.0)
+        bend *= 6.0 * low.real + 3.0 * more.real + 6.0 * more.imag
+        bend += more.real * line
+        np.maximum(bend, more.real, out=bend)
+        np.minimum(bend, 0.0, out=bend)
+        np.add(low.real, bend, out=found.real[:exact])
         # Thresholds below any possible sum.
         deep = part < -_NEAR
         if deep.any():

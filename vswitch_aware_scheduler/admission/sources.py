@@ -103,7 +103,7 @@ class Levels:
     """The rates of one law in each of several units.
 
     :param law: RateLaw
-    :param unit_keys: list of u (weights, packet bytes)
+    :param unit_keys: tuple of u (weights, packet bytes)
     :ivar units: number u of units
     :ivar masses: (n,) probabilities of the states
     :ivar values: (n, u) rates of the states
@@ -117,10 +117,8 @@ class Levels:
 
     def __init__(self, law, unit_keys):
         self.units, self.masses = len(unit_keys), law.probabilities
-        rates, masses = law.rates.T, self.masses[:, None]
-        self.values = np.zeros((self.masses.size, max(self.units, 1)))
-        for values, key in zip(self.values.T, unit_keys):
-            values[:] = _values(rates, *key)
+        masses = self.masses[:, None]
+        self.values = _values(law.rates.T[..., None], *_columns(unit_keys))
         self.means = (masses * self.values).sum(axis=0)
         self.peaks = self.values.max(axis=0)
         self.shares, self.high = masses[None], None
@@ -129,11 +127,22 @@ class Levels:
             self.high = np.flatnonzero(law.high)
 
 
+@functools.lru_cache(maxsize=64)
+def _columns(unit_keys):
+    """Return (3, u) weights and (u,) packet bytes; 1 of each without units."""
+    keys = unit_keys or (((0.0, 0.0, 0.0), None),)
+    return (np.array([weights for weights, _ in keys]).T,
+            np.array([size or 1.0 for _, size in keys]))
+
+
 def _values(rates, weights, packet_bytes):
-    """Return rates in a unit, from an array of each of their columns."""
+    """Return rates in a unit, from an array of each of their columns.
+
+    In several units if weights and packet sizes are arrays.
+    """
     egress, ingress, packets = rates
     values = weights[0] * egress + weights[1] * ingress
-    if weights[2]:
+    if np.any(weights[2]):
         values += weights[2] * np.where(
             packets.any(axis=0), packets,
             (egress + ingress) / (8.0 * packet_bytes))

@@ -198,6 +198,7 @@ class SchedulerState:
                 asked.hosts, asked.slots(self._table), demand, spec_obj)
             version = self._table, self._table.version
             self._recent.version = version
+            self._recent.passing = None
             self._recent.value = (spec_obj, demand.instance_uuid, version,
                                   host_states, assessment)
         self.report('switch profiles of hosts',
@@ -234,11 +235,12 @@ class SchedulerState:
     def book(self, host_states, demand):
         """Add the demand to the allocation candidates, if strict mode is on.
 
-        :param host_states: list of nova HostState that were judged
+        :param host_states: list of the nova HostState that pass
         :param demand: Demand that the hosts were judged for
         :returns: as :meth:`.Candidates.book`
         """
         self._recent.filtered = demand.instance_uuid
+        self._recent.passing = host_states
         if not self._conf.strict:
             return host_states, {}
         amounts, enforced, of_policy = [], [], {}
@@ -294,11 +296,9 @@ class SchedulerState:
                 and uuid == request_demand.instance_uuid_of(spec_obj)
                 and version == (self._table, self._table.version)
             ):
-                passing = assessment.passing
-                if host_states == list(itertools.compress(
-                        judged_states, passing.tolist())):
+                if host_states == self._recent.passing:
                     # No later filter has refused a host.
-                    return assessment, np.flatnonzero(passing)
+                    return assessment, np.flatnonzero(assessment.passing)
                 at = dict(zip(map(id, judged_states), itertools.count()))
                 where = list(map(at.get, map(id, host_states)))
                 if None not in where:
@@ -800,6 +800,7 @@ class _Request(threading.local):
     :ivar requesting: whether the thread handles a request
     :ivar version: version of the table that its hosts were judged by
     :ivar value: what the weigher may reuse
+    :ivar passing: list of the HostStates that pass the filter
     :ivar filtered: uuid of the instance that hosts were filtered for
     :ivar placed: {uuid: _Placed}
     """
@@ -815,7 +816,7 @@ class _Request(threading.local):
         :param requesting: whether the thread handles a request now
         """
         self.requesting = requesting
-        self.value = self.filtered = self._spec_obj = None
+        self.value = self.passing = self.filtered = self._spec_obj = None
         self.placed = {}
 
     def placed_for(self, spec_obj):

@@ -347,6 +347,20 @@ class TestRecall(base.StateTestCase):
         self.assertEqual([.3, .1], self._recall('ba'))
         self.assertEqual(0, self.asked)
 
+    def test_the_hosts_that_passed_are_found_in_any_request(self):
+        self.store.answers = [base.changes(1, {1: 10.0, 2: 20.0, 3: 1e6})]
+        self.state = self.make_state()
+        self.ask(self.spec, a=[3], b=[2], c=[])
+        passing = [self.hosts['b'], self.hosts['c']]
+        self.state.book(passing, self.demand)
+        self.assertEqual([.3, .1], self._recall('bc'))
+        self.assertEqual(0, self.asked)
+        # Of the same hosts in another order, which no filter has passed.
+        self.state.book(passing, self.demand)
+        self.state.assess([*passing[::-1], self.hosts['a']], self.spec)
+        self.assertEqual([.3, .1], self._recall('bc'))
+        self.assertEqual(0, self.asked)
+
     def test_it_answers_once_and_computes_the_next_time(self):
         self.ask(self.spec, a=[], b=[2])
         self._recall('ab')
