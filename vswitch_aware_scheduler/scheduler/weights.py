@@ -59,8 +59,8 @@ class VSwitchWeigher(weights.BaseHostWeigher):
         # would not sort the other hosts by their weights.
         self._state.report(f'host {host_state.host} {_MULTIPLIER}', (
             None if finite else
-            f'host {host_state.host}: an aggregate has {_MULTIPLIER} '
-            f'{multiplier}, wanted a finite number; {default} is used'))
+            f'host {host_state.host}: {_MULTIPLIER} of an aggregate: '
+            f'{multiplier}; expected a finite number; {default} is used'))
         return multiplier if finite else default
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
