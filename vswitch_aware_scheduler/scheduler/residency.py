@@ -4,7 +4,7 @@
 Nova's record (the tables ``instances`` and ``migrations`` of its cells)
 decides. A claim counts an instance from its placement until the record shows
 the result. Until a cell has been read, Nova's lists of the instances of its
-hosts replace its record. The result does not depend on the order in which
+hosts replace the rows that have not been read. The result does not depend on the order in which
 record, claims and lists arrive. It depends only on which reading began after
 which claim (reference/claims.rst).
 
@@ -129,8 +129,8 @@ class Residency:
         self._complete = set()   # cells that have been read completely
         self._cell_of = {}       # host -> cell
         self._claims = {}        # uuid -> {host: Claim}
-        self._listed = {}        # host of an unread cell -> list of uuids
-        self._listed_on = {}     # uuid -> {such hosts that list it}
+        self._listed = {}        # host of an unread cell -> (cell, uuids)
+        self._listed_on = {}     # unread cell -> {uuid: {hosts that list it}}
         self._hosts = {}         # uuid -> {hosts on which it counts}
         self._on = {}            # host -> {uuid: None}
         self._changed = set()
@@ -175,9 +175,9 @@ class Residency:
                                self._read.get(cell, reading.began))
         if reading.complete and cell not in self._complete:
             self._complete.add(cell)
-            for host in [host for host in self._listed
-                         if self._cell_of.get(host) == cell]:
-                self._list(host, [])
+            self._listed = {host: listed for host, listed
+                            in self._listed.items() if listed[0] != cell}
+            touched.update(self._listed_on.pop(cell, {}).keys() - rows.keys())
         ended = [claim for claim in self.claims
                  if claim.received < reading.began
                  and self._is_ended(claim, reading)]
@@ -217,9 +217,10 @@ class Residency:
         :param uuids: iterable of instance uuids
         """
         self._cell_of[host] = cell
-        listed = list(uuids)
-        if cell not in self._complete and listed != self._listed.get(host):
-            self._list(host, listed)
+        if cell not in self._complete:
+            listed = list(uuids)
+            if self._listed.get(host) != (cell, listed):
+                self._list(host, cell, listed)
 
     def is_read(self, cell):
         """Return whether a cell has been read completely.
@@ -278,8 +279,7 @@ class Residency:
         :param host: name of the host
         """
         self._cell_of.pop(host, None)
-        self._list(host, [])
-        self._listed.pop(host, None)
+        self._list(host, None, [])
         self._changed.discard(host)
 
     # Results.
@@ -410,19 +410,29 @@ class Residency:
             del self._claims[claim.instance_uuid]
         self._place(claim.instance_uuid)
 
-    def _list(self, host, listed):
-        before, uuids = set(self._listed.get(host, ())), set(listed)
-        self._listed[host] = listed
-        for uuid in before ^ uuids:
-            hosts = self._listed_on.setdefault(uuid, set())
-            (hosts.add if uuid in uuids else hosts.discard)(host)
-            if not hosts:
-                del self._listed_on[uuid]
+    def _list(self, host, cell, listed):
+        """Replace the list of a host of an unread cell."""
+        before_cell, before = self._listed.pop(host, (cell, []))
+        if listed:
+            self._listed[host] = cell, listed
+        for of, uuid in ({(before_cell, uuid) for uuid in before}
+                         ^ {(cell, uuid) for uuid in listed}):
+            listed_on = self._listed_on.setdefault(of, {})
+            hosts = listed_on.pop(uuid, set()) ^ {host}
+            if hosts:
+                listed_on[uuid] = hosts
             self._place(uuid)
 
     def _recorded(self, uuid):
-        """Return the hosts of an instance according to record and lists."""
-        return {*self._listed_on.get(uuid, ()), *self._kept(uuid)}
+        """Return the hosts of an instance according to record and lists.
+
+        A list says nothing about an instance that its own cell has.
+        """
+        hosts = set(self._kept(uuid))
+        for cell, listed_on in self._listed_on.items():
+            if uuid in listed_on and uuid not in self._rows.get(cell, ()):
+                hosts |= listed_on[uuid]
+        return hosts
 
     def _rows_of(self, uuid):
         return [rows[uuid] for rows in self._rows.values() if uuid in rows]

@@ -120,6 +120,33 @@ class TestRecord(ResidencyTestCase):
         self.known.observe('h', B, ['x'])
         self.check('a')
 
+    def test_a_list_says_nothing_about_what_its_cell_has(self):
+        for host, uuids in (('a', ['x', 'y']), ('b', ['x', 'z'])):
+            self.known.observe(host, B, uuids)
+        self.check('a', 'b')
+        # Rows that a reading of the cell has found so far: z has none.
+        self.known.take(residency.Reading(
+            B, float('-inf'), {'x': row('b'), 'y': row('a')},
+            complete=False))
+        self.check('b')
+        self.assertEqual({'b'}, self.known.hosts_of('z'))
+        # The reading ends. A host changes only if its list was wrong.
+        self.known.take_changed()
+        self.read(cell=B)
+        self.assertEqual({'b'}, self.known.take_changed())
+        self.assertEqual(set(), self.known.hosts_of('z'))
+
+    def test_a_host_whose_cell_changes_lists_for_the_new_one(self):
+        self.known.observe('h', B, ['x', 'y'])
+        self.known.observe('h', 'cell-c', ['x'])
+        self.check('h')
+        self.assertEqual(set(), self.known.hosts_of('y'))
+        self.read(cell=B)
+        self.check('h')
+        self.known.forget_host('h')
+        self.check()
+        self.assertEqual([], self.known.residents('h'))
+
     def test_flavors_are_those_that_the_host_keeps_room_for(self):
         self.read({'x': row('a', 'active', 'resize_prep',
                             (SMALL, None, LARGE))}, {1: ('a', 'b')})
