@@ -187,7 +187,7 @@ class TestTunnelTable(unittest.TestCase):
     def test_it_says_what_counting_says(self):
         rng = np.random.default_rng(6)
         refusals = 0
-        for trial in range(150):
+        for trial in range(60):
             table = tunnel_table.TunnelTable()
             unit = tunnel_table.COUNTED[trial % 5]
             residents = {host: {} for host in range(5)}
@@ -217,7 +217,7 @@ class TestTunnelTable(unittest.TestCase):
                 new = random_attachments(rng)
                 self.check(table, limits, residents, new)
                 refusals += table.refused([host], new).sum() > 0
-        self.assertGreater(refusals, 500)
+        self.assertGreater(refusals, 200)
 
     def test_one_that_moves_is_not_counted_where_it_is(self):
         rng = np.random.default_rng(7)
