@@ -175,10 +175,10 @@ class LimitSums:
 
         :param slots: (h,) int, slots of the hosts
         """
-        self._follow()
-        stale = self._stale.take(slots)
-        if stale.any():
-            with np.errstate(over='ignore', invalid='ignore'):
+        with np.errstate(over='ignore', invalid='ignore'):
+            self._follow()
+            stale = self._stale.take(slots)
+            if stale.any():
                 self._refresh(np.unique(slots[stale]).tolist())
 
     def with_source(self, slots, law):
@@ -349,16 +349,17 @@ class LimitSums:
         capacity, _, peak = self._numbers[:_MEAN, position, slots]
         return peak + self.expected.get(unit, 0.0) > capacity * SLACK
 
-    @staticmethod
-    def _batches(changes):
-        """Yield (slots, Sources) of hosts with the same policy.
+    def _batches(self, changes):
+        """Yield (slots, Sources) of hosts with the same policy and rows.
 
         :param changes: iterable of (host, {law: number of instances with it})
         """
-        by_policy = {}
+        by_kind = {}
         for host, counts in changes:
-            by_policy.setdefault(host.policy, []).append((host.slot, counts))
-        for alike in by_policy.values():
+            rows = self._places[_KEPT:_PLACES, :, host.slot] != _NO_ROW
+            by_kind.setdefault((host.policy, rows.tobytes()), []).append(
+                (host.slot, counts))
+        for alike in by_kind.values():
             for begin in range(0, len(alike), _TOGETHER):
                 slots, counts = zip(*alike[begin:begin + _TOGETHER])
                 yield list(slots), admission_sources.Sources(counts)
@@ -414,31 +415,30 @@ class LimitSums:
         levels = rates / step
         numbers[_STEP] = step
         numbers[_OFF] = sources.counts[part] @ _off(levels)
-        spectrum, mean = self._product(
-            kind, levels, sources, part, places[_UNIT], step)
+        spectrum, mean = self._grids[kind].product(
+            levels.T, sources.masses[:, part].T, sources.counts[part],
+            self._keys(sources.laws[part], places[_UNIT], step)
+            if kind == _SMOOTH else None)
         places[_KIND] = kind
         places[_ROW] = self._tables[kind == _FINE].take()
-        self._table(places)[:] = self._grids[kind].table(spectrum, mean)
+        [self._table(places)[:]] = self._grids[kind].table(spectrum, mean)
         if kind == _SMOOTH:
             kept = places[_KEPT] = self._spectra.take()
             spectra, means = self._spectra.values
-            spectra[kept], means[kept] = spectrum, mean
+            [spectra[kept]], [means[kept]] = spectrum, mean
         if classed.any():
             places[_SLOT_ROW] = self._slot_sums.start()
-            self._slot_sums.add(places[_SLOT_ROW], moments[..., part],
-                                classed, sources.bits[part])
+            self._slot_sums.add(places[[_SLOT_ROW]], moments[..., part],
+                                classed, sources.bits[part], [slice(None)])
 
-    def _product(self, kind, levels, sources, part, unit, step):
-        """Return the result of :meth:`.Grid.product` for some sources."""
-        keys, unit = None, list(self._units)[unit]
-        if kind == _SMOOTH:
-            keys = [(law, unit, step) for law in sources.laws[part]]
-        return self._grids[kind].product(
-            levels.T, sources.masses[:, part].T, sources.counts[part], keys)
+    def _keys(self, laws, unit, step):
+        """Return the keys of transforms for :meth:`.Grid.product`."""
+        unit = list(self._units)[unit]
+        return [(law, unit, step) for law in laws]
 
     def _is_narrow(self, numbers):
-        return numbers[_ACTIVE] <= _FEW or numbers[_VARIANCE] < (
-            _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2
+        return (numbers[_ACTIVE] <= _FEW) | (numbers[_VARIANCE] < (
+            _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2)
 
     def _follow(self):
         """Update the sums by the laws that were added and removed."""
@@ -456,43 +456,50 @@ class LimitSums:
                 changes.append((host, counts))
         self._pending.clear()
         for at, sources in self._batches(changes):
+            at, failed = np.array(at), np.zeros(len(at), bool)
             for position, values, moments in self._by_limit(at[0], sources):
                 self._numbers[_SUMS, position, at] += sources.sums(values)
-                for slot, part in zip(at, sources.parts):
-                    if not self._stale[slot] and not self._step(
-                            position, slot, sources, part, values, moments):
-                        self._outdate(slot)
+                failed |= self._step(position, at, sources, values, moments)
+            for slot in at[failed].tolist():
+                self._outdate(slot)
 
-    def _step(self, position, slot, sources, part, values, moments):
-        """Apply a change to a host. Arguments as of :meth:`_build`.
+    def _step(self, position, at, sources, values, moments):
+        """Apply changes to hosts with the same kinds of rows.
 
-        :returns: False if the host has to be computed from the beginning
+        :param at: (h,) slots of the hosts
+        :param sources: Sources that were added and removed
+        :param values: as returned by :meth:`_by_limit`
+        :param moments: as returned by :meth:`_by_limit`
+        :returns: (h,) bool, which hosts have to be computed from the beginning
         """
-        numbers = self._numbers[:, position, slot]
-        places = self._places[:, position, slot]
-        row, kept, slot_row = places[_ROW:].tolist()
-        if row == _NO_ROW:
-            return not self._needs_table(position, [slot])[0]
-        values, classed = values[:, part], sources.classed[part]
-        levels = (values - values.min(axis=0)) / numbers[_STEP]
-        numbers[_OFF] += sources.counts[part] @ _off(levels)
-        if kept == _NO_ROW or slot_row == _NO_ROW and classed.any() \
-                or numbers[_OFF] <= 0 or self._is_narrow(numbers):
-            return False
-        factor, more = self._product(
-            _SMOOTH, levels, sources, part, places[_UNIT], numbers[_STEP])
-        spectra, means = self._spectra.values
-        spectra[kept] *= factor
-        means[kept] += more
-        if not np.abs(spectra[kept]).min() > fourier_sum.LEAST_PRODUCT:
-            return False
-        self._table(places)[:] = self._grids[_SMOOTH].table(
-            spectra[kept], means[kept])
-        if slot_row != _NO_ROW and not self._slot_sums.add(
-                slot_row, moments[..., part], classed, sources.bits[part]):
-            self._slot_sums.free(slot_row)
-            places[_SLOT_ROW] = _NO_ROW
-        return True
+        numbers = self._numbers[:, position, at]
+        row, kept, slot_row = self._places[_ROW:, position, at]
+        if kept[0] == _NO_ROW:
+            return (row != _NO_ROW) | self._needs_table(position, at)
+        # The grid of smooth tails is the same for all hosts with a policy.
+        step = numbers[_STEP, 0]
+        levels = (values - values.min(axis=0)) / step
+        off = numbers[_OFF] + sources.by_host(sources.counts * _off(levels))
+        self._numbers[_OFF, position, at] = off
+        grid, (spectra, means) = self._grids[_SMOOTH], self._spectra.values
+        factors, more = grid.product(
+            levels.T, sources.masses.T, sources.counts, self._keys(
+                sources.laws, self._places[_UNIT, position, at[0]], step),
+            sources.parts)
+        factors *= spectra[kept]
+        more += means[kept]
+        spectra[kept], means[kept] = factors, more
+        self._tables[False].values[0][row] = grid.table(factors, more)
+        failed = ((off <= 0) | self._is_narrow(numbers)
+                  | ~(np.abs(factors).min(axis=1) > fourier_sum.LEAST_PRODUCT))
+        if slot_row[0] == _NO_ROW:
+            return failed | (sources.by_host(sources.classed != 0) > 0)
+        have_classes = self._slot_sums.add(
+            slot_row, moments, sources.classed, sources.bits, sources.parts)
+        for row, slot in zip(slot_row[~have_classes], at[~have_classes]):
+            self._slot_sums.free(row)
+            self._places[_SLOT_ROW, position, slot] = _NO_ROW
+        return failed
 
     def _look_up(self, numbers, places, levels):
         """Return the effect of one more source on some limits of some hosts.

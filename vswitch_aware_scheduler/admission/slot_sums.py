@@ -93,34 +93,48 @@ class SlotSums(admission_rows.Rows):
             array[row] = 0
         return row
 
-    def add(self, row, moments, classed, bits):
-        """Add sources to a sum.
+    def add(self, rows, moments, classed, bits, parts):
+        """Add sources to some sums.
 
-        :param row: row of the sum
+        :param rows: (s,) int, rows of the sums
         :param moments: (3, 2, n) as returned by :func:`class_moments`,
             multiplied by the number of instances of each source
         :param classed: (n,) number of instances of a source with classes, 0
             for a source without classes
         :param bits: (n, 63) uint8, packed bits of the slots in which each
             source was high
-        :returns: whether any source of the sum has classes
+        :param parts: list of s slices, the sources of each sum
+        :returns: (s,) bool, whether any source of a sum has classes
         """
         total, low, high = moments
-        sums, group_of, figures = (array[row] for array in self.values)
-        figures[_TOTAL] += (*total.sum(axis=1), classed.sum())
-        sums += low.sum(axis=1)[:, None]
+        sums, group_of, figures = (array[rows] for array in self.values)
         # A source without classes has no high slot.
-        sums += (high - low).astype('<f4') @ np.unpackbits(
-            bits, axis=1).astype('<f4')
-        # Groups, from the least loaded slots on.
-        order = sums[0].argsort()
-        means, inside = sums.astype(float).take(order, axis=1)
+        more = (high - low).astype('<f4')
+        high_slots = np.unpackbits(bits, axis=1).astype('<f4')
+        for i, part in enumerate(parts):
+            figures[i, _TOTAL] += (*total[:, part].sum(axis=1),
+                                   classed[part].sum())
+            sums[i] += low[:, part].sum(axis=1)[:, None]
+            sums[i] += more[:, part] @ high_slots[part]
+        self.values[0][rows] = sums
+        # Groups, from the least loaded slots on. The bits of numbers >= 0 have
+        # the order of the numbers. Sorting them together with the slots is
+        # faster than argsort, which many equal means slow down.
+        order = np.abs(sums[:, 0]).view('<i4').astype(np.int64) << 32
+        order += np.arange(slots.SLOTS)
+        order.sort(axis=1)
+        order &= (1 << 32) - 1
+        sum_of = np.arange(len(order))[:, None]
+        means, inside = (sums[sum_of, i, order].astype(float) for i in (0, 1))
         first, inside, square = np.add.reduceat(
-            [means, inside, means * means], _STARTS, axis=1) / _SIZES
-        figures[_MEANS] = first
-        figures[_VARIANCES] = np.maximum(inside + square - first * first, 0.0)
-        group_of[order] = _GROUP_OF
-        return figures[-1] > 0.5
+            [means, inside, means * means], _STARTS, axis=2) / _SIZES
+        figures[:, _MEANS] = first
+        figures[:, _VARIANCES] = np.maximum(
+            inside + square - first * first, 0.0)
+        group_of[sum_of, order] = _GROUP_OF
+        self.values[1][rows] = group_of
+        self.values[2][rows] = figures
+        return figures[:, -1] > 0.5
 
     def with_source(self, rows, moments, high):
         """Return by how much sums with one more source are stretched.

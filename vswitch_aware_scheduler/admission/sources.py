@@ -38,8 +38,7 @@ class Sources:
         self.parts = list(map(slice, ends, ends[1:]))
         self.counts = np.array(list(itertools.chain.from_iterable(
             one.values() for one in counts)), dtype=float)
-        self._of = None if len(counts) == 1 else np.repeat(
-            np.arange(len(counts)), np.diff(ends))
+        self._of = np.repeat(np.arange(len(counts)), list(map(len, counts)))
         lengths = list(map(len, laws))
         longest = max(lengths, default=len(rate_law.SILENT))
         packed = b''.join(
@@ -88,10 +87,14 @@ class Sources:
         above *= self.masses
         figures = np.array([most, least + mean, least, most > least,
                             above.sum(axis=0) - mean * mean]) * self.counts
-        if self._of is None:
-            return figures.sum(axis=1, keepdims=True)
-        return np.array([np.bincount(self._of, one, len(self.parts))
-                         for one in figures])
+        return np.array(list(map(self.by_host, figures)))
+
+    def by_host(self, figures):
+        """Return (hosts,) sums of a figure of each source.
+
+        :param figures: (n,) a number of each source
+        """
+        return np.bincount(self._of, figures, len(self.parts))
 
     @functools.cached_property
     def shares(self):

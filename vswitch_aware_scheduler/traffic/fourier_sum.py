@@ -136,8 +136,8 @@ class Grid:
         return (masses[:, None] * coarse @ fine).reshape(len(masses), -1)[
             :, :self.frequencies]
 
-    def product(self, levels, masses, counts, keys=None):
-        """Return the transform and the mean of the sum of some sources.
+    def product(self, levels, masses, counts, keys=None, parts=None):
+        """Return the transforms and the means of the sums of some sources.
 
         :param levels: (n, m) levels of each source in table cells, >= 0
         :param masses: (n, m) probabilities of the levels
@@ -145,16 +145,20 @@ class Grid:
             number divides
         :param keys: list of n keys, equal only for sources with equal levels
             and masses, by which transforms are cached; None: no cache
-        :returns: (frequencies,) complex, NaN if division is impossible, and
-            the mean in table cells
+        :param parts: list of s slices with start and stop, the sources of each
+            sum; None: one sum of all
+        :returns: (s, frequencies) complex, NaN if division is impossible, and
+            (s,) means in table cells
         """
         levels = levels * self._finer
         if self._on_grid:
             levels = np.rint(levels)
-        mean = float(counts @ (masses * levels).sum(axis=1)) / self._finer
+        parts = parts or [slice(0, len(levels))]
+        means = counts * (masses * levels).sum(axis=1) / self._finer
+        means = np.array([means[part].sum() for part in parts])
         # For a level above the capacity, only this fact matters.
         levels[levels > self._last] = self._size
-        found = np.ones(self.frequencies, complex)
+        found = np.ones((len(parts), self.frequencies), complex)
         for begin in range(0, len(levels), _TOGETHER):
             some = slice(begin, begin + _TOGETHER)
             factors = self._factors(levels[some], masses[some],
@@ -165,8 +169,10 @@ class Grid:
                         factors[i]).min() > _LEAST_DIVISOR:
                     count = np.nan
                 factors[i] **= count
-            found *= np.multiply.reduce(factors, axis=0)
-        return found, min(mean, _MOST)
+            for i, part in enumerate(parts):
+                found[i] *= np.multiply.reduce(factors[max(
+                    part.start - begin, 0):max(part.stop - begin, 0)], axis=0)
+        return found, np.minimum(means, _MOST)
 
     def _factors(self, levels, masses, keys):
         """Return the transforms of some sources, for :meth:`product`."""
@@ -184,24 +190,24 @@ class Grid:
                 factors[i] = known[keys[i]] = one.copy()
         return np.array(factors)
 
-    def table(self, spectrum, mean):
-        """Return the look-up table of a sum.
+    def table(self, spectra, means):
+        """Return the look-up tables of some sums.
 
-        :param spectrum: (frequencies,) as returned by :meth:`product`
-        :param mean: mean of the sum in table cells
-        :returns: (n,) complex for the first :func:`table_cells` cells: the
+        :param spectra: (s, frequencies) as returned by :meth:`product`
+        :param means: (s,) means of the sums in table cells
+        :returns: (s, n) complex for the first :func:`table_cells` cells: the
             real part is P(sum > cell), the imaginary part E[(sum - cell)+] in
             table cells. A rate above the capacity counts as larger than any
             cell.
         """
-        period = np.fft.irfft(spectrum * self._inverse, self._size)
-        period = period[:, :self._read[-1] + 1:self._finer] * self._untilt
-        found = np.empty(self._read.size, complex)
-        below = np.subtract(self._ones, period[0], out=found.real)
+        period = np.fft.irfft(spectra[:, None] * self._inverse, self._size)
+        period = period[..., :self._read[-1] + 1:self._finer] * self._untilt
+        found = np.empty((len(period), self._read.size), complex)
+        below = np.subtract(self._ones, period[:, 0], out=found.real)
         np.maximum(below, 0.0, out=below)
         np.minimum(below, 1.0, out=below)
-        excess = np.add(period[1], self._constant, out=found.imag)
-        excess += mean * self._ones
+        excess = np.add(period[:, 1], self._constant, out=found.imag)
+        excess += means[:, None] * self._ones
         np.maximum(excess, 0.0, out=excess)
         return found
 

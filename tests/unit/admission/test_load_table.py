@@ -1526,6 +1526,44 @@ class TestSlots(AdmissionTestCase):
                 residents = {uuid: law for uuid, law in residents.items()
                              if uuid not in went} | came
 
+    def test_hosts_that_change_at_once_are_as_those_described_anew(self):
+        rng = np.random.default_rng(50)
+        policy = _policy(saturation_kbps=2000.0, line_rate_kbps=1400.0)
+        with_classes = self.fleet(rng, 60, 1.0)
+        without = [one.law for one in _random_models(rng, 60, 80.0)]
+        # With and without classes; few, equal and hardly any instances.
+        pools = [(with_classes, 40), (without, 40), (with_classes, 30),
+                 (with_classes + without, 30), (without, 8),
+                 ([_on_off(50).law], 60), (without, 1), (with_classes, 60)]
+        residents = [_named([pool[k] for k in rng.integers(
+            len(pool), size=count)]) for pool, count in pools * 3]
+        table = admission.LoadTable()
+        at = [table.describe(host, policy, of)
+              for host, of in enumerate(residents)]
+        table.assess(at, without[0])
+        for step in range(6):
+            changes = {}
+            for host, (pool, _) in enumerate(pools * 3):
+                came = {f'{step}-{i}': pool[int(rng.integers(len(pool)))]
+                        for i in range(int(rng.integers(4)))}
+                went = rng.choice(sorted(residents[host]), min(
+                    len(residents[host]), int(rng.integers(3))),
+                    replace=False).tolist()
+                changes[host] = came, went
+                residents[host] = {
+                    uuid: law for uuid, law in residents[host].items()
+                    if uuid not in went} | came
+            self.assertEqual([], table.change(changes))
+            anew = admission.LoadTable()
+            wanted = anew.assess(
+                [anew.describe(host, policy, of)
+                 for host, of in enumerate(residents)], without[1])
+            found = table.assess(at, without[1])
+            for name in ('overload_probability', 'loss_fraction'):
+                np.testing.assert_allclose(
+                    getattr(found, name), getattr(wanted, name),
+                    rtol=1e-4, atol=1e-12)
+
     def test_hosts_are_judged_at_once_as_each_by_itself(self):
         rng = np.random.default_rng(47)
         policies = [_policy(saturation_kbps=capacity, line_rate_kbps=700.0)

@@ -29,7 +29,7 @@ class GridTestCase(unittest.TestCase):
 
     def tables(self, grid, levels, masses, counts=None):
         """Return the tail and the excess of one sum of sources."""
-        found = grid.table(*grid.product(
+        [found] = grid.table(*grid.product(
             levels, masses, np.ones(len(levels)) if counts is None
             else counts))
         return found.real, found.imag
@@ -147,7 +147,7 @@ class TestOffTheGrid(GridTestCase):
                         others[[one]], of_others[[one]], np.array([sign]))
                     self.assertTrue(np.isfinite(factor).all())
                     now, mean = now * factor, mean + shift
-        found, wanted = grid.table(now, mean), grid.table(start, means)
+        [found], [wanted] = grid.table(now, mean), grid.table(start, means)
         np.testing.assert_allclose(found[:130], wanted[:130],
                                    rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(found[130:], wanted[130:],
@@ -170,7 +170,24 @@ class TestOffTheGrid(GridTestCase):
                     levels[[one]], masses[[one]], counts[[one]])
                 found, means = found * factor, means + more
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-15)
-            self.assertAlmostEqual(1, means / mean, 12)
+            self.assertAlmostEqual(1, (means / mean)[0], 12)
+
+    def test_several_sums_are_those_of_each(self):
+        rng = np.random.default_rng(9)
+        grid = fourier_sum.grid(128, on_grid=False)
+        levels, masses = _random(rng, 300, 4, 20)
+        counts = rng.integers(1, 3, 300)
+        # Of one source, and of more than are transformed at once.
+        bounds = [0, 1, 2, 100, 127, 128, 129, 270, 300]
+        parts = list(map(slice, bounds, bounds[1:]))
+        found = grid.product(levels, masses, counts, None, parts)
+        tables = grid.table(*found)
+        for i, part in enumerate(parts):
+            wanted = grid.product(levels[part], masses[part], counts[part])
+            for one, alone in zip((*found, tables), (
+                    *wanted, grid.table(*wanted))):
+                np.testing.assert_allclose(one[i], alone[0], rtol=1e-9,
+                                           atol=1e-10)
 
     def test_transforms_are_kept_by_their_keys(self):
         rng = np.random.default_rng(8)
