@@ -97,6 +97,11 @@ class Assessment:
         """(h,) bool, whether each host is admitted or only observed."""
         return self.admitted | ~self.enforced
 
+    @property
+    def above(self):
+        """(h,) bool, whether the overload probability exceeds the limit."""
+        return self.overload_probability > self._limits
+
     def replace(self, where, other):
         """Replace the results of some hosts by those of another Assessment.
 
@@ -172,11 +177,11 @@ class Assessment:
 
         :param i: position of the host
         """
-        policy = self._table._entries[self.slots[i]].policy
-        if policy.profile is None \
-                or policy.policy == admission_policy.AVERAGE:
+        entry = self._table._entries[self.slots[i]]
+        if entry.policy.profile is None \
+                or entry.policy.policy == admission_policy.AVERAGE:
             return None
-        return policy.overload_probability
+        return entry.limit_of(entry.policy)
 
     def loads(self, i):
         """Return the rates of a host, for each limit of its switch.
@@ -234,9 +239,7 @@ class Assessment:
             have, more, most = self._counted(i)
             return (have + more, most) if have + more > most else None
         if reason == OVERLOAD:
-            return (float(self.overload_probability[i]),
-                    self._table._entries[
-                        self.slots[i]].policy.overload_probability)
+            return float(self.overload_probability[i]), self.limit(i)
         return self._exceeded(i)[1:] if reason in (PEAK, MEAN) else None
 
     def _exceeded(self, i):
@@ -310,9 +313,13 @@ class Assessment:
         asked = entry.policy.asked_probability
         corrected = '' if asked is None else (
             f', which trials say keeps the {asked:g} that is asked for')
+        limit = entry.limit_of(entry.policy)
+        if limit != entry.policy.overload_probability:
+            corrected = (f', {entry.policy.budget_limit_factor:g} times '
+                         f'{entry.policy.overload_probability:.3g}{corrected}'
+                         f', while error budget is left')
         overload, limit = plain_text.distinct(
-            self.overload_probability[i], entry.policy.overload_probability,
-            3)
+            self.overload_probability[i], limit, 3)
         return (f'with it the overload probability would be {overload}, '
                 f'{verb} the limit of {limit}{corrected} '
                 f'(profile {name}, '

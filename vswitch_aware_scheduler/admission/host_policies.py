@@ -17,6 +17,11 @@ _JUDGE = 'judge'
 _ENFORCEMENT = 'enforcement'
 ENFORCE, OBSERVE = 'enforce', 'observe'
 
+#: Name of the key that determines the limit of hosts with error budget left,
+#: and its largest value.
+_FACTOR = 'budget_limit_factor'
+_MOST_FACTOR = 100
+
 #: Maximum number of cached policies. If there are more, all are dropped.
 _MOST_KNOWN = 10_000
 
@@ -32,16 +37,19 @@ class HostPolicies:
     :param pass_unknown: whether a host without a profile passes
     :param report: callable(topic, problem or None), receives invalid values
     :param enforcement: ENFORCE or OBSERVE, if no aggregate sets one
+    :param budget_limit_factor: factor of the limit of a host with error budget
+        left, if no aggregate sets one
     """
 
     def __init__(self, profiles, default_profile, policy,
                  overload_probability, pass_unknown, report,
-                 enforcement=ENFORCE):
+                 enforcement=ENFORCE, budget_limit_factor=1.0):
         self._profiles = profiles
         self._default_profile = default_profile
         self._pass_unknown = pass_unknown
         self._report = report
         self._enforcement = enforcement
+        self._budget_limit_factor = budget_limit_factor
         self._keys = aggregate_metadata.Keys(
             aggregate_metadata.PREFIX,
             profiles,
@@ -55,6 +63,10 @@ class HostPolicies:
                 ),
                 _ENFORCEMENT: aggregate_metadata.refusing(
                     f'{ENFORCE} or {OBSERVE}', (ENFORCE, OBSERVE).__contains__
+                ),
+                _FACTOR: aggregate_metadata.refusing(
+                    f'a number 1..{_MOST_FACTOR}',
+                    lambda text: 1 <= float(text) <= _MOST_FACTOR
                 ),
             },
         )
@@ -123,10 +135,14 @@ class HostPolicies:
         enforcements = settings.values.get(
             aggregate_metadata.PREFIX + _ENFORCEMENT
         ) or (self._enforcement,)
+        factors = settings.values.get(
+            aggregate_metadata.PREFIX + _FACTOR
+        ) or (self._budget_limit_factor,)
         return admission.HostPolicy(
             self._profile(settings, host_profile), settings.policy,
             settings.limit,
-            self._pass_unknown, enforced=OBSERVE not in enforcements)
+            self._pass_unknown, enforced=OBSERVE not in enforcements,
+            budget_limit_factor=min(map(float, factors)))
 
     def _profile_names(self, settings, host_profile):
         """Return (names of profiles, numbers stored with the host, origin)."""

@@ -62,12 +62,15 @@ class LoadTable:
         interface while it runs.
     :param budgets: {(kind, name): balance in days} of the error budgets of
         hosts ('host') and uplinks ('uplink'), or None: they refuse nothing
+    :param within_budget: names of hosts with error budget left, whose limit is
+        multiplied by the factor of their policy
     """
 
     def __init__(self, cells=256, attachments=lambda uuid: None,
-                 budgets=None):
+                 budgets=None, within_budget=frozenset()):
         self._cells = cells
         self._budgets = budgets or {}
+        self.within_budget = within_budget
         self._slot_of = {}       # host -> slot
         self._uplinks = {}       # name -> _Entry
         self._entries = []       # by slot: hosts and uplinks
@@ -168,7 +171,8 @@ class LoadTable:
 
     def _add_entry(self, name, kind):
         entry = _Entry(name, len(self._entries),
-                       self._budgets.get((kind, name), np.nan))
+                       self._budgets.get((kind, name), np.nan),
+                       kind == _HOST and name in self.within_budget)
         self._entries.append(entry)
         if len(self._uplinks_of) <= entry.slot:
             more = entry.slot // 2 + 1
@@ -275,7 +279,7 @@ class LoadTable:
 
     def _set_policy(self, entry, policy):
         """Set the policy of a host or of an uplink."""
-        entry.policy, risk = policy, policy.overload_probability
+        entry.policy, risk = policy, entry.limit_of(policy)
         known = policy.profile is not None
         self._rules[:, entry.slot] = (
             known, known or policy.pass_unknown,
@@ -326,7 +330,8 @@ class LoadTable:
         for i, slot in enumerate(slots.tolist() if exclude else ()):
             entry = self._entries[slot]
             if exclude in entry.residents:
-                alone = LoadTable(self._cells)
+                alone = LoadTable(self._cells,
+                                  within_budget=self.within_budget)
                 at = alone.describe(
                     entry.host, dataclasses.replace(entry.policy, uplinks=()),
                     {uuid: one for uuid, one in entry.residents.items()
@@ -454,19 +459,30 @@ class _Entry:
     :param host: name of the host or uplink
     :param slot: number of its slot
     :param budget: error budget of the host in days, or None
+    :param within_budget: whether the host has error budget left
     :ivar laws: for an uplink: {uuid: {host: RateLaw}}; the last law counts
     :ivar budget: balance of its error budget in days, NaN: it has none
     """
 
-    __slots__ = ('host', 'slot', 'policy', 'residents', 'laws', 'budget')
+    __slots__ = ('host', 'slot', 'policy', 'residents', 'laws', 'budget',
+                 '_within_budget')
 
-    def __init__(self, host, slot, budget):
+    def __init__(self, host, slot, budget, within_budget):
         self.host = host
         self.slot = slot
         self.budget = budget
+        self._within_budget = within_budget
         self.policy = None
         self.residents = {}      # uuid -> RateLaw
         self.laws = {}
+
+    def limit_of(self, policy):
+        """Return the limit of the overload probability.
+
+        :param policy: HostPolicy
+        """
+        return (policy.limit_within_budget if self._within_budget
+                else policy.overload_probability)
 
 
 class _Attached:

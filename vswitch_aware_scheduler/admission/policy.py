@@ -51,6 +51,8 @@ class HostPolicy:
         metal; then ``profile`` is None and ``pass_unknown`` is True
     :ivar enforced: False if a host that would be refused passes and the
         refusal is only recorded
+    :ivar budget_limit_factor: factor of the limit while the host has error
+        budget left, at least 1
     """
 
     profile: object
@@ -62,6 +64,7 @@ class HostPolicy:
     asked_probability: float | None = None
     judged: bool = True
     enforced: bool = True
+    budget_limit_factor: float = 1.0
 
     def __post_init__(self):
         if self.policy not in (AVERAGE, PROBABILITY):
@@ -72,6 +75,12 @@ class HostPolicy:
             raise exceptions.InvalidOverride(
                 f'overload probability: {self.overload_probability!r}; '
                 f'expected 0..1')
+
+    @property
+    def limit_within_budget(self):
+        """Limit of PROBABILITY while the host has error budget left."""
+        return min(1.0,
+                   self.budget_limit_factor * self.overload_probability)
 
     @functools.cached_property
     def limits(self):

@@ -54,6 +54,9 @@ _NOVA_SERIES = (31, 34)
 #: Maximum number of problems that are printed.
 _SHOWN = 5
 
+#: Plans of migrations that are older do not count.
+_PLAN_SECONDS = 7 * 86400.0
+
 #: Periods of error budgets wait one hour for late samples.
 _BUDGET_SECONDS = 7200.0
 
@@ -470,6 +473,28 @@ class Checks(upgradecheck.UpgradeCommands):
                 f'have all instances of these hosts?')
         return _result(upgradecheck.Code.SUCCESS, words)
 
+    def _check_limit_factor(self):
+        """Check that hosts which are filled above their limit are relieved."""
+        try:
+            target = self._store()
+            factors = [policy.get('budget_limit_factor', 1.0) for policy
+                       in target.fleet('host').facts.values()]
+            most = max(factors, default=self._conf.budget_limit_factor)
+            recent = self._clock() - _PLAN_SECONDS
+            planned = most > 1 and any(
+                plan.made_at >= recent for plan in target.plans())
+        except exceptions.StoreError as error:
+            return _result(upgradecheck.Code.FAILURE, str(error))
+        words = f'largest budget_limit_factor of a host: {most:g}'
+        if most <= 1 or planned or self._conf.rebalance_mode != 'off':
+            return _result(upgradecheck.Code.SUCCESS, words)
+        return _result(
+            upgradecheck.Code.WARNING,
+            f'{words}; rebalance_mode is off and no migration was planned in '
+            f'the last seven days: if hosts in debt are not relieved, they '
+            f'are overloaded for longer than overload_probability; set '
+            f'rebalance_mode or budget_limit_factor = 1')
+
     def _check_access(self):
         """Check that no other user can open the files of an SQLite store."""
         url = engines.parse(self._conf.store_url)
@@ -529,6 +554,7 @@ class Checks(upgradecheck.UpgradeCommands):
                        ('Host Aggregates', _check_aggregates),
                        ('Strict Mode', _check_strict),
                        ('Error Budgets', _check_budgets),
+                       ('Limit Factor', _check_limit_factor),
                        ('Nova Release', _check_nova))
 
 

@@ -20,11 +20,12 @@ def default_law(group):
     return model.TrafficModel.on_off(**options.default_demand(group)).law
 
 
-def read(store, group, host_facts=None):
+def read(store, group, now, host_facts=None):
     """Return the :class:`.StoredFleet` of a store.
 
     :param store: Store
     :param group: options of the group [vswitch_scheduler]
+    :param now: current time, seconds UTC
     :param host_facts: {host: packed policy} as the modeler stored them; None
         reads them
     :raises StoreError: if the store cannot be read
@@ -38,7 +39,7 @@ def read(store, group, host_facts=None):
     counts = group.unknown_instance_policy == 'default'
     return stored_fleet.StoredFleet(
         store, find_policies, default_law(group) if counts else None,
-        group.refuse_hosts_in_debt)
+        group.refuse_hosts_in_debt, now)
 
 
 def _find_policies(store, group, facts, hosts):

@@ -84,7 +84,7 @@ _ALIKE = ('default_switch_profile', 'unknown_host_policy', 'enforcement',
           'feedback_max', 'unknown_instance_policy', 'default_egress_kbps',
           'default_ingress_kbps', 'default_on_seconds',
           'default_off_seconds', 'strict', 'strict_headroom',
-          'refuse_hosts_in_debt')
+          'refuse_hosts_in_debt', 'budget_limit_factor')
 
 
 def alike(group):

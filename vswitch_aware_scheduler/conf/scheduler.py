@@ -108,7 +108,35 @@ commands explain decisions that differ from those of the scheduler, and a
 warning is logged.
 
 Related options: ``error_budgets``, ``enforcement``,
-``vswitch_weight_multiplier``.
+``vswitch_weight_multiplier``, ``budget_limit_factor``.
+"""),
+    cfg.FloatOpt(
+        'budget_limit_factor', default=1.0, min=1, max=100,
+        help="""
+Factor by which the limit of a host is multiplied while it has error budget.
+
+A host that has error budget left takes new instances up to
+``overload_probability``, corrected by ``feedback``, times this factor, and at
+most up to 1. A host in debt, without an error budget, or with one that was not
+updated for two hours takes new instances up to the limit without the factor.
+Raise it to use fewer hosts where hosts in debt are relieved by live migrations
+(``rebalance_mode`` or OpenStack Watcher) and take no new instance
+(``refuse_hosts_in_debt``). The evaluation of rebalancing uses 8.
+
+The factor changes neither the limits of uplinks, nor the error budgets, nor
+what Placement permits in the strict mode.
+
+The aggregate metadata ``vswitch:budget_limit_factor`` overrides this option
+for the hosts of an aggregate. If the aggregates of a host have different
+values, the smallest applies.
+
+Unit: a factor, 1 to 100.
+
+When it is above 1 and no host is relieved, hosts are overloaded for longer
+than ``overload_probability``; "vswitch-status check" warns.
+
+Related options: ``error_budgets``, ``refuse_hosts_in_debt``,
+``rebalance_mode``, ``overload_probability``.
 """),
     cfg.StrOpt(
         'admission_policy', default='probability',

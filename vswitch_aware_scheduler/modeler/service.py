@@ -317,7 +317,7 @@ def _host_policies(group, report=_ignore):
     return policies.HostPolicies(
         profiles, default, group.admission_policy,
         group.overload_probability, group.unknown_host_policy == 'pass',
-        report, group.enforcement)
+        report, group.enforcement, group.budget_limit_factor)
 
 
 def make_policies(group, report=_ignore):

@@ -83,8 +83,10 @@ class Fleet:
             'instances': rules.total(),
             'modelled': rules[resident_demand.MODEL],
             'risk': risk,
-            'limit': policy.overload_probability if known else None,
-            'above': known and policy.is_exceeded(risk),
+            'limit': None if not known else (
+                policy.overload_probability if load.limit is None
+                else load.limit),
+            'above': known and load.above,
             'utilisation': load.utilisation if known else None,
             'loss': load.loss_fraction if known else None,
             **self._budget(model_store.HOST, host)}

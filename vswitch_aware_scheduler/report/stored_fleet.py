@@ -27,11 +27,15 @@ class Load:
     :ivar overload_probability: share of time above a limit, 0 to 1
     :ivar loss_fraction: lost share of the traffic, 0 to 1
     :ivar utilisation: mean traffic over the capacity
+    :ivar limit: limit of the overload probability in force, None without one
+    :ivar above: whether the overload probability exceeds the limit
     """
 
     overload_probability: float
     loss_fraction: float
     utilisation: float
+    limit: float | None
+    above: bool
 
 
 class StoredFleet:
@@ -44,6 +48,8 @@ class StoredFleet:
         None: it counts as silent
     :param refuse_hosts_in_debt: whether a host without error budget takes
         nothing
+    :param now: current time, seconds UTC, for the age of error budgets; None:
+        no budget raises a limit
     :ivar snapshot: :class:`.Snapshot`
     :ivar flavors: {name of a flavor: its extra specs}
     :ivar flavors_read_at: when they were read from Nova, seconds UTC, or None
@@ -51,6 +57,7 @@ class StoredFleet:
     :ivar error_budgets: {(kind, name): ErrorBudget}
     :ivar budgets: {(kind, name): balance in days}, empty unless they refuse
         hosts
+    :ivar within_budget: names of the hosts that have error budget left
     :ivar policies: {host: HostPolicy} of all hosts
     :ivar uplinks: {name: Uplink}
     :ivar origins: {host: {value: where it comes from}}
@@ -61,12 +68,14 @@ class StoredFleet:
     """
 
     def __init__(self, store, find_policies, default_law=None,
-                 refuse_hosts_in_debt=False):
+                 refuse_hosts_in_debt=False, now=None):
         self.snapshot = snapshots.Snapshot().updated(store.read_changes())
         flavors = store.fleet('flavor')
         self.flavors, self.flavors_read_at = flavors.facts, flavors.read_at
         self.error_budgets = store.error_budgets()
-        self.budgets = self.snapshot.budgets if refuse_hosts_in_debt else {}
+        self.budgets = self.snapshot.budgets() if refuse_hosts_in_debt else {}
+        self.within_budget = frozenset() if now is None \
+            else self.snapshot.within_budget(now)
         self.default_law = default_law
         self._instances = {}     # host -> {uuid: (flavor, project)}
         for uuid, (host, flavor, project, _) \
@@ -82,7 +91,8 @@ class StoredFleet:
             known, admission.HostPolicy(None, judged=False)), **found.hosts}
         self._demands = {}       # host -> {uuid: (RateLaw, rule)}
         self.host_table = admission.LoadTable(
-            attachments=self.snapshot.attachments, budgets=self.budgets)
+            attachments=self.snapshot.attachments, budgets=self.budgets,
+            within_budget=self.within_budget)
         self.uplink_table = admission.LoadTable(
             attachments=self._is_tunnelled, budgets={
                 (model_store.HOST, name): days
@@ -178,4 +188,5 @@ def _loads(table, described):
     found = table.assess(slots, rate_law.SILENT)
     return [Load(*values) for values in zip(
         found.overload_probability.tolist(), found.loss_fraction.tolist(),
-        found.utilisation.tolist())]
+        found.utilisation.tolist(), map(found.limit, range(len(slots))),
+        found.above.tolist())]

@@ -525,13 +525,14 @@ class SchedulerState:
             policies = {
                 host: policy for host, policy in self._policies.items()
                 if policy is not None and policy.profile is not None}
-            overloads = self._table.assess(
-                self._table.slots_of(policies),
-                rate_law.SILENT).overload_probability.tolist()
+            found = self._table.assess(self._table.slots_of(policies),
+                                       rate_law.SILENT)
         of_profile = {}
-        for policy, overload in zip(policies.values(), overloads):
+        for policy, overload, is_above in zip(
+                policies.values(), found.overload_probability.tolist(),
+                found.above.tolist()):
             of_profile.setdefault(policy.profile.name, []).append(
-                (overload, policy.is_exceeded(overload)))
+                (overload, is_above))
         return {name: metrics.Risk(
             len(hosts), sum(overload for overload, _ in hosts) / len(hosts),
             max(overload for overload, _ in hosts),
@@ -684,8 +685,9 @@ class SchedulerState:
     def _new_table(self, snapshot):
         return admission.LoadTable(
             attachments=functools.partial(self._attachments, snapshot),
-            budgets=snapshot.budgets
-            if self._conf.refuse_hosts_in_debt else None)
+            budgets=snapshot.budgets()
+            if self._conf.refuse_hosts_in_debt else None,
+            within_budget=snapshot.within_budget(self._clock()))
 
     def _attachments(self, snapshot, uuid):
         """Return the Attachments of an instance, or None if they are unknown.
@@ -755,10 +757,16 @@ class SchedulerState:
                 self._multiples = multiples
                 self._outdated.update(self._policies)
             dropped = self._drop_hosts()
+            # The age of error budgets changes limits, too.
+            outdated = self._table.within_budget \
+                != self._snapshot.within_budget(self._clock()) and any(
+                    policy is not None and policy.budget_limit_factor > 1
+                    for policy in self._policies.values())
             # The last host with a limit may have lost its limit.
             self._limit_seen = any(map(_is_limited, self._policies.values()))
-        if dropped:
-            # A LoadTable never drops a host, so that a new one is needed.
+        if dropped or outdated:
+            # A LoadTable never drops a host or changes whether it has budget
+            # left, so that a new one is needed.
             self._adopt(self._snapshot)
 
     def _facts(self):

@@ -52,7 +52,7 @@ def make_aggregates(conf, report):
         host_policies.HostPolicies(
             profiles, default, conf.admission_policy,
             conf.overload_probability, conf.unknown_host_policy == 'pass',
-            report, conf.enforcement),
+            report, conf.enforcement, conf.budget_limit_factor),
         uplink_policies.UplinkPolicies(
             profiles, conf.admission_policy, conf.overload_probability,
             report), conf.strict, report)

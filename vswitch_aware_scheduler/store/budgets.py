@@ -258,16 +258,18 @@ def read(connection, damaged):
 
 
 def read_days(connection, now):
-    """Return {(kind, name): balance in days} for schedulers.
+    """Return {(kind, name): (balance in days, settled until)} for schedulers.
 
     :param connection: sqlalchemy Connection within a transaction
     :param now: seconds UTC; without budgets that were not settled for a day
     """
     table = tables.error_budget.c
-    return {(kind, name): balance / (_DAY_SECONDS * share * limit)
-            for kind, name, balance, share, limit in connection.execute(
+    return {(kind, name): (balance / (_DAY_SECONDS * share * limit), until)
+            for kind, name, balance, share, limit, until
+            in connection.execute(
                 sa.select(table.kind, table.name, table.balance,
-                          table.earned_share, table.overload_probability
+                          table.earned_share, table.overload_probability,
+                          table.until
                           ).where(table.until >= now - _DAY_SECONDS))
             if share * limit > 0 and math.isfinite(balance)}
 

@@ -54,7 +54,7 @@ class Changes:
     :ivar generation: :class:`Generation`
     :ivar host_profiles: list of :class:`HostProfile`
     :ivar removed_hosts: list of hosts that have no profile any more
-    :ivar budgets: {(kind, name): balance in days} of all error budgets;
+    :ivar budgets: {(kind, name): (balance in days, settled until)} of all;
         None: as before
     :ivar complete: True if these are all rows; everything that was read before
         is void

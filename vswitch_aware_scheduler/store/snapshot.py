@@ -6,7 +6,13 @@ Immutable; all methods answer without I/O.
 
 from vswitch_aware_scheduler.traffic import prior
 
-__all__ = ['Snapshot']
+__all__ = ['FRESH_SECONDS', 'Snapshot']
+
+#: An error budget is settled up to this many seconds ago, or it is outdated.
+#: Periods wait one hour for late samples.
+FRESH_SECONDS = 7200.0
+
+_HOST = 'host'
 
 #: What a prior was learned from, by whether its key has a flavor and a
 #: project.
@@ -24,9 +30,8 @@ class Snapshot:
     :param seen_at: time of the placements, seconds UTC, or None
     :param priors: {key: RateLaw or Expected}
     :param outcomes: {kind of host: TrialOutcome}
-    :param budgets: {(kind, name): balance in days}
+    :param budgets: {(kind, name): (balance in days, settled until)}
     :ivar outcomes: {kind of host: TrialOutcome}, see :mod:`.limit_feedback`
-    :ivar budgets: {(kind, name): balance in days} of error budgets
     :ivar generation: the store's Generation, or None for an empty snapshot
     :ivar seen_at: time of the placements, seconds UTC, or None
     """
@@ -37,7 +42,7 @@ class Snapshot:
         self.generation = generation
         self.seen_at = seen_at
         self.outcomes = {} if outcomes is None else outcomes
-        self.budgets = {} if budgets is None else budgets
+        self._budgets = {} if budgets is None else budgets
         # Laws are bytes, which the garbage collector does not traverse: there
         # may be a million.
         self._laws = {} if laws is None else laws
@@ -135,6 +140,22 @@ class Snapshot:
         """
         return self._host_profiles.get(host)
 
+    def budgets(self):
+        """Return {(kind, name): balance in days} of the error budgets."""
+        return {key: days for key, (days, _) in self._budgets.items()}
+
+    def within_budget(self, now):
+        """Return the names of the hosts that have error budget left.
+
+        A budget that was not settled for :data:`FRESH_SECONDS` does not count.
+
+        :param now: current time, seconds UTC
+        :returns: frozenset
+        """
+        return frozenset(
+            name for (kind, name), (days, until) in self._budgets.items()
+            if kind == _HOST and days >= 0 and until >= now - FRESH_SECONDS)
+
     def updated(self, changes):
         """Return the snapshot with some changes applied.
 
@@ -159,7 +180,7 @@ class Snapshot:
                 priors, changes.priors, changes.priors.values(),
                 [key for key, law in changes.priors.items() if law is None]),
             self.outcomes if changes.outcomes is None else changes.outcomes,
-            self.budgets if changes.budgets is None else changes.budgets)
+            self._budgets if changes.budgets is None else changes.budgets)
 
 
 def _with(known, keys, values, gone):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import dataclasses
 import itertools
 import math
 import unittest
@@ -153,6 +154,17 @@ class AmountTestCase(unittest.TestCase):
         self.assertEqual(10_000, host.total)
         for kbps in (1000, 999.5, 1000 + 1e-8):
             self.assertEqual(1000, host.amount(on_off(kbps, .001)))
+
+    def test_error_budgets_change_no_amount(self):
+        one = policy_of(.01, saturation_kbps=10_000)
+        law = on_off(1000, .1)
+        amounts = [
+            (host.total, host.amount(law)) for host in map(
+                effective_limit.EffectiveLimit.of, (one, dataclasses.replace(
+                    one, budget_limit_factor=8.0), policy_of(
+                        .08, saturation_kbps=10_000)))]
+        self.assertEqual(amounts[0], amounts[1])
+        self.assertNotEqual(amounts[0], amounts[2])
 
     def test_averages_are_kept_within_each_limit(self):
         host = effective_limit.EffectiveLimit.of(policy_of(

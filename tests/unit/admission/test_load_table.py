@@ -1917,3 +1917,74 @@ class TestErrorBudgets(AdmissionTestCase):
         # A host of the same name is another thing.
         found = self.assess(uplinks=(uplink,))
         self.assertEqual([False, True, True], found.admitted.tolist())
+
+
+class TestWithinBudget(AdmissionTestCase):
+    """Host a has error budget left, host b has none."""
+
+    CAPACITY, SHARE_ON = 2.5, .1
+    LAW = model.TrafficModel.on_off(
+        egress_kbps=1.0, ingress_kbps=0.0, kpps=0.0, on_seconds=1.0,
+        off_seconds=9.0).law
+    #: Instances on the host, with the new one.
+    COUNT = 8
+
+    @classmethod
+    def overload(cls, count):
+        """Return P(more than two of some instances are on)."""
+        return 1 - sum(math.comb(count, on) * cls.SHARE_ON ** on
+                       * (1 - cls.SHARE_ON) ** (count - on)
+                       for on in range(3))
+
+    def assess(self, limit, factor, exclude=None, **policy):
+        found = admission.HostPolicy(
+            profile.SwitchProfile('p', saturation_kbps=self.CAPACITY),
+            overload_probability=limit, budget_limit_factor=factor, **policy)
+        table = admission.LoadTable(within_budget=frozenset('a'))
+        slots = [table.describe(host, found, {
+            f'{host}{n}': self.LAW for n in range(self.COUNT - 1)})
+            for host in 'ab']
+        return table.assess(slots, self.LAW, exclude)
+
+    def test_the_factor_decides_on_a_host_within_budget_alone(self):
+        limit = self.overload(self.COUNT) / 4
+        for factor, admitted in ((1.0, False), (3.9, False), (4.1, True)):
+            found = self.assess(limit, factor)
+            self.assertEqual([admitted, False], found.admitted.tolist())
+            self.assertEqual([not admitted, True], found.above.tolist())
+            self.assertAlmostEqual(factor * limit, found.limit(0))
+            self.assertEqual(limit, found.limit(1))
+        self.assertEqual(limit, found.decisive(1)[1])
+        self.assertIn(f'4.1 times {limit:.3g}, while error budget is left',
+                      found.explain(0))
+        self.assertNotIn('times', found.explain(1))
+        found = self.assess(limit, 3.9)
+        self.assertAlmostEqual(3.9 * limit, found.decisive(0)[1])
+
+    def test_the_limit_is_a_probability(self):
+        found = self.assess(.5, 8.0)
+        self.assertEqual(1.0, found.limit(0))
+        self.assertTrue(found.admitted[0])
+
+    def test_a_limit_of_nothing_stays_nothing(self):
+        found = self.assess(0.0, 100.0)
+        self.assertEqual([0.0, 0.0], [found.limit(0), found.limit(1)])
+        self.assertEqual([False, False], found.admitted.tolist())
+
+    def test_averages_have_no_factor(self):
+        found = self.assess(.5, 8.0, policy=admission.AVERAGE)
+        self.assertEqual([None, None], [found.limit(0), found.limit(1)])
+
+    def test_an_instance_that_moves_is_judged_with_the_factor_as_well(self):
+        limit = self.overload(self.COUNT - 1) / 4
+        found = self.assess(limit, 4.1, exclude='a0')
+        self.assertEqual([True, False], found.admitted.tolist())
+
+    def test_an_uplink_keeps_its_limit(self):
+        limit = self.overload(self.COUNT) / 4
+        link = admission.HostPolicy(
+            profile.SwitchProfile('u', saturation_kbps=self.CAPACITY),
+            overload_probability=limit, budget_limit_factor=8.0)
+        found = self.assess(limit, 8.0, uplinks=(
+            admission.Uplink('a', link),))
+        self.assertEqual('uplink', found.check(0))

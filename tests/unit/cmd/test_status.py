@@ -13,12 +13,15 @@ from tests.fakes import placement_api
 from tests.fakes import store as fake_store
 from tests.unit.cmd import commands
 from tests.unit.store import base
+from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.cmd import nova_options
 from vswitch_aware_scheduler.cmd import status
 from vswitch_aware_scheduler.modeler import membership
 from vswitch_aware_scheduler.modeler import placement_inventory
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import rebalance_records
 
 (SCHEMA, ACCESS, ROWS, GENERATION, MODELERS, PROFILES, AGGREGATES, STRICT,
  NOVA) = (
@@ -27,6 +30,7 @@ from vswitch_aware_scheduler.store import migration
     'Nova Release')
 TELEMETRY, SCHEDULERS, OPTIONS = 'Telemetry', 'Schedulers', 'Options'
 BUDGETS = 'Error Budgets'
+FACTOR = 'Limit Factor'
 
 
 class StatusTestCase(base.StoreTestCase):
@@ -72,12 +76,12 @@ class StatusTestCase(base.StoreTestCase):
         self.assertEqual(0, code, checks)
         self.assertEqual({SCHEMA, ACCESS, ROWS, GENERATION, MODELERS,
                           PROFILES, AGGREGATES, STRICT, NOVA,
-                          TELEMETRY, SCHEDULERS, OPTIONS, BUDGETS},
+                          TELEMETRY, SCHEDULERS, OPTIONS, BUDGETS, FACTOR},
                          set(checks))
         self.assertRegex(checks[GENERATION][1], r'^generation 1 was .* ago$')
         code, output, _ = self.run_command('upgrade', 'check')
         self.assertEqual(0, code)
-        self.assertEqual(13, output.count('Result: Success'))
+        self.assertEqual(14, output.count('Result: Success'))
 
     def test_files_that_others_may_open_are_a_warning(self):
         self.make_store().write([base.constant(1)])
@@ -295,6 +299,28 @@ class StatusTestCase(base.StoreTestCase):
             self.assert_told(code, BUDGETS, words)
         self.configure('error_budgets = false')
         self.assert_told(0, BUDGETS, 'error_budgets is not set')
+
+    def test_a_limit_factor_without_relief_is_a_warning(self):
+        target = self.make_store()
+        target.write([base.constant(1)])
+        self.assert_told(0, FACTOR, 'of a host: 1$')
+        self.configure('budget_limit_factor = 8')
+        self.assert_told(1, FACTOR, 'of a host: 8; rebalance_mode is off')
+        self.configure('budget_limit_factor = 8', 'rebalance_mode = advise')
+        self.assert_told(0, FACTOR, 'of a host: 8$')
+        # Aggregates decide for hosts.
+        self.configure('budget_limit_factor = 8')
+        for factor, code in ((1.0, 0), (2.5, 1)):
+            target.write_fleet({'host': {'h': policy_in_force.pack(
+                admission.HostPolicy(None, budget_limit_factor=factor))}},
+                time.time())
+            self.assert_told(code, FACTOR, f'of a host: {factor:g}')
+        # Somebody else makes plans, with the command or with Watcher.
+        for age, code in ((8, 1), (6, 0)):
+            target.change_rebalancing(
+                rebalance_records.write_plan, rebalance_records.PlanRecord(
+                    f'p{age}', time.time() - 86400 * age, 'timer'), [])
+            self.assert_told(code, FACTOR, 'of a host: 2.5')
 
     def test_inventories_of_the_strict_mode_are_looked_for(self):
         self.make_store().write([base.constant(1)])

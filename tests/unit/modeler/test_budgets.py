@@ -384,8 +384,9 @@ class TermsTestCase(BudgetsTestCase):
         self.assertIn('error budget of host a: it is in debt',
                       logs.output[0])
         changes = self.store.read_changes(before)
-        self.assertAlmostEqual((10 + .006 * P - P) / DAY,
-                               changes.budgets[HOST_A])
+        days, until = changes.budgets[HOST_A]
+        self.assertAlmostEqual((10 + .006 * P - P) / DAY, days)
+        self.assertEqual(BEGIN + 4 * P, until)
         before = self.store.generation()
         self.update(5)
         self.assertEqual(before, self.store.generation())

@@ -223,7 +223,8 @@ class TestErrorBudgets(FilterTestCase):
 
     def make_filter(self, **options):
         self.store.answers = [dataclasses.replace(
-            self.store.answers[-1], budgets={('host', 'free'): -.5})]
+            self.store.answers[-1], budgets={
+                ('host', 'free'): (-.5, base.NOW)})]
         super().make_filter(**options)
 
     def test_budgets_change_nothing_without_the_option(self):
@@ -250,6 +251,60 @@ class TestErrorBudgets(FilterTestCase):
         self.make_filter(refuse_hosts_in_debt=True)
         self.assertNotIn(self.free, self.passing())
         self.store.answers = [dataclasses.replace(
-            base.changes(2), budgets={('host', 'free'): .01})]
+            base.changes(2), budgets={
+                ('host', 'free'): (.01, base.NOW)})]
         self.state.refresh()
         self.assertIn(self.free, self.passing())
+
+
+class TestBudgetLimitFactor(FilterTestCase):
+    """A host that would be overloaded for .1 of the time with the instance."""
+
+    def make_filter(self, budget=None, **options):
+        self.budget = budget or (2.0, base.NOW)
+        self.store.answers = [dataclasses.replace(
+            base.changes(1, {2: 80.0}),
+            budgets={('host', 'host'): self.budget})]
+        super().make_filter(**{
+            'overload_probability': .05, 'budget_limit_factor': 3.0,
+            **options})
+
+    def passes(self, **metadata):
+        host = base.host_state('host', [2], [base.aggregate(
+            saturation_kbps='100', **metadata)])
+        return bool(self.passing(base.request(
+            7, egress_kbps=30, on_seconds=1, off_seconds=9), [host]))
+
+    def test_a_host_with_budget_takes_more(self):
+        self.assertTrue(self.passes())
+        self.make_filter(budget_limit_factor=1.0)
+        self.assertFalse(self.passes())
+
+    def test_aggregates_override_the_factor(self):
+        self.assertFalse(self.passes(budget_limit_factor='1.9'))
+        self.assertTrue(self.passes(budget_limit_factor='2.1'))
+
+    def test_a_host_in_debt_or_with_an_old_budget_takes_no_more(self):
+        for budget, taken in (((0.0, base.NOW), True),
+                              ((-.001, base.NOW), False),
+                              ((2.0, base.NOW - 7190), True),
+                              ((2.0, base.NOW - 7300), False)):
+            with self.subTest(budget):
+                self.make_filter(budget)
+                self.assertEqual(taken, self.passes())
+        self.store.answers = [base.changes(1, {2: 80.0})]
+        FilterTestCase.make_filter(self, overload_probability=.05,
+                                   budget_limit_factor=3.0)
+        self.assertFalse(self.passes())
+
+    def test_a_budget_grows_old_without_a_new_generation(self):
+        self.assertTrue(self.passes())
+        self.clock.now += 7300
+        self.state.refresh()
+        self.assertFalse(self.passes())
+        # A later generation has a later budget.
+        self.store.answers = [dataclasses.replace(
+            base.changes(2), budgets={
+                ('host', 'host'): (2.0, self.clock.now)})]
+        self.state.refresh()
+        self.assertTrue(self.passes())

@@ -142,7 +142,9 @@ class BudgetsTestCase(base.StoreTestCase):
         self.store.write(now=base.NOW + 86400)
         changes = self.store.read_changes(before)
         self.assertEqual([(store.HOST, 'h')], list(changes.budgets))
-        self.assertAlmostEqual(-.5, changes.budgets[store.HOST, 'h'])
+        days, until = changes.budgets[store.HOST, 'h']
+        self.assertAlmostEqual(-.5, days)
+        self.assertEqual(base.NOW, until)
         # One that was not kept for a day says nothing of now.
         self.store.write(now=base.NOW + 86401)
         self.assertEqual({}, self.store.read_changes(before).budgets)

@@ -221,12 +221,15 @@ class _Judged:
         self._fleet, self._subject = fleet, subject
         attachments = fleet.stored.snapshot.attachments
         budgets = fleet.stored.budgets
+        within_budget = fleet.stored.within_budget
         self._table = admission.LoadTable(attachments=attachments,
-                                          budgets=budgets)
+                                          budgets=budgets,
+                                          within_budget=within_budget)
         # Hosts without their uplinks, and uplinks alone: to separate their
         # numbers.
         self._own = admission.LoadTable(attachments=attachments,
-                                        budgets=budgets)
+                                        budgets=budgets,
+                                        within_budget=within_budget)
         self._uplinks = admission.LoadTable(attachments=lambda uuid: (
             found := attachments(uuid)) and found.all_tunnelled, budgets={
                 (model_store.HOST, name): days
@@ -372,8 +375,7 @@ class _Judged:
         if reason not in (admission.TOO_MANY, admission.PEAK):
             return bool(reason != admission.OVERLOAD)
         # With a limit of 0, peaks are added, not probabilities.
-        return not self._policies[i].is_exceeded(
-            self._after.overload_probability[i]) if limit else None
+        return not self._after.above[i] if limit else None
 
     def _uplink(self, i, uplink):
         """Return how an uplink of a host is judged."""
@@ -461,13 +463,15 @@ class _Judged:
         low, high = 0, len(residents)
         while low < high:
             middle = (low + high) // 2
-            table = admission.LoadTable()
+            table = admission.LoadTable(
+                within_budget=self._fleet.stored.within_budget)
             table.describe(host, policy, dict(residents[middle:]))
             if self._admits(table, host, self._laws[i]):
                 high = middle
             else:
                 low = middle + 1
-        table = admission.LoadTable()
+        table = admission.LoadTable(
+            within_budget=self._fleet.stored.within_budget)
         table.describe(host, policy, dict(residents[low:]))
         return low if self._admits(table, host, self._laws[i]) else None
 

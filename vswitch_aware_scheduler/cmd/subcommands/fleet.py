@@ -110,7 +110,8 @@ class Fleet:
         facts = store.fleet('host')
         self.policies_read_at = facts.read_at
         self.aggregates_read_at = store.fleet('aggregate').read_at
-        self.stored = stored_fleet.read(store, self._options, facts.facts)
+        self.stored = stored_fleet.read(store, self._options, self._now,
+                                        facts.facts)
         problems = self.stored.problems
         for name, why in sorted(problems.items())[:1]:
             self.remarks.append(
@@ -247,7 +248,8 @@ class Fleet:
             'overload_probability': (load.overload_probability
                                      if known else None),
             'loss_fraction': load.loss_fraction if known else None,
-            'limit': policy.overload_probability if limited else None,
+            'limit': load.limit,
+            'budget_limit_factor': policy.budget_limit_factor,
             'asked_limit': (policy.overload_probability
                             if policy.asked_probability is None
                             else policy.asked_probability)

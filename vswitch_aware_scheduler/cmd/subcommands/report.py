@@ -125,7 +125,8 @@ def read_fleet(group, target, progress=None):
     :param target: Store
     :param progress: None, or callable(done, total)
     """
-    return data.Fleet(target, stored_fleet.read(target, group), progress)
+    return data.Fleet(
+        target, stored_fleet.read(target, group, time.time()), progress)
 
 
 def make_report(found, target, limits, host=None):

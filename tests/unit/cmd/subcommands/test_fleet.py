@@ -170,6 +170,14 @@ class HostsTestCase(FleetTestCase):
                             f'refuse_hosts_in_debt = {option}')
             self.assertEqual(rooms, [min(row['room'], 7) for row
                                      in self.hosts('--flavor', 'small')])
+        # Host h1 has budget left, the one of host h2 is outdated.
+        self.store.write_fleet({'host': {
+            host: packed(switch, budget_limit_factor=4.0)
+            for host in ('h1', 'h2', 'h3')},
+            'flavor': {'small': {}}, 'aggregate': {}, 'uplink': {}}, self.now)
+        rows = self.hosts()
+        self.assertEqual([.04, .01, .01], [row['limit'] for row in rows])
+        self.assertEqual([.01] * 3, [row['asked_limit'] for row in rows])
         self.store.settle_budgets(
             store.BudgetState(300.0, self.now), remove=[('host', 'h1')])
         [remark] = self.ask('fleet')['remarks']
