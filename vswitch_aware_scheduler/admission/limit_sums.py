@@ -365,7 +365,7 @@ class LimitSums:
                 yield list(slots), admission_sources.Sources(counts)
 
     def _by_limit(self, slot, sources):
-        """Yield what sources are for each limit of a host.
+        """Yield the values of sources for each limit of a host.
 
         :returns: (position, (m, n) rates, (3, 2, n) moments as in
             :meth:`.SlotSums.add`)

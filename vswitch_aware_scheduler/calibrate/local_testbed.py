@@ -40,7 +40,7 @@ def parse_rtt(text):
 
 
 class LocalPlace(calibration.Place):
-    """Two hosts that consist of namespaces.
+    """A test bed of two hosts, each of which is a network namespace.
 
     :param topology: Topology
     :param plan: Plan

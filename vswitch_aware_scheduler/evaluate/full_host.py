@@ -70,7 +70,7 @@ def overload_probability(laws, capacity_kbps):
 
 
 def capacity_at(laws, limit):
-    """Return the smallest capacity for which the prediction is the limit.
+    """Return the smallest capacity with a predicted overload at the limit.
 
     :param laws: {number: RateLaw} of the instances
     :param limit: limit of the overload probability

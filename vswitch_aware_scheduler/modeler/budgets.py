@@ -1,26 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Error budgets of hosts and uplinks, kept from measured rates.
+"""Update the error budgets of hosts and uplinks from measured rates.
 
-:func:`update` does it in each pass. A modeler measures what its own instances
-asked of each host and uplink, period by period, and stores these partial sums
-(:class:`~.budgets.Share`). One of the modelers adds them up and settles each
-period of each budget once, in order: measured, or unknown.
+Each pass of a modeler calls :func:`update`. A modeler adds up the traffic of
+its own instances for each host, each uplink and each period, and stores these
+partial sums (:class:`~.budgets.Share`). One of the modelers adds the shares of
+all modelers and settles each period of each budget once, in order of time. A
+settled period is either measured or unknown.
 
-* *Complete* are the shares of a period if they account for each instance that
-  was on the host, once. A share has the sum of the marks of its instances,
-  which are hashes of their uuids and of how long they were there, and the sum
-  over shares has to be that of all who were there. So it does not matter
-  which modeler had which instance: a share that is late, missing or there
-  twice is noticed.
-* *Accounted for* is an instance that is measured for all of the time that it
-  ran there, or does not run. It counts on each host for its part of a period.
-* A period that is not complete waits. It is *unknown* once modelers were at
-  work for :data:`LATE_SECONDS` after it, or an instance has later samples and
-  none of this period: it earns and spends nothing.
+* The shares of a period are *complete* if they contain each instance of the
+  host exactly once. To check this, a share has the sum of the marks of its
+  instances. A mark is a hash of the uuid and of the time that the instance
+  spent on the host. The marks of all shares must add up to the marks of all
+  instances of the host. This check does not depend on which modeler measured
+  which instance, and detects late, missing and repeated shares.
+* An instance is *accounted for* in a period if its samples cover the time that
+  it ran there, or if it does not run. If it was on several hosts in the
+  period, it counts on each of them for a part of the period.
+* A period that is not complete waits. The period becomes *unknown* when
+  modelers have worked for :data:`LATE_SECONDS` after it, or when an instance
+  has later samples but none of this period. An unknown period earns and spends
+  nothing.
 
-All that a pass goes on from is in the store. Telemetry is read again for
-periods that are not settled, so a pass that ends early loses nothing, and a
-budget is written only if it is settled up to where it was read.
+The store has all data that the next pass needs. Each pass reads the telemetry
+of the unsettled periods again, so an interrupted pass loses nothing. A budget
+is written only if the stored budget has not changed since it was read.
 
 Derivation: reference/rebalance.rst, "Error budget".
 """
@@ -78,10 +81,10 @@ _SHOWN = 5
 class Update:
     """The result of an update.
 
-    :ivar shares: number of hosts and uplinks with measured instances
-    :ivar measured: number of their periods that were settled as measured
-    :ivar unknown: number of those that were settled as unknown
-    :ivar budgets: {(kind, name): :class:`.ErrorBudget`}, None where another
+    :ivar shares: number of hosts and uplinks with instances of this modeler
+    :ivar measured: number of periods that were settled as measured
+    :ivar unknown: number of periods that were settled as unknown
+    :ivar budgets: {(kind, name): :class:`.ErrorBudget`}, or None if another
         modeler settles them
     """
 
@@ -95,9 +98,9 @@ class Update:
 class Target:
     """A host or an uplink that has a budget.
 
-    :ivar overload_probability: limit E that is asked for
+    :ivar overload_probability: configured limit of the overload probability
     :ivar limits: tuple of (weights, packet bytes, capacity)
-    :ivar text: names the profile and the limits
+    :ivar text: JSON of the name of the profile and the limits, for comparison
     """
 
     overload_probability: float
@@ -106,16 +109,16 @@ class Target:
 
     @property
     def capacities(self):
-        """(l,) of the limits."""
+        """(l,) capacity of each limit."""
         return np.array([capacity for *_, capacity in self.limits])
 
 
 def targets(store):
-    """Return what has a budget, by the policies in the store.
+    """Return the hosts and uplinks with a budget, by their stored policies.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
-    :returns: ({(kind, name): :class:`Target`}, {host: keys of the budgets
-        that an instance on it counts in})
+    :returns: ({(kind, name): :class:`Target`}, {host: list of the keys of the
+        budgets in which instances on this host count})
     :raises StoreError: when the store cannot be read
     """
     hosts, uplinks, _ = policy_in_force.unpack(
@@ -156,7 +159,7 @@ def _target(policy):
 def limits_in_words(text):
     """Return the limits of a budget in words.
 
-    :param text: as of :class:`Target`
+    :param text: JSON, as in ``text`` of :class:`Target`
     """
     name, limits = json.loads(text)
     units = {(1.0, 1.0, 0.0): 'kbit/s', (1.0, 0.0, 0.0): 'kbit/s egress',
@@ -170,24 +173,26 @@ def limits_in_words(text):
 def update(store, driver, clock, newest, *, name='modeler', common=True,
            share=None, stays_until=None, most_kbps=None, earned_share=0.6,
            progress=None, writing=None):
-    """Measure the periods that are not settled, and settle what is complete.
+    """Measure all unsettled periods, and settle those that are complete.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
     :param driver: telemetry :class:`~.base.Driver`
-    :param clock: returns the time, seconds UTC
+    :param clock: callable, returns the time in seconds UTC
     :param newest: time of the newest counted sample, or None
-    :param name: of this modeler; no other one at work has the same
-    :param common: whether this modeler settles
-    :param share: None: all instances are of this modeler; or called with a
-        uuid, whether that one is
-    :param stays_until: time up to which this modeler has read where instances
-        are, or None: it has not
-    :param most_kbps: {uuid: kbit/s in one direction} that the hosts of
-        instances can carry; rates above it are no samples
-    :param earned_share: a host earns this times E of its time
-    :param progress: None, or called as ``progress(done, total)``: what it
-        raises ends the update
-    :param writing: None, or called for a context manager around each write
+    :param name: name of this modeler, different from those of all other
+        running modelers
+    :param common: whether this modeler settles periods for all modelers
+    :param share: callable(uuid), whether this modeler measures the instance;
+        None: it measures all instances
+    :param stays_until: time up to which this modeler has read the hosts of
+        instances, or None if it has not read them
+    :param most_kbps: {uuid: kbit/s in one direction} that the host of an
+        instance can carry; larger rates are ignored
+    :param earned_share: a host earns this share of its limit
+    :param progress: None, or called as ``progress(done, total)``; an exception
+        that it raises ends the update
+    :param writing: None, or callable that returns a context manager for each
+        write
     :returns: :class:`Update`
     :raises TelemetryError: when telemetry cannot be read
     :raises StoreError: when the store cannot be read or written
@@ -264,7 +269,7 @@ def _in_debt(budgets):
 
 
 def _state(store, state, stays_until, clock, now):
-    """Return the BudgetState of this update, or None."""
+    """Return the BudgetState of this update, or None without samples."""
     period = None if state is None else state.period_seconds
     if state is None or now // _DAY_SECONDS \
             != state.stays_until // _DAY_SECONDS:
@@ -284,7 +289,7 @@ def _state(store, state, stays_until, clock, now):
 
 
 def _begun(stored, wanted, earned_share, period, now):
-    """Return the budgets, with new ones for new hosts and new terms."""
+    """Return the budgets, with new ones for new hosts and changed limits."""
     found = dict(stored)
     boundary = math.floor(now / period) * period
     for key, target in wanted.items():
@@ -347,7 +352,7 @@ def _history(store, pending, period):
 
 def _measure(driver, stays, of_host, wanted, pending, period, name, share,
              most_kbps, newest, progress):
-    """Return a list of Shares of what is not settled."""
+    """Return a list of Shares of the unsettled periods."""
     places = {}      # uuid -> {host: Stays there}
     for uuid, some in stays.items():
         if not share(uuid):
@@ -370,8 +375,8 @@ def _measure(driver, stays, of_host, wanted, pending, period, name, share,
 def _groups(places, of_host, pending):
     """Yield (first slot, uuids) of instances that are read together.
 
-    Those for which more periods are pending are read apart, so that they do
-    not make the reading of the others longer.
+    Instances with many unsettled periods are in a group of their own, so that
+    the others are not read for the same long time.
     """
     found = collections.defaultdict(list)
     firsts = {}
@@ -405,11 +410,12 @@ class _Total:
     def add(self, first, marks, accounted, lost, values):
         """Add one instance.
 
-        :param first: slot that arrays begin with
-        :param marks: (t,) uint64
-        :param accounted: (t,) bool, slots that it counts in
-        :param lost: (t,) bool, slots in which it was and will never count
-        :param values: (l, t), 0 where it does not count
+        :param first: slot of the first element of each array
+        :param marks: (t,) uint64, marks of the instance
+        :param accounted: (t,) bool, whether the instance is accounted for
+        :param lost: (t,) bool, whether the instance was on the host but its
+            samples will never arrive
+        :param values: (l, t) load of the instance on each limit
         """
         start = max(first, self.first)
         mine = slice(start - self.first, None)
@@ -426,7 +432,7 @@ class _Total:
 
 def _add_up(driver, places, of_host, wanted, pending, period, first,
             most_kbps, newest, progress, totals):
-    """Read some instances from a slot on, and add them to the totals.
+    """Read the samples of some instances, and add them to the totals.
 
     :param totals: {key: _Total}, changed in place
     """
@@ -454,7 +460,7 @@ def _add_up(driver, places, of_host, wanted, pending, period, first,
 
 def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
          end, most_kbps, newest):
-    """Add one instance to the totals of all hosts that it was on."""
+    """Add one instance to the totals of all its hosts."""
     rates = _Rates(series, most_kbps)
     edges = period * np.arange(first, end + 1)
     ran, covered = np.zeros((2, end - first))
@@ -487,7 +493,7 @@ def _add(totals, uuid, series, stays, of_host, wanted, pending, period, first,
 
 
 def _within(stays, edges):
-    """Yield (Stay, the edges cut to its time) of the stays between edges.
+    """Yield each Stay between the edges, with the edges clipped to its time.
 
     :param stays: list of Stay of one instance, the oldest first
     :param edges: (t + 1,) bounds of slots, seconds UTC
@@ -499,12 +505,13 @@ def _within(stays, edges):
 
 
 def _seconds_at(stays, edges, of_host):
-    """Return how long an instance was where in some slots.
+    """Return the time that an instance spent on each host in each slot.
 
     :param stays: list of Stay of the instance, the oldest first
     :param edges: (t + 1,) bounds of the slots, seconds UTC
     :param of_host: {host: keys of budgets}
-    :returns: {key: (2, t) seconds there, seconds of these that it may run}
+    :returns: {key: (2, t) seconds on the host, and seconds of these in which
+        the instance may have run}
     """
     of_key = {}
     for stay, inside in _within(stays, edges):
@@ -520,11 +527,13 @@ def _seconds_at(stays, edges, of_host):
 def _marks(instance_uuid, there, active):
     """Return (t,) uint64, the marks of an instance in some slots.
 
-    A mark says for how long it was there, too: who has not seen yet that it
-    has moved has other marks than who has.
+    A mark contains the time that the instance spent on the host. A modeler
+    that has not yet read a migration therefore computes other marks than a
+    modeler that has.
 
-    :param there: (t,) seconds that it was on a host
-    :param active: (t,) seconds of these that it may have run
+    :param instance_uuid: uuid of the instance
+    :param there: (t,) seconds on the host
+    :param active: (t,) seconds of these in which the instance may have run
     """
     mark = np.uint64(int.from_bytes(hashlib.blake2b(
         instance_uuid.encode(), digest_size=8).digest(), 'little') | 1)
@@ -536,11 +545,11 @@ def _marks(instance_uuid, there, active):
 class _Rates:
     """The rates of one instance, as samples and as functions of time.
 
-    A sample lasts for its period, and up to the next one where that is at
-    most half a period late.
+    A sample lasts for its period. If the next sample is late by at most half a
+    period, the sample lasts until then.
 
-    :param series: RateSeries, or None: nothing is measured
-    :param most_kbps: rates above it are no samples; None: all are
+    :param series: RateSeries, or None without samples
+    :param most_kbps: larger rates are ignored; None: no limit
     """
 
     def __init__(self, series, most_kbps):
@@ -567,7 +576,7 @@ class _Rates:
 
     @staticmethod
     def _running_sum(amounts):
-        """Return what has come together at the begin and end of samples."""
+        """Return the cumulated amounts at the start and end of each sample."""
         total = np.cumsum(amounts)
         return np.column_stack([total - amounts, total]).ravel()
 
@@ -581,9 +590,10 @@ class _Rates:
         return np.diff(np.interp(edges, self._points, self._seconds))
 
     def means(self, first, end, period, edges):
-        """Return (t, 3) of slots: the mean of the samples that begin in each.
+        """Return (t, 3) mean rates of the samples that start in each slot.
 
-        Where none begins, of those that last into it.
+        If no sample starts in a slot, the samples that last into the slot are
+        used.
 
         :param first: first slot
         :param end: end of the slots, exclusive
@@ -641,12 +651,12 @@ class _Residents:
                 used |= times[1] > 0
 
     def missing(self, key, slot, rest):
-        """Return the uuid of the one instance that is not accounted for.
+        """Return the uuid of the only instance that is not accounted for.
 
         :param key: (kind, name)
-        :param slot: the slot
-        :param rest: marks of all instances less those accounted for
-        :returns: uuid, or None: more than one is missing
+        :param slot: number of the slot
+        :param rest: marks of all instances minus marks of those accounted for
+        :returns: uuid, or None if several instances are missing
         """
         edges = self._period * np.array([slot, slot + 1])
         for uuid in self._of_key[key]:
@@ -664,7 +674,7 @@ class _Residents:
         return self._found[key]
 
     def within(self, key, first, end):
-        """Return (marks, number, whether one ran) of some slots.
+        """Return the marks, the number of instances and whether any ran.
 
         :param key: (kind, name)
         :param first: first slot
@@ -682,9 +692,10 @@ class _Settlement:
     :param wanted: {(kind, name): Target}
     :param residents: _Residents
     :param shares: list of Share
-    :param late_before: a share that is missing before this time is not awaited
+    :param late_before: periods that ended before this time no longer wait for
+        missing shares
     :ivar measured: number of periods that were settled as measured
-    :ivar unknown: number of those that were settled as unknown
+    :ivar unknown: number of periods that were settled as unknown
     """
 
     def __init__(self, state, wanted, residents, shares, late_before):
@@ -699,7 +710,7 @@ class _Settlement:
         self.measured = self.unknown = 0
 
     def settle(self, budget, first, end, stored):
-        """Settle what is complete or late, in order.
+        """Settle the complete and the late periods of a budget, in order.
 
         :param budget: :class:`.ErrorBudget`
         :param first: the first slot to settle
@@ -759,12 +770,12 @@ class _Settlement:
             unknown_why=why, burn=burn), days
 
     def _total(self, budget, marks, first, end):
-        """Add up the shares of a budget.
+        """Add the shares of a budget.
 
-        :returns: (complete, sums, peaks, counted, rest, lost): (t,) bool,
-            (l, t) twice, (t,) how many instances are accounted for at most,
-            (t,) the marks of all instances less those of all shares, and (t,)
-            bool: it will never be complete
+        :returns: (complete, sums, peaks, counted, rest, lost): (t,) bool;
+            (l, t); (l, t); (t,) the largest number of instances accounted
+            for; (t,) marks of all instances minus marks of all shares; (t,)
+            bool, whether the slot can never become complete
         """
         size, limits = end - first, len(self._wanted[budget.key].limits)
         shares = [_Part(one, first, end) for one in self._shares[
@@ -795,7 +806,7 @@ class _Settlement:
         return complete, sums, peaks, counted, rest, lost
 
     def _remembered(self, budget, first, sums, alone, stored):
-        """Return (StoredSums of the days that change, burn rates)."""
+        """Return (changed StoredSums, burn rates) after a settlement."""
         period, target = self._period, self._wanted[budget.key]
         limits, end = target.limits, first + sums.shape[1]
         stored = dict(stored)
@@ -840,7 +851,7 @@ class _Settlement:
 
 
 class _Part:
-    """Some slots of a Share, 0 where it has none.
+    """The part of a Share between two slots, filled up with zeros.
 
     :param share: Share
     :param first: first slot
@@ -866,13 +877,13 @@ class _Part:
 
 
 def _subsets(shares):
-    """Yield lists of shares that may be complete together, largest first."""
+    """Yield the subsets of the shares, largest first."""
     for size in range(len(shares), 0, -1):
         yield from itertools.combinations(shares, size)
 
 
 def _unpacked(stored, limits, slots, period):
-    """Return (sums, alone) of a day for some limits, NaN where not known."""
+    """Return (sums, alone) of a day for some limits, NaN where unknown."""
     sums = np.full((len(limits), slots), np.nan)
     alone = np.zeros(sums.shape, dtype=bool)
     if stored is None or stored.period_seconds != period:

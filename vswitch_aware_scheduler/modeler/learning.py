@@ -430,7 +430,10 @@ class _Pass:
         return known
 
     def _stretches(self, series):
-        """Divide a series into half-lives, from whose ends samples age."""
+        """Divide a series into parts of one half-life each.
+
+        The weight of samples is halved from one part to the next older one.
+        """
         half_life = self._settings.half_life_seconds
         if half_life is None:
             return [series]

@@ -60,17 +60,17 @@ class Loads:
 
     @classmethod
     def of_sums(cls, rates, capacities, hosts, sums, above, others):
-        """Return Loads of hosts whose sums are known without all rates.
+        """Return the Loads of hosts whose sums are known without all rates.
 
         :param rates: (l, n, t) of the instances that may move
         :param capacities: (l, h) capacity of each limit, inf if a host has
             none
-        :param hosts: (n,) host of each of these
-        :param sums: (l, h, t) of all instances of a host, NaN where not
-            known; taken over, not copied
-        :param above: (l, h, t) how many instances are above the capacity
-            alone, or 1 for one or more; as ``sums``
-        :param others: (h,) how many instances of each host are not in
+        :param hosts: (n,) host of each of these instances
+        :param sums: (l, h, t) of all instances of a host, NaN if unknown; the
+            array is used without a copy
+        :param above: (l, h, t) number of instances that exceed the capacity
+            alone, or 1 for one or more; used without a copy
+        :param others: (h,) number of instances of each host that are not in
             ``rates``
         """
         loads = object.__new__(cls)
@@ -442,10 +442,11 @@ def _excess_now(loads, source):
 def _lowering(loads, source, takers, instances, constraints, costs):
     """Return the Move to a host in use that reduces the excess most, or None.
 
-    The destination gets no slot of overload more, and no instance that is
-    above its capacity alone; it is the one whose largest load is the least.
-    So no sequence of moves returns to where it began: none adds a slot of
-    overload, and each without a gain reduces the excess.
+    The move adds no slot of overload to the destination, and no instance that
+    exceeds its capacity alone. Of several possible destinations, the one with
+    the smallest maximum load is used. A sequence of such moves cannot be
+    circular, because no move adds a slot of overload and each move without a
+    gain reduces the excess.
     """
     if not len(instances) or not len(takers):
         return None

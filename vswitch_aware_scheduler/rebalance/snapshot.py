@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fleet as arrays, as :mod:`.relief` and :mod:`.advisor` take it.
+"""Reads the fleet into arrays for :mod:`.relief` and :mod:`.advisor`.
 
-Sums of hosts come from the store. Samples of single instances are read again
-from telemetry, only of instances on hosts that are to be relieved and of those
-that changed hosts within the window. Nova says what may move where.
+The sums of hosts come from the store. Samples of single instances are read
+from telemetry, only for instances on hosts to relieve and for instances that
+changed hosts within the window. Nova and Placement determine which instance
+may move to which host.
 
-Knows no configuration, and no clock but the time handed in.
+No configuration, no clock except the time that is passed.
 
 Derivation: reference/rebalance.rst, "Snapshot".
 """
@@ -49,11 +50,11 @@ _TOLERANCE = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """Slots of time: slot k is [k, k + 1) times the seconds, UTC.
+    """Consecutive slots of time. Slot k starts k times ``seconds`` after 1970.
 
     :ivar seconds: length of a slot
     :ivar first: number of the first slot
-    :ivar slots: how many there are
+    :ivar slots: number of slots
     """
 
     seconds: float
@@ -62,12 +63,12 @@ class Grid:
 
     @property
     def start(self):
-        """Seconds UTC."""
+        """Start of the first slot, seconds UTC."""
         return self.first * self.seconds
 
     @property
     def end(self):
-        """Seconds UTC."""
+        """End of the last slot, seconds UTC."""
         return (self.first + self.slots) * self.seconds
 
     def mean(self, series):
@@ -97,14 +98,14 @@ class Grid:
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """What the store has of hosts.
+    """The data of hosts in the store.
 
     :ivar budgets: {host: error budget}
-    :ivar sums: {host: sums of its slots}, all of the slots of ``grid``
-    :ivar grid: Grid, which ends with the last slot that is known of any host
+    :ivar sums: {host: sums of its slots}, for all slots of ``grid``
+    :ivar grid: Grid that ends with the last slot known for any host
     :ivar placements: {instance uuid: host}
     :ivar uplinks: list of Uplink
-    :ivar bound: uuids of instances that have virtual functions of their host
+    :ivar bound: uuids of instances that use virtual functions of their host
     """
 
     budgets: dict
@@ -117,11 +118,11 @@ class Measured:
 
 @dataclasses.dataclass(frozen=True)
 class Uplink:
-    """What several hosts share.
+    """An uplink that several hosts share.
 
-    :ivar hosts: set of their names
-    :ivar budget: its error budget
-    :ivar sums: its sums, of the slots of the hosts' sums
+    :ivar hosts: set of the names of these hosts
+    :ivar budget: error budget of the uplink
+    :ivar sums: sums of the uplink, for the same slots as those of the hosts
     """
 
     hosts: frozenset
@@ -131,23 +132,23 @@ class Uplink:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """What a plan is made of; n instances may leave their h hosts.
+    """The input of a plan: h hosts, and n instances that may move.
 
     :ivar hosts: names
     :ivar servers: list of n :class:`.cloud.Server`
-    :ivar fixed: {instance uuid: why it is not moved}
+    :ivar fixed: {instance uuid: why it must not move}
     :ivar loads: :class:`.relief.Loads`
-    :ivar balance: (h,) seconds of overload that are left
+    :ivar balance: (h,) remaining seconds of overload
     :ivar terms: list of h :class:`.budget.Terms`
     :ivar constraints: :class:`.relief.Constraints`
-    :ivar empty: hosts without instances, the first one first
-    :ivar moved_at: (n,) seconds UTC, -inf: never
-    :ivar lately: instances of the fleet moved in the last seven days
+    :ivar empty: hosts without instances, in the order in which to use them
+    :ivar moved_at: (n,) time of the last move, seconds UTC, -inf: never
+    :ivar lately: number of moves in the fleet in the last seven days
     :ivar migrations: list of n :class:`.cost.Migration`
-    :ivar costs: as :func:`.relief.plan` takes it, or None
+    :ivar costs: as in :func:`.relief.plan`, or None
     :ivar capacity_kbps: smallest capacity of a host
     :ivar grid: Grid
-    :ivar closed: {host: why it neither gives nor takes}
+    :ivar closed: {host: why no instance leaves or joins it}
     """
 
     hosts: list
@@ -168,14 +169,14 @@ class Snapshot:
 
 
 def confirmed(account, sums, grid, checks, check_seconds):
-    """Return at how many checks in a row, up to now, a host was in debt.
+    """Return at how many consecutive checks, up to now, a host was in debt.
 
-    The balances of the past are computed from what was measured since.
+    Past balances are computed from the current one and the sums since then.
 
     :param account: error budget of the host
-    :param sums: its sums, or None where there are none
+    :param sums: sums of the host, or None if there are none
     :param grid: Grid of the sums
-    :param checks: how many to look at
+    :param checks: maximum number of checks to consider
     :param check_seconds: seconds between two checks
     """
     if not account.in_debt:
@@ -196,7 +197,7 @@ def confirmed(account, sums, grid, checks, check_seconds):
 
 
 def overload(sums):
-    """Return (t,) bool twice: known slots, slots of avoidable overload.
+    """Return (t,) known slots and (t,) slots with avoidable overload, as bool.
 
     :param sums: :class:`.packed.Sums` of a host
     """
@@ -209,14 +210,14 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     """Return the :class:`Snapshot` of a fleet.
 
     :param measured: Measured
-    :param relieved: hosts in debt that are to be relieved; others in debt
-        neither give nor take
+    :param relieved: hosts in debt that are to be relieved; no instance leaves
+        or joins the other hosts in debt
     :param cloud: :class:`.cloud.Cloud`
     :param driver: telemetry driver
     :param settings: :class:`.settings.Settings`
     :param now: seconds UTC
     :param moves: MoveRecords of the last days, for the cool-down
-    :param progress: as a driver takes it
+    :param progress: callback, as for :meth:`.telemetry.base.Driver.series`
     :raises TelemetryError: when Nova, Placement or telemetry cannot be read
     """
     hosts = sorted(measured.budgets)
@@ -299,10 +300,10 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
 # What hosts carry
 
 def _changed_hosts(migrations, placements):
-    """Return {uuid: [(since, host)]} of those that changed hosts.
+    """Return {uuid: [(since, host)]} of the instances that changed hosts.
 
-    :param migrations: of the window, the newest first
-    :param placements: {uuid: host now}
+    :param migrations: migrations within the window, the newest first
+    :param placements: {uuid: current host}
     """
     changed = {}
     for one in reversed(migrations):
@@ -315,7 +316,7 @@ def _changed_hosts(migrations, placements):
 
 
 def _series(driver, grid, uuids, progress):
-    """Return {uuid: RateSeries} of the window."""
+    """Return {uuid: RateSeries} for the window."""
     if not uuids:
         return {}
     return {one.instance_uuid: one.at_least() for one in driver.series(
@@ -323,7 +324,7 @@ def _series(driver, grid, uuids, progress):
 
 
 def _values(rates, limits):
-    """Return (l, t) of rates (t, 3); see :class:`.packed.Sums`."""
+    """Return the (l, t) loads of (t, 3) rates; see :class:`.packed.Sums`."""
     law = rate_law.RateLaw.from_arrays(
         np.full(len(rates), 1.0 / len(rates)), rates)
     return np.stack([law.values(weights, packet_bytes)
@@ -332,9 +333,9 @@ def _values(rates, limits):
 
 def _loads(measured, hosts, limits, servers, series, placements, relieved,
            moved):
-    """Return the Loads of all hosts with the instances they have now.
+    """Return the Loads that all hosts would have had with their instances now.
 
-    :param moved: as of :func:`_changed_hosts`
+    :param moved: as returned by :func:`_changed_hosts`
     """
     grid = measured.grid
     row_of = {host: row for row, host in enumerate(hosts)}
@@ -388,11 +389,11 @@ def _loads(measured, hosts, limits, servers, series, placements, relieved,
 
 
 def _follow(sums, above, most, grid, rates, stays, host, row_of, relieved):
-    """Count an instance where it is now, in all slots of the window.
+    """Count an instance on its current host in all slots of the window.
 
     :param rates: (l, t) of the instance
     :param stays: [(since, host)], the oldest first
-    :param host: where it is
+    :param host: current host of the instance
     """
     ends = [since for since, _ in stays[1:]] + [math.inf]
     was_there = np.zeros(grid.slots, dtype=bool)
@@ -416,7 +417,7 @@ def _add(sums, above, most, rates, row, slots, times):
 
 
 def _unknown(loads, grid, empty, relieved):
-    """Return (h,) bool: hosts of which too little of the last day is known."""
+    """Return (h,) bool: hosts whose last day is mostly unknown."""
     day = min(loads.slots, round(budget.DAY_SECONDS / grid.seconds))
     known = np.count_nonzero(loads.known[:, -day:], axis=1) >= _KNOWN * day
     known[list(empty | relieved)] = True
@@ -426,7 +427,7 @@ def _unknown(loads, grid, empty, relieved):
 # What may move where
 
 def _fixed(servers, bound):
-    """Return {uuid: why it is not moved}."""
+    """Return {uuid: why the instance must not move}."""
     fixed = {}
     for one in servers:
         why = (f'its metadata has {advisor.MARK}={advisor.NEVER}'
@@ -439,7 +440,7 @@ def _fixed(servers, bound):
 
 
 def _moved_at(moves):
-    """Return {uuid: when it was moved last, or was to be moved}."""
+    """Return {uuid: time of the last completed or planned move}."""
     moved = {}
     for one in moves:
         if one.begun_at is not None and one.ended_at is not None:
@@ -449,10 +450,11 @@ def _moved_at(moves):
 
 
 def _passable(measured, hosts, servers, series):
-    """Return (n, h) bool: which moves the uplinks of destinations bear.
+    """Return (n, h) bool: whether the uplinks of a host permit a move to it.
 
-    A move within the hosts of an uplink changes nothing there. No move brings
-    an uplink above its limit, and one in debt takes nothing.
+    A move between hosts of one uplink does not change the load of the uplink.
+    Other moves must not bring an uplink above its limit, and an uplink in debt
+    accepts no instance.
     """
     passable = np.ones((len(servers), len(hosts)), dtype=bool)
     grid = measured.grid
@@ -484,7 +486,7 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
                  fixed, passable):
     """Return the Constraints, by Placement, aggregates and server groups.
 
-    :param passable: (n, h) bool: which moves nothing else forbids
+    :param passable: (n, h) bool: moves that nothing else forbids
     """
     nodes = cloud.nodes() if servers else {}
     left = np.zeros((len(hosts), len(nova.CLASSES)))
@@ -515,10 +517,11 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
 
 
 def _signatures(aggregates, hosts, services):
-    """Return (h,) numbers: alike where filters by aggregates judge alike.
+    """Return (h,) numbers, equal for hosts that filters treat alike.
 
-    An instance goes to hosts only whose aggregates state the same metadata,
-    and that are in the same availability zone.
+    Two hosts have the same number if they are in the same availability zone
+    and their aggregates have the same metadata. Instances only move between
+    such hosts.
     """
     stated = {host: set() for host in hosts}
     for metadata, members in aggregates:
@@ -534,9 +537,9 @@ def _signatures(aggregates, hosts, services):
 
 
 def _groups(cloud, row_of, servers, placements, fixed):
-    """Return (groups, members, most) as Constraints take them.
+    """Return (groups, members, most) for :class:`.relief.Constraints`.
 
-    Instances whose group wants them together are fixed.
+    Instances of a group with the policy affinity must not move.
     """
     number_of = {one.uuid: number for number, one in enumerate(servers)}
     groups = np.full(len(servers), -1)
@@ -564,7 +567,7 @@ def _groups(cloud, row_of, servers, placements, fixed):
 # What a migration costs
 
 def _costs(recent, limits, expected, link_kbps, slot_seconds):
-    """Return what migrations through the virtual switch add to overload.
+    """Return the overload that migrations through the virtual switch add.
 
     :param recent: Loads of the last slots
     :param expected: list of :class:`.cost.Migration` of the instances

@@ -636,7 +636,7 @@ class SchedulerState:
         self._had_at.update(dict.fromkeys(hosts, now))
 
     def _describe_due(self, most=None):
-        """Describe hosts that have changed. Return the list of these hosts."""
+        """Update the description of changed hosts, and return these hosts."""
         due = self._outdated
         due.update(filter(self._policies.__contains__,
                           self._residency.take_changed()))

@@ -94,7 +94,7 @@ class ErrorBudget:
 
     @property
     def key(self):
-        """(kind, name)."""
+        """The pair (kind, name)."""
         return self.kind, self.name
 
     @property
@@ -161,7 +161,10 @@ class Share:
     lost: np.ndarray | None = None
 
     def to_bytes(self):
-        """Return the arrays as bytes: four of a length, 16 for a limit."""
+        """Return the arrays as bytes.
+
+        Each slot takes 12 bytes, plus 16 bytes for each limit.
+        """
         return b''.join([
             np.asarray(self.members, '<u8').tobytes(),
             np.asarray(_packed(self.counted)
@@ -261,7 +264,7 @@ def read_days(connection, now):
     """Return {(kind, name): (balance in days, settled until)} for schedulers.
 
     :param connection: sqlalchemy Connection within a transaction
-    :param now: seconds UTC; without budgets that were not settled for a day
+    :param now: seconds UTC; budgets not settled for a day are omitted
     """
     table = tables.error_budget.c
     return {(kind, name): (balance / (_DAY_SECONDS * share * limit), until)

@@ -243,24 +243,26 @@ def end_plan(connection, plan_id, state, reason, now):
 # The lock
 
 def _locked_now(connection):
-    """Return the database's time, with the row of the lock locked.
+    """Return the time of the database, with the row of the lock locked.
 
-    SQLite can refuse a reader that turns writer.
+    The function writes first, because SQLite can refuse a write to a
+    transaction that started with a read.
     """
     connection.execute(sa.update(tables.rebalance_lock).values(id=1))
     return claim_rows.now(connection)
 
 
 def take_lock(connection, holder, token, lease_seconds):
-    """Take the lock; return None, or the holder that has it.
+    """Take the lock. Return None, or the holder that has it.
 
-    A lease that ends later than any lease can is one from before the clock of
-    the database was put back: its holder renews it or has ended. Should the
-    holder live, it begins no move any more, for the token is another one.
+    If the clock of the database was put back, a lease may end later than any
+    new lease would. Such a lease is ignored: its holder has ended or will
+    renew it. If its holder still runs, it starts no more moves, because the
+    lock has another token then.
 
     :param connection: sqlalchemy Connection within a transaction
     :param holder: name of the process, for messages
-    :param token: 32 hexadecimal digits, another one for each time
+    :param token: 32 hexadecimal digits, different for each acquisition
     :param lease_seconds: time until the lock expires
     """
     table = tables.rebalance_lock

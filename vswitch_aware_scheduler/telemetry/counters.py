@@ -1017,7 +1017,7 @@ def _lately(periods, alive):
 def _recent_bandwidth(periods, total, told):
     """Return the largest sum shortly before each period.
 
-    :param told: (n,) bool, the periods that count
+    :param told: (n,) bool, the periods to consider
     """
     largest = np.zeros(periods.size)
     bandwidth = np.where(told, total[:, :2].sum(axis=1), 0)

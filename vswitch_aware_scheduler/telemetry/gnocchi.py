@@ -691,9 +691,9 @@ class _GnocchiClient(http.Client):
         :param last: end of the periods, exclusive
         """
         def read(group):
-            """Return what a group tells of the interfaces asked for.
+            """Return the requested interfaces in one group of the answer.
 
-            One of which something is missing is left out.
+            Interfaces with missing data are omitted.
 
             :param group: one group of the answer
             """

@@ -391,7 +391,7 @@ class PrometheusDriver(service.ServiceDriver):
 
     @property
     def _known_hosts(self):
-        """{name, or its first part if that is unique: host of Nova}."""
+        """{host, or its part before the first dot if unique: host in Nova}."""
         if self._names_of is not self.hosts:
             hosts = set(filter(None, self.hosts.values()))
             short = collections.Counter(

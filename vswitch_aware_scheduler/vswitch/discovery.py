@@ -244,7 +244,7 @@ def _mapping(told, key):
 
 
 def _rate(told, direction):
-    """Return a rate that the operator configured, or None; 0 means none."""
+    """Return a configured rate, or None if it is missing or 0."""
     value = told.get(direction) if isinstance(told, dict) else None
     whole = isinstance(value, int) and not isinstance(value, bool)
     return value if whole and value > 0 else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vswitch-manage rebalance: migrations that keep hosts within their budget.
+"""vswitch-manage rebalance: propose or execute migrations by error budgets.
 
-Without ``--execute`` nothing is changed: the plan is printed. With it the plan
-is carried out by Nova, and an interrupted one goes on first.
+Without ``--execute`` the command only prints a plan. With ``--execute`` it
+executes the plan through Nova; an interrupted plan is completed first.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ def add_arguments(parser):
 
 
 def _changed_settings(arguments, settings):
-    """Return the Settings with what the command line says.
+    """Return the Settings, changed by the options of the command line.
 
     :raises InvalidInput: when a number is below 1
     """
@@ -89,7 +89,7 @@ def _plan_rows(plan):
 
 
 def _plan_facts(plan, settings):
-    """Return what JSON has of a Proposal beside its moves."""
+    """Return the JSON of a Proposal without its moves."""
     refusal = None
     try:
         settings.check_network(plan.capacity_kbps, plan.largest_mib)
@@ -119,10 +119,10 @@ class Run:
         self._make_driver = make_driver
 
     def propose(self, keeping=None):
-        """Return the :class:`.proposal.Proposal` for now.
+        """Return the :class:`.proposal.Proposal` for the current state.
 
-        :param keeping: None, or callable(progress) that returns a callback
-            to report the progress to
+        :param keeping: None, or callable(progress) that returns the callback
+            for the progress
         """
         with terminal.progress('reading traffic') as progress:
             return proposal.propose(
@@ -131,11 +131,11 @@ class Run:
                 progress if keeping is None else keeping(progress))
 
     def execute(self, say, show):
-        """Carry out a plan, or go on with an interrupted one.
+        """Execute a plan, or continue an interrupted plan.
 
-        :param say: called with sentences about what happens
-        :param show: called with the Proposal before it begins
-        :returns: dictionary: what was done
+        :param say: called with each message about the progress
+        :param show: called with the Proposal before its execution starts
+        :returns: dictionary with the result
         :raises InvalidInput: when migrations would be too slow
         :raises StoreError: when another process has the lock
         """
@@ -157,8 +157,8 @@ class Run:
                 while one.step():
                     time.sleep(executor.POLL_SECONDS)
         except KeyboardInterrupt:
-            say('Migrations that run go on in Nova. The same command goes on '
-                'with the plan.')
+            say('Running migrations continue in Nova. Run the same command '
+                'again to continue the plan.')
             raise
         moves = [move for move in self._store.moves() if move.ended_at is None
                  or move.ended_at >= began]
@@ -168,7 +168,7 @@ class Run:
                 'moves': _history_rows(moves)}
 
     def history(self):
-        """Return rows of JSON of the migrations that were begun."""
+        """Return the migrations that were started, as rows of JSON."""
         outcome.update(self._store, time.time())
         return _history_rows(move for move in self._store.moves()
                              if move.begun_at is not None)
@@ -202,7 +202,7 @@ def _history_rows(moves):
 
 
 def _print_done(answer):
-    """Print what an execution did, for a person."""
+    """Print the result of an execution in words."""
     terminal.print_line(
         f'{answer["done"]} of {len(answer["moves"])} migrations are done.')
     if answer['resumed']:

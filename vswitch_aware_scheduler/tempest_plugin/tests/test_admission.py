@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host's switch carries decides who may be on it.
+"""Tests that the capacity of a switch limits the instances of its host.
 
-One host is said to carry far more than any switch does, and the servers of
-the tests to ask for much of that, so that whatever else is on the host does
-not matter, and is not disturbed.
+The tests put a host into an aggregate with a capacity far above that of any
+real switch, and boot servers whose flavors demand a large part of this
+capacity. Other instances on the host therefore neither affect the tests nor
+are affected by them.
 """
 
 from tempest.common import waiters
@@ -23,7 +24,7 @@ SERVER_KBPS = 400_000_000
 
 
 class VSwitchAdmissionTest(test.BaseTestCase):
-    """Servers that ask for one host, as only an admin may."""
+    """Servers on a forced host, which only an administrator may request."""
 
     credentials = ['admin']
 
@@ -75,9 +76,9 @@ class VSwitchAdmissionTest(test.BaseTestCase):
 
     @classmethod
     def host_of_our_own(cls):
-        """Return a host that is up and whose switch nobody describes.
+        """Return a running host without vswitch metadata in its aggregates.
 
-        Of what several aggregates say of a host the most cautious counts.
+        With other aggregates, their most cautious value would be used.
         """
         up = {one['host'] for one in cls.services.list_services(
             binary='nova-compute')['services']
@@ -95,7 +96,7 @@ class VSwitchAdmissionTest(test.BaseTestCase):
 
     @classmethod
     def make_flavor(cls, egress_kbps):
-        """Return the id of a new flavor whose servers send at that rate.
+        """Return the id of a new flavor whose servers send at this rate.
 
         :param egress_kbps: constant egress rate of its instances
         """
@@ -109,15 +110,15 @@ class VSwitchAdmissionTest(test.BaseTestCase):
 
     @classmethod
     def tell(cls, **numbers):
-        """Set metadata of the aggregate that the host is in.
+        """Set metadata of the aggregate of the host.
 
-        :param numbers: numbers to print
+        :param numbers: values of the metadata, by key without prefix
         """
         cls.aggregates.set_metadata(cls.aggregate_id, metadata={
             f'vswitch:{key}': str(value) for key, value in numbers.items()})
 
     def boot(self, status, flavor_id=None):
-        """Boot a server on the host and wait for what becomes of it.
+        """Boot a server on the host and wait for its final status.
 
         :param status: expected status of the server
         :param flavor_id: id of the flavor
