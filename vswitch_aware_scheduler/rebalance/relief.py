@@ -222,10 +222,13 @@ class Constraints:
     :param members: (g, h) how many members of each group each host has;
         default: those among the instances
     :param most: (g,) how many members a host may have; default: 1
+    :param uplinks: :class:`.Uplinks`, whose limits every move keeps; default:
+        none
     """
 
     def __init__(self, needs, left, movable=None, closed=None, may=None,
-                 groups=None, hosts=None, members=None, most=None):
+                 groups=None, hosts=None, members=None, most=None,
+                 uplinks=None):
         self._needs = np.asarray(needs, dtype=float)
         self._left = np.array(left, dtype=float)
         instances, count = len(self._needs), len(self._left)
@@ -242,12 +245,14 @@ class Constraints:
                 if group >= 0 and host >= 0:
                     members[group, host] += 1
         self._members = None if members is None else np.array(members)
+        self._uplinks = uplinks
 
     def copy(self):
         """Return independent Constraints."""
         return Constraints(self._needs, self._left, self.movable, self.closed,
                            self._may, self._groups, members=self._members,
-                           most=self._most)
+                           most=self._most, uplinks=self._uplinks
+                           and self._uplinks.copy())
 
     def allowed(self, instances, hosts):
         """Return (m, k) bool: whether an instance may join a host.
@@ -267,6 +272,8 @@ class Constraints:
                 if group >= 0:
                     allowed[row] &= self._members[group, hosts] < (
                         1 if self._most is None else self._most[group])
+        if self._uplinks is not None:
+            allowed &= self._uplinks.allowed(instances, hosts)
         return allowed
 
     def put(self, instance, source, destination):
@@ -281,6 +288,8 @@ class Constraints:
         if self._groups is not None and self._groups[instance] >= 0:
             self._members[self._groups[instance], source] -= 1
             self._members[self._groups[instance], destination] += 1
+        if self._uplinks is not None:
+            self._uplinks.put(instance, destination)
 
 
 def refusing(loads, balance, terms):

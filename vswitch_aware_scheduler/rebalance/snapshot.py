@@ -21,6 +21,7 @@ from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import cloud as nova
 from vswitch_aware_scheduler.rebalance import cost
 from vswitch_aware_scheduler.rebalance import relief
+from vswitch_aware_scheduler.rebalance import uplinks
 from vswitch_aware_scheduler.store import rebalance_records as records
 from vswitch_aware_scheduler.traffic import rate_law
 
@@ -273,13 +274,14 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         if not migration.ends:
             fixed.setdefault(server.uuid, 'its migration would not end')
     moved = _moved_at(moves)
-    passable = _passable(measured, hosts, servers, series)
-    passable[:, [row_of[one.destination] for one in moves
-                 if one.destination in row_of and one.state == records.FAILED
-                 and now - one.ended_at < REFUSED_SECONDS]] = False
+    passable = np.ones(len(hosts), dtype=bool)
+    passable[[row_of[one.destination] for one in moves
+              if one.destination in row_of and one.state == records.FAILED
+              and now - one.ended_at < REFUSED_SECONDS]] = False
     constraints = _constraints(
         cloud, hosts, row_of, servers, services, placements,
-        np.array([host in closed for host in hosts]), fixed, passable)
+        np.array([host in closed for host in hosts]), fixed, passable,
+        _uplinks(measured, hosts, servers, series, changed))
     rule = relief.Rule()
     recent = max(1, round(rule.recent_seconds / measured.grid.seconds))
     costs = None if settings.is_separate else _costs(
@@ -449,44 +451,42 @@ def _moved_at(moves):
     return moved
 
 
-def _passable(measured, hosts, servers, series):
-    """Return (n, h) bool: whether the uplinks of a host permit a move to it.
+def _uplinks(measured, hosts, servers, series, changed):
+    """Return the :class:`.uplinks.Uplinks` of a fleet, None without any.
 
-    A move between hosts of one uplink does not change the load of the uplink.
-    Other moves must not bring an uplink above its limit, and an uplink in debt
-    accepts no instance.
+    :param changed: as of :func:`_changed_hosts`
     """
-    passable = np.ones((len(servers), len(hosts)), dtype=bool)
-    grid = measured.grid
-    for uplink in measured.uplinks:
-        inside = np.array([host in uplink.hosts for host in hosts])
-        most = np.array([[limit[2]] for limit in uplink.sums.limits]) * (
-            1 + _TOLERANCE)
-        known, overloaded = overload(uplink.sums)
-        slots = np.count_nonzero(overloaded & known)
-        limit = max(slots, uplink.budget.overload_probability
-                    * np.count_nonzero(known) * (1 + _TOLERANCE))
-        for number, server in enumerate(servers):
-            if server.host in uplink.hosts:
-                continue
-            one = series.get(server.uuid)
-            if one is None or uplink.budget.in_debt:
-                passable[number, inside] = False
-                continue
-            rates = _values(grid.mean(one)[0],
-                            [limit[:2] for limit in uplink.sums.limits])
-            above = (uplink.sums.sums + rates > most) & ~(
-                uplink.sums.alone | (rates > most))
-            if np.count_nonzero(above.any(axis=0)) > limit:
-                passable[number, inside] = False
-    return passable
+    if not measured.uplinks or not servers:
+        return None
+    grid, place = measured.grid, {host: row for row, host in enumerate(hosts)}
+    limits = list(dict.fromkeys(
+        limit[:2] for uplink in measured.uplinks
+        for limit in uplink.sums.limits))
+    rates = np.zeros((len(limits), len(servers), grid.slots))
+    for number, server in enumerate(servers):
+        if server.uuid in series:
+            rates[:, number] = _values(
+                grid.mean(series[server.uuid])[0], limits)
+    rates_of = dict(zip(limits, rates))
+    return uplinks.Uplinks([uplinks.Uplink(
+        np.array([host in uplink.hosts for host in hosts]),
+        [rates_of[limit[:2]] for limit in uplink.sums.limits],
+        np.array([limit[2] for limit in uplink.sums.limits]),
+        uplink.sums.sums, uplink.sums.alone,
+        uplink.budget.overload_probability, not uplink.budget.in_debt)
+        for uplink in measured.uplinks],
+        [place[server.host] for server in servers],
+        np.array([len(series.get(server.uuid, ())) > 0
+                  for server in servers]),
+        np.array([server.uuid not in changed for server in servers]))
 
 
 def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
-                 fixed, passable):
+                 fixed, passable, shared):
     """Return the Constraints, by Placement, aggregates and server groups.
 
-    :param passable: (n, h) bool: moves that nothing else forbids
+    :param passable: (h,) bool: hosts to which nothing else forbids moves
+    :param shared: Uplinks, or None
     """
     nodes = cloud.nodes() if servers else {}
     left = np.zeros((len(hosts), len(nova.CLASSES)))
@@ -504,7 +504,7 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
                     row = row_of[nodes[uuid]]
                     left[row] = amounts
                     fits[server.shape][row] = True
-        may[number] = passable[number] & fits[server.shape] & (
+        may[number] = passable & fits[server.shape] & (
             signatures == signatures[row_of[server.host]])
     groups, members, most = _groups(cloud, row_of, servers, placements,
                                     fixed)
@@ -513,7 +513,7 @@ def _constraints(cloud, hosts, row_of, servers, services, placements, closed,
             len(servers), len(nova.CLASSES)),
         np.nan_to_num(left, posinf=1e18),
         [one.uuid not in fixed for one in servers], closed, may, groups,
-        members=members, most=most)
+        members=members, most=most, uplinks=shared)
 
 
 def _signatures(aggregates, hosts, services):
