@@ -4,9 +4,9 @@
 Nova's record (the tables ``instances`` and ``migrations`` of its cells)
 decides. A claim counts an instance from its placement until the record shows
 the result. Until a cell has been read, Nova's lists of the instances of its
-hosts replace the rows that have not been read. The result does not depend on the order in which
-record, claims and lists arrive. It depends only on which reading began after
-which claim (reference/claims.rst).
+hosts replace the rows that have not been read. The result does not depend on
+the order in which record, claims and lists arrive. It depends only on which
+reading began after which claim (reference/claims.rst).
 
 Pure: no clock, no thread, no database. Callers serialise access. All times are
 monotonic seconds of this process.
