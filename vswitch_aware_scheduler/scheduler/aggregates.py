@@ -10,24 +10,11 @@ clock and no database.
 
 import collections
 
-import numpy as np
-
-from vswitch_aware_scheduler import admission
 from vswitch_aware_scheduler.admission import policy_in_force
 from vswitch_aware_scheduler.admission import uplink_policies as uplinks
 from vswitch_aware_scheduler.scheduler import request_demand
 
 __all__ = ['Aggregates']
-
-#: A host behind an uplink is absent if no request had it for _ABSENT_SECONDS.
-#: _ABSENT_AGAIN_SECONDS is the time between two lists of absent hosts, and
-#: _NOTE_SECONDS the time between two notes of which hosts are present.
-_ABSENT_SECONDS = 120.0
-_ABSENT_AGAIN_SECONDS = 60.0
-_NOTE_SECONDS = 1.0
-
-#: Policy of a host whose policy cannot be determined.
-_UNJUDGED = admission.HostPolicy(None, judged=False)
 
 #: Maximum number of cached policies with uplinks.
 _MOST_SHARED = 4096
@@ -36,7 +23,7 @@ _MOST_SHARED = 4096
 class Aggregates:
     """The aggregates of all hosts.
 
-    Callers serialise access, except to :meth:`absent`.
+    Callers serialise access.
 
     :param policies: HostPolicies
     :param uplink_policies: UplinkPolicies
@@ -44,10 +31,14 @@ class Aggregates:
     :param report: callable(topic, problem or None), receives problems
     :ivar behind: {host: names of its uplinks} of the hosts behind an uplink;
         the dict is replaced and never changed
+    :ivar members: {host: aggregates} of the hosts that an aggregate of an
+        uplink lists, whether a request had them or not; the dict is replaced
+        and never changed
     """
 
     def __init__(self, policies, uplink_policies, strict, report):
         self.behind = {}
+        self.members = {}
         self._policies = policies
         self._uplink_policies = uplink_policies
         self._strict = strict
@@ -61,12 +52,9 @@ class Aggregates:
         self._metadata_kept = 0
         self._regrouped = False  # whether uplinks have changed
         self._uplinks = {}       # name -> Uplink
-        self._members = {}       # host behind an uplink -> aggregates
         self._shared = {}        # (HostPolicy, uplinks) -> HostPolicy
-        self._seen = {}          # host -> seconds
-        self._next_note = self._next_absent = 0.0
 
-    def observe(self, hosts, groups, now):
+    def observe(self, hosts, groups):
         """Store the aggregates of the hosts of a request.
 
         Most requests change nothing. The method detects that quickly.
@@ -74,7 +62,6 @@ class Aggregates:
         :param hosts: list of names, which the caller must not change; passing
             the same list object again is faster
         :param groups: list of the aggregates of each host
-        :param now: seconds UTC
         :returns: set of the hosts whose :meth:`policy` may have changed,
             possibly including hosts that are not in ``hosts``
         """
@@ -89,9 +76,6 @@ class Aggregates:
                     self._belongs_to(host, list(found))
         if self._regrouped:
             self._find_uplinks()
-            self._note(hosts, now)
-        elif self._uplinks and now >= self._next_note:
-            self._note(hosts, now)
         changed, self._changed = self._changed, set()
         return changed
 
@@ -104,59 +88,27 @@ class Aggregates:
         """
         found, key = self._found.get(host), (stored, bare_metal)
         if found is None or found[0] != key:
-            found = self._found[host] = key, self._find_policy(host, *key)
+            found = self._found[host] = key, self._behind_uplinks(
+                host, self._policies.find(
+                    [(aggregate.name, aggregate.metadata)
+                     for aggregate in self._of[host]], *key))
         return found[1]
 
-    def _find_policy(self, host, stored, bare_metal):
-        try:
-            policy = self._behind_uplinks(host, self._policies.find(
-                [(aggregate.name, aggregate.metadata)
-                 for aggregate in self._of[host]],
-                stored, bare_metal))
-            self._report(f'policy of host {host}', None)
-            return policy
-        except Exception as error:
-            # An error in one host does not affect the other hosts.
-            self._report(f'policy of host {host}', (
-                f'host {host}: {type(error).__name__}: {error}; it passes '
-                f'unjudged'))
-            return _UNJUDGED
-
-    def absent(self, now):
-        """Return the hosts behind uplinks that no request had recently.
-
-        Their traffic uses the uplink as well. The hosts are returned at
-        intervals: most calls return an empty list.
-
-        :param now: current time in seconds
-        :returns: sorted list of names
-        """
-        if not self._uplinks or now < self._next_absent:
-            return []
-        self._next_absent = now + _ABSENT_AGAIN_SECONDS
-        return sorted(
-            host for host in self._members
-            if self._seen.get(host, -np.inf) < now - _ABSENT_SECONDS)
-
     def admit(self, host):
-        """Store an absent host as a member of the aggregates that list it.
+        """Store a host as a member of the aggregates that list it.
 
-        :param host: name of the host
+        :param host: name of a host in ``members`` that no request had
         """
-        self._belongs_to(host, self._members.get(host, []))
+        self._belongs_to(host, self.members[host])
 
     def forget(self, host):
         """Drop what is stored about a host that no longer exists.
 
         :param host: name of the host
         """
-        for kept in (self._of, self._found, self._seen):
+        for kept in (self._of, self._found):
             kept.pop(host, None)
         self._asked = None
-
-    def _note(self, hosts, now):
-        self._seen.update(dict.fromkeys(hosts, now))
-        self._next_note = now + _NOTE_SECONDS
 
     def _outdate(self, host):
         self._found.pop(host, None)
@@ -220,7 +172,7 @@ class Aggregates:
             if uplinks.name_in(one.metadata) in found:
                 for host in request_demand.read(one, 'hosts') or ():
                     members.setdefault(host, []).append(one)
-        self._members = members
+        self.members = members
         before, self.behind = self.behind, {
             host: names for host, of in behind.items()
             if (names := tuple(sorted(of.intersection(found))))}

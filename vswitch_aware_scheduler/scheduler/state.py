@@ -135,6 +135,7 @@ class SchedulerState:
         self._listings = {}      # host -> instances that Nova lists for it
         self._counts = {}        # host -> number of these instances
         self._bare_metal = set()
+        self._members = {}       # hosts that are listed for uplinks
         self._had_at = {}        # host -> time of the last request with it
         self._last_asked = None  # _Asked
         self._unread_cells = set()
@@ -576,11 +577,14 @@ class SchedulerState:
         if note or self._unread_cells or self._table.counts_attachments:
             self._take_lists(hosts, host_states, note)
         for host in self._aggregates.observe(
-                hosts, [one.aggregates for one in host_states], now):
+                hosts, [one.aggregates for one in host_states]):
             self._policies[host] = None
             self._outdated.add(host)
-        for host in self._aggregates.absent(now):
-            if host not in self._policies:
+        members = self._aggregates.members
+        if members is not self._members:
+            # Instances on hosts that no request has use the uplinks as well.
+            self._members = members
+            for host in members.keys() - self._policies.keys():
                 self._policies[host] = None
                 self._aggregates.admit(host)
                 self._outdated.add(host)
@@ -780,7 +784,7 @@ class SchedulerState:
         # Count from the latest request: without requests no host is outdated.
         oldest = max(self._had_at.values(), default=0.0) - _DROP_SECONDS
         outdated_hosts = [host for host, had_at in self._had_at.items()
-                          if had_at < oldest
+                          if had_at < oldest and host not in self._members
                           and not self._residency.residents(host)]
         for host in outdated_hosts:
             for by_host in (self._had_at, self._policies, self._listings,

@@ -37,7 +37,6 @@ class TestAggregates(unittest.TestCase):
             False,
             mock.Mock(),
         )
-        self.now = 1e9
         self.groups = {}
 
     def rack(self, name, hosts, number=1, **stated):
@@ -51,8 +50,7 @@ class TestAggregates(unittest.TestCase):
     def observe(self, hosts):
         """Return the hosts that have to be described anew, sorted."""
         return ''.join(sorted(self.found.observe(
-            list(hosts), [self.groups.get(host, []) for host in hosts],
-            self.now)))
+            list(hosts), [self.groups.get(host, []) for host in hosts])))
 
     def policy(self, host):
         return self.found.policy(host, None)
@@ -70,13 +68,13 @@ class TestAggregates(unittest.TestCase):
 
     def test_what_changes_and_changes_back_is_told_twice(self):
         hosts, racks = ['a', 'b'], [[self.rack('tor', 'ab')], []]
-        self.found.observe(list(hosts), racks, self.now)
-        self.assertEqual(set(), self.found.observe(hosts, racks, self.now))
+        self.found.observe(list(hosts), racks)
+        self.assertEqual(set(), self.found.observe(hosts, racks))
         for groups in (racks[::-1], racks):
             self.assertEqual({'a', 'b'}, self.found.observe(
-                hosts, groups, self.now))
+                hosts, groups))
             self.assertEqual(set(), self.found.observe(
-                hosts, groups, self.now))
+                hosts, groups))
 
     def test_a_policy_has_the_uplinks_of_its_host(self):
         self.rack('tor', 'ab', saturation_kbps='1000')
@@ -95,16 +93,17 @@ class TestAggregates(unittest.TestCase):
                 name, self.found.policy('a', stored).profile.name)
         self.assertIsNone(self.policy('a').profile)
 
-    def test_absent_hosts_are_told_now_and_then(self):
-        self.assertEqual([], self.found.absent(self.now))
+    def test_members_are_what_aggregates_of_uplinks_list(self):
+        self.rack('all', 'abcz', 2)
+        self.groups['c'][0].metadata.clear()
+        self.observe('abc')
+        self.assertEqual({}, self.found.members)
         self.rack('tor', 'abx', saturation_kbps='1000')
         self.observe('abc')
-        self.assertEqual(['x'], self.found.absent(self.now))
-        self.assertEqual([], self.found.absent(self.now + 59))
-        self.now += 119
-        self.observe('b')
-        self.now += 2
-        self.assertEqual(['a', 'x'], self.found.absent(self.now))
+        self.assertEqual({'a', 'b', 'x'}, self.found.members.keys())
+        members = self.found.members
+        self.observe('bc')
+        self.assertIs(members, self.found.members)
 
     def test_one_that_is_admitted_is_behind_what_lists_it(self):
         self.rack('tor', 'abx', saturation_kbps='1000')
