@@ -240,7 +240,15 @@ class Operations:
     def _attempt(self, kind, server, name, generator=None):
         """Do something to a server that was taken."""
         with self._outcome(kind, _KBPS['large']):
-            found = getattr(self, f'_{kind}_server')(server, name, generator)
+            try:
+                found = getattr(self, f'_{kind}_server')(
+                    server, name, generator)
+            except (sdk_exceptions.BadRequestException,
+                    sdk_exceptions.ConflictException):
+                # Nova has begun nothing.
+                with self._lock:
+                    self._idle[server.id] = server, name
+                raise
             if found is not None:
                 server, name = found
                 if server.status == 'ERROR':

@@ -33,6 +33,7 @@ from tests.fakes import logs as fake_logs
 from tests.functional import databases
 from vswitch_aware_scheduler.demo import cell_lock
 from vswitch_aware_scheduler.scheduler import nova_hooks
+from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import migration
 from vswitch_aware_scheduler.traffic import model
@@ -527,9 +528,14 @@ class VSwitchTestCase(integrated_helpers.ProviderUsageBaseTestCase):
         before = self.host_of(server)
         self.action(server, 'os-migrateLive', host=host,
                     block_migration='auto')
-        self._wait_for_migration_status(server, ['completed'])
         self.wait_for(lambda: self.host_of(server) != before,
                       f'server {server["id"]} to have left {before}')
+        # An earlier migration of the server has ended, too.
+        self.wait_for(lambda: all(
+            one['status'] in nova_record.ENDED
+            for one in self.admin_api.api_get('/os-migrations').body[
+                'migrations'] if one['instance_uuid'] == server['id']),
+            f'the migration of server {server["id"]} to end')
         server = self._wait_for_state_change(server, 'ACTIVE')
         self.read_record()
         return server
