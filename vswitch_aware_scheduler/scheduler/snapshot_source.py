@@ -11,11 +11,11 @@ makes no generation stale.
 """
 
 import math
-import os
 import threading
 import time
 
 from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler.store import snapshot
 
 __all__ = ['SnapshotSource']
@@ -51,14 +51,12 @@ class SnapshotSource:
         self._monotonic = monotonic
         self._prepare = prepare
         self._tidy = tidy
-        self._lock = threading.Lock()
         # One refresh at a time, because each builds on the previous snapshot.
         self._refreshing = threading.Lock()
-        self._thread = None
-        self._pid = None
+        self._thread = worker_thread.WorkerThread(
+            'vswitch-snapshot', self._step, self._forget)
         self._wait_until = None
         self._tried = threading.Event()
-        self._stop = threading.Event()
         self._snapshot = snapshot.Snapshot()
         self._published_at = 0.0     # of its generation, monotonic
         self._read_at = None         # start of the last reading, monotonic
@@ -70,8 +68,7 @@ class SnapshotSource:
         :returns: (Snapshot, problem); the Snapshot is empty if the store was
             never read, and the problem is None or an error message
         """
-        if self._pid != os.getpid():
-            self._start()
+        self._thread.start()
         # Callers that arrive while the first caller waits also wait.
         if not self._tried.is_set():
             self._tried.wait(self._wait_until - time.monotonic())
@@ -124,23 +121,11 @@ class SnapshotSource:
 
     def stop(self):
         """End the thread, if it runs."""
-        self._stop.set()
-        if self._thread is not None:
-            self._thread.join()
+        self._thread.stop()
 
-    def _start(self):
-        with self._lock:
-            # A thread does not survive a fork.
-            if self._pid != os.getpid():
-                self._wait_until = (time.monotonic()
-                                    + self._first_wait_seconds)
-                self._thread = threading.Thread(
-                    target=self._run, name='vswitch-snapshot', daemon=True)
-                self._thread.start()
-                self._pid = os.getpid()
+    def _forget(self):
+        self._wait_until = time.monotonic() + self._first_wait_seconds
 
-    def _run(self):
-        while True:
-            self.refresh()
-            if self._stop.wait(self._refresh_seconds):
-                return
+    def _step(self):
+        self.refresh()
+        return self._refresh_seconds
