@@ -107,16 +107,16 @@ class SlotSums(admission_rows.Rows):
         :returns: (s,) bool, whether any source of a sum has classes
         """
         total, low, high = moments
-        sums, group_of, figures = (array[rows] for array in self.values)
+        total = np.concatenate([total, classed[None]])
         # A source without classes has no high slot.
         more = (high - low).astype('<f4')
         high_slots = np.unpackbits(bits, axis=1).astype('<f4')
+        sums, group_of, figures = (array[rows] for array in self.values)
         for i, part in enumerate(parts):
-            figures[i, _TOTAL] += (*total[:, part].sum(axis=1),
-                                   classed[part].sum())
-            sums[i] += low[:, part].sum(axis=1)[:, None]
-            sums[i] += more[:, part] @ high_slots[part]
-        self.values[0][rows] = sums
+            figures[i, _TOTAL] += total[:, part].sum(axis=1)
+            changes = more[:, part] @ high_slots[part]
+            changes += low[:, part].sum(axis=1)[:, None]
+            sums[i] += changes
         # Groups, from the least loaded slots on. The bits of numbers >= 0 have
         # the order of the numbers. Sorting them together with the slots is
         # faster than argsort, which many equal means slow down.
@@ -125,15 +125,20 @@ class SlotSums(admission_rows.Rows):
         order.sort(axis=1)
         order &= (1 << 32) - 1
         sum_of = np.arange(len(order))[:, None]
-        means, inside = (sums[sum_of, i, order].astype(float) for i in (0, 1))
-        first, inside, square = np.add.reduceat(
-            [means, inside, means * means], _STARTS, axis=2) / _SIZES
+        group_of[sum_of, order] = _GROUP_OF
+        order += 2 * slots.SLOTS * sum_of
+        # Means, variances and squared means.
+        found = np.empty((3, *order.shape))
+        found[0] = sums.take(order)
+        found[1] = sums.take(order + slots.SLOTS)
+        np.multiply(found[0], found[0], out=found[2])
+        found = np.add.reduceat(found, _STARTS, axis=2) / _SIZES
+        first, inside, square = found
         figures[:, _MEANS] = first
         figures[:, _VARIANCES] = np.maximum(
             inside + square - first * first, 0.0)
-        group_of[sum_of, order] = _GROUP_OF
-        self.values[1][rows] = group_of
-        self.values[2][rows] = figures
+        for array, values in zip(self.values, (sums, group_of, figures)):
+            array[rows] = values
         return figures[:, -1] > 0.5
 
     def with_source(self, rows, moments, high):
