@@ -17,6 +17,7 @@ from vswitch_aware_scheduler.conf import opts
 from vswitch_aware_scheduler.scheduler import nova_record
 from vswitch_aware_scheduler.scheduler import residency
 from vswitch_aware_scheduler.scheduler import state as scheduler_state
+from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import model
 
@@ -126,6 +127,21 @@ class SchedulerTestCase(unittest.TestCase):
 
             state.assess = record_and_assess
         return state
+
+    def let_no_thread_start(self):
+        """Let the test take the steps of threads, but that of the store.
+
+        :returns: the mock of :meth:`.WorkerThread.start`
+        """
+        start = worker_thread.WorkerThread.start
+
+        def started(thread):
+            if thread._name == 'vswitch-snapshot':
+                start(thread)
+
+        return self.enterContext(mock.patch.object(
+            worker_thread.WorkerThread, 'start', autospec=True,
+            side_effect=started))
 
     @property
     def warnings(self):

@@ -16,7 +16,6 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import decisions
 from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import nova_hooks
-from vswitch_aware_scheduler.scheduler import worker_thread
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import database
 from vswitch_aware_scheduler.store import migration
@@ -30,11 +29,7 @@ class DecisionsTestCase(base.SchedulerTestCase):
 
     def setUp(self):
         super().setUp()
-        # The tests take the steps of the thread themselves.
-        patch = mock.patch.object(worker_thread.WorkerThread, 'start',
-                                  autospec=True)
-        self.start = patch.start()
-        self.addCleanup(patch.stop)
+        self.start = self.let_no_thread_start()
         self.store.answers = [base.changes(1, {1: 10.0, 2: 80.0, 4: 80.0})]
         self.written, self.purged, self.errors = [], [], []
         self.store.write_decisions = self._write

@@ -14,7 +14,6 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.scheduler import filters
 from vswitch_aware_scheduler.scheduler import metrics
 from vswitch_aware_scheduler.scheduler import nova_hooks
-from vswitch_aware_scheduler.scheduler import worker_thread
 
 free_ports = fake_prometheus.free_ports
 parsed = fake_prometheus.parsed
@@ -192,11 +191,7 @@ class TestFile(MetricsTestCase):
 
     def setUp(self):
         super().setUp()
-        # The tests take the steps of the thread themselves.
-        patch = mock.patch.object(worker_thread.WorkerThread, 'start',
-                                  autospec=True)
-        patch.start()
-        self.addCleanup(patch.stop)
+        self.let_no_thread_start()
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         self.directory = directory.name
