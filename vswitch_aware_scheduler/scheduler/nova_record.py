@@ -152,14 +152,11 @@ class NovaRecord:
         if all(reader.tried for reader in list(self._readers.values())):
             self._first.set()
 
-    def wake(self, again=False):
-        """Read now what has changed, unless that was done recently.
-
-        :param again: whether to read even if that was done recently
-        """
+    def wake(self):
+        """Read now what has changed, unless that was done recently."""
         for reader in list(self._readers.values()):
             if reader.problem is None:
-                reader.thread.wake(0.0 if again else _FRESH_SECONDS)
+                reader.thread.wake(_FRESH_SECONDS)
 
     def refresh(self):
         """Read everything that has changed, in the calling thread."""

@@ -471,10 +471,6 @@ class SchedulerState:
                     self._remember(uuid, None, claim.attachments)
                 elif claim.state == store.FORGOTTEN:
                     self._residency.withdraw(uuid, token=claim.token)
-        if any(age for _, age in claims):
-            # At the start of a worker: the record shows what these claims led
-            # to.
-            self._record.wake(again=True)
 
     # Called to display the state.
 
