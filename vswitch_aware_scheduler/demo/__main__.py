@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import shutil
+import sqlite3
 import sys
 import tempfile
 import time
@@ -16,6 +17,7 @@ import tqdm
 from vswitch_aware_scheduler.demo import clouds
 from vswitch_aware_scheduler.demo import fleet
 from vswitch_aware_scheduler.demo import page
+from vswitch_aware_scheduler.demo import rebalancing
 from vswitch_aware_scheduler.demo import replay
 from vswitch_aware_scheduler.demo import report
 from vswitch_aware_scheduler import exceptions
@@ -24,7 +26,12 @@ from vswitch_aware_scheduler.vswitch import profile as switch_profile
 #: Seconds between two lines of progress without a terminal.
 _LINE_SECONDS = 15
 
-_POLICIES = (clouds.DEFAULT, clouds.OURS)
+#: Number of hosts in the cloud with rebalancing: one of each switch type.
+_FEW_HOSTS = len(fleet.HOST_MIX)
+
+#: Where live migrations relieve hosts, the limit for placing is so many times
+#: the limit that is kept.
+_PLACING_TIMES = 8
 
 
 def _at_least(least, kind=int):
@@ -48,12 +55,12 @@ def parser():
     """Return the parser of the command line."""
     top = argparse.ArgumentParser(
         prog='python -m vswitch_aware_scheduler.demo',
-        description="Place one list of VMs twice by a real Nova with "
-                    "simulated computes, by Nova's defaults and with "
-                    "VSwitchFilter and VSwitchWeigher, replay the traffic "
-                    "that then came over both placements, and compare. "
-                    "Models are fitted to the first half of the period and "
-                    "judged on the second.")
+        description="Place one list of VMs by a real Nova with simulated "
+                    "computes: by Nova's defaults, with VSwitchFilter and "
+                    "VSwitchWeigher, and with both on few hosts, which live "
+                    "migrations relieve. Replay the traffic that then came "
+                    "over each placement, and compare. Models are fitted to "
+                    "the first half of the period and judged on the second.")
     top.add_argument(
         '--trace', metavar='PATH', nargs='+', default=[],
         help='real traffic: GWA-T-12 files or folders, .npz, or plain CSV, '
@@ -85,7 +92,7 @@ def parser():
     top.add_argument('--json', action='store_true',
                      help='print JSON in place of the tables')
     top.add_argument(
-        '--jobs', type=_at_least(1), default=2, metavar='N',
+        '--jobs', type=_at_least(1), default=3, metavar='N',
         help='clouds that run at the same time (default: %(default)s)')
     return top
 
@@ -161,27 +168,40 @@ def compare(arguments, trace, folder, plot_path):
         learned = fleet.learn(path, store_url, order, count, progress)
     hosts = fleet.hosts(arguments.hosts)
     memory_mb = fleet.host_memory_mb(learned.vms, len(hosts))
-    with _step(f'Placing {len(learned.vms)} VMs on {len(hosts)} hosts, '
-               f'twice') as progress:
+    policies, few = [clouds.DEFAULT, clouds.OURS], None
+    # Only a limit between 0 and 1 is a budget that can be spent.
+    if 0 < arguments.overload_probability < 1:
+        policies.append(clouds.REBALANCED)
+        few = _few_hosts(arguments, learned, folder, scratch, memory_mb)
+    with _step(f'Placing {len(learned.vms)} VMs in {len(policies)} '
+               f'clouds') as progress:
         placed = clouds.place_all(
-            _POLICIES, learned.vms, hosts, memory_mb,
+            policies, learned.vms, hosts, memory_mb,
             {'store_url': store_url, 'admission_policy': arguments.policy,
              'overload_probability': arguments.overload_probability},
-            folder, arguments.jobs, progress)
+            folder, arguments.jobs, progress, few)
     profiles = switch_profile.profiles()
-    ordered = sorted(hosts, key=lambda host: (
-        profiles[host[1]].bandwidth_kbps(), host))
-    replays = {policy: replay.replay(
-        placement.placements, learned.rates, ordered, profiles)
-        for policy, placement in placed.items()}
+
+    def replayed(policy, moves):
+        used = few.hosts if policy == clouds.REBALANCED else hosts
+        return replay.replay(
+            placed[policy].placements, learned.rates,
+            sorted(used, key=lambda host: (
+                profiles[host[1]].bandwidth_kbps(), host)), profiles, moves)
+
+    replays = {policy: replayed(policy, placement.moves)
+               for policy, placement in placed.items()}
     names = {vm.uuid: vm.name for vm in learned.vms}
     data = {
         'trace': source, 'seed': arguments.seed, 'vms': len(learned.vms),
         'models': learned.models, 'missing_share': learned.missing_share,
         'policy': arguments.policy,
         'overload_probability': arguments.overload_probability,
-        'overload_ratio': report.overload_ratio(*replays.values()),
-        'policies': report.as_dict(replays), 'folder': folder, 'plot': None,
+        'overload_ratio': report.overload_ratio(
+            *(replays[policy] for policy in policies[:2])),
+        'policies': report.as_dict(replays),
+        'rebalancing': _rebalancing(placed, replayed), 'folder': folder,
+        'plot': None,
         'report': None,
         'refusals': {policy: {names[uuid]: why for uuid, why
                               in placement.refusals.items()}
@@ -200,7 +220,17 @@ def compare(arguments, trace, folder, plot_path):
         f'% without a sample, counted as no traffic)',
         f'{len(hosts)} hosts of 64 cores and {memory_mb // 1024} GB each; '
         f'plugin: admission_policy={arguments.policy}, overload_probability='
-        f'{arguments.overload_probability:g}', '', report.tables(replays)]
+        f'{arguments.overload_probability:g}']
+    if few is not None:
+        lines.append(
+            f'Rebalancing: {len(few.hosts)} hosts of {few.cores} cores and '
+            f'{few.memory_mb // 1024} GB each, which are filled one after the '
+            f'other to an overload probability of '
+            f'{few.options["overload_probability"]:g}; live migrations keep '
+            f'{arguments.overload_probability:g}, on a network of their own')
+    lines += ['', report.tables(replays)]
+    if data['rebalancing'] is not None:
+        lines.append(_in_words(data['rebalancing'], arguments))
     for policy, refusals in data['refusals'].items():
         lines += [f'Refused, {policy}: VM {name}: {why}'
                   for name, why in refusals.items()]
@@ -209,8 +239,8 @@ def compare(arguments, trace, folder, plot_path):
               for text in texts]
     try:
         report.plot(replays, learned.period_seconds,
-                    f'{len(learned.vms)} VMs on {len(hosts)} hosts, placed '
-                    f'twice by Nova', plot_path)
+                    f'{len(learned.vms)} VMs, placed {len(policies)} times '
+                    f'by Nova', plot_path)
         data['plot'] = os.path.abspath(plot_path)
         lines.append(f'Plot: {data["plot"]}')
     except report.NoMatplotlib as error:
@@ -228,6 +258,64 @@ def compare(arguments, trace, folder, plot_path):
     shutil.rmtree(scratch)
     lines.append(f'Configurations, logs and store: {folder}')
     return data, '\n'.join(lines)
+
+
+def _few_hosts(arguments, learned, folder, scratch, memory_mb):
+    """Return the Site of the cloud with rebalancing.
+
+    Its hosts have the cores and the memory of all others together, and its
+    scheduler has a store of its own, for budgets and migrations.
+    """
+    path = os.path.join(folder, 'rebalanced.sqlite')
+    with contextlib.closing(sqlite3.connect(
+            os.path.join(folder, 'vswitch.sqlite'))) as source, \
+            contextlib.closing(sqlite3.connect(path)) as copy:
+        source.backup(copy)
+    rates = os.path.join(scratch, 'rates.npz')
+    rebalancing.write_rates(rates, learned.rates)
+    store_url = f'sqlite:///{path}'
+    times = arguments.hosts / _FEW_HOSTS
+    return clouds.Site(
+        fleet.hosts(_FEW_HOSTS), round(clouds.CORES * times),
+        round(memory_mb * times), {
+            'store_url': store_url, 'overload_probability': min(
+                _PLACING_TIMES * arguments.overload_probability, 1)},
+        {'store_url': store_url, 'rates': rates,
+         'period_seconds': learned.period_seconds, 'start': learned.start,
+         'overload_probability': arguments.overload_probability})
+
+
+def _rebalancing(placed, replayed):
+    """Return what live migrations did, as plain data, or None.
+
+    :param placed: {policy: Placement}
+    :param replayed: callable(policy, moves), returns a Replay
+    """
+    if clouds.REBALANCED not in placed:
+        return None
+    placement = placed[clouds.REBALANCED]
+    summary = replayed(clouds.REBALANCED, ()).summary()
+    return {
+        'moves': placement.moves, 'problems': placement.problems,
+        'without_migrations': {name: summary[name] for name in (
+            'overloaded_samples', 'overloaded_share_mean',
+            'overloaded_share_worst', 'lost_share')},
+        'avoidable_share': {
+            host: overload / measured if measured else 0.0
+            for host, (overload, measured) in placement.budgets.items()}}
+
+
+def _in_words(found, arguments):
+    without = found['without_migrations']
+    worst = max(found['avoidable_share'].values())
+    return (
+        f'Rebalancing: {len(found["moves"])} live migrations. Without '
+        f'them, {without["overloaded_samples"]} overloaded host-samples, '
+        f'worst host {100 * without["overloaded_share_worst"]:.3f} %. '
+        f'Avoidable overload, that is of several VMs together, with them: '
+        f'worst host {100 * worst:.3f} % of its time, the limit is '
+        f'{100 * arguments.overload_probability:g} %.' + ''.join(
+            f'\nRebalancing stopped: {text}' for text in found['problems']))
 
 
 def _plot_path(arguments, number, folder):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Places the list in two ways, each with a nova.conf and a cloud of its own.
+"""Places the list in several ways, each with a nova.conf and a cloud.
 
 Starts, monitors and ends the clouds. Does not import nova.
 """
@@ -17,11 +17,15 @@ import vswitch_aware_scheduler
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['DEFAULT', 'OURS', 'CloudFailed', 'Placement', 'nova_conf',
-           'place_all']
+__all__ = ['CORES', 'DEFAULT', 'OURS', 'REBALANCED', 'CloudFailed',
+           'Placement', 'Site', 'nova_conf', 'place_all']
 
 DEFAULT = 'Nova defaults'
 OURS = 'with the plugin'
+REBALANCED = 'with the plugin and rebalancing'
+
+#: Cores of a host. With nova's default allocation ratio, 4 VMs share a core.
+CORES = 64
 
 #: Seconds without output after which a cloud counts as hanging.
 SILENCE_SECONDS = 300
@@ -63,6 +67,16 @@ overload_probability = {overload_probability}
 snapshot_first_wait_seconds = 60
 '''
 
+_PACKING = '''
+# Fill one host after the other, by their switches.
+vswitch_weight_multiplier = -1
+[filter_scheduler]
+cpu_weight_multiplier = 0
+ram_weight_multiplier = 0
+disk_weight_multiplier = 0
+io_ops_weight_multiplier = 0
+'''
+
 
 class CloudFailed(exceptions.VSwitchError):
     """A cloud of the demo could not place the list."""
@@ -76,33 +90,59 @@ class Placement:
     :ivar refusals: {uuid: reason in words}
     :ivar warnings: warnings of the plugin
     :ivar seconds_per_boot: mean time between two requests
+    :ivar moves: [(sample, uuid, host)], the live migrations
+    :ivar problems: sentences about plans of migrations that stopped
+    :ivar budgets: {host: (seconds of avoidable overload, measured seconds)}
     """
 
     placements: dict
     refusals: dict
     warnings: list
     seconds_per_boot: float
+    moves: list = ()
+    problems: list = ()
+    budgets: dict = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """The hosts of a cloud.
+
+    :ivar hosts: [(host, profile name)]
+    :ivar cores: cores of each host
+    :ivar memory_mb: memory of each host
+    :ivar options: options of :func:`nova_conf` that differ
+    :ivar rebalancing: None, or as in the job of :func:`.cloud.main`
+    """
+
+    hosts: list
+    cores: int
+    memory_mb: int
+    options: dict = dataclasses.field(default_factory=dict)
+    rebalancing: dict | None = None
 
 
 def nova_conf(policy, **options):
     """Return the text of a policy's nova.conf.
 
-    :param policy: DEFAULT or OURS
+    :param policy: DEFAULT, OURS or REBALANCED
     :param options: store_url, admission_policy and overload_probability,
-        which only OURS reads
+        which DEFAULT does not read
     """
     text = _COMMON.format(
         api_paste=os.path.join(sys.prefix, 'etc', 'nova', 'api-paste.ini'))
-    if policy == OURS:
+    if policy != DEFAULT:
         text += _PLUGIN.format(**options)
+    if policy == REBALANCED:
+        text += _PACKING
     return text
 
 
 def place_all(policies, vms, hosts, host_memory_mb, options, folder,
-              jobs=2, progress=None):
+              jobs=2, progress=None, rebalanced=None):
     """Place one list by each policy, with at most ``jobs`` clouds at a time.
 
-    :param policies: names of the policies, DEFAULT and OURS
+    :param policies: names of the policies: DEFAULT, OURS, REBALANCED
     :param vms: list of fleet.Vm, in the order of their requests
     :param hosts: [(host, profile name)]
     :param host_memory_mb: memory of each host
@@ -110,12 +150,16 @@ def place_all(policies, vms, hosts, host_memory_mb, options, folder,
     :param folder: directory for configuration and logs
     :param jobs: maximum number of clouds at a time
     :param progress: None, or callable(done, total)
+    :param rebalanced: Site of the cloud of REBALANCED
     :returns: {policy: Placement}
     :raises CloudFailed: if a cloud fails; the message names the policy and its
         log
     """
     done, lock = dict.fromkeys(policies, 0), threading.Lock()
-    total = len(policies) * (len(vms) + len(hosts))
+    usual = Site(hosts, CORES, host_memory_mb)
+    sites = {policy: rebalanced if policy == REBALANCED else usual
+             for policy in policies}
+    total = sum(len(vms) + len(site.hosts) for site in sites.values())
 
     def tell(policy, count):
         if progress is not None:
@@ -123,8 +167,8 @@ def place_all(policies, vms, hosts, host_memory_mb, options, folder,
                 done[policy] = count
                 progress(sum(done.values()), total)
 
-    clouds = [_Cloud(policy, os.path.join(folder, f'{name}'), vms, hosts,
-                     host_memory_mb, options, tell)
+    clouds = [_Cloud(policy, os.path.join(folder, f'{name}'), vms,
+                     sites[policy], options, tell)
               for name, policy in _named(policies)]
     try:
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
@@ -144,24 +188,23 @@ def place_all(policies, vms, hosts, host_memory_mb, options, folder,
 
 
 def _named(policies):
-    names = {DEFAULT: 'nova-default', OURS: 'nova-with-plugin'}
+    names = {DEFAULT: 'nova-default', OURS: 'nova-with-plugin',
+             REBALANCED: 'nova-with-rebalancing'}
     return [(names[policy], policy) for policy in policies]
 
 
 class _Cloud:
     """One run of ``cloud`` in a separate process.
 
-    :param policy: DEFAULT or OURS
+    :param policy: DEFAULT, OURS or REBALANCED
     :param prefix: path of its files, without ending
     :param vms: list of fleet.Vm
-    :param hosts: [(host, profile name)]
-    :param host_memory_mb: memory of each host
+    :param site: Site
     :param options: keyword arguments of :func:`nova_conf`
     :param tell: callable(policy, count), reports progress
     """
 
-    def __init__(self, policy, prefix, vms, hosts, host_memory_mb, options,
-                 tell):
+    def __init__(self, policy, prefix, vms, site, options, tell):
         self.policy = policy
         self.placement = None
         self._prefix, self._tell = prefix, tell
@@ -169,13 +212,14 @@ class _Cloud:
         self._lock = threading.Lock()
         self._job = {
             'nova_conf': f'{prefix}.conf', 'log': f'{prefix}.log',
-            'boot_timeout_seconds': BOOT_TIMEOUT_SECONDS, 'hosts': hosts,
-            # With nova's default allocation ratio, 4 VMs share a core.
-            'host': {'vcpus': 64, 'memory_mb': host_memory_mb,
-                     'local_gb': 20000},
-            'vms': [dataclasses.asdict(vm) for vm in vms]}
+            'boot_timeout_seconds': BOOT_TIMEOUT_SECONDS,
+            'hosts': site.hosts, 'host': {
+                'vcpus': site.cores, 'memory_mb': site.memory_mb,
+                'local_gb': 20000},
+            'vms': [dataclasses.asdict(vm) for vm in vms],
+            'rebalancing': site.rebalancing}
         with open(f'{prefix}.conf', 'w', encoding='utf-8') as stream:
-            stream.write(nova_conf(policy, **options))
+            stream.write(nova_conf(policy, **{**options, **site.options}))
 
     def run(self):
         """Run the process to its end. Set ``placement``."""
@@ -232,7 +276,8 @@ class _Cloud:
             answer['placements'],
             {uuid: self._why(refusal)
              for uuid, refusal in answer['refusals'].items()},
-            answer['warnings'], answer['seconds_per_boot'])
+            answer['warnings'], answer['seconds_per_boot'],
+            **answer.get('rebalancing', {}))
 
     def _watch(self):
         timer = threading.Timer(SILENCE_SECONDS, self._process.kill)

@@ -104,6 +104,7 @@ class Fleet:
         the period; 0 for missing samples
     :ivar missing_share: share of the replayed samples that are missing in the
         trace
+    :ivar start: start of the second half, seconds UTC
     """
 
     vms: list
@@ -111,6 +112,7 @@ class Fleet:
     period_seconds: float
     models: int
     missing_share: float
+    start: float
 
 
 # Generated traffic
@@ -255,7 +257,8 @@ def learn(path, store_url, rng, count=None, progress=None):
         seen += found
     return Fleet(
         [_vm(instances[chosen[i]]) for i in rng.permutation(len(chosen))],
-        rates, period, len(stored), 1 - seen / (len(chosen) * periods))
+        rates, period, len(stored), 1 - seen / (len(chosen) * periods),
+        middle)
 
 
 def _on_grid(series, start, period, periods):

@@ -20,12 +20,13 @@ class HostResult:
 
     :ivar host: name
     :ivar profile: name of its switch profile
-    :ivar vms: number of VMs on it
+    :ivar vms: number of VMs on it at the end
     :ivar capacity_kbps: capacity for egress and ingress together
     :ivar overloaded: (t,) bool, whether the offered traffic exceeds the
         capacity
     :ivar offered_kbps: (t,) sum of egress and ingress
     :ivar carried_kbps: (t,) sum of egress and ingress
+    :ivar used: whether a VM was on it at any time
     """
 
     host: str
@@ -35,6 +36,7 @@ class HostResult:
     overloaded: np.ndarray
     offered_kbps: np.ndarray
     carried_kbps: np.ndarray
+    used: bool
 
     @property
     def overloaded_share(self):
@@ -49,11 +51,13 @@ class Replay:
     :ivar hosts: list of HostResult, hosts without VMs included
     :ivar vms: number of VMs in the list
     :ivar list_kbps: mean rate of the whole list, including refused VMs
+    :ivar live_migrations: number of live migrations during the replay
     """
 
     hosts: list
     vms: int
     list_kbps: float
+    live_migrations: int = 0
 
     def summary(self, profile=None):
         """Return the results of all hosts, or of those with one profile.
@@ -70,7 +74,7 @@ class Replay:
         carried = float(sum(host.carried_kbps.mean() for host in chosen))
         return {
             'hosts': len(chosen),
-            'hosts_used': sum(host.vms > 0 for host in chosen),
+            'hosts_used': sum(host.used for host in chosen),
             'vms_placed': sum(host.vms for host in chosen),
             'overloaded_samples': int(sum(host.overloaded.sum()
                                           for host in chosen)),
@@ -116,27 +120,35 @@ def carry(rates, profile):
     return overloaded, offered * fraction
 
 
-def replay(placements, rates, hosts, profiles):
-    """Replay traffic over a placement.
+def replay(placements, rates, hosts, profiles, moves=()):
+    """Replay traffic over a placement and its live migrations.
 
     :param placements: {uuid: host}; missing VMs were refused
     :param rates: {uuid: (t, 2) egress_kbps, ingress_kbps} of the whole list
     :param hosts: [(host, profile name)]
     :param profiles: {profile name: SwitchProfile}
+    :param moves: [(sample, uuid, host)] in the order of time: from this sample
+        on, the VM is on the host
     :returns: Replay, with the hosts in the given order
     """
     periods = len(next(iter(rates.values())))
     totals = {host: np.zeros((periods, 2)) for host, _ in hosts}
-    counts = dict.fromkeys(totals, 0)
-    for uuid, host in placements.items():
-        totals[host] += rates[uuid]
-        counts[host] += 1
+    counts, used = dict.fromkeys(totals, 0), set()
+    stays = {uuid: [(0, host)] for uuid, host in placements.items()}
+    for sample, uuid, host in moves:
+        stays[uuid].append((sample, host))
+    for uuid, some in stays.items():
+        ends = [first for first, _ in some[1:]] + [periods]
+        for (first, host), end in zip(some, ends):
+            totals[host][first:end] += rates[uuid][first:end]
+            used.add(host)
+        counts[some[-1][1]] += 1
     results = []
     for host, name in hosts:
         overloaded, carried = carry(totals[host], profiles[name])
         results.append(HostResult(
             host, name, profiles[name].bandwidth_kbps(), counts[host],
-            overloaded, totals[host].sum(axis=1), carried))
+            overloaded, totals[host].sum(axis=1), carried, host in used))
     return Replay(results, len(rates),
                   float(sum(one.sum(axis=1).mean()
-                            for one in rates.values())))
+                            for one in rates.values())), len(moves))

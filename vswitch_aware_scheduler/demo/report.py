@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ['NoMatplotlib', 'as_dict', 'overload_ratio', 'plot', 'tables']
 
-_COLOURS = ('#c44e52', '#2a6f97')
+_COLOURS = ('#c44e52', '#2a6f97', '#55a868')
 
 #: Value at which a share of zero is drawn on a logarithmic axis.
 _FLOOR_PERCENT = 0.01
@@ -74,6 +74,8 @@ def tables(replays):
                  lambda s: _percent(s['carried_traffic_share'])))]
     rows.insert(1, ('VMs refused', *(
         one.vms - one.summary()['vms_placed'] for one in replays.values())))
+    rows.insert(3, ('live migrations', *(
+        one.live_migrations for one in replays.values())))
     text = [_table(['', *replays], rows), '']
     rows = []
     for profile, kbps in next(iter(replays.values())).profiles.items():
@@ -116,6 +118,7 @@ def _figures(one):
     summary = one.summary()
     return {
         **summary, 'vms_refused': one.vms - summary['vms_placed'],
+        'live_migrations': one.live_migrations,
         'list_kbps': one.list_kbps,
         'by_switch_type': {profile: one.summary(profile)
                            for profile in one.profiles},
@@ -128,7 +131,7 @@ def _figures(one):
 
 
 def plot(replays, period_seconds, title, path):
-    """Draw both placements into an image.
+    """Draw the placements into an image.
 
     The upper part shows how long each host is overloaded, by switch type, the
     worst host first. The lower part shows the lost traffic over time.
@@ -159,17 +162,20 @@ def _plot_hosts(axes, replays):
     profiles = next(iter(replays.values())).profiles
     start, edges, middles = 0, [], []
     for profile in profiles:
+        count = max(sum(host.profile == profile for host in one.hosts)
+                    for one in replays.values())
         for number, (one, colour) in enumerate(zip(replays.values(),
                                                    _COLOURS)):
             shares = sorted((100 * host.overloaded_share for host in one.hosts
                              if host.profile == profile), reverse=True)
-            axes.bar(start + np.arange(len(shares)) + 0.4 * (number - 0.5),
-                     np.maximum(shares, _FLOOR_PERCENT), 0.38,
+            axes.bar(start + np.arange(len(shares))
+                     + 0.8 * ((number + 0.5) / len(replays) - 0.5),
+                     np.maximum(shares, _FLOOR_PERCENT), 0.76 / len(replays),
                      color=colour,
                      label=list(replays)[number] if not start else None)
-        edges.append(start + len(shares) - 0.5)
-        middles.append(start + len(shares) / 2 - 0.5)
-        start += len(shares)
+        edges.append(start + count - 0.5)
+        middles.append(start + count / 2 - 0.5)
+        start += count
     for edge in edges[:-1]:
         axes.axvline(edge, color='0.8', linewidth=0.8)
     axes.set_yscale('log')

@@ -52,6 +52,30 @@ class PlaceAllTest(unittest.TestCase):
             ['nova-default.conf', 'nova-default.err', 'nova-with-plugin.conf',
              'nova-with-plugin.err'], sorted(os.listdir(self.folder)))
 
+    def test_a_cloud_with_rebalancing_has_its_own_hosts_and_limit(self):
+        found = self._place('''
+            uuids = [vm['uuid'] for vm in job['vms']]
+            conf = open(job['nova_conf']).read()
+            print(json.dumps({
+                'placements': dict.fromkeys(uuids, job['hosts'][0][0]),
+                'refusals': {}, 'warnings': [conf], 'seconds_per_boot': 1,
+                **({'rebalancing': {
+                    'moves': [[3, 'u1', 'e']], 'problems': ['full'],
+                    'budgets': {'d': [300, job['host']['vcpus']]}}}
+                    if job['rebalancing'] else {})}))
+            ''', [clouds.OURS, clouds.REBALANCED], rebalanced=clouds.Site(
+                [('d', 'ovs-flat'), ('e', 'ovs-flat')], 640, 2048,
+                {'overload_probability': 0.08}, {'rates': 'here'}))
+        ours, few = found[clouds.OURS], found[clouds.REBALANCED]
+        self.assertEqual(({'u1': 'a', 'u2': 'a'}, {'u1': 'd', 'u2': 'd'}),
+                         (ours.placements, few.placements))
+        self.assertEqual(([], ()), (list(ours.moves), ours.problems))
+        self.assertEqual(([[3, 'u1', 'e']], ['full'], {'d': [300, 640]}),
+                         (few.moves, few.problems, few.budgets))
+        self.assertIn('overload_probability = 0.01\n', ours.warnings[0])
+        self.assertIn('overload_probability = 0.08\n', few.warnings[0])
+        self.assertIn('vswitch_weight_multiplier = -1\n', few.warnings[0])
+
     def test_progress_is_that_of_all_clouds(self):
         seen = []
         self._place('''

@@ -11,6 +11,7 @@ from unittest import mock
 from vswitch_aware_scheduler.demo import __main__ as demo
 from vswitch_aware_scheduler.demo import clouds
 from vswitch_aware_scheduler.demo import fleet
+from vswitch_aware_scheduler import store
 
 
 class ArgumentsTest(unittest.TestCase):
@@ -25,7 +26,7 @@ class ArgumentsTest(unittest.TestCase):
 
     def test_by_default_it_is_what_the_manual_says(self):
         found = demo.parser().parse_args([])
-        self.assertEqual(([], 24, None, 1, 'probability', 0.01, 2),
+        self.assertEqual(([], 24, None, 1, 'probability', 0.01, 3),
                          (found.trace, found.hosts, found.vms, found.seed,
                           found.policy, found.overload_probability,
                           found.jobs))
@@ -74,8 +75,17 @@ class MainTest(_InFolder):
             self.assertEqual(1, self._run())
         self.assertIn('the cloud failed: why', self.errors.getvalue())
 
-    def test_tables_and_plot_of_two_placements(self):
+    def test_tables_and_plot_of_three_placements(self):
         def place_all(names, vms, hosts, *_rest):
+            few = _rest[-1]
+            self.assertEqual(4, len(few.hosts))
+            # 24 hosts of 64 cores and the same memory.
+            self.assertEqual((384, _rest[0] * 6), (few.cores, few.memory_mb))
+            self.assertEqual(0.08, few.options['overload_probability'])
+            self.assertEqual(0.01, few.rebalancing['overload_probability'])
+            self.assertTrue(os.path.exists(few.rebalancing['rates']))
+            self.assertTrue(store.Store(
+                few.rebalancing['store_url']).has_models())
             slow = next(host for host, name in hosts
                         if name == 'ovs-vxlan-microserver')
             fast = next(host for host, name in hosts if name == 'ovs-flat')
@@ -85,14 +95,24 @@ class MainTest(_InFolder):
                     dict.fromkeys(uuids, slow), {}, [], 0.5),
                 clouds.OURS: clouds.Placement(
                     dict.fromkeys(uuids[1:], fast), {uuids[0]: 'too much'},
-                    ['the store is stale'], 0.5)}
+                    ['the store is stale'], 0.5),
+                clouds.REBALANCED: clouds.Placement(
+                    dict.fromkeys(uuids, few.hosts[0][0]), {}, [], 0.5,
+                    [(10, uuid, few.hosts[-1][0]) for uuid in uuids],
+                    ['no host is free'], {'compute01': (30, 3000)})}
 
         plot = os.path.join(self.folder, 'plot.png')
         with mock.patch.object(clouds, 'place_all', place_all), \
                 mock.patch.object(fleet, 'generate_trace', _few_vms):
             self.assertEqual(0, self._run('--plot', plot))
         text = self.out.getvalue()
-        self.assertRegex(text, r'VMs refused +0 +1\n')
+        self.assertRegex(text, r'VMs refused +0 +1 +0\n')
+        self.assertRegex(text, r'hosts used +1 of 24 +1 of 24 +2 of 4\n')
+        self.assertRegex(text, r'live migrations +0 +0 +12\n')
+        self.assertIn('Rebalancing: 12 live migrations. Without them, ', text)
+        self.assertIn('worst host 1.000 % of its time, the limit is 1 %',
+                      text)
+        self.assertIn('Rebalancing stopped: no host is free', text)
         self.assertRegex(text, r'Refused, with the plugin: VM \d+: too much')
         self.assertIn('Warning, with the plugin: the store is stale', text)
         self.assertIn(f'Plot: {plot}\n', text)
@@ -101,11 +121,23 @@ class MainTest(_InFolder):
         with open(path, encoding='utf-8') as file:
             self.assertIn('Virtual switches', file.read())
 
+    def test_a_limit_that_is_no_budget_leaves_rebalancing_out(self):
+        def place_all(names, vms, hosts, *_rest):
+            self.assertEqual([clouds.DEFAULT, clouds.OURS], names)
+            return {name: clouds.Placement(
+                {vm.uuid: hosts[0][0] for vm in vms}, {}, [], 0.5)
+                for name in names}
+
+        with mock.patch.object(clouds, 'place_all', place_all), \
+                mock.patch.object(fleet, 'generate_trace', _few_vms):
+            self.assertEqual(0, self._run('--overload-probability', '0'))
+        self.assertNotIn('ebalancing', self.out.getvalue())
+
     def test_without_the_libraries_of_the_report_all_else_is_shown(self):
         def place_all(names, vms, hosts, *_rest):
             return {name: clouds.Placement(
-                {vm.uuid: hosts[0][0] for vm in vms}, {}, [], 0.5)
-                for name in (clouds.DEFAULT, clouds.OURS)}
+                {vm.uuid: hosts[0][0] for vm in vms}, {}, [], 0.5,
+                budgets={'compute01': (0, 0)}) for name in names}
 
         with mock.patch.object(clouds, 'place_all', place_all), \
                 mock.patch.object(fleet, 'generate_trace', _few_vms), \

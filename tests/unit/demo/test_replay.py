@@ -72,6 +72,19 @@ class ReplayTest(unittest.TestCase):
         self.assertEqual(0, found.summary('fast')['overloaded_samples'])
         self.assertAlmostEqual(15 / 80, found.summary('slow')['lost_share'])
 
+    def test_a_vm_is_on_the_host_to_which_it_was_migrated(self):
+        found = replay.replay({'x': 'a', 'y': 'a'}, self.rates, HOSTS,
+                              PROFILES, [(1, 'y', 'b'), (3, 'y', 'a')])
+        # Host a: offered 160, 0, 40, 80; host b: 0, 40, 0, 0.
+        self.assertEqual([[160, 0, 40, 80], [0, 40, 0, 0]],
+                         [host.offered_kbps.tolist() for host in found.hosts])
+        self.assertEqual([2, 0], [host.vms for host in found.hosts])
+        summary = found.summary()
+        self.assertEqual((2, 2, 1), (
+            summary['hosts_used'], summary['vms_placed'],
+            summary['overloaded_samples']))
+        self.assertEqual(2, found.live_migrations)
+
     def test_a_refused_vm_counts_nowhere_but_in_the_list(self):
         summary = replay.replay({'x': 'a'}, self.rates, HOSTS,
                                 PROFILES).summary()

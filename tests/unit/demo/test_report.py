@@ -83,6 +83,23 @@ class PlotTest(unittest.TestCase):
         with open(self.path, 'rb') as stream:
             self.assertEqual(b'\x89PNG', stream.read(4))
 
+    def test_bars_of_switch_types_stand_apart_however_many_hosts(self):
+        from matplotlib import pyplot
+        many = [(f'{name}{number}', name) for name in ('slow', 'fast')
+                for number in range(3)]
+        _, axes = pyplot.subplots()
+        self.addCleanup(pyplot.close)
+        report._plot_hosts(axes, {
+            'many': replay.replay({'x': 'slow0', 'y': 'fast0'}, RATES, many,
+                                  PROFILES),
+            'few': replay.replay({'x': 'a', 'y': 'b'}, RATES, HOSTS,
+                                 PROFILES)})
+        bars = sorted((bar.get_x(), bar.get_x() + bar.get_width())
+                      for bar in axes.patches)
+        self.assertEqual(8, len(bars))
+        for (_, end), (start, _) in zip(bars, bars[1:]):
+            self.assertLessEqual(end, start + 1e-9)
+
     def test_a_missing_matplotlib_is_told(self):
         with mock.patch.dict(sys.modules, {'matplotlib': None}):
             self.assertRaises(report.NoMatplotlib, report.plot,
