@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """vswitch-manage rebalance, by live migrations of a real Nova."""
 
+import concurrent.futures
 import contextlib
 import csv
+import dataclasses
 import json
 import os
 import threading
@@ -23,10 +25,16 @@ from tests.fakes import keystone as fake_keystone
 from tests.functional import base
 from tests.unit.cmd import commands
 from tests.unit.rebalance import fleet
+from vswitch_aware_scheduler.clients import http
 from vswitch_aware_scheduler.cmd import manage
 from vswitch_aware_scheduler.cmd.subcommands import rebalance
+from vswitch_aware_scheduler import exceptions
+from vswitch_aware_scheduler.modeler import rebalancing
+from vswitch_aware_scheduler.rebalance import cloud
 from vswitch_aware_scheduler.rebalance import executor
+from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.telemetry import file as telemetry_file
 
 #: Of the slots of a day, so many are busy.
 BUSY = np.arange(fleet.SLOTS) % 10 == 9
@@ -242,6 +250,68 @@ class RebalanceTestCase(base.VSwitchTestCase):
         self.assertEqual(1, status)
         self.assertIn('the instance was deleted', answer['problem'])
         self.assertEqual([], self.live_migrations())
+
+    def test_an_instance_that_is_deleted_while_it_migrates(self):
+        with self.slow(), concurrent.futures.ThreadPoolExecutor() as pool:
+            executed = pool.submit(self.execute)
+            self.wait_for(self.live_migrations, 'the live migration')
+            (uuid, _, _), = self.live_migrations()
+            name, = [name for name, server in self.servers.items()
+                     if server['id'] == uuid]
+            self.delete(self.servers.pop(name))
+            status, answer, _ = executed.result()
+        self.assertEqual(1, status)
+        self.assertIn('the instance was deleted meanwhile',
+                      answer['problem'])
+        move, = self.store.moves()
+        self.assertEqual('failed', move.state)
+        # Nothing else has moved, and the next plan is free to begin.
+        self.assertEqual({'vm3': 'host2', 'vm4': 'host3'}, {
+            name: host for name, host in self.where().items()
+            if name not in ('vm1', 'vm2')})
+        with executor.Executor(self.store, None, None, 'test') as one:
+            self.assertEqual(0, one.resume())
+
+    def modeler(self):
+        """Return what makes and executes the plans of a vswitch-modeler."""
+        access = http.Access(url=self.admin_api.base_url, retries=0,
+                             requests_per_second=1000,
+                             auth={'auth_type': 'fixture'})
+        return rebalancing.Rebalancer(
+            cloud.Cloud(access, dataclasses.replace(
+                access, url=self.placement.fixture.endpoint)),
+            settings.Settings(settings.EXECUTE, settings.SEPARATE))
+
+    def plan(self, modeler):
+        modeler.plan(
+            self.store, telemetry_file.FileDriver(
+                f'{self.directory}/trace.csv'), time.time, time.monotonic)
+
+    def test_a_modeler_killed_in_the_middle_of_a_plan(self):
+        with self.slow():
+            killed, following = self.modeler(), self.modeler()
+            with mock.patch.object(executor, 'LEASE_SECONDS', 10.0):
+                self.plan(killed)
+                self.assertIsNone(killed.step(time.monotonic))
+            # From here on, it neither looks at its plan nor ends it.
+            self.wait_for(self.live_migrations, 'the live migration')
+            with self.assertRaisesRegex(exceptions.StoreError,
+                                        'held by vswitch-modeler'):
+                self.plan(following)
+            time.sleep(10.0)
+            self.plan(following)
+            self.assertIsNone(following.step(time.monotonic))
+        self.arrived()
+
+        def is_done():
+            self.assertIsNone(following.step(time.monotonic))
+            return [one.state for one in self.store.moves()] == ['done']
+
+        self.wait_for(is_done, 'the end of the plan')
+        self.assertEqual(1, len(self.live_migrations()))
+        self.assertEqual('host3', self.where()[self.moved()])
+        self.assertIn('held by another process', killed.step(time.monotonic))
+        self.assertEqual(1, len(self.live_migrations()))
 
     def test_groups_and_marks_are_respected(self):
         for name in ('vm1', 'vm2'):
