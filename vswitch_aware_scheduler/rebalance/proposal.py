@@ -15,6 +15,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler.rebalance import advisor
 from vswitch_aware_scheduler.rebalance import budget
+from vswitch_aware_scheduler.rebalance import consolidation
 from vswitch_aware_scheduler.rebalance import packed
 from vswitch_aware_scheduler.rebalance import relief
 from vswitch_aware_scheduler.rebalance import settings as rebalance_settings
@@ -77,6 +78,7 @@ class ProposedMove:
     :ivar seconds: expected duration of the migration
     :ivar transferred_mib: expected data that the migration transfers
     :ivar downtime_seconds: expected downtime of the instance
+    :ivar goal: goal of the plan
     """
 
     instance_uuid: str
@@ -96,6 +98,7 @@ class ProposedMove:
     seconds: float
     transferred_mib: float
     downtime_seconds: float
+    goal: str = snapshot.RELIEVE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,7 +200,8 @@ def _uplinks(store, accounts, part, now):
     return found
 
 
-def propose(store, cloud, driver, settings, now, progress=None):
+def propose(store, cloud, driver, settings, now, progress=None,
+            goal=snapshot.RELIEVE):
     """Return the :class:`Proposal` for now.
 
     :param store: :class:`~vswitch_aware_scheduler.store.Store`
@@ -206,25 +210,79 @@ def propose(store, cloud, driver, settings, now, progress=None):
     :param settings: :class:`.settings.Settings`
     :param now: seconds UTC
     :param progress: as a driver takes it
+    :param goal: ``snapshot.RELIEVE`` or ``snapshot.CONSOLIDATE``
     :raises NothingMeasured: when there is no measured traffic to plan by
     :raises TelemetryError: when Nova, Placement or telemetry cannot be read
     :raises StoreError: when the store cannot be read
     """
     data = measured(store, now)
     in_debt = _in_debt(data, settings)
-    relieved = [one.host for one in in_debt if one.relieved]
-    if not relieved:
+    if goal == snapshot.CONSOLIDATE:
+        in_debt = tuple(dataclasses.replace(one, relieved=False)
+                        for one in in_debt)
+        hosts = _smallest(data, settings)
+        why = (f'no host has a budget and at most {settings.most_moves} '
+               f'instances')
+    else:
+        hosts = [one.host for one in in_debt if one.relieved]
+        why = _why_nothing(in_debt, settings)
+    if not hosts:
         return Proposal(now, data.grid.end, len(data.budgets), in_debt, (), 0,
-                        _why_nothing(in_debt, settings))
+                        why)
     moves = store.moves(since=now - WINDOW_DAYS * budget.DAY_SECONDS)
-    taken = snapshot.make(data, relieved, cloud, driver, settings, now, moves,
+    taken = snapshot.make(data, hosts, cloud, driver, settings, now, moves,
                           progress)
-    if not taken.loads.rates.any():
+    if not (taken.loads.rates if goal == snapshot.RELIEVE
+            else taken.sampled).any():
         raise exceptions.NothingMeasured(
             f'telemetry {driver.source}: no traffic of the '
-            f'{len(taken.servers)} instances on the hosts in debt in the '
-            f'last {WINDOW_DAYS} days; expected samples of them')
+            f'{len(taken.servers)} instances on {len(hosts)} hosts '
+            f'in the last {WINDOW_DAYS} days; expected samples of them')
+    if goal == snapshot.CONSOLIDATE:
+        return _consolidated(taken, data, in_debt, settings, now)
     return _planned(taken, data, in_debt, settings, now)
+
+
+def _smallest(data, settings):
+    """Return the hosts that may be emptied, the one of fewest VMs first."""
+    counts = collections.Counter(data.placements.values())
+    hosts = sorted((host for host, account in data.budgets.items()
+                    if not account.in_debt
+                    and 0 < counts[host] <= settings.most_moves),
+                   key=lambda host: (counts[host], host))
+    return hosts[:_HOSTS_A_MOVE * settings.most_moves]
+
+
+def _consolidated(taken, data, in_debt, settings, now):
+    """Return the Proposal that empties hosts."""
+    churn = settings.churn
+    left = max(0, min(churn.most_moves, int(
+        churn.most_share_a_week * taken.loads.sizes.sum()) - taken.lately))
+    constraints = taken.constraints.copy()
+    constraints.movable = constraints.movable & (
+        now - taken.moved_at >= churn.cool_down_seconds)
+    moves = consolidation.plan(
+        taken.loads, taken.balance, taken.terms, constraints, taken.sampled,
+        left, taken.costs)
+    hosts = dict.fromkeys(taken.hosts[move.source] for move in moves)
+    reason = (f'{", ".join(hosts)} can be emptied' if moves else (
+        f'no host can be emptied: none of {len(taken.hosts)} hosts has only '
+        f'instances that may move and fit elsewhere within '
+        f'{consolidation.SHARE:g} of the limits, with at most {left} moves'))
+    if not moves:
+        reason += _listed(taken.fixed.values(), 'instances', 'stay')
+        reason += _listed(taken.closed.values(), 'hosts', 'take nothing')
+
+    def why(move, before, after):
+        return (f'{taken.hosts[move.source]} can be emptied; each host that '
+                f'receives an instance keeps {consolidation.SHARE:g} of its '
+                f'limit over {WINDOW_DAYS} days')
+
+    return Proposal(
+        now, taken.grid.end, len(data.budgets), in_debt, tuple(
+            dataclasses.replace(move, goal=snapshot.CONSOLIDATE)
+            for move in _described(taken, moves, why)), 0, reason,
+        taken.capacity_kbps)
 
 
 def _planned(taken, data, in_debt, settings, now):
@@ -291,8 +349,21 @@ def _why_nothing(in_debt, settings):
             f'was at {in_debt[0].checks}')
 
 
-def _described(taken, moves):
-    """Yield the ProposedMoves of a plan."""
+def _described(taken, moves, why=None):
+    """Yield the ProposedMoves of a plan.
+
+    :param why: callable(move, overload before, overload after), returns the
+        reason of a move in words; default: it relieves its source
+    """
+    def relieves(move, before, after):
+        limit = taken.terms[move.source].overload_probability
+        return (f'{taken.hosts[move.source]} owes '
+                f'{-taken.balance[move.source]:.0f} s of overload; by its '
+                f'present instances {before / limit:.2g} times its limit in '
+                f'{WINDOW_DAYS} days, {after / limit:.2g} times with the '
+                f'move')
+
+    why = why or relieves
     loads, seconds = taken.loads.copy(), taken.grid.seconds
 
     def budget_after(host):
@@ -314,10 +385,7 @@ def _described(taken, moves):
         yield ProposedMove(
             server.uuid, server.name, taken.hosts[move.source],
             taken.hosts[move.destination],
-            f'{taken.hosts[move.source]} owes '
-            f'{-taken.balance[move.source]:.0f} s of overload; by its '
-            f'present instances {before / limit:.2g} times its limit in '
-            f'{WINDOW_DAYS} days, {after / limit:.2g} times with the move',
+            why(move, float(before), float(after)),
             float(taken.balance[move.source]), source_after,
             float(taken.balance[move.destination]), destination_after,
             float(before), float(after), limit, move.gain * seconds,

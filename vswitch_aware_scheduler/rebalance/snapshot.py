@@ -25,8 +25,11 @@ from vswitch_aware_scheduler.rebalance import uplinks
 from vswitch_aware_scheduler.store import rebalance_records as records
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['Grid', 'Measured', 'Snapshot', 'Uplink', 'confirmed', 'make',
-           'overload']
+__all__ = ['CONSOLIDATE', 'Grid', 'Measured', 'RELIEVE', 'Snapshot', 'Uplink',
+           'confirmed', 'make', 'overload']
+
+#: Goals of a plan: relieve hosts in debt, or empty hosts.
+RELIEVE, CONSOLIDATE = 'relieve', 'consolidate'
 
 #: A slot of a host counts when so many of its instances were measured.
 _MEASURED = 0.9
@@ -150,6 +153,7 @@ class Snapshot:
     :ivar capacity_kbps: smallest capacity of a host
     :ivar grid: Grid
     :ivar closed: {host: why no instance leaves or joins it}
+    :ivar sampled: (n,) bool, whether telemetry has samples of an instance
     """
 
     hosts: list
@@ -167,6 +171,7 @@ class Snapshot:
     capacity_kbps: float
     grid: Grid
     closed: dict
+    sampled: np.ndarray
 
 
 def confirmed(account, sums, grid, checks, check_seconds):
@@ -274,6 +279,11 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         if not migration.ends:
             fixed.setdefault(server.uuid, 'its migration would not end')
     moved = _moved_at(moves)
+    # Hosts that were emptied to save them stay empty for some time.
+    emptied = {one.source for one in moves
+               if one.body.get('goal') == CONSOLIDATE
+               and one.state == records.DONE and now - one.ended_at
+               < settings.churn.cool_down_seconds}
     passable = np.ones(len(hosts), dtype=bool)
     passable[[row_of[one.destination] for one in moves
               if one.destination in row_of and one.state == records.FAILED
@@ -292,11 +302,14 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         [budget.Terms(one.overload_probability, one.earned_share,
                       one.first_days, one.most_days)
          for one in (measured.budgets[host] for host in hosts)],
-        constraints, [row for row in empty if hosts[row] not in closed],
+        constraints, [row for row in empty if hosts[row] not in closed
+                      and hosts[row] not in emptied],
         np.array([moved.get(one.uuid, -math.inf) for one in servers]),
         sum(1 for at in moved.values()
             if now - at < 7 * budget.DAY_SECONDS),
-        expected, costs, capacity_kbps, measured.grid, closed)
+        expected, costs, capacity_kbps, measured.grid, closed,
+        np.array([len(series.get(one.uuid, ())) > 0 for one in servers],
+                 dtype=bool))
 
 
 # What hosts carry

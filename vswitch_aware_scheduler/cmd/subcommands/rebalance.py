@@ -16,6 +16,7 @@ from vswitch_aware_scheduler.modeler import service
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import outcome
 from vswitch_aware_scheduler.rebalance import proposal
+from vswitch_aware_scheduler.rebalance import snapshot
 from vswitch_aware_scheduler.store import rebalance_records as records
 
 __all__ = ['Run', 'add_arguments']
@@ -33,6 +34,11 @@ def add_arguments(parser):
         '--execute', action='store_true',
         help='carry the plan out, or go on with an interrupted one; without '
              'it nothing is changed')
+    parser.add_argument(
+        '--goal', choices=(snapshot.RELIEVE, snapshot.CONSOLIDATE),
+        default=snapshot.RELIEVE,
+        help='relieve hosts in debt (the default), or consolidate: empty '
+             'hosts whose instances fit on others within their budgets')
     parser.add_argument(
         '--parallel', type=int, metavar='K',
         help='migrations that run at a time, in place of rebalance_parallel')
@@ -110,13 +116,16 @@ class Run:
         cloud
     :param settings: :class:`~..rebalance.settings.Settings`
     :param make_driver: returns the telemetry driver
+    :param goal: goal of the plan, as :func:`.proposal.propose` expects it
     """
 
-    def __init__(self, store, rebalancer, settings, make_driver):
+    def __init__(self, store, rebalancer, settings, make_driver,
+                 goal=snapshot.RELIEVE):
         self._store = store
         self._cloud = rebalancer.cloud
         self._settings = settings
         self._make_driver = make_driver
+        self._goal = goal
 
     def propose(self, keeping=None):
         """Return the :class:`.proposal.Proposal` for the current state.
@@ -128,7 +137,8 @@ class Run:
             return proposal.propose(
                 self._store, self._cloud, self._make_driver(),
                 self._settings, time.time(),
-                progress if keeping is None else keeping(progress))
+                progress if keeping is None else keeping(progress),
+                self._goal)
 
     def execute(self, say, show):
         """Execute a plan, or continue an interrupted plan.
@@ -215,7 +225,8 @@ def _run(arguments, conf):
     settings = _changed_settings(arguments, rebalancer.settings)
     run = Run(
         context.open_store(conf), rebalancer, settings,
-        lambda: service.configured_driver(arguments.all_options))
+        lambda: service.configured_driver(arguments.all_options),
+        arguments.goal)
     if arguments.history:
         output.print_list(
             arguments, run.history(), _HISTORY_COLUMNS, 'moves',
