@@ -96,7 +96,7 @@ class RebalanceTestCase(relief_case.ReliefTestCase):
         self.fleet.cloud.on_migrate, self.on_sleep = runs, interrupt
         status, _, errors = self.run_command('rebalance', '--execute')
         self.assertEqual(1, status)
-        self.assertIn('The same command goes on', errors)
+        self.assertIn('Run the same command again', errors)
         self.assertEqual(['begun'], self.states())
 
         def arrive():
