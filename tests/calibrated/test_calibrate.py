@@ -100,7 +100,7 @@ class TestCalibrate(calibrator.Calibrator, unittest.TestCase):
         there = calibrator.namespaces()
         done = self.command('local', *SMALL)
         self.assertEqual(1, done.returncode)
-        self.assertIn(f'going on as process {process.pid}', done.stderr)
+        self.assertIn(f'still running as process {process.pid}', done.stderr)
         self.assertEqual(there, calibrator.namespaces() & there)
 
 

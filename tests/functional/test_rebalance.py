@@ -181,7 +181,7 @@ class RebalanceTestCase(base.VSwitchTestCase):
                     sleep=mock.Mock(side_effect=KeyboardInterrupt))):
                 status, _, errors = self.execute()
             self.assertEqual(1, status)
-            self.assertIn('The same command goes on', errors)
+            self.assertIn('Run the same command again', errors)
             # Nova begins the migration after some time.
             self.wait_for(self.live_migrations, 'the live migration')
             threading.Timer(1.0, go_on.set).start()

@@ -272,7 +272,8 @@ def _factor_of(found):
             1 + fourier_sum.TOLERANCE)).all() and (hosts < np.inf).all()):
         raise exceptions.InvalidInput(
             f'hosts {found.kind}: the outcome of trials: {found.days}; '
-            f'expected finite days of overload, 0 to those of the hosts')
+            'expected finite days of overload, between 0 and the number of '
+            'host-days')
     return factor(Outcome(overload, hosts), limit_of(found.kind))
 
 

@@ -482,8 +482,8 @@ def make_profile(entries, plan, name, switch, encapsulation, where, mhz=None,
     if not cells:
         raise exceptions.CalibrationError(
             'no sample between the hosts was kept; expected one or more: see '
-            'the reasons of those rejected; --max-busy raises what other '
-            'processes may take')
+            'the reasons of the rejected samples, and raise --max-busy if '
+            'other processes use the CPUs')
     table = {}
     for entry in cells:
         size = entry['packet_bytes']

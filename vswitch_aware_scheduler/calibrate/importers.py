@@ -31,8 +31,8 @@ def parse_iperf3(text, place, encapsulation=None, pairs=None):
     rates = iperf.parse(text, place)
     if rates.packets is None:
         raise exceptions.CalibrationError(
-            f'{place}: it is a test of TCP, whose packet sizes are not in '
-            f'it; expected one of UDP (iperf3 -u)')
+            f'{place}: protocol: TCP; expected UDP (iperf3 -u), because a '
+            'test of TCP does not have packet sizes')
     if rates.received_kbps <= 0:
         raise exceptions.CalibrationError(
             f'{place}: {rates.lost} of {rates.packets} packets were lost; '

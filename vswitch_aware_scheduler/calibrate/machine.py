@@ -49,8 +49,8 @@ def need_program(name):
     found = find_program(name)
     if found is None:
         raise exceptions.CalibrationError(
-            f'program {name} is not installed; expected it on the path: '
-            f'install the package {PACKAGES.get(name, name)}')
+            f'program {name}: not installed; install the package '
+            f'{PACKAGES.get(name, name)}')
     return found
 
 

@@ -206,13 +206,14 @@ def remove_leftovers(state_dir=DEFAULT_STATE_DIR):
                 state[key] for key in ('run', 'pid', 'started', 'namespaces'))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise exceptions.CalibrationError(
-                f'state file {path}: it is not one of this command '
-                f'({type(error).__name__}); expected it removed by hand'
+                f'state file {path}: cannot be parsed '
+                f'({type(error).__name__}); expected a state file of this '
+                'command: remove the file'
             ) from None
         if started is not None and _started(pid) == started:
             raise exceptions.CalibrationError(
-                f'run {run} is going on as process {pid}; expected one at a '
-                f'time: two would measure each other')
+                f'run {run}: still running as process {pid}; expected one run '
+                'at a time, because two runs would disturb each other')
         own = [name for name in names
                if (match := _NAME.fullmatch(str(name)))
                and match.group(1) == run]

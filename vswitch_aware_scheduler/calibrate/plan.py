@@ -88,7 +88,7 @@ class Plan:
                 ('receivers', [self.receivers], 0, 64)):
             if not values:
                 raise exceptions.InvalidInput(
-                    f'there is no {name}; expected one or more')
+                    f'{name}: none; expected one or more')
             for value in values:
                 if not low <= value <= high:
                     raise exceptions.InvalidInput(

@@ -107,8 +107,8 @@ class RemotePlace(calibration.Place):
             if not self.ask(host, 'sh', '-c', 'command -v iperf3 || true'
                             ).strip():
                 raise exceptions.CalibrationError(
-                    f'host {host.destination}: program iperf3 is not '
-                    f'installed; expected it: install the package iperf3')
+                    f'host {host.destination}: program iperf3: not installed; '
+                    'install the package iperf3')
         link = self.link()
         if max(self._plan.sizes) > link['mtu']:
             raise exceptions.InvalidInput(
@@ -140,7 +140,7 @@ class RemotePlace(calibration.Place):
             mtu, speed = int(lines[0]), int(lines[1])
         except (IndexError, ValueError):
             raise exceptions.CalibrationError(
-                f'host {host.destination}: {device} tells '
+                f'host {host.destination}: {device} reports '
                 f'{" ".join(text.split())[:80]!r}; expected MTU and speed'
             ) from None
         link = {'nic': device, 'mtu': mtu, 'speed_mbps': max(speed, 0)}

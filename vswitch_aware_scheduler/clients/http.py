@@ -112,11 +112,11 @@ class Access:
                     f'user and password: auth_type has a place for them')
         elif not self.auth:
             raise exceptions.InvalidInput(
-                'url of a telemetry service is not set; expected it, or '
-                'auth_type to look the service up in the catalog of keystone')
+                'url of a telemetry service: not set; expected the URL, or '
+                'auth_type to find the service in the catalog of keystone')
         if self.auth is not None and not self.auth.get('auth_type'):
             raise exceptions.InvalidInput(
-                'auth of a telemetry service has no auth_type; expected the '
+                'auth_type of a telemetry service: not set; expected the '
                 'name of a plugin of keystoneauth1')
         for name, low in (('timeout_seconds', 0), ('max_answer_mib', 0),
                           ('retries', -1),

@@ -162,8 +162,8 @@ def _add_plan(parser):
                         help='number of times that everything is set up again '
                              '(default: 3)')
     parser.add_argument('--receivers', type=int, metavar='N',
-                        help='number of rounds from one to many senders; 0 '
-                             'omits them '
+                        help='number of receivers in the test of one sender '
+                             'with several receivers; 0 omits the test '
                              '(default: 3)')
     parser.add_argument('--max-busy', type=_percent, default=.25,
                         metavar='PERCENT',
@@ -175,8 +175,8 @@ def _add_plan(parser):
                              'repeated '
                              '(default: 3)')
     parser.add_argument('--journal', metavar='PATH',
-                        help='keep samples there, and go on from it after an '
-                             'interruption')
+                        help='record samples in this file; the same command '
+                             'continues an interrupted run from it')
 
 
 def _add_output(parser):

@@ -25,24 +25,25 @@ __all__ = ['SUBCOMMANDS', 'ask', 'default_config_files', 'main']
 SUBCOMMANDS = {
     'db': 'make the schema of the store and print its version',
     'fit': 'fit traffic models to telemetry and write them to the store',
-    'evaluate': 'replay recorded traffic through our admission and others',
+    'evaluate': 'replay recorded traffic and compare placement methods',
     'size':
         'compute how many instances a host can have, or the hosts of a fleet',
-    'fleet': 'print what each host carries, and how likely it is overloaded',
+    'fleet': 'print the load and the overload probability of each host',
     'report': 'write an HTML page of the fleet, its risks and its models',
     'model': 'print stored traffic models',
-    'prior': 'print what instances without a model count with',
+    'prior': 'print the traffic that is assumed for instances without a '
+             'model',
     'profile': 'print and check switch profiles',
     'host': 'print and set the switch profiles of hosts',
     'gateway': 'plan the mappings of VXLAN gateways',
-    'claim': 'print what schedulers have just placed',
+    'claim': 'print the latest placements of schedulers',
     'decision': 'print how schedulers judged hosts',
-    'explain': 'judge the hosts for an instance now, and print why',
+    'explain': 'judge the hosts for an instance now, and explain the result',
     'rebalance':
-        'propose migrations for hosts in debt, or carry them out',
-    'feedback': 'print how trials correct the limits',
+        'propose migrations for hosts in debt, or execute them',
+    'feedback': 'print how trials correct the limits of hosts',
     'strict': 'print and remove the inventories of the strict mode',
-    'capacity': 'fit what a packet costs a switch',
+    'capacity': 'estimate what a packet costs a switch',
 }
 
 

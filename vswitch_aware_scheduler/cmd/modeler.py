@@ -171,7 +171,8 @@ def main(argv=None):
         if not conf.once:
             if conf.json:
                 raise exceptions.InvalidInput(
-                    '--json is given without --once; expected both or none')
+                    '--json: given without --once; expected both options or '
+                    'neither')
             return _serve(conf, argv)
         if conf.debug:
             terminal.log_all()

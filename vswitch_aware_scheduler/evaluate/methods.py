@@ -695,10 +695,10 @@ class _Queue(_Figures):
         self._on[host] = _with_one_more(self._on[host], probability)
 
     def fits(self, sums):
-        raise NotImplementedError('decided by admitted()')
+        raise NotImplementedError('use admitted()')
 
     def probability(self, sums):
-        raise NotImplementedError('told by predicted()')
+        raise NotImplementedError('use predicted()')
 
     def predicted(self):
         # With the blocks that fit.

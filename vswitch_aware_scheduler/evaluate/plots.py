@@ -43,7 +43,7 @@ def _matplotlib_figure():
         from matplotlib import figure
     except ImportError:
         raise exceptions.InvalidInput(
-            'pictures need matplotlib, which is not installed; expected '
+            'pictures need matplotlib, which is not installed; install '
             'vswitch_aware_scheduler[plot]') from None
     return figure
 

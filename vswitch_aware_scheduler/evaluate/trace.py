@@ -59,8 +59,8 @@ class Trace:
         recorded = [one for one in series if len(one)]
         if not recorded:
             raise exceptions.InvalidInput(
-                f'trace of {len(series)} instances has no sample; expected at '
-                f'least one')
+                f'trace of {len(series)} instances: no sample; expected at '
+                'least one')
         lengths, counts = np.unique([one.period_seconds for one in recorded],
                                     return_counts=True)
         period = float(lengths[np.argmax(counts)])
@@ -265,8 +265,8 @@ class History:
             return tuple(self._counts)
         if end < self._counted:
             raise exceptions.InvalidInput(
-                f'bin {end} is asked for after bin {self._counted}; expected '
-                f'bins in increasing order')
+                f'bin {end}: requested after bin {self._counted}; expected '
+                'bins in increasing order')
         pieces = {}
         for row, one in enumerate(self._trace.series):
             at = self._trace.columns[row]

@@ -228,8 +228,8 @@ def _check_clock(clock, other, whose, settings):
             f'clock of this machine: {abs(ahead):.0f} s '
             f'{"ahead of" if ahead > 0 else "behind"} that of {whose}; '
             f'expected a difference of at most {settings.clock_seconds:g} s; '
-            f'synchronize both clocks, for nothing is learned until then '
-            f'(option modeler_clock_seconds)')
+            'synchronize both clocks: the modeler learns nothing until then '
+            '(option modeler_clock_seconds)')
 
 
 @dataclasses.dataclass(frozen=True)

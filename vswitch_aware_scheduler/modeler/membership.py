@@ -71,8 +71,9 @@ class Group:
             self._tooz = importlib.import_module('tooz.coordination')
         except ImportError as error:
             raise exceptions.CoordinationError(
-                f'modeler_coordination_url is set and tooz cannot be '
-                f'loaded: {error}; expected it installed') from error
+                'modeler_coordination_url: set, but tooz cannot be loaded: '
+                f'{error}; install '
+                'vswitch_aware_scheduler[coordination]') from error
         self.url = url
         self.name = (f'{socket.gethostname()}-{os.getpid()}-'
                      f'{secrets.token_hex(4)}').encode()

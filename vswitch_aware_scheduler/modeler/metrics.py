@@ -32,8 +32,8 @@ class Metrics:
     def __init__(self):
         if prometheus_client is None:
             raise exceptions.InvalidInput(
-                'prometheus_client is not installed; expected for '
-                'modeler_metrics_port')
+                'modeler_metrics_port: set, but prometheus_client is not '
+                'installed; install vswitch_aware_scheduler[metrics]')
         self._registry = prometheus_client.CollectorRegistry()
         self._listener = None
         #: (address, port) that is listened on, or None.

@@ -644,8 +644,8 @@ class Store:
             if changed is not None:
                 raise exceptions.StoreChanged(
                     f'store {self.url}: the error budget of {changed[0]} '
-                    f'{changed[1]} has changed; expected as it was read: '
-                    f'another writer was faster')
+                    f'{changed[1]} has changed; expected an unchanged budget: '
+                    'another writer was faster')
             for chunk in sql.chunks(list(sums)):
                 sql.upsert(connection, tables.sum_history,
                            [budget_table.sums_row(one) for one in chunk],
@@ -752,8 +752,8 @@ class Store:
             raise exceptions.StoreChanged(
                 f'store {self.url}: counts of {len(changed)} instances, such '
                 f'as {changed[0]}, have changed since generation '
-                f'{based_on.generation.number}; expected as they were: '
-                f'another writer was faster')
+                f'{based_on.generation.number}; expected unchanged counts: '
+                'another writer was faster')
 
     def _follow_trials(self, connection, followed):
         table = tables.trial

@@ -72,8 +72,8 @@ def parse(url):
             f'expected {_WANTED}')
     if kind == 'sqlite' and parsed.database in (None, '', ':memory:'):
         raise exceptions.StoreError(
-            f'store {hide_password(parsed)}: a database in memory cannot be '
-            f'shared; expected {_WANTED}')
+            f'store {hide_password(parsed)}: a database in memory; expected '
+            f'{_WANTED}, which processes can share')
     return parsed
 
 

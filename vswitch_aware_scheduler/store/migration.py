@@ -140,7 +140,7 @@ def sync(url, version=None, timeout_seconds=TIMEOUT_SECONDS):
     wanted = version or known[-1]
     if wanted not in known:
         raise exceptions.StoreVersionError(
-            f'store {shown}: version {wanted} is not known; expected one of '
+            f'store {shown}: version: {wanted}; expected one of '
             f'{", ".join(known)}')
     path = engines.sqlite_path(parsed)
     if path is not None:

@@ -183,14 +183,14 @@ def render(profile, form, devices=(), hypervisor='', directions=False):
                                      sort_keys=False)
     if not devices:
         raise exceptions.InvalidInput(
-            f'--device is not given; expected the bridge or network device '
-            f'of format {form}')
+            '--device: not given; expected the bridge or network device for '
+            f'the format {form}')
     options = neutron_options(profile, devices, hypervisor, directions,
                               packets=form == 'neutron-ovs')
     if not options:
         raise exceptions.InvalidInput(
-            f'profile {profile.name} states no limit for format {form}; '
-            f'expected one on bandwidth or packets')
+            f'profile {profile.name}: no limit for format {form}; expected a '
+            'limit on bandwidth or packets')
     if form == 'neutron-ovn':
         text = ','.join(f'{name}={value.replace(",", ";")}'
                         for name, value in options.items())

@@ -22,7 +22,7 @@ class TestImporters(unittest.TestCase):
 
     def test_a_test_of_tcp_is_refused(self):
         with self.assertRaisesRegex(exceptions.CalibrationError,
-                                    'x: it is a test of TCP, .*expected one'):
+                                    'x: protocol: TCP; expected UDP'):
             importers.parse_iperf3(outputs.tcp(1, 1), 'x')
 
     def test_a_test_without_arrivals_is_refused(self):

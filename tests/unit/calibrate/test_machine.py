@@ -88,7 +88,7 @@ class TestRun(unittest.TestCase):
         with mock.patch.object(machine, '_PATH', '/nowhere'):
             with self.assertRaisesRegex(
                     exceptions.CalibrationError,
-                    'program ovs-vsctl is not installed; .* install the '
+                    'program ovs-vsctl: not installed; install the '
                     'package openvswitch-switch'):
                 machine.need_program('ovs-vsctl')
 

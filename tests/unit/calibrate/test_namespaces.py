@@ -93,7 +93,7 @@ class TestLeftovers(base.NamespacesTestCase):
         path = self._left(pid=os.getpid(), started=started)
         with self.assertRaisesRegex(
                 exceptions.CalibrationError,
-                f'run 0a1b2c is going on as process {os.getpid()}; expected'):
+                f'run 0a1b2c: still running as process {os.getpid()}; '):
             namespaces.remove_leftovers(self.state)
         self.assertTrue(path.exists())
         self.assertEqual(['vswcal-0a1b2c-h1'], self.namespaces())
@@ -124,7 +124,7 @@ class TestLeftovers(base.NamespacesTestCase):
             path = self.state / 'vswcal-other.json'
             path.write_text(text)
             with self.assertRaisesRegex(exceptions.CalibrationError,
-                                        'other.json: it is not one of this'):
+                                        'other.json: cannot be parsed'):
                 namespaces.remove_leftovers(self.state)
             self.assertTrue(path.exists())
 

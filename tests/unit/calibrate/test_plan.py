@@ -52,7 +52,7 @@ class TestPlan(unittest.TestCase):
     def test_what_cannot_be_measured_is_told(self):
         for changes, words in (
                 ({'sizes': (20,)}, 'packet size: 20; expected 44 to 65000'),
-                ({'sizes': ()}, 'there is no packet size; expected one'),
+                ({'sizes': ()}, 'packet size: none; expected one'),
                 ({'pairs': (0,)}, 'number of pairs: 0; expected 1 to 64'),
                 ({'seconds': 0}, 'seconds: 0; expected 1 to 3600'),
                 ({'repeats': 0}, 'repeats: 0; expected'),

@@ -74,7 +74,7 @@ class TestRemote(base.NamespacesTestCase):
         (self.root / 'has').write_text('')
         with self.assertRaisesRegex(
                 exceptions.CalibrationError,
-                'host u@[ab]: program iperf3 is not installed; .*package'):
+                'host u@[ab]: program iperf3: not installed; .*package'):
             self._place().check()
 
     def test_pairs_use_the_machines_in_turn_with_a_port_each(self):

@@ -43,7 +43,7 @@ class TestCalibrate(base.NamespacesTestCase):
         with mock.patch.object(machine, '_PATH', '/nowhere'):
             status, _, errors = self.run_command('local')
         self.assertEqual(1, status)
-        self.assertIn('program ip is not installed', errors)
+        self.assertIn('program ip: not installed', errors)
         self.assertIn('install the package iproute2', errors)
 
     def test_what_the_machine_cannot_do_is_an_error(self):

@@ -88,7 +88,7 @@ class ModelerCommandTestCase(base.StoreTestCase):
             self.assertTrue(errors.startswith('vswitch-modeler: '))
         status, _, errors = self.run_command('--json')
         self.assertEqual(1, status)
-        self.assertIn('--json is given without --once', errors)
+        self.assertIn('--json: given without --once', errors)
         self.assertEqual(2, self.run_command('--twice')[0])
 
     def test_the_service_runs_reloads_and_ends_by_signals(self):

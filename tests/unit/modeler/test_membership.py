@@ -132,5 +132,5 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
     def test_without_tooz_it_is_told(self):
         with mock.patch.dict(sys.modules, {'tooz.coordination': None}), \
                 self.assertRaisesRegex(exceptions.CoordinationError,
-                                       'tooz.* expected it installed'):
+                                       'tooz.*install vswitch_aware'):
             membership.Group('file:///x')

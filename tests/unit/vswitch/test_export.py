@@ -222,13 +222,13 @@ class NeutronTestCase(unittest.TestCase):
 
     def test_what_cannot_be_exported_is_refused(self):
         for wanted, arguments, stated in (
-                ('--device is not given', {'devices': ()},
+                ('--device: not given', {'devices': ()},
                  {'line_rate_kbps': 8}),
                 ("'br:ex'.*expected letters", {'devices': ['br:ex']},
                  {'line_rate_kbps': 8}),
                 ("'a,b'.*expected letters", {'hypervisor': 'a,b'},
                  {'line_rate_kbps': 8}),
-                ('states no limit.*neutron-ovs', {}, {'max_tunnels': 4})):
+                ('no limit.*neutron-ovs', {}, {'max_tunnels': 4})):
             with self.subTest(wanted), self.assertRaisesRegex(
                     exceptions.InvalidInput, wanted):
                 self.options('neutron-ovs', **arguments, **stated)

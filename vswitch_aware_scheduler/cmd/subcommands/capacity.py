@@ -17,11 +17,12 @@ def add_arguments(parser):
 
     :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
     """
-    parser.add_command('fit', 'fit a table of measured rates', _fit
+    parser.add_command('fit', 'estimate the cost of a packet from measured '
+                              'rates', _fit
                        ).add_later(_add_fit_arguments)
     parser.add_command(
-        'reproduce', 'predict published figures from the rest of their '
-                     'tables', _reproduce).add_later(_add_reproduce_arguments)
+        'reproduce', 'compare published measurements with predictions',
+        _reproduce).add_later(_add_reproduce_arguments)
 
 
 def _add_fit_arguments(parser):
@@ -31,22 +32,25 @@ def _add_fit_arguments(parser):
                              'rate_kbps, and optionally pairs, flows, '
                              'encapsulation and cpu_mhz')
     parser.add_argument('--line-kbps', metavar='C', type=float,
-                        help='rate of the line, where it was a limit')
+                        help='rate of the line in kbit/s, if the line '
+                             'limited some measurements')
     parser.add_argument('--framing-bytes', metavar='N', type=float,
                         default=cost_model.ETHERNET_FRAMING_BYTES,
-                        help='what the line adds to a packet (default: '
-                             '%(default)s, Ethernet around IP packets)')
+                        help='bytes that the line adds to a packet (default: '
+                             '%(default)s, for Ethernet around IP packets)')
     parser.add_argument('--unit-bytes', metavar='N', type=float, default=0.0,
-                        help='with segmentation offload: the bytes that are '
-                             'handled as one packet (default: 0, none)')
+                        help='with segmentation offload: bytes that are '
+                             'processed as one packet (default: 0, no '
+                             'offload)')
     parser.add_argument('--confidence', metavar='P', type=float, default=.95,
-                        help='of the limits that are printed (default: 0.95)')
+                        help='confidence level of the printed limits '
+                             '(default: 0.95)')
 
 
 def _add_reproduce_arguments(parser):
     """Add the arguments of ``capacity reproduce`` to its parser."""
     parser.add_argument('table', metavar='TABLE', nargs='*',
-                        help='only these tables (default: all)')
+                        help='name of a table (default: all tables)')
 
 
 def _fit_answer(arguments):

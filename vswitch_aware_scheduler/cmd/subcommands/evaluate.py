@@ -32,18 +32,18 @@ _MOVING = ('overload_over_limit', 'overload_over_limit_weighted',
 #: Conditions of --rebalance: flag, field, name of the value, description.
 _CONDITIONS = (
     ('--rebalance-period', 'period_seconds', 'SECONDS',
-     'time between two rounds of decisions'),
+     'time between two rounds of migrations'),
     ('--telemetry-delay', 'delay_seconds', 'SECONDS',
-     'age of the newest samples that are known'),
+     'age of the newest available samples'),
     ('--missing-samples', 'missing_share', 'SHARE',
-     'share of all samples, at random, that never arrive'),
+     'share of randomly selected samples that are missing'),
     ('--failing-migrations', 'failing_share', 'SHARE',
-     'share of all migrations, at random, that fail'),
+     'share of randomly selected migrations that fail'),
     ('--migration-memory-mib', 'memory_mib', 'M',
-     'what a migration transfers, in MiB'),
+     'data that a migration transfers, in MiB'),
     ('--migration-switch-share', 'switch_share', 'SHARE',
-     'share of the capacity of both hosts that a migration takes; 0: '
-     'migrations have a network of their own'))
+     'share of the switch capacity of both hosts that a running migration '
+     'uses; 0: migrations have a separate network'))
 
 
 def add_arguments(parser):
@@ -61,58 +61,61 @@ def add_arguments(parser):
                         help='capacity of the switch of each host, egress '
                              'and ingress together, in kbit/s')
     parser.add_argument('--overload-probability', metavar='E', type=float,
-                        help='limit to keep to (default: the option '
-                             'overload_probability)')
+                        help='limit of the overload probability (default: '
+                             'the option overload_probability)')
     parser.add_argument('--host-cores', metavar='N', type=float,
-                        help='cores that a host has for instances; those of '
-                             'instances are read with the trace (default: '
-                             'enough)')
+                        help='cores of each host for instances; the trace '
+                             'must state the cores of each instance '
+                             '(default: unlimited)')
     parser.add_argument('--host-memory-mb', metavar='M', type=float,
-                        help='memory that a host has for instances, in MB, '
-                             'likewise')
+                        help='memory of each host for instances in MB; the '
+                             'trace must state the memory of each instance '
+                             '(default: unlimited)')
     source = parser.add_mutually_exclusive_group()
     source.add_argument('--train-days', metavar='D', type=float,
-                        help='learn from the first D days and judge on the '
-                             'rest (default: half)')
+                        help='with --protocol static: learn from the first D '
+                             'days, and judge on the others (default: half '
+                             'of the trace)')
     source.add_argument('--train-trace', metavar='PATH',
-                        help='learn from this trace and judge on the whole '
-                             'of the other')
+                        help='learn from this whole trace, and judge on the '
+                             'whole other trace')
     parser.add_argument('--protocol', choices=protocols.PROTOCOLS,
                         default=protocols.STATIC,
-                        help='static: learn once, pack all, judge; rolling: '
-                             'instances arrive over the period and models '
-                             'are refitted daily (default: static)')
+                        help='static: learn once, place all instances, and '
+                             'judge; rolling: instances arrive at random '
+                             'times, and models are refitted every day '
+                             '(default: static)')
     parser.add_argument('--history', choices=protocols.HISTORIES,
                         default=protocols.TRACE,
-                        help='with --protocol rolling: an instance is '
-                             'measured since the start of the trace, '
-                             'wherever it ran, or since its arrival '
-                             '(default: trace)')
+                        help='with --protocol rolling: samples of an '
+                             'instance are available since the start of the '
+                             'trace or since its arrival (default: trace)')
     parser.add_argument('--feedback', default=True,
                         action=argparse.BooleanOptionalAction,
-                        help='with --protocol rolling: the method ours '
-                             'corrects its limit by what came of trials, as '
-                             'the services do (default: it does)')
+                        help='with --protocol rolling: the method "ours" '
+                             'corrects its limit by the results of trials, '
+                             'as the services do (default: --feedback)')
     parser.add_argument('--rebalance', action='store_true',
-                        help='with --protocol rolling: instances are moved '
-                             'by error budgets, beside no moves and '
-                             'published strategies')
+                        help='with --protocol rolling: migrate instances by '
+                             'error budgets, and compare with published '
+                             'strategies and with no migrations')
     for flag, field, unit, text in _CONDITIONS:
         parser.add_argument(
             flag, metavar=unit, type=float,
             help=f'with --rebalance: {text} (default: '
                  f'{getattr(closed_loop.Conditions, field):g})')
     parser.add_argument('--groups', metavar='CSV',
-                        help='flavor and project of the instances, columns '
-                             'instance, flavor and project, for the method '
-                             '"prior"')
+                        help='CSV file with the columns instance, flavor and '
+                             'project, for the method "prior"')
     parser.add_argument('--seeds', metavar='K', type=int, default=3,
-                        help='random orders to average over (default: 3)')
+                        help='number of random orders, over which results '
+                             'are averaged (default: 3)')
     parser.add_argument('--methods', metavar='NAME,...',
-                        help='only these methods (default: all); the '
-                             'clairvoyant is always there')
+                        help='compare only these methods (default: all); the '
+                             'clairvoyant is always included')
     parser.add_argument('--plot-dir', metavar='DIR',
-                        help='write reliability.png and frontier.png there')
+                        help='write the pictures reliability.png and '
+                             'frontier.png to this directory')
 
 
 def run(arguments, conf, progress=None):
@@ -129,8 +132,8 @@ def run(arguments, conf, progress=None):
     if arguments.train_days is not None \
             and arguments.protocol == protocols.ROLLING:
         raise exceptions.InvalidInput(
-            'train-days is given; expected no such argument with the protocol '
-            'rolling, which learns as it goes')
+            'train-days: given with the protocol rolling; expected the '
+            'protocol static, because rolling learns every day')
     if arguments.train_days is not None \
             and not math.isfinite(arguments.train_days):
         raise exceptions.InvalidInput(

@@ -105,8 +105,8 @@ def run(arguments, conf, store, progress=None):
     hosts = fleet.hosts
     if arguments.host is not None and arguments.host not in hosts:
         raise exceptions.InvalidInput(
-            f'host: {arguments.host!r}; expected one that the store knows: '
-            f'"vswitch-manage fleet" prints them')
+            f'host: {arguments.host!r}; expected a host in the store: '
+            '"vswitch-manage fleet" prints them')
     judged = _Judged(fleet, subject, hosts, progress)
     assessment = judged.assessment
     counts = explanation.counts(assessment)

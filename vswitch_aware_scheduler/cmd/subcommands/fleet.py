@@ -203,8 +203,8 @@ class Fleet:
         if wanted is not None:
             if wanted not in hosts:
                 raise exceptions.InvalidInput(
-                    f'host: {wanted!r}; expected one that the store knows: '
-                    f'"vswitch-manage fleet -c host" prints them')
+                    f'host: {wanted!r}; expected a host in the store: '
+                    '"vswitch-manage fleet -c host" prints them')
             hosts = [wanted]
         return [self._host_row(host, load) for host, load
                 in zip(hosts, self.stored.loads(hosts, progress))]

@@ -14,8 +14,8 @@ def add_arguments(parser):
     :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
     """
     plan = parser.add_command(
-        'plan', 'assign numbers to networks and print what each gateway '
-                'maps', _plan)
+        'plan', 'assign VNIs and VLANs to networks, and print the mappings '
+                'of each gateway', _plan)
     plan.add_argument(
         'file', metavar='FILE',
         help='YAML file of gateways, silos and the networks of tenants')

@@ -73,7 +73,8 @@ def _access(conf):
     if given is None or given['access']['auth'] is None:
         raise exceptions.InvalidInput(
             f'auth_type in the group [{options.INVENTORY_GROUP}] is not set; '
-            f'expected it and the options of its plugin, to ask Neutron with')
+            'expected auth_type and the options of its plugin, for the '
+            'requests to Neutron')
     return http.Access(**{**given['access'], 'url': given['network_url']})
 
 

@@ -21,7 +21,7 @@ def add_arguments(parser):
     show.add_argument('instance', metavar='UUID',
                       help='uuid of an instance, or its name in the list')
     output.add_list_arguments(parser.add_command(
-        'list', 'print what models there are', _list), 'host', 'project')
+        'list', 'list the stored models', _list), 'host', 'project')
 
 
 def _show(arguments, conf):

@@ -22,7 +22,8 @@ def add_arguments(parser):
     output.add_list_arguments(parser.add_command(
         'list', 'print the groups that have a prior', _list), 'project')
     show = parser.add_command(
-        'show', 'print the prior that an instance without a model counts by',
+        'show', 'print the prior that a scheduler uses for an instance '
+                'without a model',
         _show)
     show.add_argument('instance', metavar='UUID', nargs='?',
                       help='uuid of an instance, or the name of one that '
@@ -77,8 +78,8 @@ def _show(arguments, conf):
     found = known.prior(uuid, arguments.flavor, arguments.project)
     if found is None:
         raise exceptions.InvalidInput(
-            f'store {target.url} has no prior for that; expected one: it '
-            f'takes models of {traffic_prior.MIN_PEERS} instances')
+            f'store {target.url} has no prior for this instance; a prior '
+            f'needs models of {traffic_prior.MIN_PEERS} instances')
     law, of = found
     left_out = {
         kind: traffic_prior.share_above(law, policy.capacities)

@@ -151,8 +151,8 @@ def _exported(arguments, conf):
             arguments.host)
         if record is None:
             raise exceptions.InvalidInput(
-                f'host {arguments.host} has no profile in the store; expected '
-                f'one: see "vswitch-manage host list"')
+                f'host {arguments.host}: no profile in the store; expected a '
+                'host of "vswitch-manage host list"')
         name = record.profile or conf.default_switch_profile
         overrides = record.overrides
     found = switch_profile.named(name, known)

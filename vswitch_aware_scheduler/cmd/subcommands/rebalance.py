@@ -32,8 +32,8 @@ def add_arguments(parser):
     parser.set_defaults(function=_run)
     parser.add_argument(
         '--execute', action='store_true',
-        help='carry the plan out, or go on with an interrupted one; without '
-             'it nothing is changed')
+        help='execute the plan, or continue an interrupted plan; without '
+             'this option nothing is changed')
     parser.add_argument(
         '--goal', choices=(snapshot.RELIEVE, snapshot.CONSOLIDATE),
         default=snapshot.RELIEVE,
@@ -41,14 +41,15 @@ def add_arguments(parser):
              'hosts whose instances fit on others within their budgets')
     parser.add_argument(
         '--parallel', type=int, metavar='K',
-        help='migrations that run at a time, in place of rebalance_parallel')
+        help='number of migrations that run at the same time (default: the '
+             'option rebalance_parallel)')
     parser.add_argument(
         '--checks', type=int, metavar='N',
-        help='relieve hosts that were in debt at so many checks in a row, in '
-             'place of rebalance_checks')
+        help='relieve hosts that were in debt at N checks in a row (default: '
+             'the option rebalance_checks)')
     parser.add_argument(
         '--history', action='store_true',
-        help='print the migrations that were begun, and what they brought')
+        help='print the migrations that were started, and their effect')
     output.add_list_arguments(parser)
 
 

@@ -110,12 +110,13 @@ def run(arguments, conf, opened, progress=None):
     if arguments.fleet:
         if arguments.count is not None:
             raise exceptions.InvalidInput(
-                f'count: {arguments.count}; expected none with --fleet: that '
-                f'is all instances that have a model')
+                f'count: {arguments.count}; expected no --count with --fleet, '
+                'which stands for all instances that have a model')
         laws = [law for _, law in sorted(opened().read_changes().laws())]
         if not laws:
             raise exceptions.InvalidInput(
-                'the store has no models; expected those of a fleet')
+                'models in the store: none; expected the models of a fleet: '
+                'run vswitch-modeler or "vswitch-manage fit"')
         np.random.default_rng(arguments.seed).shuffle(laws)
         return {**answer, 'instances': len(laws), 'profiles': [
             _of_fleet(policy, laws)

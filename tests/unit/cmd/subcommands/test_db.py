@@ -40,7 +40,7 @@ class DatabaseCommandTestCase(command_case.ManageTestCase):
         first = migration.revisions()[0]
         self.assertEqual({'before': None, 'after': first},
                          self.ask('db', 'sync', '--version', first))
-        self.assert_fails('version nine is not known', 'db', 'sync',
+        self.assert_fails('version: nine; expected', 'db', 'sync',
                           '--version', 'nine')
 
     def test_version_of_an_empty_file_is_none(self):

@@ -217,7 +217,7 @@ class HostsTestCase(ExplainTestCase):
         self.assertIn('policies_read_at_iso', answer)
 
     def test_a_host_that_is_not_known_is_refused(self):
-        self.assert_fails("host: 'nine'; expected one that the store knows",
+        self.assert_fails("host: 'nine'; expected a host in the store",
                           'explain', '--flavor', 'busy', '--host', 'nine')
 
     def test_either_a_server_or_a_flavor(self):

@@ -116,7 +116,7 @@ class HostsTestCase(FleetTestCase):
             '--sort', 'risk', '--limit', '1')])
         self.assertEqual(['h1'], [one['host'] for one in self.hosts(
             '--host', 'h1')])
-        self.assert_fails("host: 'nope'; expected one", 'fleet', '--host',
+        self.assert_fails("host: 'nope'; expected a host", 'fleet', '--host',
                           'nope')
 
     def test_error_budgets_are_shown_and_sorted_by(self):

@@ -221,8 +221,8 @@ class ExportTestCase(HostTestCase):
         for wanted, words in (
                 ('profile: .gone', ['gone', '--format', 'provider']),
                 ('profile: None', ['--host', 'h', '--format', 'provider']),
-                ('host x has no profile', ['--host', 'x', '--format',
-                                           'provider']),
+                ('host x: no profile', ['--host', 'x', '--format',
+                                        'provider']),
                 ('--device', ['ovs-flat', '--format', 'neutron-ovs'])):
             self.assert_fails(wanted, 'profile', 'export', *words)
         for words in (['--format', 'provider'], ['ovs-flat'],

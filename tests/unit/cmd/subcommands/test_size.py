@@ -158,7 +158,7 @@ class TestSize(command_case.ManageTestCase):
                 (['--profile', 'none'], "profile: 'none'"),
                 (['--count', '0'], 'count: 0; expected'),
                 (['--overload-probability', '2'], ': 2; expected a number'),
-                (['--fleet', '--count', '3'], 'expected none with --fleet'),
+                (['--fleet', '--count', '3'], 'expected no --count'),
                 (['--fleet', '--kpps', '3'], 'stated by numbers and --fleet'),
                 (['--egress-kbps', '-3'], 'egress_kbps: -3; expected'),
                 (['--instance', 'x'], 'no traffic model of instance x'),
@@ -178,7 +178,7 @@ class TestSize(command_case.ManageTestCase):
         self.url = f'sqlite:///{self.directory}/other.sqlite'
         self._configure()
         self.run_command('db', 'sync')
-        self.assert_fails('has no models', 'size', '--fleet')
+        self.assert_fails('models in the store: none', 'size', '--fleet')
         self.assert_fails('has no prior', 'size', '--flavor', 'small')
 
 
