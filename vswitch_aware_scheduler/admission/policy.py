@@ -84,12 +84,12 @@ class HostPolicy:
 
     @functools.cached_property
     def limits(self):
-        """[(weights, capacity, limit of one instance)] of the profile."""
+        """List of (weights, capacity, limit of one instance), by the profile."""
         return [] if self.profile is None else _limits_of(self.profile)
 
     @functools.cached_property
     def limits_on_one(self):
-        """[(weights, packet_bytes, limit)]: what one instance may have.
+        """List of (weights, packet_bytes, limit on one instance).
 
         An instance above such a limit is refused by the host with ``PEAK``, or
         by one of its uplinks.
@@ -112,7 +112,7 @@ class HostPolicy:
 
     @functools.cached_property
     def capacities(self):
-        """[(weights, packet_bytes, capacity)]: what all instances may have.
+        """List of (weights, packet_bytes, limit on the sum of instances).
 
         An instance above one of these capacities overloads the host, or one of
         its uplinks, alone.
@@ -131,7 +131,7 @@ class HostPolicy:
 
     @functools.cached_property
     def counts(self):
-        """{one of :data:`.COUNTED`: maximum} of the profile."""
+        """{one of :data:`.COUNTED`: maximum number}, by the profile."""
         return {} if self.profile is None else self.profile.counts
 
 

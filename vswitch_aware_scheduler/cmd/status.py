@@ -361,7 +361,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @staticmethod
     def _problems_of(worker, now):
-        """Return a list of what a worker reports that is wrong, in words."""
+        """Return a list of the problems that a worker reports, in words."""
         cells = self_check.record_problems(worker, now)
         plugins = self_check.plugins_problem(
             worker.state.get('plugins') or ())

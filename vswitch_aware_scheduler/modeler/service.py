@@ -430,9 +430,9 @@ def host_kinds(conf):
 
 
 def _nova_and_placement(conf, who):
-    """Return the Access of Nova and that of Placement.
+    """Return the Access to Nova and the Access to Placement.
 
-    :param who: what asks them, for the error
+    :param who: part of the service that needs them, for the error
     :raises InvalidInput: if no credentials are configured
     """
     given = options.inventory_options(conf)

@@ -358,7 +358,7 @@ def _one_limit(weights, capacity, profile):
 
 
 def _episodes(policy, models, limit):
-    """Return the overload episodes of a host, None without all models."""
+    """Return the overload episodes of a host; None if a model is missing."""
     models = list(models)
     if not models or any(one is None for one in models):
         return None

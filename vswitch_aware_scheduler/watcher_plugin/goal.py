@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Watcher's goal of error budgets, and what it measures of a solution."""
+"""Watcher's goal of error budgets, and the efficacy of a solution."""
 
 from watcher.decision_engine.goal import base
 from watcher.decision_engine.goal.efficacy import base as efficacy_base

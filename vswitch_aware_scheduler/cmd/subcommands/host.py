@@ -68,7 +68,7 @@ def _add_set_arguments(parser):
 
 
 def _access(conf):
-    """Return how to ask Neutron: with the credentials of the inventory."""
+    """Return the Access to Neutron, with the credentials of the inventory."""
     given = options.inventory_options(conf)
     if given is None or given['access']['auth'] is None:
         raise exceptions.InvalidInput(
