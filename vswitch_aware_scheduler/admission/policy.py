@@ -84,7 +84,7 @@ class HostPolicy:
 
     @functools.cached_property
     def limits(self):
-        """List of (weights, capacity, limit of one instance), by the profile."""
+        """List of (weights, capacity, limit of one instance)."""
         return [] if self.profile is None else _limits_of(self.profile)
 
     @functools.cached_property
