@@ -70,7 +70,7 @@ class TestTopology(base.NamespacesTestCase):
         with namespaces.Run(topology.names(2), self.state) as run:
             with self.assertRaisesRegex(
                     exceptions.CalibrationError,
-                    'ovs-vsctl is not installed.*openvswitch-switch'):
+                    'ovs-vsctl: not installed.*openvswitch-switch'):
                 self._without_ovs(run)
 
     def _without_ovs(self, run):

@@ -5,7 +5,7 @@ import unittest
 
 import numpy as np
 
-from tests.unit.rebalance import test_uplinks
+from tests.unit.rebalance import uplink_fleets
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import consolidation
 from vswitch_aware_scheduler.rebalance import relief
@@ -146,13 +146,13 @@ class ConsolidationTestCase(unittest.TestCase):
     def test_uplinks_keep_their_limits(self):
         moved = 0
         for seed in range(200):
-            case = test_uplinks.Case(seed)
+            case = uplink_fleets.Case(seed)
             count = len(case.hosts)
             moves = consolidation.plan(
                 relief.Loads(case.rates, 3 * case.capacities[None],
-                             case.hosts), np.full(test_uplinks.HOSTS, 1e6),
-                [budget.Terms(.3)] * test_uplinks.HOSTS, relief.Constraints(
-                    np.zeros((count, 0)), np.zeros((test_uplinks.HOSTS, 0)),
+                             case.hosts), np.full(uplink_fleets.HOSTS, 1e6),
+                [budget.Terms(.3)] * uplink_fleets.HOSTS, relief.Constraints(
+                    np.zeros((count, 0)), np.zeros((uplink_fleets.HOSTS, 0)),
                     uplinks=case.uplinks()), np.ones(count, dtype=bool), 12)
             hosts = case.hosts.copy()
             for move in moves:
