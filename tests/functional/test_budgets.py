@@ -198,8 +198,7 @@ class BudgetLimitFactorTestCase(base.VSwitchTestCase):
         most = base.most_instances(self.SHARE_ON, 1, limit)
         there = len(self.residents(host))
         self.assertLess(there, most)
-        for _ in range(most - there):
-            self.boot(self.small, host, host=host)
+        self.boot_many(self.small, most - there, host=host)
         self.boot_refused(self.small, host=host)
 
     def settle(self, before, **hosts):
