@@ -139,7 +139,7 @@ def main():
 def _row(line):
     words = [line['remark'], *line['audit']]
     return (f'{"good" if line["good"] else "BAD ":5}{line["seconds"]:7.1f} s '
-            f'{line["scenario"]:26}{"; ".join(filter(None, words))}')
+            f'{line["scenario"]:27}{"; ".join(filter(None, words))}')
 
 
 if __name__ == '__main__':

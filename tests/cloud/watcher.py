@@ -19,6 +19,10 @@ DATABASE = 'watcher'
 #: Longest wait for an audit or an action plan.
 TIMEOUT_SECONDS = 300.0
 
+#: Number of audits that are made until one begins, and how long each may take
+#: to begin.
+_AUDITS, _BEGIN_SECONDS = 5, 30.0
+
 _ENDED = ('SUCCEEDED', 'FAILED', 'CANCELLED', 'SUPERSEDED')
 
 
@@ -88,11 +92,17 @@ class Watcher(fixtures.Fixture):
         :param parameters: of the strategy
         :returns: (audit, its action plan or None), dictionaries of the API
         """
-        audit = self._api.post('/audits', json={
-            'name': f'audit {time.time()}', 'audit_type': 'ONESHOT',
-            'goal': 'vswitch_error_budget', 'strategy': 'vswitch_rebalance',
-            'parameters': parameters, 'auto_trigger': False}).json()
-        path = f'/audits/{audit["uuid"]}'
+        # A decision engine that has just started does not hear of an audit, or
+        # cancels it.
+        for _ in range(_AUDITS):
+            made = self._api.post('/audits', json={
+                'name': f'audit {time.time()}', 'audit_type': 'ONESHOT',
+                'goal': 'vswitch_error_budget',
+                'strategy': 'vswitch_rebalance',
+                'parameters': parameters, 'auto_trigger': False}).json()
+            path = f'/audits/{made["uuid"]}'
+            if self._is_begun(path):
+                break
         audit = self._until(lambda: self._ended(path), 'the audit')
         plans = self._list('action_plans', f'?audit_uuid={audit["uuid"]}')
         return audit, plans[0] if plans else None
@@ -109,6 +119,21 @@ class Watcher(fixtures.Fixture):
         return plan, [self._api.get(f'/actions/{one["uuid"]}').json()
                       for one in self._list(
                           'actions', f'?action_plan_uuid={plan["uuid"]}')]
+
+    def _is_begun(self, path):
+        """Wait until an audit has begun; return whether it was not cancelled.
+
+        An audit that has not begun after a while is cancelled.
+        """
+        limit = time.monotonic() + _BEGIN_SECONDS
+        while time.monotonic() < limit:
+            state = self._api.get(path).json()['state']
+            if state != 'PENDING':
+                return state != 'CANCELLED'
+            time.sleep(1)
+        self._api.patch(path, json=[{'op': 'replace', 'path': '/state',
+                                     'value': 'CANCELLED'}])
+        return False
 
     def _ended(self, path):
         found = self._api.get(path).json()
