@@ -33,6 +33,7 @@ from vswitch_aware_scheduler import self_check
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import engines
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
 __all__ = ['Checks', 'main']
@@ -56,9 +57,6 @@ _SHOWN = 5
 
 #: Plans of migrations that are older do not count.
 _PLAN_SECONDS = 7 * 86400.0
-
-#: Periods of error budgets wait one hour for late samples.
-_BUDGET_SECONDS = 7200.0
 
 
 def _result(code, details=None):
@@ -452,19 +450,19 @@ class Checks(upgradecheck.UpgradeCommands):
         words = (f'error budgets: {len(budgets)}, of which '
                  f'{sum(one.in_debt for one in budgets.values())} overspent')
         age = time.time() - max(one.until for one in budgets.values())
-        if age > _BUDGET_SECONDS:
+        if age > snapshot.FRESH_SECONDS:
             return _result(
                 upgradecheck.Code.WARNING,
                 f'{words}; they are settled up to {age:.0f} s ago; expected '
-                f'less than {_BUDGET_SECONDS:.0f} s: do vswitch-modeler and '
-                f'telemetry work?')
+                f'less than {snapshot.FRESH_SECONDS:.0f} s: do '
+                f'vswitch-modeler and telemetry work?')
         unknown = [
             f'{one.kind} {one.name}: {one.unknown_seconds:.0f} s are not '
             f'known, {one.measured_seconds:.0f} s are: {one.unknown_why}'
             for one in sorted(budgets.values(),
                               key=lambda one: -one.unknown_seconds)
             if one.unknown_seconds >= max(one.measured_seconds,
-                                          _BUDGET_SECONDS)]
+                                          snapshot.FRESH_SECONDS)]
         if unknown:
             return _result(
                 upgradecheck.Code.WARNING,

@@ -32,7 +32,8 @@ from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import series
 from vswitch_aware_scheduler.vswitch import profile as switch_profile
 
-__all__ = ['Cloud', 'Replay', 'Traffic']
+__all__ = ['Cloud', 'Replay', 'Traffic', 'read_traffic', 'summary',
+           'write_rates']
 
 #: The migrations have a network of their own; a host in debt at one check is
 #: relieved.

@@ -309,9 +309,18 @@ def _planned(taken, data, in_debt, settings, now):
         reason += '; ' + plain_text.number_of(
             waiting, 'more host is in debt and waits',
             'more hosts are in debt and wait')
+
+    def why(move, before, after):
+        limit = taken.terms[move.source].overload_probability
+        return (f'{taken.hosts[move.source]} owes '
+                f'{-taken.balance[move.source]:.0f} s of overload; by its '
+                f'present instances {before / limit:.2g} times its limit in '
+                f'{WINDOW_DAYS} days, {after / limit:.2g} times with the '
+                f'move')
+
     return Proposal(now, taken.grid.end, len(data.budgets), in_debt,
-                    tuple(_described(taken, advice.moves)), advice.held_back,
-                    reason, taken.capacity_kbps)
+                    tuple(_described(taken, advice.moves, why)),
+                    advice.held_back, reason, taken.capacity_kbps)
 
 
 def _listed(reasons, what, verb):
@@ -349,21 +358,12 @@ def _why_nothing(in_debt, settings):
             f'was at {in_debt[0].checks}')
 
 
-def _described(taken, moves, why=None):
+def _described(taken, moves, why):
     """Yield the ProposedMoves of a plan.
 
     :param why: callable(move, overload before, overload after), returns the
-        reason of a move in words; default: it relieves its source
+        reason of a move in words
     """
-    def relieves(move, before, after):
-        limit = taken.terms[move.source].overload_probability
-        return (f'{taken.hosts[move.source]} owes '
-                f'{-taken.balance[move.source]:.0f} s of overload; by its '
-                f'present instances {before / limit:.2g} times its limit in '
-                f'{WINDOW_DAYS} days, {after / limit:.2g} times with the '
-                f'move')
-
-    why = why or relieves
     loads, seconds = taken.loads.copy(), taken.grid.seconds
 
     def budget_after(host):

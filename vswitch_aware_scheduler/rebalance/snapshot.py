@@ -284,6 +284,8 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
                if one.body.get('goal') == CONSOLIDATE
                and one.state == records.DONE and now - one.ended_at
                < settings.churn.cool_down_seconds}
+    sampled = np.array([len(series.get(one.uuid, ())) > 0 for one in servers],
+                       dtype=bool)
     passable = np.ones(len(hosts), dtype=bool)
     passable[[row_of[one.destination] for one in moves
               if one.destination in row_of and one.state == records.FAILED
@@ -291,7 +293,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
     constraints = _constraints(
         cloud, hosts, row_of, servers, services, placements,
         np.array([host in closed for host in hosts]), fixed, passable,
-        _uplinks(measured, hosts, servers, series, changed))
+        _uplinks(measured, hosts, servers, series, sampled, changed))
     rule = relief.Rule()
     recent = max(1, round(rule.recent_seconds / measured.grid.seconds))
     costs = None if settings.is_separate else _costs(
@@ -308,8 +310,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         sum(1 for at in moved.values()
             if now - at < 7 * budget.DAY_SECONDS),
         expected, costs, capacity_kbps, measured.grid, closed,
-        np.array([len(series.get(one.uuid, ())) > 0 for one in servers],
-                 dtype=bool))
+        sampled)
 
 
 # What hosts carry
@@ -464,10 +465,11 @@ def _moved_at(moves):
     return moved
 
 
-def _uplinks(measured, hosts, servers, series, changed):
+def _uplinks(measured, hosts, servers, series, sampled, changed):
     """Return the :class:`.uplinks.Uplinks` of a fleet, None without any.
 
-    :param changed: as of :func:`_changed_hosts`
+    :param sampled: (n,) bool, whether telemetry has samples of an instance
+    :param changed: as returned by :func:`_changed_hosts`
     """
     if not measured.uplinks or not servers:
         return None
@@ -489,8 +491,7 @@ def _uplinks(measured, hosts, servers, series, changed):
         uplink.budget.overload_probability, not uplink.budget.in_debt)
         for uplink in measured.uplinks],
         [place[server.host] for server in servers],
-        np.array([len(series.get(server.uuid, ())) > 0
-                  for server in servers]),
+        sampled,
         np.array([server.uuid not in changed for server in servers]))
 
 

@@ -24,6 +24,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.modeler import budgets
 from vswitch_aware_scheduler import plain_text
 from vswitch_aware_scheduler import store as model_store
+from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.traffic import rate_law
 from vswitch_aware_scheduler.traffic import superposition
 
@@ -43,9 +44,6 @@ _SOME = 200
 
 #: Data are old after this number of passes of a modeler.
 _PASSES = 3
-
-#: Periods of error budgets wait one hour for late samples.
-_BUDGET_SECONDS = 2 * 3600.0
 
 #: Longest time between two updates of the age of the inventory.
 _INVENTORY_SECONDS = 2 * 3600.0
@@ -156,7 +154,7 @@ class Fleet:
         settled = max((budget.until for budget
                        in self.stored.error_budgets.values()),
                       default=self._now)
-        if self._now - settled > max(old, _BUDGET_SECONDS):
+        if self._now - settled > max(old, snapshot.FRESH_SECONDS):
             self.remarks.append(
                 f'error budgets are settled up to {self._ago(settled)} ago: '
                 f'is error_budgets set, and does vswitch-modeler run?')
