@@ -65,7 +65,7 @@ def _parser():
     common = argparse.ArgumentParser(
         add_help=False, argument_default=argparse.SUPPRESS)
     common.add_argument('--json', action='store_true',
-                        help='print JSON for a machine to read')
+                        help='print the results as JSON')
     common.add_argument('--debug', action='store_true',
                         help='show the traceback of an error')
     common.add_argument('--state-dir', metavar='DIR',
@@ -81,7 +81,8 @@ def _parser():
                      help='print the script that completes this command in '
                           'a shell')
     one = top.add_command(
-        'local', 'measure in network namespaces of this machine', _local)
+        'local', 'measure a switch in network namespaces of this machine',
+        _local)
     one.add_argument('--switch', choices=topologies.SWITCHES,
                      default='linuxbridge',
                      help='kind of switch (default: linuxbridge)')
@@ -90,34 +91,32 @@ def _parser():
                      help='encapsulation of the tunnel between the hosts '
                           '(default: none)')
     one.add_argument('--no-offload', action='store_true',
-                     help='disable offloads in the VMs: no segmentation and '
-                          'no checksum by the NIC')
+                     help='disable segmentation and checksum offload in the '
+                          'simulated VMs')
     _add_plan(one)
     _add_output(one)
 
     one = top.add_command(
-        'remote', 'measure between machines, over SSH', _remote)
+        'remote', 'measure the switches between machines that SSH reaches',
+        _remote)
     one.add_argument('--sender', action='append', required=True,
                      metavar='USER@HOST',
                      help='machine that sends; may be given several times')
     one.add_argument('--receiver', action='append', required=True,
                      metavar='USER@HOST[=ADDRESS]',
-                     help='machine that receives, and the address on which '
-                          'it receives if SSH uses a different one; may be '
-                          'given '
-                          'several times')
+                     help='machine that receives, with its address in the '
+                          'measured network if SSH uses a different one; may '
+                          'be given several times')
     one.add_argument('--ssh-option', action='append', default=[],
                      metavar='OPTION',
                      help='option for ssh -o, for example Port=2222; may be '
-                          'given several '
-                          'times')
+                          'given several times')
     one.add_argument('--switch', default='unspecified', metavar='WORD',
-                     help='kind of the switch, for the profile')
+                     help='kind of switch to write into the profile')
     one.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
                      default='none',
-                     help='encapsulation of the measured network, for the '
-                          'profile '
-                          '(default: none)')
+                     help='encapsulation to write into the profile (default: '
+                          'none)')
     _add_plan(one)
     _add_output(one)
 
@@ -125,14 +124,15 @@ def _parser():
         'check', 'print which switches and tunnels this machine can create',
         _check)
     top.add_command(
-        'clean', 'remove the remains of interrupted runs', _clean)
+        'clean', 'remove network namespaces that interrupted runs left',
+        _clean)
 
     other = top.add_command(
         'import', 'create a profile from results measured elsewhere', _import)
     other.add_argument('--format', choices=sorted(importers.FORMATS),
                        required=True, help='format of the files')
     other.add_argument('--switch', default='unspecified', metavar='WORD',
-                       help='kind of the switch, for the profile')
+                       help='kind of switch to write into the profile')
     other.add_argument('--encapsulation', choices=topologies.ENCAPSULATIONS,
                        help='encapsulation, if the files do not state it')
     other.add_argument('--pairs', type=int, metavar='N',
@@ -147,20 +147,20 @@ def _parser():
 def _add_plan(parser):
     parser.add_argument('--quick', action='store_true',
                         help='quick run of about one minute: few sizes and '
-                             'pairs, one set-up, '
-                             'samples of one second')
+                             'pairs, one repetition, samples of one second')
     parser.add_argument('--sizes', type=_whole_numbers, metavar='N,...',
                         help='sizes of IP packets in bytes (default: '
                              + ','.join(map(str, plans.SIZES)) + ')')
     parser.add_argument('--pairs', type=_whole_numbers, metavar='N,...',
-                        help='numbers of senders, each with its receiver '
+                        help='numbers of sender-receiver pairs that send at '
+                             'the same time '
                              '(default: ' + ','.join(map(str, plans.PAIRS))
                              + ')')
     parser.add_argument('--seconds', type=int, metavar='N',
                         help='duration of one sample (default: 5)')
     parser.add_argument('--repeats', type=int, metavar='N',
-                        help='number of times that everything is set up again '
-                             '(default: 3)')
+                        help='number of times that the network is created '
+                             'and measured (default: 3)')
     parser.add_argument('--receivers', type=int, metavar='N',
                         help='number of receivers in the test of one sender '
                              'with several receivers; 0 omits the test '
@@ -176,14 +176,14 @@ def _add_plan(parser):
                              '(default: 3)')
     parser.add_argument('--journal', metavar='PATH',
                         help='record samples in this file; the same command '
-                             'continues an interrupted run from it')
+                             'continues an interrupted run')
 
 
 def _add_output(parser):
     parser.add_argument('--output', metavar='PATH',
-                        help='write the profile there, YAML')
+                        help='write the profile to this YAML file')
     parser.add_argument('--name', metavar='WORD',
-                        help='of the profile')
+                        help='name of the profile')
 
 
 def _plan(arguments):

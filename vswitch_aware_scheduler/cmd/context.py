@@ -53,7 +53,7 @@ def common_parser():
         help='SQLAlchemy URL of the store, instead of store_url')
     common.add_argument(
         '-f', choices=('table', 'json', 'yaml', 'csv'), dest='output_format',
-        help='print a table (the default), JSON, YAML or, of a list, CSV')
+        help='output format; csv only for lists (default: table)')
     common.add_argument(
         '--json', action='store_const', const='json', dest='output_format',
         help='the same as -f json')

@@ -23,13 +23,13 @@ __all__ = ['SUBCOMMANDS', 'ask', 'default_config_files', 'main']
 
 #: {name of a sub-command and of its module: what it does}.
 SUBCOMMANDS = {
-    'db': 'make the schema of the store and print its version',
+    'db': 'create or update the schema of the store, and print its version',
     'fit': 'fit traffic models to telemetry and write them to the store',
     'evaluate': 'replay recorded traffic and compare placement methods',
-    'size':
-        'compute how many instances a host can have, or the hosts of a fleet',
+    'size': 'compute how many instances fit on a host, or how many hosts '
+            'are needed',
     'fleet': 'print the load and the overload probability of each host',
-    'report': 'write an HTML page of the fleet, its risks and its models',
+    'report': 'write an HTML page with the load and the risk of each host',
     'model': 'print stored traffic models',
     'prior': 'print the traffic that is assumed for instances without a '
              'model',
@@ -37,13 +37,14 @@ SUBCOMMANDS = {
     'host': 'print and set the switch profiles of hosts',
     'gateway': 'plan the mappings of VXLAN gateways',
     'claim': 'print the latest placements of schedulers',
-    'decision': 'print how schedulers judged hosts',
-    'explain': 'judge the hosts for an instance now, and explain the result',
-    'rebalance':
-        'propose migrations for hosts in debt, or execute them',
-    'feedback': 'print how trials correct the limits of hosts',
-    'strict': 'print and remove the inventories of the strict mode',
-    'capacity': 'estimate what a packet costs a switch',
+    'decision': 'print which hosts schedulers accepted and refused, and why',
+    'explain': 'print which hosts would accept an instance now, and why',
+    'rebalance': 'propose or execute migrations away from hosts with a '
+                 'negative error budget',
+    'feedback': 'print how simulated placements correct the limits of hosts',
+    'strict': 'print or remove the inventories of the strict mode',
+    'capacity': 'estimate the processor time that a switch needs for a '
+                'packet',
 }
 
 
@@ -51,8 +52,8 @@ def _parser():
     common = context.common_parser()
     top = deferred.Parser(
         prog=context.PROG, common=common,
-        description='Look after the store of traffic models and the switch '
-                    'profiles of vswitch_aware_scheduler.')
+        description='Manage the traffic models, switch profiles and '
+                    'decisions in the store of vswitch_aware_scheduler.')
     top.add_argument('--version', action='version',
                      version=terminal.version(context.PROG))
     top.add_argument('--print-completion', action=terminal.PrintCompletion,
@@ -73,16 +74,16 @@ def _add_arguments_of(name):
 
 
 def default_config_files():
-    """Return the files that are read where none is named."""
+    """Return the paths of the files that are read without --config-file."""
     return cfg.find_config_files('vswitch_aware_scheduler', 'vswitch')
 
 
 def ask(words, config_files=()):
     """Return the :class:`.output.Answer` of a sub-command; print nothing.
 
-    :param words: of the command line, without options that say what is
-        printed
-    :param config_files: paths
+    :param words: arguments of the command line, without options for the
+        output
+    :param config_files: paths of configuration files
     :raises VSwitchError: when the sub-command fails
     """
     arguments = argparse.Namespace(
@@ -96,11 +97,13 @@ def ask(words, config_files=()):
 def main(argv=None):
     """Run the command.
 
-    :param argv: arguments without the program's name, None: the process's
-    :returns: exit status: 0 done, 1 an error, which is told on stderr; a
-        wrong command line exits with 2 by SystemExit
+    :param argv: arguments without the name of the program; None: those of
+        the process
+    :returns: exit status: 0 after success, 1 after an error, which is printed
+        on stderr
+    :raises SystemExit: with status 2 for a wrong command line
     """
-    # Defaults come in here: a sub-command's would hide what stood before it.
+    # Defaults of a sub-command would overwrite options in front of its name.
     arguments = argparse.Namespace(config_file=[], store=None,
                                    output_format=None, debug=False)
 
@@ -113,7 +116,7 @@ def main(argv=None):
         if arguments.debug:
             terminal.log_all()
         else:
-            # What a library logs is told by the exception as well.
+            # Exceptions contain what libraries log.
             logging.getLogger().addHandler(logging.NullHandler())
         return arguments.function(arguments, context.configuration(arguments))
 

@@ -45,6 +45,8 @@ def _configuration(argv):
     logging.register_options(conf)
     options.register_opts(conf)
     conf(argv, project=_PROJECT, prog=PROG, version=terminal.version(PROG),
+         description='Read the traffic of instances from telemetry, and keep '
+                     'their traffic models in the store up to date.',
          default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
     return conf
 

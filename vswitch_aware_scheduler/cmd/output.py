@@ -105,13 +105,13 @@ def add_list_arguments(parser, *filters):
         help='the same as -f')
     group.add_argument(
         '-c', '--column', metavar='COLUMN', action='append', dest='columns',
-        default=[], help='print this column alone, given by its name in the '
+        default=[], help='print only this column, given by its name in the '
         'table or its key in JSON; may be given several times')
     group.add_argument(
         '--sort-column', metavar='COLUMN', action='append',
         dest='sort_columns', default=[],
-        help='sort by this column; may be given several times, the first one '
-             'counts most')
+        help='sort by this column; may be given several times: rows that are '
+             'equal in the first column are sorted by the second, and so on')
     direction = group.add_mutually_exclusive_group()
     direction.add_argument('--sort-ascending', action='store_false',
                            dest='sort_descending', default=False,
@@ -119,7 +119,7 @@ def add_list_arguments(parser, *filters):
     direction.add_argument('--sort-descending', action='store_true',
                            default=False, help='sort in descending order')
     group.add_argument('--limit', metavar='N', type=_count,
-                       help='print at most so many rows')
+                       help='print at most N rows')
     parser.set_defaults(list_filters=filters)
     for name in filters:
         group.add_argument(f'--{name}', metavar=name.upper(),

@@ -34,16 +34,14 @@ _CLI = [
     cfg.PortOpt('port', default=8790,
                 help='TCP port to listen on; 0 selects a free port.'),
     cfg.IntOpt('details', default=report.DETAILS, min=0, max=1000,
-               help='Number of hosts that the first page shows in detail, '
-                    'those with the largest risk. Every host has its own '
-                    'page.'),
+               help='Number of hosts that the first page shows in detail: '
+                    'the hosts with the largest risk. Every host has a page '
+                    'of its own.'),
     cfg.FloatOpt('stale-hours', default=report.STALE_HOURS, min=0,
-                 help='A model is stale if its last sample is older than '
-                      'this, '
-                      'in hours.'),
+                 help='Age of the last sample, in hours, above which a model '
+                      'is shown as stale.'),
     cfg.FloatOpt('refresh-seconds', default=60.0, min=0,
-                 help='Seconds for which a page is cached before the store is '
-                      'read again for the next request.'),
+                 help='Time in seconds for which a page is cached.'),
 ]
 
 
@@ -52,6 +50,8 @@ def _configuration(argv):
     conf.register_cli_opts(_CLI)
     options.register_opts(conf)
     conf(argv, project=_PROJECT, prog=PROG, version=terminal.version(PROG),
+         description='Serve web pages with the load and the risk of each '
+                     'host.',
          default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
     group = conf[options.GROUP]
     for name in group:

@@ -587,19 +587,21 @@ def _configuration(argv):
     def add_parsers(subparsers):
         # The parser of oslo.upgradecheck only has "upgrade check".
         check = subparsers.add_parser(
-            'check', help='check the store and the switch profiles')
+            'check', help='check the store, the options and the services')
         upgrade = subparsers.add_parser(
-            'upgrade', help='"upgrade check" is "check"')
-        upgrade.add_argument('what', choices=['check'])
+            'upgrade', help='"upgrade check" does the same as "check"')
+        upgrade.add_argument('what', choices=['check'],
+                             help='the only legal value')
         for parser in (check, upgrade):
-            parser.add_argument(
-                '--json', action='store_true',
-                help='print JSON for a machine to read')
+            parser.add_argument('--json', action='store_true',
+                                help='print the results as JSON')
 
     conf.register_cli_opt(cfg.SubCommandOpt(
         'command', title='Commands', handler=add_parsers))
     conf(_options_first(argv), project=_PROJECT, prog=PROG,
          version=terminal.version(PROG),
+         description='Check whether vswitch_aware_scheduler is installed and '
+                     'configured correctly.',
          default_config_files=cfg.find_config_files(_PROJECT, 'vswitch'))
     return conf
 

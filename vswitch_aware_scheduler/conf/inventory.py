@@ -14,15 +14,16 @@ GROUP = 'vswitch_inventory'
 
 _HELP = """
 Options of the inventory: the host, flavor and project of each instance.
-vswitch-modeler reads the inventory from Nova when ``auth_type`` is set, or
-from the file ``path``. If neither is set, there is no inventory, and there is
-only one prior, for all instances together. auth_type and the options of this
-plugin of keystoneauth1 set the user for Nova, who must be an administrator.
-"vswitch-manage host discover" queries Neutron with the same options.
+vswitch-modeler reads the inventory from Nova if ``auth_type`` is set, or from
+the file ``path``. If neither is set, there is no inventory, and there is only
+one prior (the expected traffic of new instances), for all instances together.
+auth_type and the options of this plugin of keystoneauth1 set the user for
+Nova, who must be an administrator. "vswitch-manage host discover" queries
+Neutron with the same options.
 """
 
 OPTS = telemetry.access_opts(
-    'Nova, with its version', 'https://controller:8774/v2.1') + [
+    'Nova', 'https://controller:8774/v2.1', '/v2.1') + [
     cfg.StrOpt(
         'path',
         help="""
@@ -46,10 +47,11 @@ Related options: ``url``.
         help="""
 Whether vswitch-modeler also reads the networks of instances, from Neutron.
 
-The networks matter where a switch profile limits networks or remote VTEPs, or
-where an uplink has a table of mappings. Without them each instance counts as
-if it were on a network of its own, until its host reports the real networks.
-After a change of this option the modeler reads all instances again.
+The scheduler needs the networks if a switch profile limits the number of
+networks or of remote VTEPs, or if an uplink has a table of mappings. Without
+them the scheduler assumes a separate network for each instance until the host
+reports the real networks. After a change of this option the modeler reads all
+instances again.
 
 When it is set and Neutron cannot be queried, the modeler logs the reason and
 the inventory stays unchanged.
@@ -94,10 +96,10 @@ Related options: none.
 Whether vswitch-modeler sets the switch profiles of hosts according to the
 reports of Neutron's agents.
 
-In each pass vswitch-modeler then does the same as "vswitch-manage host
-discover --apply". A new host thus gets its profile without an aggregate.
-Profiles that were set by "vswitch-manage host set" stay, and the metadata of
-aggregates has precedence over the store.
+With it, vswitch-modeler does the same in each pass as "vswitch-manage host
+discover --apply": a new host gets a profile without an aggregate. Profiles
+that were set by "vswitch-manage host set" stay, and the metadata of aggregates
+has precedence over the profiles in the store.
 
 Values: true, false. It needs ``auth_type``.
 
@@ -109,8 +111,8 @@ Related options: ``network_url``, ``discover_profiles``.
     cfg.ListOpt(
         'discover_profiles', sample_default='ovn=ovs-vxlan',
         help="""
-Switch profiles for kinds of switches. They have precedence over the built-in
-catalogue if ``discover_hosts`` is set.
+Switch profile for each kind of switch, used if ``discover_hosts`` is set. An
+entry has precedence over the built-in profile of that kind.
 
 Format: SWITCH[:ENCAPSULATION]=PROFILE, separated by commas, as for
 "vswitch-manage host discover --map".
@@ -124,9 +126,9 @@ Related options: ``discover_hosts``.
         help="""
 How often vswitch-modeler reads all instances instead of only the changed ones.
 
-Lower it to detect sooner the changes that Nova does not report. Raise it to
-reduce the load on Nova, which returns about a thousand instances in one
-answer.
+Some changes are only visible when all instances are read. Lower the option to
+detect these changes sooner. Raise it to reduce the load on Nova, which returns
+about a thousand instances in one response.
 
 Unit: seconds, 300 to 31536000.
 
@@ -153,7 +155,7 @@ def register_opts(conf):
 
 
 def _group():
-    return cfg.OptGroup(GROUP, title='Which instance is where', help=_HELP)
+    return cfg.OptGroup(GROUP, title='Inventory of instances', help=_HELP)
 
 
 def inventory_options(conf):

@@ -11,9 +11,10 @@ OPTS = [
         help="""
 Number of samples that an instance needs before it gets a traffic model.
 
-Raise it to use only long histories; more instances then count with the default
-model. Lower it so that new instances get a model sooner, from fewer samples.
-With one sample in 300 seconds the default is two hours.
+An instance without a model counts with a prior (the expected traffic of new
+instances) or with the default model. Raise this option to use only long
+histories. Lower it so that new instances get a model sooner, from fewer
+samples. With one sample in 300 seconds the default takes two hours.
 
 Unit: samples, 2 to 1000000.
 
@@ -60,16 +61,16 @@ Related options: ``telemetry_driver``, ``telemetry_period_seconds``.
         help="""
 Sampling period of the files that the telemetry driver "file" reads.
 
-Without it the driver uses the most frequent distance between the samples of
-each instance. Set it where so many samples are missing that another distance
-is more frequent. The other drivers ignore it; each has ``period_seconds`` in
-its own group.
+Without it the driver uses, for each instance, the most frequent time between
+two samples. Set it if so many samples are missing that a longer time is more
+frequent. The other drivers ignore this option; each of them has the option
+``period_seconds`` in its own group.
 
 Unit: seconds, 1 to 86400.
 
-When it is wrong, sojourn times (the mean time that an instance stays in a
-state of its model) are wrong by the same factor. When an .npz file states
-another period, the pass fails and logs the reason.
+When it is wrong, all sojourn times are wrong by the same factor. (A sojourn
+time is the mean time for which an instance keeps one traffic rate.) When an
+.npz file states another period, the pass fails and logs the reason.
 
 Related options: ``telemetry_driver``, ``telemetry_path``.
 """),
@@ -78,15 +79,17 @@ Related options: ``telemetry_driver``, ``telemetry_path``.
         help="""
 Time from the start of one pass of vswitch-modeler to the start of the next.
 
-Lower it to use new measurements sooner. Raise it to query telemetry less
-often. No samples are lost, since a pass reads all samples since the previous
+In a pass, vswitch-modeler reads new samples and updates the models. Lower this
+option to use new measurements sooner. Raise it to query telemetry less often.
+No samples are lost, because each pass reads all samples since the previous
 pass. A value below the sampling period of telemetry has no benefit.
 
 Unit: seconds, 10 to 86400.
 
-When a pass takes longer than this, the next pass begins at once and the
-modeler logs it. When it is longer than ``max_generation_age_seconds``, the
-store is stale between passes.
+When a pass takes longer than this time, the modeler logs the duration and
+begins the next pass at once. When the value is above
+``max_generation_age_seconds``, schedulers treat the store as stale between two
+passes (see ``degraded_policy``).
 
 Related options: ``max_generation_age_seconds``,
 ``snapshot_refresh_seconds``.
@@ -96,12 +99,12 @@ Related options: ``max_generation_age_seconds``,
         help="""
 Age at which a sample counts half as much as a new one.
 
-Lower it to follow instances whose traffic changes. Raise it to remember rare
-peaks for longer: a peak that occurred in one sample is forgotten after three
-half lives, 90 days by default, and one that occurred in n samples log2(n) half
-lives later. A history that is read in one pass ages in steps of whole half
-lives. With 0 all samples have the same weight for ever, including wrong
-samples.
+Lower it so that models follow changed traffic sooner. Raise it so that models
+keep rare peaks for longer. A model keeps a peak that occurred in one sample
+for three half lives (90 days by default), and a peak that occurred in n
+samples for 3 + log2(n) half lives. Samples that are read in one pass are
+weighted in steps of whole half lives. With 0 all samples keep the same weight
+for ever, including wrong samples.
 
 Unit: days, 0 to 3650.
 
@@ -134,34 +137,36 @@ Related options: ``unknown_instance_policy``.
 Largest difference between the clock of vswitch-modeler and the clocks of the
 database and of telemetry.
 
-While the difference is larger, passes log it and learn nothing. The modeler
-asks MariaDB or PostgreSQL for its time, and takes the time of telemetry from
-the header Date of its HTTP answers. SQLite and files have no clock. Raise it
-where clocks cannot be synchronized. With 0 the clocks are not compared.
+While the difference is larger, each pass logs the difference and changes no
+model. The modeler reads the time of a MariaDB or PostgreSQL database with a
+query, and the time of telemetry from the Date header of its HTTP responses.
+SQLite and files have no clock. Raise the option if the clocks cannot be
+synchronised. With 0 the clocks are not compared.
 
 Unit: seconds, 0 to 86400.
 
-When it is too low, slow answers look like a wrong clock and the modeler learns
-nothing. When it is too high, a wrong clock can delay samples and shift daily
-statistics.
+When it is too low, a slow response looks like a wrong clock and the modeler
+changes no model. When it is too high, a wrong clock can delay samples and
+shift daily statistics.
 
 Related options: none.
 """),
     cfg.FloatOpt(
         'prior_min_hours', default=2, min=0, max=8760,
         help="""
-How long an instance must have been measured before it counts in the priors of
-groups.
+Time for which an instance must have been measured before the priors include
+its traffic.
 
 A prior is the expected traffic of new instances of a flavor or project. Raise
-this option to count only instances that ran for longer; new flavors then get a
-prior later. Lower it in clouds with short-lived instances. With 0 every
-instance counts that has enough samples or a model.
+this option to learn priors only from instances that ran for longer; new
+flavors then get a prior later. Lower it in clouds with short-lived instances.
+With 0 the priors include every instance with a model or with ``min_samples``
+samples.
 
 Unit: hours, 0 to 8760.
 
-When it is longer than the lifetime of the instances, there are no priors and
-new instances count with the configured default.
+When it is longer than the lifetime of the instances, there are no priors, and
+the scheduler assumes the default model for new instances.
 
 Related options: ``min_samples``, ``default_egress_kbps``.
 """),
@@ -170,11 +175,12 @@ Related options: ``min_samples``, ``default_egress_kbps``.
         help="""
 Whether vswitch-modeler computes an error budget of each host and uplink.
 
-A host earns budget while it is in use and measured, and spends budget while it
-is overloaded by more than one instance. "vswitch-manage fleet" and the report
-show the remaining budget. For the budgets vswitch-modeler reads the newest
-samples of telemetry a second time in each pass. When the option is false,
-budgets stay unchanged.
+An error budget is the time for which the host may still be overloaded. The
+budget grows while the host has instances with measured traffic. It shrinks
+while several instances together overload the host. "vswitch-manage fleet" and
+the report show the remaining budget. To compute budgets, vswitch-modeler reads
+the newest samples of telemetry a second time in each pass. When the option is
+false, stored budgets stay unchanged.
 
 It needs an inventory: auth_type or path in the group [vswitch_inventory].
 Only hosts with a switch profile and the admission policy "probability" have
@@ -186,12 +192,13 @@ Related options: ``error_budget_earned_share``, ``overload_probability``,
     cfg.FloatOpt(
         'error_budget_earned_share', default=0.6, min=0.01, max=1,
         help="""
-Error budget that a host in use earns, as a share of its overload limit.
+Rate at which the error budget of a host in use grows, as a share of its
+overload limit.
 
-With 0.6 and ``overload_probability`` 0.01 a host may be overloaded for 0.6 %
-of its time before it is in debt. A new budget begins with the amount that a
-host earns in a day. Raise the share to react to overload later; lower it to
-react sooner, before the limit is reached.
+With 0.6 and ``overload_probability`` 0.01, a host may be overloaded for 0.6 %
+of its time. A host that is overloaded for longer is in debt: its budget is
+negative. A new budget begins with the growth of one day. Raise the share to
+react to overload later; lower it to react sooner, before the limit is reached.
 
 Unit: a share of the limit, 0.01 to 1.
 
@@ -202,24 +209,26 @@ Related options: ``error_budgets``, ``overload_probability``.
     cfg.StrOpt(
         'modeler_coordination_url', secret=True,
         help="""
-tooz backend through which several vswitch-modelers divide the instances.
+tooz backend with which several vswitch-modelers divide the instances among
+them.
 
-Leave it unset for a single modeler. Set the same backend for all modelers of
-one store: each modeler then learns its share of the instances, and when one
-ends the others take over its share. They need a store on MariaDB or
-PostgreSQL, because an SQLite file permits one writer at a time.
+Leave it unset for a single modeler. Otherwise set the same backend for all
+modelers of one store. Each modeler then computes the models of its share of
+the instances. When a modeler ends, the others take over its share. Several
+modelers need a store on MariaDB or PostgreSQL, because an SQLite file permits
+only one writer at a time.
 
 Format: a URL such as redis://:password@host:6379, etcd3+http://host:2379,
 zookeeper://host:2181, or file:///var/lib/vswitch_aware_scheduler/modelers for
-several on one machine. It may contain a password and is never logged. After a
-modeler is killed, the others take over its share after the timeout of the
-backend: 30 seconds for Redis, or the value of an option such as ?timeout=15 in
-the URL.
+several modelers on one machine. The URL may contain a password and is never
+logged. If a modeler is killed, the others take over its share after the
+timeout of the backend: 30 seconds for Redis, or the value of an option such as
+?timeout=15 in the URL.
 
 When the backend does not answer, a modeler logs this and keeps its share; a
-modeler that has just started learns nothing until the backend answers. When
-modelers have different backends, each of them learns all instances: no sample
-is counted twice, but much work is wasted.
+modeler that has just started computes no models until the backend answers.
+When modelers have different backends, each of them reads the telemetry of all
+instances. No sample counts twice, but most of this work is wasted.
 
 Related options: ``store_url``, ``modeler_interval_seconds``.
 """),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of rebalancing: live migrations that keep hosts within budget."""
+"""Options of rebalancing: live migrations away from hosts in debt."""
 
 from oslo_config import cfg
 
@@ -8,36 +8,35 @@ __all__ = ['OPTS']
 OPTS = [
     cfg.StrOpt(
         'rebalance_mode', default='off', choices=(
-            ('off', 'vswitch-modeler proposes and migrates nothing'),
-            ('advise', 'vswitch-modeler logs the migrations that it would '
-                       'begin'),
-            ('execute', 'vswitch-modeler begins them')),
+            ('off', 'vswitch-modeler plans and migrates nothing'),
+            ('advise', 'vswitch-modeler logs a plan of migrations and '
+                       'migrates nothing'),
+            ('execute', 'vswitch-modeler executes its plan')),
         help="""
-What vswitch-modeler does about hosts that have overspent their error budget.
+Whether vswitch-modeler migrates instances away from hosts with a negative
+error budget.
 
-The option applies to vswitch-modeler only; "vswitch-manage rebalance" works
-with every value. vswitch-modeler makes a plan every 15 minutes.
+vswitch-modeler makes a plan every 15 minutes. With several modelers, only one
+of them makes plans. "vswitch-manage rebalance" does not use this option.
 
-With several modelers, only one of them makes plans.
-
-When the value is execute and migrations have neither a network of their own
-nor 1 Gbit/s, vswitch-modeler logs this and migrates nothing.
+When the value is execute and migrations have neither a separate network nor
+1 Gbit/s, vswitch-modeler logs this and migrates nothing.
 
 Related options: ``rebalance_network``, ``rebalance_link_kbps``.
 """),
     cfg.StrOpt(
         'rebalance_network', default='switch', choices=(
-            ('switch', 'migrations go through the virtual switch, beside the '
+            ('switch', 'migrations use the virtual switch, together with the '
                        'traffic of instances'),
-            ('separate', 'migrations have a network of their own')),
+            ('separate', 'migrations use a separate network')),
         help="""
 Which network live migrations use.
 
-Set separate where the option live_migration_inbound_addr of nova-compute is an
-address of another network.
+Set it to separate if the option live_migration_inbound_addr of nova-compute is
+an address of a network without traffic of instances.
 
-When it is set to separate although migrations use the virtual switch, they
-overload the hosts that they should relieve.
+When it is set to separate although migrations use the virtual switch, the
+migrations overload the hosts that they should relieve.
 
 Related options: ``rebalance_link_kbps``.
 """),
@@ -46,11 +45,11 @@ Related options: ``rebalance_link_kbps``.
         help="""
 Bandwidth that is available to one live migration.
 
-A plan computes from it how long a migration takes and, on the virtual switch,
-how much load it adds. The default is 10000000 kbit/s on a separate network. On
-the virtual switch it is a fifth of the smallest capacity of a host in the
-plan. Migrations on the virtual switch are executed only with at least 1000000
-kbit/s.
+vswitch-modeler computes the duration of a migration from it and, on the
+virtual switch, the load that the migration adds. The default is 10000000
+kbit/s on a separate network. On the virtual switch, the default is a fifth of
+the smallest capacity of a host in the plan. Migrations on the virtual switch
+are executed only with at least 1000000 kbit/s.
 
 Unit: kbit/s, 1 to 1000000000.
 
@@ -63,9 +62,9 @@ Related options: ``rebalance_network``, ``rebalance_dirty_kbps``.
         help="""
 Rate at which an instance is assumed to write to its memory.
 
-During a live migration Nova transfers memory again that the instance has
-written meanwhile. A plan does not move an instance whose migration would not
-end at this rate.
+During a live migration, memory that the instance writes is transferred again.
+A plan does not contain an instance whose migration would never end at this
+rate.
 
 Unit: kbit/s of memory pages, 0 to 1000000000; the default is 10 MB/s.
 
@@ -93,9 +92,9 @@ Related options: ``rebalance_dirty_kbps``.
         help="""
 Whether a migration may copy local disks to the other host.
 
-Set it where instances have disks on storage that hosts do not share. The
-largest size of these disks then counts as transferred data, in addition to the
-memory. Instances that boot from a volume need no copy.
+Set it if instances have disks on storage that hosts do not share. A plan then
+computes the duration of a migration from the memory and the full size of these
+disks. Instances that boot from a volume need no copy.
 
 When it is not set and a disk is not shared, Nova refuses the migration and
 the plan stops.
@@ -108,8 +107,8 @@ Related options: none.
 Number of consecutive checks at which a host must be in debt before it is
 relieved.
 
-Checks are 15 minutes apart. Past checks are computed from measured traffic.
-Raise it to wait longer before instances are moved.
+There is a check every 15 minutes. Past checks are computed from measured
+traffic. Raise the option to wait longer before instances are moved.
 
 Unit: checks, 1 to 96.
 
@@ -122,9 +121,9 @@ Related options: none.
         help="""
 Largest number of migrations in one plan.
 
-In addition, a plan moves at most three instances away from a host. In seven
-days at most a quarter of all instances are moved, but always at least one is
-permitted.
+In addition, a plan moves at most three instances away from one host, and all
+plans of seven days together move at most a quarter of all instances (at least
+one instance).
 
 Unit: migrations, 1 to 1000.
 

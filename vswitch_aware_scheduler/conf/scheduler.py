@@ -5,8 +5,9 @@ from oslo_config import cfg
 
 __all__ = ['OPTS']
 
-_BY_RECORD = ("Nova's record decides which instance is where; claims only "
-              'bridge the seconds until it shows a placement.')
+_BY_RECORD = ("The scheduler reads the host of each instance from Nova's "
+              'database. A claim exists only until the database shows the '
+              'placement.')
 
 OPTS = [
     # What a host can carry
@@ -51,15 +52,15 @@ Related options: ``switch_profiles_file``, ``unknown_host_policy``.
 What VSwitchFilter does with a host that has no switch profile.
 
 With "pass" you can introduce profiles host by host. With "reject" only hosts
-with a profile are used. A host whose ``enforcement`` is "observe" passes in
-either case.
+with a profile get instances. A host whose ``enforcement`` is "observe" passes
+in either case.
 
 When it is "reject" and no host has a profile, every request fails with "No
 valid host".
 
 Related options: ``default_switch_profile``, ``enforcement``.
 """),
-    # Who may enter
+    # Admission
     cfg.StrOpt(
         'enforcement', default='enforce',
         choices=[
@@ -70,12 +71,12 @@ Related options: ``default_switch_profile``, ``enforcement``.
         help="""
 Whether VSwitchFilter refuses hosts, or only records what it would refuse.
 
-With "observe" VSwitchFilter refuses no host: neither for the limits of a
-switch or an uplink, nor for ``unknown_host_policy``, nor for missing room in
-Placement (in the strict mode, instances on observed hosts claim nothing in
-Placement). The filter still records its decisions as with "enforce";
-"vswitch-manage decision list" prints them. VSwitchWeigher still ranks hosts;
-set ``vswitch_weight_multiplier`` to 0 to switch it off.
+With "observe" VSwitchFilter refuses no host, whatever the reason: the limits
+of a switch or an uplink, ``unknown_host_policy``, or the inventory in
+Placement. (In the strict mode, instances on observed hosts have no allocation
+of CUSTOM_VSWITCH_KBPS.) The filter still records its decisions as with
+"enforce"; "vswitch-manage decision list" prints them. VSwitchWeigher still
+ranks hosts; set ``vswitch_weight_multiplier`` to 0 to switch the weigher off.
 
 The aggregate metadata ``vswitch:enforcement`` overrides this option for the
 hosts of an aggregate. If the aggregates of a host have different values,
@@ -89,23 +90,23 @@ Related options: ``decisions_kept``, ``vswitch_weight_multiplier``,
     cfg.BoolOpt(
         'refuse_hosts_in_debt', default=False,
         help="""
-Whether hosts that have overspent their error budget take no new instance.
+Whether VSwitchFilter refuses hosts with a negative error budget.
 
-vswitch-modeler computes the error budgets from measured traffic
-(``error_budgets``). A host with a negative budget is in debt. With this option
-VSwitchFilter refuses a host that is in debt, or that is behind an uplink in
-debt, until its budget is positive again; the decision names the check "error
-budget". An instance on such a host can still be resized there. A host whose
-``enforcement`` is "observe" passes, and the filter records the refusal.
-VSwitchWeigher prefers hosts with at least the budget that a host earns in a
-day; hosts with less lose up to one tenth of their weight. Without this option
-budgets change no decision.
+An error budget is the time for which a host may still be overloaded.
+vswitch-modeler computes it from measured traffic (option ``error_budgets``). A
+host with a negative budget is in debt. With this option VSwitchFilter refuses
+a host if the host or its uplink is in debt, until the budget is positive
+again. The recorded decision names the check "error budget". An instance on
+such a host can still be resized there. A host whose ``enforcement`` is
+"observe" passes, and the filter records the refusal. VSwitchWeigher lowers the
+weight of a host by up to one tenth if its budget is smaller than the growth of
+one day. Without this option budgets change no decision.
 
-A budget that was not updated for a day refuses nothing.
+A budget that was not updated for a day is ignored.
 
 When it is not the same for vswitch-modeler and every nova-scheduler, the
-commands explain decisions that differ from those of the scheduler, and a
-warning is logged.
+commands explain decisions that the scheduler does not make, and a warning is
+logged.
 
 Related options: ``error_budgets``, ``enforcement``,
 ``vswitch_weight_multiplier``, ``budget_limit_factor``.
@@ -113,15 +114,16 @@ Related options: ``error_budgets``, ``enforcement``,
     cfg.FloatOpt(
         'budget_limit_factor', default=1.0, min=1, max=100,
         help="""
-Factor by which the limit of a host is multiplied while it has error budget.
+Factor by which the overload limit of a host is multiplied while its error
+budget is positive.
 
-A host that has error budget left takes new instances up to
-``overload_probability``, corrected by ``feedback``, times this factor, and at
-most up to 1. A host in debt, without an error budget, or with one that was not
-updated for two hours takes new instances up to the limit without the factor.
-Raise it to use fewer hosts where hosts in debt are relieved by live migrations
-(``rebalance_mode`` or OpenStack Watcher) and take no new instance
-(``refuse_hosts_in_debt``). The evaluation of rebalancing uses 8.
+The overload limit is ``overload_probability``, corrected by ``feedback``. If
+the error budget of a host is positive, the filter uses this limit times the
+factor, at most 1. If the budget is negative, does not exist or was not updated
+for two hours, the filter uses the limit without the factor. Raise the factor
+to use fewer hosts, in a cloud where live migrations relieve hosts in debt
+(``rebalance_mode`` or OpenStack Watcher) and where hosts in debt get no new
+instances (``refuse_hosts_in_debt``). The evaluation of rebalancing uses 8.
 
 The factor changes neither the limits of uplinks, nor the error budgets, nor
 what Placement permits in the strict mode.
@@ -141,18 +143,20 @@ Related options: ``error_budgets``, ``refuse_hosts_in_debt``,
     cfg.StrOpt(
         'admission_policy', default='probability',
         choices=[
-            ('average', 'peak of the instance against the switch type, then '
-             'the sum of the average rates against saturation'),
-            ('probability', 'hard limits as before, then the probability '
-             'that the sum of the rates exceeds saturation against '
-             'overload_probability')],
+            ('average', 'refuse a host if the average rates of its instances '
+             'together exceed the saturation bandwidth of the switch'),
+            ('probability', 'refuse a host if the rates of its instances '
+             'together exceed the saturation bandwidth for a larger share '
+             'of time than overload_probability')],
         help="""
 How VSwitchFilter decides whether a host can carry one more instance.
 
-"average" fills a host until the sum of the average rates reaches saturation.
-The host is then overloaded for a large part of the time. "probability" keeps
-the share of time in which the host is overloaded below
-``overload_probability``; it needs more hosts.
+With both policies, the filter first compares the peak rate of the instance
+with the limit of the switch profile for one instance. "average" fills a host
+until the sum of the average rates reaches the saturation bandwidth. The host
+is then overloaded for a large part of the time. "probability" needs more
+hosts, but limits the share of time in which a host is overloaded to
+``overload_probability``.
 
 The aggregate metadata ``vswitch:admission_policy`` overrides this option for
 the hosts of an aggregate.
@@ -164,11 +168,12 @@ Related options: ``overload_probability``.
     cfg.FloatOpt(
         'overload_probability', default=0.01, min=0, max=1,
         help="""
-Largest share of time in which the traffic of a host may exceed saturation.
+Largest share of time in which the traffic of a host may exceed the saturation
+bandwidth of its switch.
 
 Raise it to place more instances on a host; lower it to lose less traffic. With
-0 every instance counts with its peak rate. With 1 only the hard limits of the
-switch profile apply.
+0 the filter adds up the peak rates of all instances. With 1 only the hard
+limits of the switch profile apply.
 
 Unit: a probability, 0 to 1.
 
@@ -183,23 +188,24 @@ Related options: ``admission_policy``, ``feedback``.
     cfg.BoolOpt(
         'feedback', default=True,
         help="""
-Whether the scheduler corrects its limits by the results of earlier decisions.
+Whether the scheduler corrects its overload limits by the results of simulated
+placements.
 
-Once a day vswitch-modeler simulates placements: it puts instances on imagined
-hosts by the rules of the scheduler, and measures how often these hosts are
-overloaded in the following days. The scheduler multiplies
+Once a day vswitch-modeler places instances on simulated hosts by the rules of
+the scheduler. It then measures how often the traffic of these instances
+overloads the simulated hosts in the following days. The scheduler multiplies
 ``overload_probability`` by the factor that would have met the limit. The
-factor is above 1 where models predict too much overload, and below 1 where
-they predict too little. It is 1 while there are no measurements of the last
-three days. Without this option the limit is not corrected.
+factor is above 1 if models predict too much overload, and below 1 if models
+predict too little. It is 1 while there are no measurements of the last three
+days. Without this option the limit is not corrected.
 
 The modeler computes the factor and the scheduler uses it, so set the same
 value for both. Limits of the policy "average" and of uplinks are never
 corrected.
 
-When it is set and traffic grows suddenly, hosts that were filled by larger
-limits are overloaded more. When it is not set, hosts stay half empty where
-models predict too much overload.
+When it is set and traffic grows suddenly, hosts that were filled up to a
+raised limit are overloaded more. When it is not set and models predict too
+much overload, hosts stay half empty.
 
 Related options: ``overload_probability``, ``feedback_max``.
 """),
@@ -208,15 +214,15 @@ Related options: ``overload_probability``, ``feedback_max``.
         help="""
 Largest factor by which ``overload_probability`` is multiplied.
 
-Lower it to reduce the overload after traffic has grown; more hosts are then
-needed where models predict too much overload. With 1 limits are only reduced,
-at most to one half.
+Lower it to reduce the overload after traffic has grown; if models predict too
+much overload, more hosts are then needed. With 1 the feedback can only lower
+limits, at most to one half.
 
 Unit: none; 1 to 8.
 
 When it is too high, hosts are overloaded for longer after traffic has begun to
-grow. When it is too low, hosts stay half empty where models predict too much
-overload.
+grow. When it is too low and models predict too much overload, hosts stay half
+empty.
 
 Related options: ``feedback``.
 """),
@@ -224,17 +230,17 @@ Related options: ``feedback``.
     cfg.StrOpt(
         'unknown_instance_policy', default='default',
         choices=[
-            ('default', 'an instance on a host counts with the default '
-             'model'),
-            ('ignore', 'an instance on a host counts as if it had no '
-             'traffic')],
+            ('default', 'assume the traffic of the default model'),
+            ('ignore', 'assume no traffic')],
         help="""
-How the scheduler counts the instances on a host that have no traffic model.
+Traffic that the scheduler assumes for running instances without a traffic
+model.
 
-"default" is cautious: instances without a model use up the capacity of a host.
+"default" is cautious: instances without a model use capacity of the host.
 "ignore" suits a cloud where instances get models soon or most instances have
-no traffic. The requested instance itself always counts, with the default model
-if there is no better estimate.
+no traffic. The option does not apply to the instance that is being placed: for
+this instance the scheduler uses the default model if it has no better
+estimate.
 
 When it is "ignore" and few instances have models, hosts are overloaded; when
 it is "default" and the default model is far too large, requests fail with "No
@@ -249,15 +255,16 @@ Related options: ``default_egress_kbps``, ``default_ingress_kbps``,
 Rate at which an instance without model and extra specs sends while it is on.
 
 Raise it to reserve more capacity for instances without a model, lower it to
-reserve less. The default, with ``default_ingress_kbps``, is the median
-bandwidth while active of the 200 of 500 virtual machines of the public trace
-GWA-T-12 "Rnd" that carry noticeable traffic: 7 to 8 Mbit/s, half of it in each
-direction.
+reserve less. The default comes from the public trace GWA-T-12 "Rnd", in which
+200 of 500 virtual machines have noticeable traffic. The median bandwidth of
+these virtual machines while they are active is 7 to 8 Mbit/s; half of it is
+assumed in each direction.
 
 Unit: kbit/s, 0 to 8000000000.
 
 When it is too low, hosts with many new instances are overloaded; when it is
-above what a switch lets one instance have, the instance fits nowhere.
+above the limit of every switch profile for one instance, no host accepts the
+instance.
 
 Related options: ``default_ingress_kbps``, ``default_on_seconds``,
 ``default_off_seconds``, ``unknown_instance_policy``.
@@ -274,7 +281,8 @@ reserve less.
 Unit: kbit/s, 0 to 8000000000.
 
 When it is too low, hosts with many new instances are overloaded; when it is
-above what a switch lets one instance have, the instance fits nowhere.
+above the limit of every switch profile for one instance, no host accepts the
+instance.
 
 Related options: ``default_egress_kbps``, ``default_on_seconds``,
 ``default_off_seconds``, ``unknown_instance_policy``.
@@ -335,15 +343,16 @@ the hosts that lose the most traffic.
 Related options: the other ``*_weight_multiplier`` of
 ``[filter_scheduler]``.
 """),
-    # The view of the store
+    # Reading the store
     cfg.IntOpt(
         'snapshot_refresh_seconds', default=10, min=1, max=86400,
         help="""
-How often a scheduler worker looks for a new generation of the store.
+How often a scheduler worker checks the store for a new generation.
 
-Lower it to use new models sooner. Raise it to reduce the load on the database:
-each time, every worker runs one small query and reads the changes. It does so
-in the background.
+A generation is what one pass of vswitch-modeler has written. Lower the option
+to use new models sooner. Raise it to reduce the load on the database: each
+time, every worker runs one small query in the background and reads the
+changes.
 
 Unit: seconds, 1 to 86400.
 
@@ -355,14 +364,14 @@ Related options: ``store_url``, ``max_generation_age_seconds``.
     cfg.FloatOpt(
         'snapshot_first_wait_seconds', default=5, min=0, max=60,
         help="""
-Longest time that the first request after a start waits for the snapshot and
-for the first reading of Nova's record.
+Longest time that the first request after a start waits for data from the store
+and from Nova's database.
 
-Raise it where the store is large (a million models take some seconds) or Nova
-has very many instances, and the first decisions matter. With 0 no request
-waits: before the first snapshot the scheduler decides without models, and
-before the first reading of a cell it uses the instances that Nova lists for
-the hosts of that cell.
+Raise it if the first decisions matter and the store is large (a million models
+take some seconds) or Nova has very many instances. With 0 no request waits.
+Until it has read the store, the scheduler then decides without models. Until
+it has read the database of a cell, it uses the instances that Nova's host
+states list for the hosts of that cell.
 
 Unit: seconds, 0 to 60.
 
@@ -375,10 +384,12 @@ Related options: ``store_timeout_seconds``, ``degraded_policy``,
     cfg.IntOpt(
         'max_generation_age_seconds', default=86400, min=0, max=31536000,
         help="""
-Age of the last generation above which the store counts as stale.
+Age of the last generation above which the scheduler treats the store as stale.
 
-Lower it to stop using models soon after the modeler has stopped. Raise it
-where the modeler runs rarely. With 0 the store is never stale.
+vswitch-modeler writes a generation in each pass. ``degraded_policy`` says what
+the scheduler does while the store is stale. Lower this option to stop using
+models soon after the modeler has stopped. Raise it if the modeler runs rarely.
+With 0 the store is never stale.
 
 Unit: seconds, 0 to 31536000.
 
@@ -390,38 +401,39 @@ Related options: ``degraded_policy``.
     cfg.StrOpt(
         'degraded_policy', default='last',
         choices=[
-            ('last', 'keep deciding on the last snapshot that was read'),
+            ('last', 'use the data that was last read'),
             ('pass', 'VSwitchFilter lets every host pass and VSwitchWeigher '
              'gives every host the same weight')],
         help="""
-What to do while the store is stale or cannot be read.
+What the scheduler does while the store is stale or cannot be read.
 
 "last" suits clouds whose traffic changes little during an outage. "pass"
-leaves the decision to the other filters and weighers. As long as the scheduler
-has not read a first snapshot, all hosts pass. The scheduler logs one line when
-this state begins and one when it ends.
+leaves the decision to the other filters and weighers. Until the scheduler has
+read the store for the first time, all hosts pass. The scheduler logs one line
+when this state begins and one line when it ends.
 
 Any other value is refused when the scheduler starts.
 
 Related options: ``max_generation_age_seconds``, ``store_url``.
 """),
-    # Who is where
+    # Hosts of instances
     cfg.FloatOpt(
         'record_refresh_seconds', default=2, min=0.1, max=3600,
         help="""
 How often a scheduler worker reads from Nova's database which instances and
 migrations have changed.
 
-Nova's database determines which instance counts on which host. Lower this
-option so that the room of a deleted or failed instance is free sooner. Raise
-it to reduce the load on the databases of the cells: each time, every worker
-runs a few small queries. The worker reads each enabled cell in the background,
-and also when a request begins, at most four times a second.
+Nova's database determines the host on which an instance counts. Lower this
+option so that the capacity of a deleted or failed instance is free sooner.
+Raise it to reduce the load on the databases of the cells: each time, every
+worker runs a few small queries. The worker reads each enabled cell in the
+background, and also when a request begins, at most four times a second.
 
 Unit: seconds, 0.1 to 3600.
 
-When it is too high, the filter refuses hosts whose instances have already
-gone. An instance that was just placed counts at once in any case.
+When it is too high, the filter refuses hosts because of instances that were
+already deleted or moved. An instance that was just placed counts at once in
+any case.
 
 Related options: ``record_full_seconds``, ``record_timeout_seconds``,
 ``snapshot_first_wait_seconds``.
@@ -431,27 +443,27 @@ Related options: ``record_full_seconds``, ``record_timeout_seconds``,
         help="""
 How often a scheduler worker reads all instances of a cell.
 
-Between full readings a worker finds changes by the time of their last update
-and by the number of instances on each host. A full reading also finds changes
-that were written with a wrong time and did not change the number of instances.
-It is done in small parts, so that requests are not delayed. Lower this option
-to find such changes sooner; raise it to reduce the load on the databases of
-large cells.
+Between full readings, a worker finds changes by the time of the last update of
+an instance and by the number of instances on each host. A full reading also
+finds changes that were written with a wrong time and did not change the number
+of instances on a host. A full reading consists of small queries, so that
+requests are not delayed. Lower this option to find such changes sooner; raise
+it to reduce the load on the databases of large cells.
 
 Unit: seconds, 1 to 86400.
 
-When it is too high, a change that was written with a wrong time counts late.
+When it is too high, the scheduler uses a change that was written with a wrong
+time late.
 
 Related options: ``record_refresh_seconds``.
 """),
     cfg.FloatOpt(
         'record_timeout_seconds', default=10, min=0.1, max=3600,
         help="""
-Time after which a cell that does not answer is reported.
+Time after which the log reports that the database of a cell does not answer.
 
-For the hosts of that cell the worker uses the last data that it read, and it
-logs one line. No request waits for a reading, and the worker continues to read
-other cells.
+For the hosts of that cell, the worker uses the data that it read last. No
+request waits for a reading, and the worker continues to read other cells.
 
 Unit: seconds, 0.1 to 3600.
 
@@ -463,13 +475,14 @@ Related options: ``record_refresh_seconds``.
     cfg.FloatOpt(
         'claims_broadcast_seconds', default=0.25, min=0, max=60,
         help="""
-How often a scheduler worker reads what other workers have just placed.
+How often a scheduler worker reads the latest placements of other workers.
 
 Each worker writes its placements to the store at once; the other workers read
-them in the background. Lower this option so that fewer simultaneous requests
-choose the same room. Raise it to reduce the load on the database: each time,
-every worker runs one small query. With 0 workers do not share placements: a
-worker sees the placements of others only when they appear in Nova's database.
+them in the background. Lower this option so that simultaneous requests less
+often use the same capacity of a host. Raise it to reduce the load on the
+database: each time, every worker runs one small query. With 0 workers do not
+share placements: a worker sees the placements of others only when they appear
+in Nova's database.
 
 Unit: seconds, 0 to 60; 0 or at least 0.05 is sensible.
 
@@ -482,14 +495,15 @@ Related options: ``record_refresh_seconds``, ``store_url``, ``strict``.
     cfg.IntOpt(
         'decisions_kept', default=10000, min=0, max=1000000,
         help="""
-How many decisions of all schedulers the store keeps, the newest ones.
+Number of decisions of all schedulers that the store keeps. The oldest ones are
+removed first.
 
 A decision is the result of VSwitchFilter for one instance: how many hosts each
 check refused, the refused hosts that came closest to the limits, and the host
 that Nova chose. "vswitch-manage decision list" and "vswitch-manage decision
-show" print decisions. A thread of each worker writes them. No request waits
-for this thread or fails because of it. The thread drops decisions that it
-cannot write.
+show" print decisions. A thread of each worker writes decisions. No request
+waits for this thread or fails because of it. The thread drops decisions that
+it cannot write.
 
 A decision contains the uuid of the instance, the ids of the project and of the
 request, and the names of the flavor and of hosts. It takes about 5 kB in the
@@ -517,16 +531,16 @@ to compare.
 
 Related options: ``decisions_kept``.
 """),
-    # Numbers for monitoring
+    # Metrics
     cfg.PortOpt(
         'scheduler_metrics_port', default=0, min=0,
         help="""
 First port on which workers of nova-scheduler serve metrics to Prometheus.
 
-With its first request, each worker opens the first free port of the
-``scheduler_metrics_ports`` ports that begin with this one. With 0 no port is
-opened. The worker serves plain HTTP without authentication; the metrics
-contain numbers only.
+With its first request, each worker opens the first free port from this port
+on; it tries ``scheduler_metrics_ports`` ports. With 0 no port is opened. The
+worker serves plain HTTP without authentication; the metrics contain numbers
+only.
 
 Format: port number, 0 to 65535.
 
@@ -542,7 +556,7 @@ Related options: ``scheduler_metrics_ports``, ``scheduler_metrics_address``,
 Number of ports for the metrics of workers of nova-scheduler, one for each
 worker.
 
-Set it to the number of workers of the machine or more.
+Set it at least to the number of workers on this machine.
 
 Unit: ports, 1 to 1000.
 
@@ -568,10 +582,10 @@ Related options: ``scheduler_metrics_port``.
         help="""
 Directory into which workers of nova-scheduler write metrics for Prometheus.
 
-It is for the textfile collector of node_exporter. Each worker writes a file
-``vswitch_scheduler_PID.prom`` every 15 seconds, removes it when it ends, and
-removes files of workers that have not written theirs for ten minutes. Without
-it no file is written.
+The textfile collector of node_exporter can read the files. Each worker writes
+a file ``vswitch_scheduler_PID.prom`` every 15 seconds and removes the file
+when the worker ends. It also removes files of other workers that are older
+than ten minutes. If the option is not set, no file is written.
 
 Format: path of a directory that nova-scheduler may write to.
 
@@ -580,7 +594,7 @@ continues.
 
 Related options: ``scheduler_metrics_port``.
 """),
-    # Of the release before
+    # Deprecated options without effect
     cfg.IntOpt(
         'claim_expiry_seconds', default=600, min=1, max=86400,
         deprecated_for_removal=True, deprecated_reason=_BY_RECORD,
@@ -616,8 +630,8 @@ Related options: ``claims_broadcast_seconds``.
         help="""
 Has no effect any more.
 
-No request waits for other workers. Where two requests must never take the
-same room, set ``strict``.
+No request waits for other workers. If two requests must never use the same
+capacity, set ``strict``.
 
 When it is set, the log says that it is deprecated.
 

@@ -11,7 +11,8 @@ OPTS = [
         default='sqlite:////var/lib/vswitch_aware_scheduler/vswitch.sqlite',
         secret=True,
         help="""
-SQLAlchemy URL of the store, where traffic models and host profiles are kept.
+SQLAlchemy URL of the store: the database with the traffic models and the
+switch profiles of hosts.
 
 An SQLite file serves one controller. Several controllers share a MariaDB or
 PostgreSQL database; the file must not be on a network file system.
@@ -22,7 +23,7 @@ postgresql+psycopg2://user:password@host/database. It may hold a password and
 is never logged with it.
 
 When it is wrong, vswitch-manage prints the reason and fails; the scheduler
-logs the reason and follows ``degraded_policy``. "vswitch-manage db sync"
+logs the reason and applies ``degraded_policy``. "vswitch-manage db sync"
 creates and updates the schema.
 
 Related options: ``store_timeout_seconds``, ``degraded_policy``.
@@ -30,7 +31,8 @@ Related options: ``store_timeout_seconds``, ``degraded_policy``.
     cfg.IntOpt(
         'store_timeout_seconds', default=5, min=1, max=300,
         help="""
-Longest time to wait for a connection to the store, a lock or an answer.
+Longest time to wait for a connection to the database of the store, for a lock
+or for the result of a query.
 
 Raise it where the database is slow or far away. Lower it to detect an outage
 sooner. No request waits for the store: the scheduler reads it in the
@@ -38,7 +40,7 @@ background.
 
 Unit: seconds, 1 to 300.
 
-When it is too low, reads of a healthy store fail and the scheduler follows
+When it is too low, reads of a healthy store fail and the scheduler applies
 ``degraded_policy``. When it is too high, an outage is detected late.
 
 Related options: ``store_url``, ``snapshot_refresh_seconds``.

@@ -11,8 +11,9 @@ OPTS = [
         help="""
 Whether Placement refuses instances that a virtual switch cannot carry.
 
-Without this option two schedulers can choose the last room of a host at the
-same moment. With it vswitch-modeler keeps an inventory of the resource class
+Without this option, two schedulers can place an instance each on the same host
+at the same moment, although the host has capacity for only one. With this
+option, vswitch-modeler keeps an inventory of the resource class
 CUSTOM_VSWITCH_KBPS for each host in Placement, and VSwitchFilter adds an
 amount of this resource to the allocation of each instance. The second of the
 two allocations then fails, and Nova tries the next host. Fewer instances fit
@@ -30,15 +31,16 @@ Related options: ``strict_headroom``, ``overload_probability``.
     cfg.FloatOpt(
         'strict_headroom', default=0.25, min=0.01, max=0.9,
         help="""
-Share of a host that the strict mode keeps free for peaks.
+Share of the saturation bandwidth of a host that the strict mode keeps free for
+peaks.
 
-The smaller this share, the larger the amount that is allocated for an
-instance: between its mean rate and its peak rate. Raise it where hosts carry
-few instances with high and rare peaks. Lower it where hosts carry hundreds of
-instances or instances with steady traffic. Values between 0.2 and 0.4 make
-little difference in most fleets. No value overloads a host.
+The amount that is allocated for an instance is between its mean rate and its
+peak rate. The smaller this share, the larger the amount. Raise the share if
+hosts have few instances with high and rare peaks. Lower it if hosts have
+hundreds of instances or instances with steady traffic. Values between 0.2 and
+0.4 make little difference in most clouds. No value overloads a host.
 
-Unit: a share of saturation, 0.01 to 0.9.
+Unit: a share of the saturation bandwidth, 0.01 to 0.9.
 
 When it is not the same for vswitch-modeler and every nova-scheduler, hosts get
 too many or too few instances. A change does not alter the allocations of

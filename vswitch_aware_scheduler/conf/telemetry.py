@@ -12,11 +12,12 @@ __all__ = ['GROUPS', 'access_of', 'access_opts', 'auth_opts',
            'driver_options', 'register_opts']
 
 
-def access_opts(service, example):
+def access_opts(service, example, path=''):
     """Return the options of the access to a service.
 
     :param service: the name of the service, for the help texts
     :param example: a URL, the value in the sample configuration
+    :param path: path that the URL must end with, for the help text
     :returns: a list of options of oslo.config
     """
     return [
@@ -28,7 +29,8 @@ URL of {service}.
 Without it the endpoint of the service is taken from the catalog of keystone,
 which needs ``auth_type``.
 
-Format: http://host:port or https://host:port, without a user and password.
+Format: http://host:port{path} or https://host:port{path}, without a user and
+password.
 
 When it is wrong, the driver fails after ``retries`` attempts and logs the
 reason.
@@ -37,9 +39,9 @@ Related options: ``interface``, ``region_name``, ``cafile``.
 """, sample_default=example),
         cfg.StrOpt(
             'interface', default='public',
-            choices=[('public', 'as users see it'),
-                     ('internal', 'within the cloud'),
-                     ('admin', 'for administrators')],
+            choices=[('public', 'the endpoint for users'),
+                     ('internal', 'the endpoint for services of the cloud'),
+                     ('admin', 'the endpoint for administrators')],
             help="""
 Which endpoint of the catalog of keystone to use.
 
@@ -64,10 +66,11 @@ Related options: ``url``, ``interface``.
         cfg.StrOpt(
             'cafile',
             help="""
-File of the certificates with which the TLS certificates of the service and of
-keystone are verified. Verification cannot be switched off.
+File of the CA certificates that verify the TLS certificates of the service and
+of keystone.
 
-Without it the certificates of the system are used.
+Without it the CA certificates of the system are used. Verification cannot be
+switched off.
 
 When it is wrong, the driver fails at once, because it cannot verify the
 certificate of the service.
@@ -99,28 +102,28 @@ Related options: ``certfile``.
         cfg.FloatOpt(
             'timeout_seconds', default=60.0, min=1, max=3600,
             help=f"""
-Longest time of one attempt to ask {service}: from the connection to the last
-byte of the answer, including the requests to keystone.
+Time limit of one request to {service}: from the connection to the last byte of
+the response, including the requests to keystone.
 
-Raise it where answers are large or the service is slow. Lower it to notice an
+Raise it if responses are large or the service is slow. Lower it to detect an
 outage sooner.
 
 Unit: seconds, 1 to 3600.
 
-When it is too low, the driver discards answers of a healthy service and
-requests them again.
+When it is too low, the driver discards responses of a healthy service and
+repeats the requests.
 
 Related options: ``retries``, ``max_answer_mib``.
 """),
         cfg.FloatOpt(
             'max_answer_mib', default=32.0, min=1, max=1024,
             help=f"""
-Largest answer of {service}, after decompression. A larger one is not read to
-its end.
+Largest size of a response of {service}, after decompression. The driver stops
+reading a larger response.
 
-Raise it where an answer is larger and cannot be requested in parts, such as a
+Raise it if a response is larger and cannot be requested in parts, such as a
 list of all series. Lower it to limit the memory of the process, which needs
-about four times the size of an answer.
+about four times the size of a response.
 
 Unit: MiB, 1 to 1024.
 
@@ -131,15 +134,15 @@ Related options: ``timeout_seconds``.
         cfg.IntOpt(
             'retries', default=3, min=0, max=20,
             help="""
-How often a request is repeated when the service cannot be reached, is busy, or
-sends an invalid answer.
+How often a request is repeated if the service cannot be reached, is busy, or
+sends an invalid response.
 
 Raise it to tolerate longer outages. Lower it to detect outages sooner.
 
-Unit: attempts beyond the first, 0 to 20.
+Unit: repetitions, 0 to 20.
 
-When the last attempt fails, the driver ends with an error. The samples that it
-has delivered before remain valid.
+When the last repetition fails, the driver ends with an error. Samples that
+were read before remain valid.
 
 Related options: ``backoff_seconds``, ``timeout_seconds``.
 """),
@@ -192,28 +195,29 @@ def _common(service, port, example, period_seconds, period_help, settle,
         cfg.IntOpt(
             'period_seconds', default=period_seconds, min=1, max=86400,
             help=f"""
-Sampling period of the samples that the driver delivers.
+Time between two samples that the driver delivers.
 
 {period_help}
 
 Unit: seconds, 1 to 86400.
 
-When it is shorter than the polling interval, most periods have no sample and
-are refused as gaps.
+When it is shorter than the polling interval of the counters, most periods have
+no sample and the driver treats them as gaps.
 
 Related options: ``settle_seconds``.
 """),
         cfg.IntOpt(
             'settle_seconds', default=settle, min=0, max=86400,
             help="""
-Shortest time between the end of a period and the reading of its samples.
+Time that the driver waits after the end of a period before it reads the
+samples of this period.
 
-Raise it where measures arrive late. Lower it to use new samples sooner.
+Raise it if measurements arrive late. Lower it to use new samples sooner.
 
 Unit: seconds, 0 to 86400.
 
-When it is too low, measures that arrive later are lost: the driver does not
-read a period twice.
+When it is too low, measurements that arrive later are lost: the driver does
+not read a period twice.
 
 Related options: ``period_seconds``.
 """),
@@ -221,10 +225,10 @@ Related options: ``period_seconds``.
             'max_age_seconds', default=max_age_days * 86400, min=3600,
             max=31536000,
             help="""
-Largest age of a sample; older samples are refused as too old.
+Largest age of a sample. The driver ignores older samples.
 
-Raise it to learn from a longer history, if the service keeps one. Lower it to
-learn only from recent traffic, and to read less in the first pass.
+Raise it to learn from a longer history, if the service keeps older samples.
+Lower it to learn only from recent traffic, and to read less in the first pass.
 
 Unit: seconds, 3600 to 31536000.
 
@@ -237,24 +241,27 @@ Related options: ``period_seconds``.
 
 _GNOCCHI = _common(
     'Gnocchi', 8041, 'https://controller:8041', 300,
-    'The driver reads this granularity; the archive policies of the metrics '
-    'must have it.\nRaise it to read less and see only longer bursts; '
-    'lower it to see shorter ones.', 120, 30) + [
+    'The driver reads this granularity of Gnocchi; the archive policies of '
+    'the metrics\nmust have it. Raise it to read less data. Lower it to '
+    'detect shorter bursts of\ntraffic.', 120, 30) + [
     cfg.StrOpt(
         'aggregation', default='auto',
-        choices=[('auto', 'for each interface the first of the others that '
-                          'its archive policies have'),
-                 ('rate:mean', 'mean rise of the counter between two '
-                               'measures'),
-                 ('last', 'differences of the last value of the counter'),
-                 ('max', 'differences of its largest value'),
-                 ('mean', 'differences of its mean value'),
-                 ('min', 'differences of its least value')],
+        choices=[('auto', 'for each interface, the first of the following '
+                          'ones that its archive policies have'),
+                 ('rate:mean', 'mean increase of the counter between two '
+                               'measurements'),
+                 ('last', 'last value of the counter in each period'),
+                 ('max', 'largest value of the counter in each period'),
+                 ('mean', 'mean value of the counter in each period'),
+                 ('min', 'smallest value of the counter in each period')],
         help="""
-Which aggregation of the counters of interfaces to read.
+Aggregation of Gnocchi from which the driver computes the rates of an
+interface.
 
-``rate:mean`` needs the right value of ``interval_seconds``. The other
-aggregations do not use it, and with them every reset of a counter is detected.
+``rate:mean`` needs the right value of ``interval_seconds``. With the others
+the driver computes rates from the difference of the values of two periods. It
+does not need ``interval_seconds`` then, and it detects every reset of a
+counter.
 
 Any other value is refused when the command starts.
 
@@ -263,11 +270,11 @@ Related options: ``interval_seconds``.
     cfg.FloatOpt(
         'interval_seconds', min=1, max=86400,
         help="""
-Time between two measures of a counter: the polling interval of Ceilometer. The
-driver divides ``rate:mean`` by it.
+Time between two measurements of a counter: the polling interval of Ceilometer.
+The driver divides ``rate:mean`` by it.
 
-Without it ``period_seconds`` is used, which is right where each point consists
-of one measure.
+Without it ``period_seconds`` is used, which is right if each period has one
+measurement.
 
 Unit: seconds, 1 to 86400.
 
@@ -281,14 +288,14 @@ Related options: ``aggregation``, ``period_seconds``.
         help="""
 Creators whose resources are read.
 
-By the default policy of Gnocchi every user of the cloud may create resources,
-even for instances of other users. The driver ignores the resources of creators
-that are not in this list; it logs each such creator once.
+With the default policy of Gnocchi, every user of the cloud may create
+resources, even for instances of other users. The driver ignores the resources
+of creators that are not in this list, and logs each such creator once.
 
 If the list is not set, the driver reads the resources that were created in its
-own project. This is also the project of Ceilometer where both use the project
-of services. With basic authentication the driver reads the resources of its
-own user, and without ``auth_type`` all resources.
+own project. If Ceilometer and the driver both use the service project, the
+driver reads the resources of Ceilometer. With basic authentication the driver
+reads the resources of its own user, and without ``auth_type`` all resources.
 
 Format: a list of ids of projects, ids of users or ``user:project``, separated
 by commas; with basic authentication the names of users.
@@ -300,24 +307,24 @@ Related options: ``auth_type``.
     cfg.IntOpt(
         'points_per_request', default=200000, min=1, max=10000000,
         help="""
-Approximate number of points in one request.
+Approximate number of values that the driver reads with one request.
 
-Raise it to make fewer requests. Lower it where Gnocchi answers slowly or
-memory is short: a point takes about 45 bytes in an answer.
+Raise it to make fewer requests. Lower it if Gnocchi responds slowly or memory
+is short: a value takes about 45 bytes in a response.
 
-Unit: points, 1 to 10000000.
+Unit: values, 1 to 10000000.
 
-When it is too high, requests run into ``timeout_seconds``.
+When it is too high, requests take longer than ``timeout_seconds`` and fail.
 
 Related options: ``timeout_seconds``, ``requests_per_second``.
 """),
 ]
 
 _PROMETHEUS = _common(
-    'Prometheus, or of Aetos before it', 9090, 'https://controller:9090', 300,
-    'Set it to the interval in which the counters are polled, or a multiple '
-    'of it.\nCeilometer polls every 300 seconds by default, regardless of how '
-    'often Prometheus\nscrapes the result.', 60, 30) + [
+    'Prometheus or Aetos', 9090, 'https://controller:9090', 300,
+    'Set it to the polling interval of the counters, or a multiple of it. '
+    'Ceilometer\npolls every 300 seconds by default, regardless of how often '
+    'Prometheus scrapes the\nresult.', 60, 30) + [
     cfg.StrOpt(
         'exporter', default='ceilometer',
         choices=[('ceilometer', 'the exporter of Ceilometer, and sg-core'),
@@ -326,8 +333,8 @@ _PROMETHEUS = _common(
         help="""
 Exporter that provides the counters of the interfaces of instances.
 
-It sets the names of the metrics and labels. Each of these names also has an
-option of its own, which has precedence.
+The driver uses the metrics and labels of this exporter. Each of these names
+also has an option of its own, which has precedence.
 
 Any other value is refused when the command starts. When the cloud uses another
 exporter, no instance is found.
@@ -339,31 +346,31 @@ Related options: ``egress_query``, ``instance_label``, ``identity_query``.
         help="""
 Approximate number of samples in one query.
 
-Raise it to make fewer queries. Lower it to keep each query small: the server
-limits the number of samples of a query.
+Raise it to make fewer queries. Lower it if the server permits fewer samples in
+a query.
 
 Unit: samples, 100 to 10000000.
 
-When it is too high, the server refuses queries, and the driver splits them
-into halves.
+When it is too high, the server rejects queries, and the driver splits each
+rejected query into two.
 
 Related options: ``requests_per_second``.
 """),
     cfg.FloatOpt(
         'update_interval_seconds', min=0, max=86400,
         help="""
-Interval at which the scraped exporter updates its counters, for example the
-polling interval of Ceilometer. No rate is taken over a shorter time.
+Interval at which the exporter updates its counters, for example the polling
+interval of Ceilometer. The driver computes no rate over a shorter time.
 
-Without it, the driver finds the interval from the counters of the instances
-together. Set it if the exporter updates its counters more often than
-Prometheus scrapes them, but more seldom than once in 10 seconds, and no
-instance has steady traffic: such an interval shows in steady traffic only.
-0 states that the counters are current at each scrape.
+Without it, the driver derives the interval from the counters of all instances.
+This is impossible if no instance has steady traffic and the exporter updates
+its counters more often than Prometheus scrapes them, but less often than every
+10 seconds. Set the option in this case. 0 means that the counters are current
+at each scrape.
 
 Unit: seconds, 0 to 86400.
 
-When it is too short, peaks are learned that did not occur. When it is too
+When it is too short, samples contain peaks that did not occur. When it is too
 long, short peaks are averaged, and samples are delivered later.
 
 Related options: ``period_seconds``.
@@ -371,14 +378,16 @@ Related options: ``period_seconds``.
     cfg.DictOpt(
         'host_names',
         help="""
-Names of hosts in Nova, by the value of the last label of ``host_labels``.
+Name in Nova of each host whose label in Prometheus differs from this name. The
+label is the last one of ``host_labels``.
 
-With an inventory, samples of an instance count only if they come from the host
-on which Nova has the instance. The driver removes the port from the label and
-compares it with the names of Nova's hosts, and with the part of these names
-before the first dot. List here the hosts whose label matches no name, such as
-hosts that are scraped by their address. A value that is no host of Nova counts
-as long as no series names the host of the instance.
+If there is an inventory, the driver uses samples of an instance only if they
+come from the host on which Nova has the instance. The driver removes the port
+from the label and compares the rest with the names of Nova's hosts, and with
+the part of these names before the first dot. List the hosts here whose label
+matches no name, such as hosts that are scraped by their address. Samples with
+a label that matches no host of Nova are used only if no other series of the
+instance has the right host.
 
 Format: value:host, separated by commas, the value without a port.
 
@@ -407,28 +416,28 @@ Related options: ``exporter``.
             ('egress', 'bytes that instances sent', ''),
             ('ingress', 'bytes that instances received', ''),
             ('egress_packets', 'packets that instances sent',
-             ' Empty, here and for\n``ingress_packets_query``: packets are '
-             'not counted.'),
+             ' If this option and\n``ingress_packets_query`` are empty, the '
+             'driver reads no packet rates.'),
             ('ingress_packets', 'packets that instances received', ''),
-            ('identity', 'metadata that holds the uuid of the instance, '
-                         'where the counters\nthemselves do not', '')]
+            ('identity', 'metadata with the uuid of the instance, for '
+                         'exporters whose\ncounters do not have the uuid', '')]
     ] + [
-        ('select_label', 'Label by whose values the driver selects series, '
-                         'many in one query.', '', 'the name of a label.',
+        ('select_label', 'Label whose values the driver lists in a query to '
+                         'select many series.', '', 'the name of a label.',
          'no sample is found.'),
         ('instance_label', 'Label that holds the uuid of the instance, '
                            'possibly within other text.', '',
          'the name of a label.', 'no instance is found.'),
-        ('interface_labels', 'Labels that tell apart the interfaces of an '
+        ('interface_labels', 'Labels that identify an interface of an '
                              'instance.', '',
          'names of labels, separated by commas.',
-         'the interfaces of an instance count as one.'),
-        ('host_labels', 'Labels that differ between the hosts that an '
-                        'instance has been on.', '',
+         'all interfaces of an instance are read as one interface.'),
+        ('host_labels', 'Labels that identify the host of an instance; they '
+                        'change with a migration.', '',
          'names of labels, separated by commas.',
          'migrations look like resets of a\ncounter, or are not detected.'),
-        ('identity_labels', 'Labels by which series of ``identity_query`` '
-                            'and counters are matched.', '',
+        ('identity_labels', 'Labels that connect the series of '
+                            '``identity_query`` with the counters.', '',
          'names of labels, separated by commas.',
          'no instance is found.'),
     ]
@@ -436,7 +445,7 @@ Related options: ``exporter``.
 
 _CEILOMETER = _common(
     'the Ceilometer v2 API', 8777, 'https://controller:8777', 600,
-    'Set it to the interval in which Ceilometer polls, or a multiple of it.',
+    'Set it to the polling interval of Ceilometer, or a multiple of it.',
     120, 30)
 
 _HELP = """

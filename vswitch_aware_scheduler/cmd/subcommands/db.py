@@ -20,7 +20,7 @@ def add_arguments(parser):
         'sync', 'create the store, or update its schema to the newest version',
         _sync)
     sync.add_argument('--version', metavar='REVISION',
-                      help='stop at this version')
+                      help='update to this version only')
     parser.add_command('version', 'print the version of the schema',
                        _version)
 

@@ -37,7 +37,8 @@ def add_arguments(parser):
         'list', 'print the last decisions of all schedulers', _list),
         'host', 'project')
     show = parser.add_command(
-        'show', 'print how the hosts were judged for an instance', _show)
+        'show', 'print which hosts were accepted and refused for an '
+                'instance', _show)
     show.add_argument('what', metavar='UUID|REQUEST',
                       help='uuid of an instance, or id of a request of Nova')
     parser.add_command(
@@ -51,10 +52,10 @@ def _add_compare_arguments(parser):
                              'options of vswitch-modeler)')
     context.add_file_arguments(parser)
     parser.add_argument('--start', type=context.seconds, metavar='TIME',
-                        help='first decision to use: seconds UTC or ISO '
-                             '8601')
+                        help='use decisions from this time on: seconds UTC '
+                             'or ISO 8601')
     parser.add_argument('--end', type=context.seconds, metavar='TIME',
-                        help='first time not to use any more (default: now)')
+                        help='use decisions before this time (default: now)')
 
 
 def row(decision):

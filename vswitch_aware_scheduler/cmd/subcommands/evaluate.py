@@ -53,9 +53,8 @@ def add_arguments(parser):
     """
     parser.set_defaults(function=_print)
     parser.add_argument('--trace', metavar='PATH', required=True,
-                        help='recorded traffic for the evaluation, as the '
-                             'telemetry '
-                             'driver "file" reads it')
+                        help='recorded traffic: a file or folder in a format '
+                             'of the telemetry driver "file"')
     parser.add_argument('--saturation-kbps', metavar='C', type=float,
                         required=True,
                         help='capacity of the switch of each host, egress '
@@ -73,32 +72,34 @@ def add_arguments(parser):
                              '(default: unlimited)')
     source = parser.add_mutually_exclusive_group()
     source.add_argument('--train-days', metavar='D', type=float,
-                        help='with --protocol static: learn from the first D '
-                             'days, and judge on the others (default: half '
-                             'of the trace)')
+                        help='with --protocol static: fit models to the first '
+                             'D days, and evaluate on the other days '
+                             '(default: half of the trace)')
     source.add_argument('--train-trace', metavar='PATH',
-                        help='learn from this whole trace, and judge on the '
-                             'whole other trace')
+                        help='fit models to this trace, and evaluate on the '
+                             'trace of --trace')
     parser.add_argument('--protocol', choices=protocols.PROTOCOLS,
                         default=protocols.STATIC,
-                        help='static: learn once, place all instances, and '
-                             'judge; rolling: instances arrive at random '
-                             'times, and models are refitted every day '
-                             '(default: static)')
+                        help='static: fit models once, place all instances, '
+                             'and measure the overload; rolling: instances '
+                             'arrive at random times, and models are fitted '
+                             'again every day (default: static)')
     parser.add_argument('--history', choices=protocols.HISTORIES,
                         default=protocols.TRACE,
-                        help='with --protocol rolling: samples of an '
-                             'instance are available since the start of the '
-                             'trace or since its arrival (default: trace)')
+                        help='with --protocol rolling: models use the samples '
+                             'of an instance since the start of the trace or '
+                             'since its arrival (default: trace)')
     parser.add_argument('--feedback', default=True,
                         action=argparse.BooleanOptionalAction,
                         help='with --protocol rolling: the method "ours" '
-                             'corrects its limit by the results of trials, '
-                             'as the services do (default: --feedback)')
+                             'corrects its limit by the results of simulated '
+                             'placements, as the services do (default: '
+                             '--feedback)')
     parser.add_argument('--rebalance', action='store_true',
-                        help='with --protocol rolling: migrate instances by '
-                             'error budgets, and compare with published '
-                             'strategies and with no migrations')
+                        help='with --protocol rolling: also migrate '
+                             'instances away from hosts with a negative error '
+                             'budget, and compare with published strategies '
+                             'and with no migrations')
     for flag, field, unit, text in _CONDITIONS:
         parser.add_argument(
             flag, metavar=unit, type=float,

@@ -49,16 +49,16 @@ def add_arguments(parser):
     parser.set_defaults(function=_print)
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument('--server', metavar='UUID',
-                       help='judge hosts for this instance, given by its '
-                            'uuid or by its name in the list of models')
+                       help='existing instance, given by its uuid or by its '
+                            'name in the list of models')
     which.add_argument('--flavor', metavar='NAME',
-                       help='judge hosts for a new instance of this flavor')
+                       help='name of the flavor of a new instance')
     parser.add_argument('--project', metavar='ID', dest='of_project',
-                        help='the project of the new instance')
+                        help='id of the project of the new instance')
     parser.add_argument('--network', metavar='ID', action='append',
                         dest='networks', default=[],
-                        help='a network that the instance is attached to; '
-                             'may be given several times')
+                        help='id of a network that the instance is attached '
+                             'to; may be given several times')
     output.add_list_arguments(parser, 'host')
 
 

@@ -26,9 +26,11 @@ def add_arguments(parser):
                         help='name of a telemetry driver (default: file)')
     context.add_file_arguments(parser)
     parser.add_argument('--start', type=context.seconds, metavar='TIME',
-                        help='first time to use: seconds UTC or ISO 8601')
+                        help='use samples from this time on: seconds UTC or '
+                             'ISO 8601 (default: all samples)')
     parser.add_argument('--end', type=context.seconds, metavar='TIME',
-                        help='first time not to use any more')
+                        help='use samples before this time (default: all '
+                             'samples)')
 
 
 def _fit(arguments, conf):

@@ -59,19 +59,20 @@ def add_arguments(parser):
     parser.set_defaults(function=_print)
     parser.add_argument('--sort', choices=SORTS, default='host',
                         help='sort hosts by name, risk, utilisation, number '
-                             'of instances, room or error budget; most at '
-                             'risk, and least room or budget, come first')
+                             'of instances, room or error budget; the highest '
+                             'risk, the least room and the smallest budget '
+                             'come first')
     parser.add_argument('--flavor', metavar='NAME',
                         help='print how many more instances of this flavor '
-                             'each host has room for')
+                             'fit on each host')
     parser.add_argument('--project', metavar='ID',
                         help='the project of these instances')
     parser.add_argument('--uplinks', action='store_true',
                         help='print the uplinks that hosts share instead of '
                              'hosts')
     parser.add_argument('--host', metavar='HOST',
-                        help='print this host alone, and its instances by '
-                             'what they add')
+                        help='print only this host, and its instances, those '
+                             'that add the most load first')
     output.add_list_arguments(parser)
 
 
@@ -624,7 +625,7 @@ def _print_hosts(arguments, found, facts):
     if one is not None and arguments.output_format in (None, 'table'):
         terminal.print_line()
         terminal.print_fields(list(_budget_lines(rows[0]['error_budget'])))
-        terminal.print_below('Instances, by what they add to the host')
+        terminal.print_below('Instances, by the load that they add')
         terminal.print_line()
         output.print_plain(one, instance_columns())
 

@@ -47,8 +47,8 @@ def _add_discover_arguments(parser):
     output.add_list_arguments(parser, 'host')
     parser.add_argument(
         '--map', metavar='SWITCH[:ENCAPSULATION]=PROFILE', action='append',
-        default=[], help='the profile of a kind of switch, before that of '
-                         'the catalogue; may be given several times')
+        default=[], help='profile for a kind of switch, instead of the '
+                         'built-in one; may be given several times')
     parser.add_argument('--apply', action='store_true',
                         help='write the proposals to the store')
     parser.add_argument('--force', action='store_true',
@@ -60,11 +60,11 @@ def _add_set_arguments(parser):
     """Add the arguments of "host set"."""
     parser.add_argument('host', metavar='HOST')
     parser.add_argument('profile', metavar='PROFILE', nargs='?',
-                        help='name of a profile; none: that of the option '
-                             'default_switch_profile')
+                        help='name of a profile (default: the value of the '
+                             'option default_switch_profile)')
     parser.add_argument('--override', metavar='KEY=NUMBER', action='append',
-                        default=[], help='a number of the profile that '
-                        'differs on this host; may be given several times')
+                        default=[], help='value of the profile that differs '
+                        'on this host; may be given several times')
 
 
 def _access(conf):

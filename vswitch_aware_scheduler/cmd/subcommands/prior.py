@@ -26,14 +26,13 @@ def add_arguments(parser):
                 'without a model',
         _show)
     show.add_argument('instance', metavar='UUID', nargs='?',
-                      help='uuid of an instance, or the name of one that '
-                           'has a model')
+                      help='uuid of an instance, or the name of an instance '
+                           'that has a model')
     show.add_argument('--flavor', metavar='NAME',
-                      help='name of a flavor; without it that of the '
-                           'instance, where the inventory has it')
+                      help='name of a flavor (default: the flavor of the '
+                           'instance, if the inventory contains it)')
     show.add_argument('--project', metavar='ID',
-                      help='id of a project, together with --flavor or '
-                           'alone')
+                      help='id of a project, with or without --flavor')
 
 
 def _list(arguments, conf):

@@ -19,7 +19,7 @@ def add_arguments(parser):
     :param parser: :class:`~vswitch_aware_scheduler.cmd.deferred.Parser`
     """
     output.add_list_arguments(parser.add_command(
-        'list', 'print the known switch profiles', _list))
+        'list', 'print all switch profiles', _list))
     show = parser.add_command('show', 'print one switch profile', _show)
     show.add_argument('name', metavar='NAME')
     validate = parser.add_command(
@@ -124,11 +124,11 @@ def _add_export_arguments(parser):
                         help='provider.yaml of nova-compute, or the options '
                              'of an agent of Neutron')
     parser.add_argument('--device', metavar='NAME', action='append',
-                        default=[], help='bridge or network device with '
-                        'the bandwidth; several share it equally')
+                        default=[], help='bridge or network device that has '
+                        'the bandwidth; several devices share it equally')
     parser.add_argument('--hypervisor', metavar='NAME', default='',
-                        help='name of the hypervisor, if it differs from that '
-                             'of the host')
+                        help='name of the hypervisor, if it differs from the '
+                             'name of the host')
     parser.add_argument('--directions', action='store_true',
                         help='count packets in each direction, as for a '
                              'switch that is offloaded to hardware')

@@ -39,16 +39,18 @@ def add_arguments(parser):
     """
     parser.set_defaults(function=_print)
     parser.add_argument('--html', metavar='FILE', required=True,
-                        help='write the page to this file, readable for its '
-                             'owner alone; - for standard output'
+                        help='write the page to this file, which only its '
+                             'owner can read; - for standard output'
                         ).complete = terminal.FILE
     parser.add_argument('--details', metavar='N', type=int, default=DETAILS,
-                        help='hosts that are shown in detail, those of the '
-                             f'largest risk (default: {DETAILS})')
+                        help='number of hosts that are shown in detail: the '
+                             f'hosts with the largest risk (default: '
+                             f'{DETAILS})')
     parser.add_argument('--stale-hours', metavar='H', type=float,
                         default=STALE_HOURS,
-                        help='age of the last sample from which a model is '
-                             f'stale (default: {STALE_HOURS:g})')
+                        help='age of the last sample, in hours, above which '
+                             'a model is shown as stale (default: '
+                             f'{STALE_HOURS:g})')
 
 
 def _print(arguments, conf):

@@ -43,31 +43,36 @@ def add_arguments(parser):
                              'needs')
     size_servers.add_arguments(parser)
     what = parser.add_argument_group(
-        'traffic of an instance', 'Use one of these; without any, that of '
-        'the options default_egress_kbps and so on.')
+        'traffic of an instance', 'Give rates and times, or one of the '
+        'others. The default is the traffic of the options '
+        'default_egress_kbps and so on.')
     what.add_argument('--egress-kbps', metavar='R', type=float,
-                      help='rate at which it sends while it is on')
+                      help='rate at which the instance sends while it is on')
     what.add_argument('--ingress-kbps', metavar='R', type=float,
-                      help='rate at which it receives while it is on')
+                      help='rate at which the instance receives while it is '
+                           'on')
     what.add_argument('--kpps', metavar='R', type=float,
-                      help='kilo-packets/s of both directions while it is on')
+                      help='kilo-packets/s of both directions together while '
+                           'the instance is on')
     what.add_argument('--on-seconds', metavar='S', type=float,
-                      help='mean time that it is on (default: always)')
+                      help='mean time for which the instance stays on '
+                           '(default: always)')
     what.add_argument('--off-seconds', metavar='S', type=float,
-                      help='mean time that it is off')
+                      help='mean time for which the instance stays off')
     what.add_argument('--instance', metavar='UUID',
                       help='the learned model of this instance, given by '
                            'its uuid or its name in the list of models')
     what.add_argument('--flavor', metavar='NAME',
                       help='the learned prior of this flavor')
     what.add_argument('--project', metavar='ID',
-                      help='the learned prior of this project, or of both '
-                           'together with --flavor')
+                      help='the learned prior of this project; with --flavor '
+                           'the prior of this flavor in this project')
     what.add_argument('--fleet-prior', action='store_true',
-                      help='the learned prior of the whole fleet, which an '
-                           'instance of a new flavor and project counts by')
+                      help='the learned prior of all instances together, '
+                           'which applies to an instance of a new flavor and '
+                           'project')
     what.add_argument('--fleet', action='store_true',
-                      help='all instances that have a model, put on hosts '
+                      help='place all instances that have a model on hosts, '
                            'one after the other, in a random order')
     what.add_argument('--seed', metavar='K', type=int, default=1,
                       help='seed of the random order (default: 1)')

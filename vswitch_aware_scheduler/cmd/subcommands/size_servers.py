@@ -42,16 +42,16 @@ def add_arguments(parser):
                            'switch profiles and price'
                       ).complete = terminal.FILE
     what.add_argument('--mix', metavar='FILE',
-                      help='YAML file of flavors: cores, memory, count and '
-                           'traffic; with --fleet only cores and memory '
-                           'count').complete = terminal.FILE
+                      help='YAML file of flavors: cores, memory, number of '
+                           'instances and traffic; with --fleet only cores '
+                           'and memory are read').complete = terminal.FILE
     what.add_argument('--vm-cores', metavar='N', type=float,
                       help='without --mix: cores of each VM')
     what.add_argument('--vm-memory-mb', metavar='M', type=float,
                       help='without --mix: memory of each VM')
     what.add_argument('--plot', metavar='FILE',
-                      help='write a picture, a file that ends in .png, .svg '
-                           'or .pdf').complete = terminal.FILE
+                      help='write a picture to this file; the name must end '
+                           'in .png, .svg or .pdf').complete = terminal.FILE
 
 
 def require_server_types(arguments):

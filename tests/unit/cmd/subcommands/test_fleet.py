@@ -234,7 +234,7 @@ class InstancesTestCase(FleetTestCase):
             self.assertAlmostEqual(mean, one['mean']['egress_kbps'])
             self.assertIsNone(one['mean']['kpps'])
         output = self.run_command('fleet', '--host', 'h1')[1]
-        self.assertIn('Instances, by what they add', output)
+        self.assertIn('Instances, by the load that they add', output)
         self.assertEqual('vm2', commands.table(output)[3][1])
 
 
