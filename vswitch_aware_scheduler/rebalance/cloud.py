@@ -37,6 +37,7 @@ _LIVE = 'live-migration'
 
 #: States of an instance that can be live migrated.
 _STATES = ('active', 'paused')
+_DELETED = 'deleted'
 
 #: Extra specs that bind instances to parts of their host.
 _BINDING = ('pci_passthrough:', 'accel:', 'hw:numa', 'hw:mem_page_size',
@@ -266,13 +267,13 @@ class Cloud:
         return [one for one in found if one is not None]
 
     def server(self, uuid):
-        """Return a Server, or None if Nova does not know it.
+        """Return a Server, or None if it was deleted.
 
         :param uuid: uuid of the instance
+        :raises TelemetryError: if its cell does not answer
         """
         try:
-            return self._one('a server', f'/servers/{uuid}',
-                             lambda answer: _server(answer['server']))
+            return self._one('a server', f'/servers/{uuid}', _one_server)
         except http.Refusal as refusal:
             if refusal.status != 404:
                 raise
@@ -383,6 +384,16 @@ def _server(item):
         bool(item.get('locked')), dict(item['metadata']), specs, Shape(
             flavor['vcpus'], flavor['ram'], root + flavor['ephemeral']
             + math.ceil((flavor['swap'] or 0) / 1024), _traits(specs)))
+
+
+def _one_server(answer):
+    """Return the Server of an answer, or None if it is deleted."""
+    server = _server(answer['server'])
+    if server is None:
+        raise ValueError('status UNKNOWN: its cell does not answer')
+    # Nova shows this state for a moment, without a task, before it removes
+    # the instance.
+    return None if server.state == _DELETED else server
 
 
 def _traits(specs):

@@ -57,7 +57,17 @@ class CloudTestCase(unittest.TestCase):
         uuid = self.nova.boot('vm', 'host1')
         self.nova.servers[uuid]['status'] = 'UNKNOWN'
         self.assertEqual([], self.cloud.servers('host1'))
-        self.assertIsNone(self.cloud.server(fleet.uuid_of('nobody')))
+        with self.assertRaisesRegex(exceptions.TelemetryError,
+                                    'its cell does not answer'):
+            self.cloud.server(uuid)
+
+    def test_a_deleted_server_is_none(self):
+        uuid = self.nova.boot('vm', 'host1')
+        # Nova shows this before it removes the instance.
+        self.nova.servers[uuid]['OS-EXT-STS:vm_state'] = 'deleted'
+        self.assertIsNone(self.cloud.server(uuid))
+        del self.nova.servers[uuid]
+        self.assertIsNone(self.cloud.server(uuid))
 
     def test_who_may_not_see_what_is_needed_is_told_so(self):
         uuid = self.nova.boot('vm', 'host1')

@@ -215,6 +215,29 @@ class SurpriseTestCase(ExecutorTestCase):
         self.check('deleted meanwhile', 'failed', 'dropped', 'dropped',
                    asked=['vm1'])
 
+    def test_an_instance_whose_deletion_ends_its_migration(self):
+        def delete(server, host):
+            self.cloud.complete(server, host, 'error')
+            server['OS-EXT-STS:vm_state'] = 'deleted'
+
+        self.cloud.on_migrate = delete
+        self.check('deleted meanwhile', 'failed', 'dropped', 'dropped',
+                   asked=['vm1'])
+
+    def test_a_migrating_instance_whose_cell_does_not_answer_for_a_time(self):
+        self.cloud.on_migrate = self.stays
+        with self.make() as one:
+            one.begin(self.plan(proposed('vm1')))
+            server = self.cloud.servers[fleet.uuid_of('vm1')]
+            self.assertTrue(one.step())
+            server['status'] = 'UNKNOWN'
+            self.assertTrue(one.step())
+            self.assertEqual(['begun'], self.states())
+            server['status'] = 'ACTIVE'
+            self.arrive('vm1')
+            self.steps(one)
+        self.assertEqual(['done'], self.states())
+
     def test_others_that_run_are_waited_for(self):
         self.settings = dataclasses.replace(self.settings, parallel=2)
         self.cloud.on_migrate = self.stays
