@@ -19,6 +19,7 @@ import fixtures
 from keystoneauth1 import loading as ks_loading
 import numpy as np
 
+from nova.compute import manager
 from nova.virt import fake
 
 from tests.fakes import keystone as fake_keystone
@@ -34,6 +35,7 @@ from vswitch_aware_scheduler.rebalance import cloud
 from vswitch_aware_scheduler.rebalance import executor
 from vswitch_aware_scheduler.rebalance import settings
 from vswitch_aware_scheduler import store
+from vswitch_aware_scheduler.store import claim_rows
 from vswitch_aware_scheduler.telemetry import file as telemetry_file
 
 #: Of the slots of a day, so many are busy.
@@ -127,19 +129,39 @@ class RebalanceTestCase(base.VSwitchTestCase):
 
     @contextlib.contextmanager
     def slow(self):
-        """Stop live migrations on their way; yields what lets them go."""
-        event = threading.Event()
+        """Stop live migrations in the driver of their source.
+
+        Yields two events: a migration has been stopped; migrations go on. At
+        the end, all of them do, and are waited for: while the services of a
+        test stop, they do not answer, and whoever calls them waits for longer
+        than a test may take.
+        """
+        stopped, go_on = threading.Event(), threading.Event()
+        running = []
         migrate = fake.FakeDriver.live_migration
+        of_compute = manager.ComputeManager._do_live_migration
 
         def wait(driver, *args, **kwargs):
-            event.wait(base.TIMEOUT_SECONDS)
+            stopped.set()
+            go_on.wait(base.TIMEOUT_SECONDS)
             return migrate(driver, *args, **kwargs)
 
-        with mock.patch.object(fake.FakeDriver, 'live_migration', wait):
+        def follow(compute, *args, **kwargs):
+            running.append(args)
             try:
-                yield event
+                return of_compute(compute, *args, **kwargs)
             finally:
-                event.set()
+                running.remove(args)
+
+        with mock.patch.object(fake.FakeDriver, 'live_migration', wait), \
+                mock.patch.object(manager.ComputeManager,
+                                  '_do_live_migration', follow):
+            try:
+                yield stopped, go_on
+            finally:
+                go_on.set()
+                self.wait_for(lambda: not running,
+                              'the end of all live migrations')
 
     def arrived(self):
         """Wait until no live migration runs."""
@@ -175,15 +197,14 @@ class RebalanceTestCase(base.VSwitchTestCase):
         self.assertTrue(answer['reason'])
 
     def test_an_interrupted_plan_goes_on(self):
-        with self.slow() as go_on:
+        with self.slow() as (stopped, go_on):
             with mock.patch.object(rebalance, 'time', types.SimpleNamespace(
                     time=time.time, monotonic=time.monotonic,
                     sleep=mock.Mock(side_effect=KeyboardInterrupt))):
                 status, _, errors = self.execute()
             self.assertEqual(1, status)
             self.assertIn('Run the same command again', errors)
-            # Nova begins the migration after some time.
-            self.wait_for(self.live_migrations, 'the live migration')
+            self.wait_for(stopped.is_set, 'the live migration')
             threading.Timer(1.0, go_on.set).start()
             status, answer, errors = self.execute()
         self.assertEqual((0, True, 1), (status, answer['resumed'],
@@ -193,11 +214,11 @@ class RebalanceTestCase(base.VSwitchTestCase):
 
     def test_a_hanging_migration_is_left_and_found_again(self):
         self.configure('rebalance_wait_seconds = 1')
-        with self.slow() as go_on:
+        with self.slow() as (stopped, go_on):
             status, answer, errors = self.execute()
             self.assertEqual(1, status)
             self.assertIn('not ended after', answer['problem'])
-            self.wait_for(self.live_migrations, 'the live migration')
+            self.wait_for(stopped.is_set, 'the live migration')
             # It still runs: nothing else begins.
             status, answer, _ = self.execute()
             self.assertEqual(1, status)
@@ -252,9 +273,10 @@ class RebalanceTestCase(base.VSwitchTestCase):
         self.assertEqual([], self.live_migrations())
 
     def test_an_instance_that_is_deleted_while_it_migrates(self):
-        with self.slow(), concurrent.futures.ThreadPoolExecutor() as pool:
+        with self.slow() as (stopped, _), \
+                concurrent.futures.ThreadPoolExecutor() as pool:
             executed = pool.submit(self.execute)
-            self.wait_for(self.live_migrations, 'the live migration')
+            self.wait_for(stopped.is_set, 'the live migration')
             (uuid, _, _), = self.live_migrations()
             name, = [name for name, server in self.servers.items()
                      if server['id'] == uuid]
@@ -288,18 +310,22 @@ class RebalanceTestCase(base.VSwitchTestCase):
                 f'{self.directory}/trace.csv'), time.time, time.monotonic)
 
     def test_a_modeler_killed_in_the_middle_of_a_plan(self):
-        with self.slow():
+        real_now = claim_rows.now
+        with self.slow() as (stopped, _), \
+                mock.patch.object(executor, 'LEASE_SECONDS', 3600.0):
             killed, following = self.modeler(), self.modeler()
-            with mock.patch.object(executor, 'LEASE_SECONDS', 10.0):
-                self.plan(killed)
-                self.assertIsNone(killed.step(time.monotonic))
+            self.plan(killed)
+            self.assertIsNone(killed.step(time.monotonic))
             # From here on, it neither looks at its plan nor ends it.
-            self.wait_for(self.live_migrations, 'the live migration')
+            self.wait_for(stopped.is_set, 'the live migration')
             with self.assertRaisesRegex(exceptions.StoreError,
                                         'held by vswitch-modeler'):
                 self.plan(following)
-            time.sleep(10.0)
-            self.plan(following)
+            # Its lease is over.
+            with mock.patch.object(
+                    claim_rows, 'now',
+                    lambda connection: real_now(connection) + 3600.0):
+                self.plan(following)
             self.assertIsNone(following.step(time.monotonic))
         self.arrived()
 
