@@ -276,10 +276,15 @@ class OpenStack(servers.Server):
         """Serve a WSGI application at the port of its name."""
         # Some applications take the words of the command line for theirs.
         # Nova asks Neutron for the ports of 150 servers in one request line.
+        # No connection is kept: a request that a client sends while the server
+        # closes an idle connection has no answer. Kept for long, the
+        # connections of nova-scheduler to placement, opened before it forks,
+        # are shared by its workers, which then read answers of each other.
         configuration = self._write(f'gunicorn-{name}.py', f"""
             bind = '127.0.0.1:{self.ports[name]}'
             threads = 16
             timeout = 600
+            keepalive = 0
             limit_request_line = 0
             loglevel = 'warning'
             wsgi_app = '{application}'

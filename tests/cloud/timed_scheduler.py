@@ -3,6 +3,7 @@
 
 A line for each call, to a file by the number of the process in the folder
 that VSWITCH_TIMES names: hook, seconds of processor of the thread, seconds.
+Calls that began before the first one had ended have ",first" at their name.
 """
 
 import functools
@@ -23,13 +24,18 @@ FOLDER = os.environ['VSWITCH_TIMES']
 
 
 def timed(function, name=None):
+    ended = set()
+
     @functools.wraps(function)
     def measured(*args, **kwargs):
+        hook = name or args[0]
+        words = hook if hook in ended else f'{hook},first'
         began, cpu = time.monotonic(), time.thread_time()
         try:
             return function(*args, **kwargs)
         finally:
-            line = (f'{name or args[0]} {time.thread_time() - cpu:.6f} '
+            ended.add(hook)
+            line = (f'{words} {time.thread_time() - cpu:.6f} '
                     f'{time.monotonic() - began:.6f}\n')
             with open(os.path.join(FOLDER, str(os.getpid())), 'a') as stream:
                 stream.write(line)
