@@ -7,6 +7,7 @@ import os
 import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
@@ -773,6 +774,13 @@ class TestOwnFile(ProfileTestCase):
         self.assertEqual(built_in['ovs-flat'].saturation_kbps,
                          found['ovs-flat'].saturation_kbps)
         self.assertIsNone(built_in['ovs-flat'].max_tunnels)
+
+    def test_the_fast_loader_reads_the_catalogue_as_the_other_one_does(self):
+        with mock.patch.object(
+                profile, '_FAST_LOADER', yaml.SafeLoader):
+            slowly = profile.catalogue()
+        self.assertEqual(slowly, profile.catalogue())
+        self.assertTrue(issubclass(profile._FAST_LOADER, yaml.CSafeLoader))
 
     def test_without_a_file_there_is_the_catalogue(self):
         self.assertEqual(profile.catalogue(), profile.profiles())
