@@ -176,10 +176,12 @@ class Worker:
 
     def measure(self, seconds, pause):
         """Return what the worker spent, and {change: when it counted}."""
-        take, seen = self.record.take, {}
+        take, seen, readings = self.record.take, {}, []
 
         def noted(reading):
             take(reading)
+            if reading.cell == _CELL and reading.began > float('-inf'):
+                readings.append(reading.began)
             now = time.monotonic()
             for uuid, row in reading.rows.items():
                 seen.setdefault(f'{uuid} {row and row.host}', now)
@@ -193,7 +195,7 @@ class Worker:
         took = time.monotonic() - began
         self.record.take = take
         return {'share': spent / took, 'request_share': requests / took,
-                'seen': seen}
+                'seen': seen, 'reads_a_minute': 60 * len(readings) / took}
 
     def pauses(self, seconds):
         """Return the times of requests with and without a full reading."""
@@ -491,6 +493,8 @@ def measure(options):
                 if of == kind and at < until])
                 for kind in ('boot', 'delete', 'move')}
             found['worker_share'] = [one['share'] for one in spent]
+            found['reads_a_minute'] = sum(
+                one['reads_a_minute'] for one in spent)
             found['request_share'] = [one['request_share'] for one in spent]
             found['load_after'] = os.getloadavg()[0]
             for worker in workers[1:]:
@@ -547,7 +551,8 @@ def main():
           f'{found["load_before"]:.1f} before, {found["load_after"]:.1f} '
           f'after')
     print(f'database: {found["database_share_without"]:.1%} of a core by the '
-          f'changes alone, {found["database_share"]:.1%} with the workers')
+          f'changes alone, {found["database_share"]:.1%} with the workers, '
+          f'which read {found["reads_a_minute"]:.0f} times a minute')
     print(f'a worker: {sum(shares) / len(shares):.1%} of a core for the '
           f'readings (most {max(shares):.1%}); its first reading '
           f'{found["first_reading"][0]:.1f} s, '

@@ -391,6 +391,10 @@ class OpenStack(servers.Server):
             use_stderr = true
             [database]
             connection = {self._database.url_of('keystone')}
+            [identity]
+            # Each process asks for several tokens; a password check with the
+            # default takes a quarter of a second of processor.
+            password_hash_rounds = 4
             [token]
             provider = fernet
             expiration = 86400
