@@ -503,7 +503,8 @@ def run(cloud_options, count, seed, folder, stage_of, auditor, strict):
                       f'{len(line["unsettled"])} that Nova has not ended; '
                       f'{line["wrongly_refused"]} wrongly refused; '
                       f'{line["samples_above"]} of {line["samples"]} times '
-                      f'above a limit; {"; ".join(line["differences"])}')
+                      f'above a limit, by at most {operations.too_many} '
+                      f'instances so far; {"; ".join(line["differences"])}')
                 for hook, values in sorted(line['hook_times'].items()):
                     print(_times(hook, values))
                     times[hook] += values
