@@ -51,7 +51,7 @@ UNHURRIED = {'record_refresh_seconds': 0.5, 'record_timeout_seconds': 3600,
              'snapshot_first_wait_seconds': 60}
 
 #: Longest wait for anything: this machine may be busy with other things.
-TIMEOUT_SECONDS = 120.0
+TIMEOUT_SECONDS = 300.0
 
 #: Parts of the warnings that tell of a bug of ours. Requests go on without
 #: us, so a test would not notice.

@@ -54,6 +54,9 @@ class GroupTestCase(GroupContract, base.StoreTestCase):
     def setUp(self):
         super().setUp()
         self.group_url = f'file://{self.directory}/group'
+        # A busy machine takes ten seconds to load a driver of tooz.
+        self.enterContext(mock.patch.object(membership, 'PATIENCE_SECONDS',
+                                            120))
 
     def test_who_was_killed_gives_its_share_and_who_is_stopped_does_not(self):
         # The backend knows no time-out: whoever lives holds a lock.

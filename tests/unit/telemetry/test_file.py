@@ -616,6 +616,13 @@ class DamageTest(testtools.TestCase):
 class MemoryTest(_FileTest):
     """Peaks of allocation stay near the size of what is read."""
 
+    def setUp(self):
+        super().setUp()
+        # What is imported at the first reading does not count.
+        path = self._path('first.csv', f'{_PLAIN}a,{_T0},1,1\n')
+        self.assertEqual(1, len(list(file.FileDriver(path).series())))
+        os.unlink(path)
+
     def _peak(self, path, expected):
         driver = file.FileDriver(path)
         tracemalloc.start()
@@ -639,10 +646,10 @@ class MemoryTest(_FileTest):
         with open(path, 'w', newline='') as stream:
             stream.write(_PLAIN)
             rows = csv.writer(stream)
-            for at in range(8640):
+            for at in range(2160):
                 rows.writerows([(vm, _T0 + 300 * at, vm * at, at)
                                 for vm in range(40)])
-        self.assertLess(self._peak(path, 40), 1.5 * 40 * 8640 * 3 * 8)
+        self.assertLess(self._peak(path, 40), 1.5 * 40 * 2160 * 3 * 8)
 
     def test_a_gwa_folder_needs_one_file(self):
         content = _gwa(*[(str(_T0 + 300 * at), '1', '1', '1.5', '2.5')
