@@ -8,6 +8,7 @@ reference/model.rst, reference/admission.rst.
 """
 
 import collections
+import itertools
 import typing
 
 import numpy as np
@@ -25,7 +26,6 @@ ERROR = 1e-3
 
 #: A sum exceeds a capacity if it is larger by this factor.
 SLACK = 1 + fourier_sum.TOLERANCE
-_NEAR = fourier_sum.NEAR
 
 #: Kinds of look-up tables. SMOOTH: many rates that are not on a grid, so that
 #: the tail is smooth. NARROW: few such rates, or many whose sum varies by a
@@ -51,16 +51,19 @@ _LEAST_PLACE = 1e-3
 #: Smallest overload probability that is not 0.
 _LEAST = 1e-250
 
-#: Number of hosts whose sources share one array.
+#: Number of hosts whose look-up tables are computed together.
 _TOGETHER = 16
 
-#: Maximum number of cached Levels of laws.
+#: Maximum number of cached Levels of laws, and bytes of cached transforms of
+#: each kind.
 _MOST_LAWS = 1024
+_MOST_BYTES = 2 ** 24
 
-# Rows of LimitSums._numbers and of LimitSums._places.
-(_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _ACTIVE, _VARIANCE, _STEP, _OFF,
+# Rows of LimitSums._numbers and of LimitSums._places. The mean is that above
+# the base, which is the sum of the smallest rates.
+(_CAPACITY, _VM_PEAK, _PEAK, _MEAN, _BASE, _ACTIVE, _VARIANCE, _OFF, _STEP,
  _NUMBERS) = range(10)
-_SUMS = slice(_PEAK, _VARIANCE + 1)
+_SUMS = slice(_PEAK, _OFF + 1)
 _UNLIMITED = (np.inf, np.inf, *(0.0,) * 7)
 _UNIT, _KIND, _ROW, _KEPT, _SLOT_ROW, _PLACES = range(6)
 _NO_ROW = -1
@@ -120,8 +123,19 @@ class LimitSums:
         # By whether they are fine.
         self._tables = [_Tables(cells), _Tables(cells * _FINER)]
         self._spectra = admission_rows.Rows(
-            (complex, (self._grids[_SMOOTH].frequencies,)), (float, ()))
+            (complex, (self._grids[_SMOOTH].frequencies,)))
         self._slot_sums = slot_sums.SlotSums()
+        # Figures, and transforms by kind.
+        self._figures = admission_sources.KnownLaws(4 * _MOST_LAWS)
+        self._transforms = [admission_sources.KnownLaws(
+            _MOST_BYTES // (16 * one.frequencies)) for one in self._grids]
+
+    def share_cache(self, other):
+        """Use what another LimitSums has computed for single laws.
+
+        :param other: LimitSums with the same number of cells
+        """
+        self._figures, self._transforms = other._figures, other._transforms
 
     def set_limits(self, host):
         """Set the limits of a host to those of its policy.
@@ -131,6 +145,8 @@ class LimitSums:
         slot, policy = host.slot, host.policy
         self._grow(len(policy.limits), slot + 1)
         self._outdate(slot)
+        # Without limits there is nothing to compute.
+        self._stale[slot] = bool(policy.limits)
         self._numbers[..., slot] = np.array(_UNLIMITED)[:, None]
         for position, (weights, capacity, most) in enumerate(policy.limits):
             unit = tuple(weights), (policy.profile.typical_packet_bytes
@@ -164,7 +180,7 @@ class LimitSums:
         :param came: iterable of the added RateLaw
         :param went: iterable of the removed RateLaw
         """
-        if not self._stale[host.slot]:
+        if host.policy.limits and not self._stale[host.slot]:
             pending = self._pending.setdefault(host, {})
             for laws, count in ((came, 1), (went, -1)):
                 for law in laws:
@@ -175,11 +191,12 @@ class LimitSums:
 
         :param slots: (h,) int, slots of the hosts
         """
-        with np.errstate(over='ignore', invalid='ignore'):
-            self._follow()
+        with np.errstate(over='ignore', invalid='ignore', divide='ignore'):
+            if self._pending:
+                self._follow()
             stale = self._stale.take(slots)
             if stale.any():
-                self._refresh(np.unique(slots[stale]).tolist())
+                self.refresh(np.unique(slots[stale]).tolist())
 
     def with_source(self, slots, law):
         """Return the :class:`Load` of some hosts with one more instance.
@@ -197,9 +214,11 @@ class LimitSums:
     def _with_source(self, slots, law):
         # Copy only what is needed: allocating memory takes longer than
         # computing.
-        capacity, vm_peak, peak, mean = _at(self._numbers[:_BASE], slots)
+        capacity, vm_peak, peak, mean, base = _at(
+            self._numbers[:_ACTIVE], slots)
         units, levels = _at(self._places[_UNIT], slots), self._levels_of(law)
-        mean = mean + levels.means.take(units)
+        mean = mean + base
+        mean += levels.means.take(units)
         peaks = levels.peaks.take(units)
         probability, loss = np.zeros((2, *mean.shape))
         # If the sum of all peaks fits, there is no overload and no table is
@@ -215,8 +234,7 @@ class LimitSums:
             lacking = at[places[_ROW] == _NO_ROW]
             if lacking.size:
                 self.expect(dict(zip(self._units, levels.peaks.tolist())))
-                for one in set(lacking.tolist()):
-                    self._build_one(*divmod(one, self._stale.size))
+                self.refresh(set((lacking % self._stale.size).tolist()))
                 return self._with_source(slots, law)
             found = self._look_up(
                 self._numbers.reshape(_NUMBERS, -1).take(at, axis=1), places,
@@ -252,7 +270,7 @@ class LimitSums:
                 & (_at(self._places[_ROW], slots) != _NO_ROW)).any(axis=0)
 
     def are_coarse(self, slots):
-        """Return which hosts have a tail that :meth:`refine` may change.
+        """Return which hosts have a tail that a finer grid may change.
 
         :param slots: (h,) int, slots of the hosts
         :returns: (h,) bool
@@ -298,6 +316,7 @@ class LimitSums:
     def _outdate(self, slot):
         """Drop the computed values of a host until its next use."""
         self._stale[slot] = True
+        self._numbers[_SUMS, :, slot] = 0.0
         for position in range(self._numbers.shape[1]):
             self._free(position, slot)
 
@@ -311,139 +330,19 @@ class LimitSums:
                 rows.free(row)
         places[_KIND:] = _NOWHERE[_KIND:]
 
-    def refine(self, slots):
-        """Compute the smooth tails of some hosts on the finer grid.
+    def refresh(self, slots, finer=False):
+        """Compute the sums of some hosts from all their residents.
 
-        Such a tail is kept until the residents of the host change.
-
-        :param slots: list of slots of hosts without outdated values
+        :param slots: iterable of slots, all different
+        :param finer: whether to compute smooth tails on the finer grid; such a
+            tail is kept until the residents of the host change
         """
         for slot in slots:
-            for position in np.flatnonzero(
-                    self._places[_KEPT, :, slot] != _NO_ROW).tolist():
-                self._free(position, slot)
-                self._build_one(position, slot, finer=True)
-
-    def _refresh(self, slots):
-        """Compute the sums of outdated hosts for each limit."""
-        left = len(slots)
-        for at, sources in self._batches(
-                (self._hosts[slot], collections.Counter(
-                    self._hosts[slot].residents.values())) for slot in slots):
-            # Allocate one array for all instead of copying it repeatedly.
-            left -= len(at)
-            for rows in (self._tables[False], self._spectra, self._slot_sums):
-                rows.expected = left
-            for position, values, moments in self._by_limit(at[0], sources):
-                sums = sources.sums(values)
-                self._numbers[_SUMS, position, at] = sums
-                for i in np.flatnonzero(
-                        self._needs_table(position, at)).tolist():
-                    self._build(position, at[i], sources, sources.parts[i],
-                                values, moments)
-            self._stale[at] = False
-
-    def _needs_table(self, position, slots):
-        """Return (h,) bool: whether not all peaks on a host may fit."""
-        unit = list(self._units)[self._places[_UNIT, position, slots[0]]]
-        capacity, _, peak = self._numbers[:_MEAN, position, slots]
-        return peak + self.expected.get(unit, 0.0) > capacity * SLACK
-
-    def _batches(self, changes):
-        """Yield (slots, Sources) of hosts with the same policy and rows.
-
-        :param changes: iterable of (host, {law: number of instances with it})
-        """
-        by_kind = {}
-        for host, counts in changes:
-            rows = self._places[_KEPT:_PLACES, :, host.slot] != _NO_ROW
-            by_kind.setdefault((host.policy, rows.tobytes()), []).append(
-                (host.slot, counts))
-        for alike in by_kind.values():
-            for begin in range(0, len(alike), _TOGETHER):
-                slots, counts = zip(*alike[begin:begin + _TOGETHER])
-                yield list(slots), admission_sources.Sources(counts)
-
-    def _by_limit(self, slot, sources):
-        """Yield the values of sources for each limit of a host.
-
-        :returns: (position, (m, n) rates, (3, 2, n) moments as in
-            :meth:`.SlotSums.add`)
-        """
-        units = list(self._units)
-        for position in range(len(self._hosts[slot].policy.limits)):
-            values = sources.values(*units[
-                self._places[_UNIT, position, slot]])
-            yield position, values, slot_sums.class_moments(
-                values / self._numbers[_CAPACITY, position, slot],
-                sources.shares) * sources.counts
-
-    def _build_one(self, position, slot, finer=False):
-        """Compute the look-up table of a limit of a host."""
-        sources = admission_sources.Sources([collections.Counter(
-            self._hosts[slot].residents.values())])
-        for at, values, moments in self._by_limit(slot, sources):
-            if at == position:
-                self._build(position, slot, sources, slice(None), values,
-                            moments, finer)
-
-    def _build(self, position, slot, sources, part, values, moments,
-               finer=False):
-        """Compute the look-up table of a limit of a host from sources.
-
-        :param part: slice of the sources of the host
-        :param values: as returned by :meth:`_by_limit`, for all sources
-        :param moments: as returned by :meth:`_by_limit`, for all sources
-        :param finer: whether to compute a smooth tail on the finer grid
-        """
-        values, classed = values[:, part], sources.classed[part]
-        numbers = self._numbers[:, position, slot]
-        places = self._places[:, position, slot]
-        capacity = numbers[_CAPACITY]
-        rates = values - values.min(axis=0)
-        # A source that exceeds the capacity alone also exceeds it with others.
-        common = fourier_sum.common_step(
-            rates[rates <= capacity], capacity, self._cells * _FINER)
-        if common > 0:
-            kind = _ON_GRID if common * self._cells >= capacity / SLACK \
-                else _FINE
-        else:
-            kind = _NARROW if finer or self._is_narrow(numbers) else _SMOOTH
-        cells = self._cells * (_FINER if kind == _FINE else 1)
-        unit = common if 0 < common < np.inf else capacity
-        step = unit / np.floor(unit * cells / capacity * SLACK)
-        levels = rates / step
-        numbers[_STEP] = step
-        numbers[_OFF] = sources.counts[part] @ _off(levels)
-        spectrum, mean = self._grids[kind].product(
-            levels.T, sources.masses[:, part].T, sources.counts[part],
-            self._keys(sources.laws[part], places[_UNIT], step)
-            if kind == _SMOOTH else None)
-        places[_KIND] = kind
-        places[_ROW] = self._tables[kind == _FINE].take()
-        [self._table(places)[:]] = self._grids[kind].table(spectrum, mean)
-        if kind == _SMOOTH:
-            kept = places[_KEPT] = self._spectra.take()
-            spectra, means = self._spectra.values
-            [spectra[kept]], [means[kept]] = spectrum, mean
-        if classed.any():
-            places[_SLOT_ROW] = self._slot_sums.start()
-            self._slot_sums.add(places[[_SLOT_ROW]], moments[..., part],
-                                classed, sources.bits[part], [slice(None)])
-
-    def _keys(self, laws, unit, step):
-        """Return the keys of transforms for :meth:`.Grid.product`."""
-        unit = list(self._units)[unit]
-        return [(law, unit, step) for law in laws]
-
-    def _is_narrow(self, numbers):
-        return (numbers[_ACTIVE] <= _FEW) | (numbers[_VARIANCE] < (
-            _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2)
+            self._outdate(slot)
+        self._add([(self._hosts[slot], None) for slot in slots], finer)
 
     def _follow(self):
         """Update the sums by the laws that were added and removed."""
-        if not self._pending:
-            return
         changes = []
         for host, counts in self._pending.items():
             counts = {law: count for law, count in counts.items() if count}
@@ -454,52 +353,183 @@ class LimitSums:
                 self._outdate(host.slot)
             else:
                 changes.append((host, counts))
-        self._pending.clear()
-        for at, sources in self._batches(changes):
-            at, failed = np.array(at), np.zeros(len(at), bool)
-            for position, values, moments in self._by_limit(at[0], sources):
-                self._numbers[_SUMS, position, at] += sources.sums(values)
-                failed |= self._step(position, at, sources, values, moments)
-            for slot in at[failed].tolist():
-                self._outdate(slot)
+        self._pending = {}
+        self._add(changes)
 
-    def _step(self, position, at, sources, values, moments):
-        """Apply changes to hosts with the same kinds of rows.
+    def _add(self, changes, finer=False):
+        """Add sources to the sums of some hosts.
 
-        :param at: (h,) slots of the hosts
-        :param sources: Sources that were added and removed
-        :param values: as returned by :meth:`_by_limit`
-        :param moments: as returned by :meth:`_by_limit`
-        :returns: (h,) bool, which hosts have to be computed from the beginning
+        A host whose sums have to be computed from all residents is outdated.
+
+        :param changes: list of (host, {law: number of instances, negative:
+            removed}); None: all residents of a host that is outdated
+        :param finer: whether to compute smooth tails on the finer grid
         """
-        numbers = self._numbers[:, position, at]
-        row, kept, slot_row = self._places[_ROW:, position, at]
-        if kept[0] == _NO_ROW:
-            return (row != _NO_ROW) | self._needs_table(position, at)
-        # The grid of smooth tails is the same for all hosts with a policy.
-        step = numbers[_STEP, 0]
-        levels = (values - values.min(axis=0)) / step
-        off = numbers[_OFF] + sources.by_host(sources.counts * _off(levels))
-        self._numbers[_OFF, position, at] = off
-        grid, (spectra, means) = self._grids[_SMOOTH], self._spectra.values
-        factors, more = grid.product(
-            levels.T, sources.masses.T, sources.counts, self._keys(
-                sources.laws, self._places[_UNIT, position, at[0]], step),
-            sources.parts)
-        factors *= spectra[kept]
-        more += means[kept]
-        spectra[kept], means[kept] = factors, more
-        self._tables[False].values[0][row] = grid.table(factors, more)
-        failed = ((off <= 0) | self._is_narrow(numbers)
-                  | ~(np.abs(factors).min(axis=1) > fourier_sum.LEAST_PRODUCT))
-        if slot_row[0] == _NO_ROW:
-            return failed | (sources.by_host(sources.classed != 0) > 0)
-        have_classes = self._slot_sums.add(
-            slot_row, moments, sources.classed, sources.bits, sources.parts)
-        for row, slot in zip(slot_row[~have_classes], at[~have_classes]):
-            self._slot_sums.free(row)
-            self._places[_SLOT_ROW, position, slot] = _NO_ROW
-        return failed
+        for begin in range(0, len(changes), _TOGETHER):
+            some = [(host, counts or collections.Counter(
+                host.residents.values()) or {rate_law.SILENT: 0})
+                    for host, counts in changes[begin:begin + _TOGETHER]]
+            # Allocate one array for all instead of copying it repeatedly.
+            for rows in (self._tables[False], self._spectra, self._slot_sums):
+                rows.expected = len(changes) - begin
+            by_policy = {}
+            for host, counts in some:
+                by_policy.setdefault(host.policy, (host, {}))[1].update(counts)
+            figures = {policy: dict(zip(laws, self._figures_of(
+                host, list(laws)))) for policy, (host, laws)
+                in by_policy.items()}
+            found = []
+            for host, counts in some:
+                of_law = figures[host.policy]
+                of_host = self._add_to(host, counts, np.array(
+                    [of_law[law] for law in counts]), finer)
+                if of_host is None:
+                    self._outdate(host.slot)
+                else:
+                    self._stale[host.slot] = False
+                    found += of_host
+            self._tabulate(found)
+
+    def _figures_of(self, host, laws):
+        """Return an iterator over :meth:`.Sources.figures` of each law.
+
+        It has (limits, 14) for each, with the limits of a host.
+        """
+        limits = list(zip(self._unit_keys(host.slot), (
+            capacity for _, capacity, _ in host.policy.limits)))
+        return self._figures.of(laws, tuple(limits), lambda sources: np.array([
+            sources.figures(unit, capacity, capacity / self._cells,
+                            self._cells * _FINER)
+            for unit, capacity in limits]).swapaxes(0, 1))
+
+    def _unit_keys(self, slot):
+        """Return the units of the limits of a host."""
+        units = list(self._units)
+        return [units[unit] for unit in self._places[_UNIT, :, slot].tolist()]
+
+    def _add_to(self, host, counts, figures, finer):
+        """Add sources to the sums of a host.
+
+        :param counts: {law: number of instances}
+        :param figures: (n, limits, 14) as in :meth:`_figures_of`
+        :param finer: whether to compute a smooth tail on the finer grid
+        :returns: list with (position, slot, kind, spectrum, sums, slots) of
+            each limit with a look-up table, or None if the sums have to be
+            computed from all residents
+        """
+        found, slot, fresh = [], host.slot, self._stale[host.slot]
+        amounts = np.array(list(counts.values()), dtype=float)
+        for position in range(len(host.policy.limits)):
+            numbers = self._numbers[:, position, slot]
+            places = self._places[:, position, slot]
+            of_limit = figures[:, position]
+            sums = amounts @ of_limit[:, :admission_sources.STEP]
+            numbers[_SUMS] += sums[admission_sources.SUMS]
+            if places[_ROW] == _NO_ROW and not self._needs_table(
+                    numbers, places[_UNIT]):
+                continue
+            classed = of_limit[:, admission_sources.CLASSED].any()
+            if fresh:
+                self._start(numbers, places,
+                            of_limit[:, admission_sources.STEP], finer)
+                if classed:
+                    places[_SLOT_ROW] = self._slot_sums.start()
+            elif places[_KEPT] == _NO_ROW or (
+                    classed and places[_SLOT_ROW] == _NO_ROW):
+                return None
+            spectrum = self._product(places, numbers[_STEP], counts)
+            if places[_KEPT] != _NO_ROW:
+                [spectra] = self._spectra.values
+                if not fresh:
+                    spectrum *= spectra[places[_KEPT]]
+                    if numbers[_OFF] <= 0 or self._is_narrow(numbers) \
+                            or not np.abs(spectrum).min() \
+                            > fourier_sum.LEAST_PRODUCT:
+                        return None
+                spectra[places[_KEPT]] = spectrum
+            slots = None
+            if places[_SLOT_ROW] != _NO_ROW:
+                more = (amounts * of_limit[:, admission_sources.MORE].T)
+                slots = more.astype('<f4') @ admission_sources.high_slots(
+                    counts)
+                slots += sums[admission_sources.LOW, None]
+            found.append((position, slot, int(places[_KIND]), spectrum,
+                          sums[admission_sources.TOTALS], slots))
+        return found
+
+    def _needs_table(self, numbers, unit):
+        """Return whether not all peaks on a host may fit."""
+        unit = next(itertools.islice(self._units, unit, None))
+        return numbers[_PEAK] + self.expected.get(unit, 0.0) \
+            > numbers[_CAPACITY] * SLACK
+
+    def _start(self, numbers, places, steps, finer):
+        """Choose the kind of look-up table of a limit of a host.
+
+        :param steps: (n,) common steps of the sources
+        :param finer: whether to compute a smooth tail on the finer grid
+        """
+        capacity, common = numbers[_CAPACITY], 0.0
+        if steps.all():
+            common = float(fourier_sum.common_step(
+                np.where(steps < np.inf, steps, 0.0), capacity,
+                self._cells * _FINER))
+        if common > 0:
+            kind = _ON_GRID if common * self._cells >= capacity / SLACK \
+                else _FINE
+        else:
+            kind = _NARROW if finer or self._is_narrow(numbers) else _SMOOTH
+        cells = self._cells * (_FINER if kind == _FINE else 1)
+        unit = common if 0 < common < np.inf else capacity
+        numbers[_STEP] = unit / np.floor(unit * cells / capacity * SLACK)
+        places[_KIND] = kind
+        places[_ROW] = self._tables[kind == _FINE].take()
+        if kind == _SMOOTH:
+            places[_KEPT] = self._spectra.take()
+
+    def _is_narrow(self, numbers):
+        return numbers[_ACTIVE] <= _FEW or numbers[_VARIANCE] < (
+            _FEW_CELLS / self._cells * numbers[_CAPACITY]) ** 2
+
+    def _product(self, places, step, counts):
+        """Return the transform of the sum of some sources.
+
+        :param counts: {law: number of instances}
+        """
+        kind, unit = places[_KIND], list(self._units)[places[_UNIT]]
+
+        def transforms(sources):
+            values = sources.values(*unit)
+            values -= values.min(axis=0)
+            return self._grids[kind].transforms(
+                (values / step).T, sources.masses.T)
+
+        return fourier_sum.product(self._transforms[kind].of(
+            list(counts), (unit, step), transforms), counts.values())
+
+    def _tabulate(self, found):
+        """Compute look-up tables.
+
+        :param found: list of limits as returned by :meth:`_add_to`
+        """
+        by_kind = {}
+        for one in found:
+            by_kind.setdefault(one[2], []).append(one)
+        for kind, some in by_kind.items():
+            positions, at, _, spectra, _, _ = zip(*some)
+            numbers = self._numbers[:, positions, at]
+            self._tables[kind == _FINE].values[0][
+                self._places[_ROW, positions, at]] = self._grids[kind].table(
+                    np.array(spectra), numbers[_MEAN] / numbers[_STEP])
+        in_slots = [one for one in found if one[-1] is not None]
+        if in_slots:
+            positions, at, _, _, totals, changes = zip(*in_slots)
+            rows = self._places[_SLOT_ROW, positions, at]
+            have_classes = self._slot_sums.add(
+                rows, np.array(changes), np.array(totals))
+            for i in np.flatnonzero(~have_classes).tolist():
+                self._slot_sums.free(rows[i])
+                self._places[_SLOT_ROW, positions[i], at[i]] = _NO_ROW
 
     def _look_up(self, numbers, places, levels):
         """Return the effect of one more source on some limits of some hosts.
@@ -575,7 +605,7 @@ class _Tables(admission_rows.Rows):
         :returns: (n, f) complex: real part P(sum > threshold), imaginary part
             E[(sum - threshold)+] in cells
         """
-        below = np.floor(places + _NEAR)
+        below = np.floor(places + fourier_sum.NEAR)
         np.maximum(below, 0.0, out=below)
         np.minimum(below, self._last - 1, out=below)
         part = np.subtract(places, below, out=places)
@@ -601,7 +631,7 @@ class _Tables(admission_rows.Rows):
         np.minimum(bend, 0.0, out=bend)
         np.add(low.real, bend, out=found.real[:exact])
         # Thresholds below any possible sum.
-        deep = part < -_NEAR
+        deep = part < -fourier_sum.NEAR
         if deep.any():
             found[deep] = 1.0 + 1j * (lower.imag[deep] - part[deep])
         return found
@@ -623,8 +653,3 @@ def _average(shares, found):
     """
     found *= shares[:, None]
     return found.sum(axis=0).view(float).reshape(-1, 2).T
-
-
-def _off(levels):
-    """Return which sources have levels that are not whole numbers."""
-    return (np.abs(levels - np.rint(levels)) > _NEAR).any(axis=0)

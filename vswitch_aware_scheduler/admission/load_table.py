@@ -332,6 +332,7 @@ class LoadTable:
             if exclude in entry.residents:
                 alone = LoadTable(self._cells,
                                   within_budget=self.within_budget)
+                alone._sums.share_cache(self._sums)
                 at = alone.describe(
                     entry.host, dataclasses.replace(entry.policy, uplinks=()),
                     {uuid: one for uuid, one in entry.residents.items()
@@ -391,7 +392,7 @@ class LoadTable:
         doubtful = self._doubtful(part, at, overload, rules)
         if doubtful.size:
             some = np.arange(len(self._entries))[part][doubtful]
-            self._sums.refine(some.tolist())
+            self._sums.refresh(some.tolist(), finer=True)
             finer = self._sums.with_source(some, law)
             load.overload_probability[:, doubtful] = finer.overload_probability
             load.loss[:, doubtful] = finer.loss

@@ -93,30 +93,18 @@ class SlotSums(admission_rows.Rows):
             array[row] = 0
         return row
 
-    def add(self, rows, moments, classed, bits, parts):
+    def add(self, rows, changes, totals):
         """Add sources to some sums.
 
-        :param rows: (s,) int, rows of the sums
-        :param moments: (3, 2, n) as returned by :func:`class_moments`,
-            multiplied by the number of instances of each source
-        :param classed: (n,) number of instances of a source with classes, 0
-            for a source without classes
-        :param bits: (n, 63) uint8, packed bits of the slots in which each
-            source was high
-        :param parts: list of s slices, the sources of each sum
+        :param rows: (s,) int, rows of the sums, all different
+        :param changes: (s, 2, 504) mean and variance in each slot
+        :param totals: (s, 3) mean and variance over all time, and number of
+            sources with classes
         :returns: (s,) bool, whether any source of a sum has classes
         """
-        total, low, high = moments
-        total = np.concatenate([total, classed[None]])
-        # A source without classes has no high slot.
-        more = (high - low).astype('<f4')
-        high_slots = np.unpackbits(bits, axis=1).astype('<f4')
         sums, group_of, figures = (array[rows] for array in self.values)
-        for i, part in enumerate(parts):
-            figures[i, _TOTAL] += total[:, part].sum(axis=1)
-            changes = more[:, part] @ high_slots[part]
-            changes += low[:, part].sum(axis=1)[:, None]
-            sums[i] += changes
+        sums += changes
+        figures[:, _TOTAL] += totals
         # Groups, from the least loaded slots on. The bits of numbers >= 0 have
         # the order of the numbers. Sorting them together with the slots is
         # faster than argsort, which many equal means slow down.

@@ -2,67 +2,48 @@
 """Rate laws as arrays in the units of limits. Pure; numpy only."""
 
 import functools
-import itertools
 
 import numpy as np
 
 from vswitch_aware_scheduler.admission import slot_sums
+from vswitch_aware_scheduler.traffic import fourier_sum
 from vswitch_aware_scheduler.traffic import rate_law
 
-__all__ = ['Levels', 'Sources']
+__all__ = ['CLASSED', 'KnownLaws', 'LOW', 'Levels', 'MORE', 'STEP', 'SUMS',
+           'Sources', 'TOTALS', 'high_slots']
 
 _ROW_BYTES = 8 * rate_law.LAW_COLUMNS
 
+#: Number of laws whose values are computed together.
+_TOGETHER = 128
+
+# Columns of Sources.figures.
+SUMS, TOTALS, LOW, MORE, CLASSED, STEP = (
+    slice(0, 6), slice(6, 9), slice(9, 11), slice(11, 13), 8, 13)
+
 
 class Sources:
-    """The laws of the instances of some hosts in one array.
+    """The laws of some instances in one array.
 
     A law with fewer states than others repeats its last state with probability
     0. Sources are the last axis of all arrays, so that inner loops are long.
 
-    :param counts: list with {RateLaw: number of instances} of each host; a
-        negative number means that instances are removed
-    :ivar laws: list of the n laws
-    :ivar parts: list of slices, the sources of each host
-    :ivar counts: (n,) float, number of instances
+    :param laws: list of n >= 1 RateLaw
     :ivar masses: (m, n) probabilities of the states
-    :ivar classed: (n,) number of instances of a source with classes, 0 for a
-        source without classes
-    :ivar bits: (n, 63) uint8, packed bits of the slots in which each source
-        was high
     """
 
-    def __init__(self, counts):
-        self.laws = laws = list(itertools.chain.from_iterable(counts))
-        ends = list(itertools.accumulate(map(len, counts), initial=0))
-        self.parts = list(map(slice, ends, ends[1:]))
-        self.counts = np.array(list(itertools.chain.from_iterable(
-            one.values() for one in counts)), dtype=float)
-        self._of = np.repeat(np.arange(len(counts)), list(map(len, counts)))
+    def __init__(self, laws):
         lengths = list(map(len, laws))
-        longest = max(lengths, default=len(rate_law.SILENT))
-        packed = b''.join(
-            laws if min(lengths, default=longest) == longest
-            else [_padded(law, longest) for law in laws])
-        whole = np.frombuffer(packed, np.uint8).reshape(-1, longest)
-        tails = whole[:, -rate_law.TAIL_BYTES:]
-        self.bits, self._low_states = tails[:, :-1], tails[:, -1]
+        longest = max(lengths)
+        whole = np.frombuffer(b''.join([
+            law if len(law) == longest else _padded(law, longest)
+            for law in laws]), np.uint8).reshape(-1, longest)
+        self._low_states = whole[:, -1]
+        self._states = np.array(lengths) // _ROW_BYTES - rate_law.TAIL_ROWS
         rows = np.ascontiguousarray(
-            whole[:, : -rate_law.TAIL_BYTES].view('<f8').T
-        ).reshape(
-            longest // _ROW_BYTES - rate_law.TAIL_ROWS,
-            rate_law.LAW_COLUMNS,
-            len(laws),
-        )
+            whole[:, :-rate_law.TAIL_BYTES].view('<f8').T).reshape(
+                -1, rate_law.LAW_COLUMNS, len(laws))
         self.masses, self._rates = rows[:, 0], rows[:, 1:].swapaxes(0, 1)
-        self.classed = self.counts * (
-            self._low_states
-            < np.minimum(
-                np.array(lengths, dtype=int) // _ROW_BYTES
-                - rate_law.TAIL_ROWS,
-                255,
-            )
-        )
 
     def values(self, weights, packet_bytes):
         """Return the (m, n) rates in a unit, as :meth:`.RateLaw.values` does.
@@ -73,33 +54,82 @@ class Sources:
         """
         return _values(self._rates, weights, packet_bytes)
 
-    def sums(self, values):
-        """Return the sums of the quantities that can be added.
+    def figures(self, unit, capacity, step, most):
+        """Return what each source adds to the sums of a host.
 
-        :param values: (m, n) as returned by :meth:`values`
-        :returns: (5, hosts): peaks, means, smallest rates, number of instances
-            whose rates vary, and variances
+        :param unit: (weights, packet bytes), as for :meth:`values`
+        :param capacity: capacity of the sum
+        :param step: width of a cell of a grid
+        :param most: as in :func:`.fourier_sum.common_step`
+        :returns: (n, 14). SUMS: peak, mean above the smallest rate, smallest
+            rate, whether the rate varies, variance, and whether rates above
+            the smallest rate are not on the grid. TOTALS: mean and variance as
+            in :func:`.slot_sums.class_moments` over all time, and whether the
+            source has classes. LOW: mean and variance while the source is low.
+            MORE: difference to them while the source is high. STEP: the common
+            step of the rates above the smallest rate
         """
-        least, most = values.min(axis=0), values.max(axis=0)
+        values = self.values(*unit)
+        least, peaks = values.min(axis=0), values.max(axis=0)
         above = values - least
-        mean = (above * self.masses).sum(axis=0)
-        above *= above
-        above *= self.masses
-        figures = np.array([most, least + mean, least, most > least,
-                            above.sum(axis=0) - mean * mean]) * self.counts
-        return np.array(list(map(self.by_host, figures)))
-
-    def by_host(self, figures):
-        """Return (hosts,) sums of a figure of each source.
-
-        :param figures: (n,) a number of each source
-        """
-        return np.bincount(self._of, figures, len(self.parts))
+        weighted = above * self.masses
+        means = weighted.sum(axis=0)
+        weighted *= above
+        levels = above / step
+        off = (np.abs(levels - np.rint(levels)) > fourier_sum.NEAR).any(axis=0)
+        total, low, high = slot_sums.class_moments(
+            values / capacity, self._shares)
+        # A source that exceeds the capacity alone also exceeds it with others.
+        above[above > capacity] = 0.0
+        return np.array([
+            peaks, means, least, peaks > least,
+            weighted.sum(axis=0) - means * means, off, *total,
+            self._low_states < np.minimum(self._states, 255), *low,
+            *(high - low), fourier_sum.common_step(above, capacity, most)]).T
 
     @functools.cached_property
-    def shares(self):
-        """(3, m, n) as returned by :func:`.slot_sums.class_shares`."""
+    def _shares(self):
         return slot_sums.class_shares(self.masses, self._low_states)
+
+
+class KnownLaws:
+    """Values that follow from laws, cached.
+
+    :param most: number of cached values above which all are dropped
+    """
+
+    def __init__(self, most):
+        self._most = most
+        self._values = {}
+
+    def of(self, laws, key, compute):
+        """Yield the value of each law.
+
+        :param laws: list of RateLaw
+        :param key: hashable, with all that the values depend on besides laws
+        :param compute: callable, :class:`Sources` -> sequence of their values
+        """
+        for begin in range(0, len(laws), _TOGETHER):
+            some = laws[begin:begin + _TOGETHER]
+            found = [self._values.get((law, key)) for law in some]
+            lacking = [i for i, one in enumerate(found) if one is None]
+            if lacking:
+                if len(self._values) > self._most:
+                    self._values.clear()
+                for i, one in zip(lacking, compute(
+                        Sources([some[i] for i in lacking]))):
+                    found[i] = self._values[some[i], key] = one
+            yield from found
+
+
+def high_slots(laws):
+    """Return (n, 504) float32: 1 for each slot in which a source was high.
+
+    :param laws: iterable of n RateLaw
+    """
+    bits = b''.join([law[-rate_law.TAIL_BYTES:-1] for law in laws])
+    return np.unpackbits(np.frombuffer(bits, np.uint8)).reshape(
+        -1, 8 * rate_law.BITS_BYTES).astype('<f4')
 
 
 class Levels:

@@ -14,7 +14,7 @@ import functools
 import numpy as np
 
 __all__ = ['Grid', 'LEAST_PRODUCT', 'NEAR', 'TOLERANCE', 'common_step',
-           'grid', 'table_cells']
+           'grid', 'product', 'table_cells']
 
 #: Rates that differ by less than this, relative to the capacity, are equal. A
 #: sum that equals the capacity is not above it, even after rounding.
@@ -35,15 +35,10 @@ _MOST = 1e200
 #: A source whose transform is smaller at some frequency cannot be divided by.
 _LEAST_DIVISOR = 1e-3
 
-#: Maximum number of cached transforms, 4 KiB each with 256 cells.
-_MOST_KNOWN = 1024
-
 #: A product that is smaller at some frequency loses its accuracy.
 LEAST_PRODUCT = 1e-250
 
-#: Number of sources that are transformed together. Sources with up to
-#: _FEW_LEVELS levels use a different method.
-_TOGETHER = 128
+#: Sources with up to this number of levels are transformed by another method.
 _FEW_LEVELS = 24
 
 
@@ -80,7 +75,6 @@ class Grid:
     def __init__(self, cells, finer, on_grid):
         reach, tilting = _PERIODS[on_grid]
         self._last, self._on_grid = (cells + 1) * finer, on_grid
-        self._known = {}         # key -> transform of a source
         size = self._size = reach * cells * finer
         half = size // 2
         self.frequencies = half + 1
@@ -110,13 +104,18 @@ class Grid:
         self._constant = (-self._read * self._ones
                           - size * wrapped / (1 - wrapped) ** 2) / finer
 
-    def _spectra(self, levels, masses):
+    def transforms(self, levels, masses):
         """Return the tilted transforms of some sources.
 
-        :param levels: (n, m) levels in cells, >= 0
+        :param levels: (n, m) levels of each source in table cells, >= 0
         :param masses: (n, m) probabilities of the levels
         :returns: (n, frequencies) complex
         """
+        levels = levels * self._finer
+        if self._on_grid:
+            levels = np.rint(levels)
+        # For a level above the capacity, only this fact matters.
+        levels[levels > self._last] = self._size
         if levels.size <= _FEW_LEVELS:
             # Use few numpy calls. The fine steps include the tilt.
             turns = np.exp(levels[..., None] * self._turns)
@@ -136,64 +135,10 @@ class Grid:
         return (masses[:, None] * coarse @ fine).reshape(len(masses), -1)[
             :, :self.frequencies]
 
-    def product(self, levels, masses, counts, keys=None, parts=None):
-        """Return the transforms and the means of the sums of some sources.
-
-        :param levels: (n, m) levels of each source in table cells, >= 0
-        :param masses: (n, m) probabilities of the levels
-        :param counts: (n,) number of instances of each source; a negative
-            number divides
-        :param keys: list of n keys, equal only for sources with equal levels
-            and masses, by which transforms are cached; None: no cache
-        :param parts: list of s slices with start and stop, the sources of each
-            sum; None: one sum of all
-        :returns: (s, frequencies) complex, NaN if division is impossible, and
-            (s,) means in table cells
-        """
-        levels = levels * self._finer
-        if self._on_grid:
-            levels = np.rint(levels)
-        parts = parts or [slice(0, len(levels))]
-        means = counts * (masses * levels).sum(axis=1) / self._finer
-        means = np.array([means[part].sum() for part in parts])
-        # For a level above the capacity, only this fact matters.
-        levels[levels > self._last] = self._size
-        found = np.ones((len(parts), self.frequencies), complex)
-        for begin in range(0, len(levels), _TOGETHER):
-            some = slice(begin, begin + _TOGETHER)
-            factors = self._factors(levels[some], masses[some],
-                                    keys and keys[some])
-            for i in np.flatnonzero(counts[some] != 1).tolist():
-                count = counts[begin + i]
-                if count < 0 and not np.abs(
-                        factors[i]).min() > _LEAST_DIVISOR:
-                    count = np.nan
-                factors[i] **= count
-            for i, part in enumerate(parts):
-                found[i] *= np.multiply.reduce(factors[max(
-                    part.start - begin, 0):max(part.stop - begin, 0)], axis=0)
-        return found, np.minimum(means, _MOST)
-
-    def _factors(self, levels, masses, keys):
-        """Return the transforms of some sources, for :meth:`product`."""
-        if not keys:
-            return self._spectra(levels, masses)
-        # Other threads may use the grid at the same time.
-        known = self._known
-        if len(known) > _MOST_KNOWN:
-            known = self._known = {}
-        factors = [known.get(key) for key in keys]
-        lacking = [i for i, one in enumerate(factors) if one is None]
-        if lacking:
-            for i, one in zip(lacking, self._spectra(
-                    levels[lacking], masses[lacking])):
-                factors[i] = known[keys[i]] = one.copy()
-        return np.array(factors)
-
     def table(self, spectra, means):
         """Return the look-up tables of some sums.
 
-        :param spectra: (s, frequencies) as returned by :meth:`product`
+        :param spectra: (s, frequencies) complex, transforms of the sums
         :param means: (s,) means of the sums in table cells
         :returns: (s, n) complex for the first :func:`table_cells` cells: the
             real part is P(sum > cell), the imaginary part E[(sum - cell)+] in
@@ -207,7 +152,7 @@ class Grid:
         np.maximum(below, 0.0, out=below)
         np.minimum(below, 1.0, out=below)
         excess = np.add(period[:, 1], self._constant, out=found.imag)
-        excess += means[:, None] * self._ones
+        excess += np.minimum(means, _MOST)[:, None] * self._ones
         np.maximum(excess, 0.0, out=excess)
         return found
 
@@ -230,21 +175,37 @@ def _powers(numbers, count):
     return found, numbers
 
 
+def product(transforms, counts):
+    """Return the transform of a sum of sources, NaN if it cannot be computed.
+
+    :param transforms: iterable of the (frequencies,) transforms of n sources
+    :param counts: iterable of n numbers of instances; a negative number
+        divides
+    """
+    found = 1.0
+    for transform, count in zip(transforms, counts):
+        if count < 0 and not np.abs(transform).min() > _LEAST_DIVISOR:
+            count = np.nan
+        found = found * (transform if count == 1 else transform ** count)
+    return found
+
+
 def common_step(rates, capacity, most):
     """Return the largest step of which all rates are whole multiples.
 
-    :param rates: array of rates >= 0
+    :param rates: (n, ...) rates >= 0, finite; the step of each column
     :param capacity: capacity of the sum; :data:`TOLERANCE` is relative to it
     :param most: maximum number of steps up to the capacity
-    :returns: 0 if there is no such step, inf if all rates are 0
+    :returns: (...), 0 if there is no such step, inf if all rates are 0
     """
-    step, left = np.inf, rates
-    while True:
-        left = left[left > TOLERANCE * capacity]
-        if not left.size:
-            return step
-        # The smallest remainder, as in the Euclidean algorithm.
-        step = float(left.min())
-        if step * most < capacity * (1 - TOLERANCE):
-            return 0.0
-        left = np.abs(rates - step * np.rint(rates / step))
+    step, left = np.full(rates.shape[1:], np.inf), rates
+    with np.errstate(divide='ignore', invalid='ignore'):
+        while True:
+            # The smallest remainder, as in the Euclidean algorithm.
+            least = np.where(left > TOLERANCE * capacity, left, np.inf).min(
+                axis=0)
+            if not (least < np.inf).any():
+                return step
+            step = np.where(least < np.inf, np.where(
+                least * most < capacity * (1 - TOLERANCE), 0.0, least), step)
+            left = np.abs(rates - step * np.rint(rates / step))

@@ -13,6 +13,7 @@ import numpy as np
 
 from tests.unit.traffic import exact
 from vswitch_aware_scheduler import admission
+from vswitch_aware_scheduler.admission import sources
 from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler.traffic import exact_sum
 from vswitch_aware_scheduler.traffic import fourier_sum
@@ -99,6 +100,33 @@ class TestHostPolicy(unittest.TestCase):
                 admission.HostPolicy(None, **kwargs)
             for part in (*parts, 'expected'):
                 self.assertIn(part, str(caught.exception))
+
+
+class TestKnownLaws(unittest.TestCase):
+
+    def test_each_law_has_its_value_however_many_are_kept(self):
+        laws = [_on_off(number).law for number in range(300)]
+        known, computed = sources.KnownLaws(200), []
+
+        def peaks(some):
+            found = some.values((2.0, 1.0, 0.0), None).max(axis=0).tolist()
+            computed.extend(found)
+            return found
+
+        for numbers in (range(150), range(149, -1, -1), range(300),
+                        range(299, -1, -1)):
+            found = list(known.of([laws[i] for i in numbers], 'key', peaks))
+            self.assertEqual([2.0 * i for i in numbers], found)
+        # The first ones only once, although they were asked for twice.
+        self.assertEqual(list(range(0, 300, 2)), computed[:150])
+        self.assertEqual(list(range(300, 600, 2)), computed[150:300])
+        self.assertLess(len(known._values), 400)
+
+    def test_another_key_is_another_value(self):
+        known, law = sources.KnownLaws(9), _on_off(100).law
+        for key in ('one', 'other', 'one'):
+            self.assertEqual([key], list(known.of(
+                [law], key, lambda some, key=key: [key])))
 
 
 class TestProbability(AdmissionTestCase):
@@ -659,7 +687,7 @@ class TestTable(AdmissionTestCase):
         asked = slots[:4] + slots[5:]
         self.table.assess(slots, _on_off(100).law)
         self.table.change({4: ({}, [next(iter(self.table.residents(4)))])})
-        with mock.patch.object(fourier_sum.Grid, 'product') as product:
+        with mock.patch.object(fourier_sum, 'product') as product:
             self.table.assess(asked, _on_off(100).law)
             product.assert_not_called()
             product.side_effect = ZeroDivisionError

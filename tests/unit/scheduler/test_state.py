@@ -617,9 +617,9 @@ class TestHosts(base.StateTestCase):
         snapshot = self.state._snapshot
         table, made = fourier_sum.Grid.table, []
 
-        def counted(*arguments):
-            made.append(threading.get_ident())
-            return table(*arguments)
+        def counted(grid, spectra, means):
+            made.extend([threading.get_ident()] * len(spectra))
+            return table(grid, spectra, means)
 
         with mock.patch.object(fourier_sum.Grid, 'table', counted):
             self.state._adopt(snapshots.Snapshot(
