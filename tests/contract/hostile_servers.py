@@ -19,87 +19,51 @@ import fixtures
 PAUSE_SECONDS = .01
 
 
-def _body():
-    yield b'HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n['
-    yield from itertools.repeat(b' ')
+_OK = b'HTTP/1.1 200 OK\r\n'
+_CHUNKED = _OK + b'Transfer-Encoding: chunked\r\n'
 
 
-def _body_to_the_end_of_the_connection():
-    yield b'HTTP/1.1 200 OK\r\n\r\n[]'
-    yield from itertools.repeat(b' ')
+def _endless(piece, *first):
+    """Return a function: the first pieces, then one piece for ever."""
+    return lambda: itertools.chain(first, itertools.repeat(piece))
 
 
-def _status_line():
-    yield b'HTTP/1.1 200 '
-    yield from itertools.repeat(b'O')
-
-
-def _header():
-    yield b'HTTP/1.1 200 OK\r\nX-Header: '
-    yield from itertools.repeat(b'a')
-
-
-def _trailer():
-    yield b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
-    yield b'2\r\n[]\r\n0\r\n'
-    yield from itertools.repeat(b'A: b\r\n')
-
-
-def _continue():
-    yield from itertools.repeat(b'HTTP/1.1 100 Continue\r\n\r\n')
-
-
-def _chunk_size():
-    yield b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n[]\r\n'
-    yield from itertools.repeat(b'0')
-
-
-def _chunk_extension():
-    yield b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2;a='
-    yield from itertools.repeat(b'x')
-
-
-def _chunks():
-    yield b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
-    yield from itertools.repeat(b'1\r\n \r\n')
+def _chunk(content):
+    return b'%x\r\n%s\r\n' % (len(content), content)
 
 
 def _empty_blocks(wrap):
     compressor = zlib.compressobj(wbits=wrap)
     encoding = b'gzip' if wrap > 15 else b'deflate'
-    yield (b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n'
-           b'Content-Encoding: ' + encoding + b'\r\n\r\n')
+    yield _CHUNKED + b'Content-Encoding: ' + encoding + b'\r\n\r\n'
     while True:
         piece = compressor.flush(zlib.Z_FULL_FLUSH)
         if piece:
-            yield b'%x\r\n%s\r\n' % (len(piece), piece)
+            yield _chunk(piece)
         # A flush of nothing gives nothing but the first time.
         block = b'\x00\x00\x00\xff\xff'
-        yield b'%x\r\n%s\r\n' % (len(block), block)
-
-
-def _empty_gzip_members():
-    yield (b'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n'
-           b'Content-Encoding: gzip\r\n\r\n')
-    piece = gzip.compress(b'')
-    yield from itertools.repeat(b'%x\r\n%s\r\n' % (len(piece), piece))
-
-
-def _error_body():
-    yield b'HTTP/1.1 503 Busy\r\nContent-Length: 1000000\r\n\r\n'
-    yield from itertools.repeat(b'!')
+        yield _chunk(block)
 
 
 #: {what never ends: function that returns the pieces of an answer}
 DRIPS = {
-    'body': _body,
-    'body without a length': _body_to_the_end_of_the_connection,
-    'status line': _status_line, 'header': _header, 'trailer': _trailer,
-    '100 Continue': _continue, 'chunk size': _chunk_size,
-    'chunk extension': _chunk_extension, 'chunks': _chunks,
+    'body': _endless(b' ', _OK + b'Content-Length: 1000000\r\n\r\n['),
+    'body without a length': _endless(b' ', _OK + b'\r\n[]'),
+    'status line': _endless(b'O', b'HTTP/1.1 200 '),
+    'header': _endless(b'a', _OK + b'X-Header: '),
+    'trailer': _endless(b'A: b\r\n', _CHUNKED + b'\r\n',
+                        b'2\r\n[]\r\n0\r\n'),
+    '100 Continue': _endless(b'HTTP/1.1 100 Continue\r\n\r\n'),
+    'chunk size': _endless(b'0', _CHUNKED + b'\r\n2\r\n[]\r\n'),
+    'chunk extension': _endless(b'x', _CHUNKED + b'\r\n2;a='),
+    'chunks': _endless(_chunk(b' '), _CHUNKED + b'\r\n'),
     'empty gzip blocks': lambda: _empty_blocks(31),
     'empty deflate blocks': lambda: _empty_blocks(15),
-    'empty gzip members': _empty_gzip_members, 'error body': _error_body}
+    'empty gzip members': _endless(
+        _chunk(gzip.compress(b'')),
+        _CHUNKED + b'Content-Encoding: gzip\r\n\r\n'),
+    'error body': _endless(
+        b'!', b'HTTP/1.1 503 Busy\r\nContent-Length: 1000000\r\n\r\n')}
 
 
 class DrippingServer(fixtures.Fixture):

@@ -22,6 +22,14 @@ BUSY = telemetry_counters.instance_uuid(telemetry_driver.BUSY)
 T0 = float(TRAFFIC.t0)
 
 
+def moved():
+    """Return an instance before and after it moved."""
+    return [dataclasses.replace(
+        INTERFACES[0], times=T0 + 300. * np.arange(first, first + 10),
+        counters=np.tile((begin + 37500. * np.arange(10))[:, None], (1, 4)))
+        for first, begin in ((0, 0), (10, 5e9))]
+
+
 class PrometheusTestCase(testtools.TestCase):
 
     def make(self, series=None, now=float(TRAFFIC.times[-1]) + 7200,
@@ -90,11 +98,7 @@ class ReadingTest(PrometheusTestCase):
             (series.rates[:, 0] * 300).sum())
 
     def test_an_instance_that_moved_is_followed(self):
-        counts = 37500. * np.arange(10)
-        old, new = (dataclasses.replace(
-            INTERFACES[0], times=T0 + 300. * np.arange(first, first + 10),
-            counters=np.tile((begin + counts)[:, None], (1, 4)))
-            for first, begin in ((0, 0), (10, 5e9)))
+        old, new = moved()
         series = stand_ins.ceilometer_series([old])
         series += [(name, {**labels, 'vm_instance': 'host-2',
                            'instance': 'compute-2:9101'}, times, values)
@@ -321,11 +325,7 @@ class HostsTest(PrometheusTestCase):
                             ))
 
     def test_the_time_before_it_moved_counts(self):
-        counts = 37500. * np.arange(10)
-        old, new = (dataclasses.replace(
-            INTERFACES[0], times=T0 + 300. * np.arange(first, first + 10),
-            counters=np.tile((begin + counts)[:, None], (1, 4)))
-            for first, begin in ((0, 0), (10, 5e9)))
+        old, new = moved()
         series = stand_ins.ceilometer_series([old])
         series += [(name, {**labels, 'instance': 'compute-2:9101'}, *data)
                    for name, labels, *data
