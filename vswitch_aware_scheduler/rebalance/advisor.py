@@ -3,7 +3,7 @@
 
 :func:`advise` calls :func:`.relief.plan` with the instances that may move,
 shortens the plan to the permitted number of moves, and explains its length.
-Pure. Derivation: reference/rebalance.rst, "Advice".
+Pure. Derivation: reference/rebalance.rst, "Plans".
 """
 
 import dataclasses

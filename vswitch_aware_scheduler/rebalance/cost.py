@@ -3,7 +3,7 @@
 
 Pre-copy transfers all memory, then repeatedly the memory that was written
 meanwhile, until the rest fits into the permitted downtime. Pure. Derivation:
-reference/rebalance.rst, "What a move costs".
+reference/rebalance.rst, "Cost of a move".
 """
 
 import dataclasses
