@@ -809,9 +809,9 @@ def relieved_by_command(stage):
     return _relieved(stage, servers, hot)
 
 
-@scenario
-def relieved_after_measurement(stage):
-    """A modeler measures a hot host, and the command relieves it.
+@contextlib.contextmanager
+def _measured_host(stage):
+    """Let a modeler measure a hot host; yields (its servers, host, remark).
 
     Two instances that stated 1 of 10 Mbit/s need 12 together, a tenth of the
     time. All figures come from the telemetry of the day before.
@@ -828,14 +828,16 @@ def relieved_after_measurement(stage):
                    for number in range(2 if host == hot else 1)]
         # The modeler reads the limits that a scheduler has written.
         time.sleep(10)
-        return _measured_and_relieved(stage, telemetry, servers, hot)
+        yield ([one for one in servers if one.compute_host == hot], hot,
+               _measure(stage, telemetry, servers, hot))
     finally:
         # By what was measured, they are above a limit of 0.
         stage.client.delete_all()
         stage.client.set_aggregate('all', stage.hosts, overload_probability=0)
 
 
-def _measured_and_relieved(stage, telemetry, servers, hot):
+def _measure(stage, telemetry, servers, hot):
+    """Let the modeler measure a day with debt; return the budgets in words."""
     busy = np.where(np.arange(288) % 10 == 9, 6_000.0, 1_000.0)
     telemetry.publish_rates({
         server.id: busy if server.compute_host == hot else 0 * busy + 500.0
@@ -852,21 +854,72 @@ def _measured_and_relieved(stage, telemetry, servers, hot):
     # It began with one day's worth and has earned another one; 28 of 288
     # periods at least, of 300 s each, were overload: 518 s a day.
     require(days[hot] < -10, f'budgets in days: {days}')
-    require(all(value > 1.5 for host, value in days.items() if host != hot),
-            f'budgets in days: {days}')
-    plan = _answer(telemetry, 'rebalance', '--checks', '1')
-    require([one['source'] for one in plan['moves']] == [hot],
-            f'plan: {plan}')
-    require(all(stage.client.get(one).compute_host == one.compute_host
-                for one in servers), 'the plan alone has moved an instance')
-    status, said = telemetry.manage('rebalance', '--execute', '--checks', '1')
-    require(status == 0, said)
-    _relieved(stage, [one for one in servers if one.compute_host == hot], hot)
-    move, = plan['moves']
-    return (f'budget of {hot}: {days[hot]:.1f} days, others '
-            f'{min(value for host, value in days.items() if host != hot):.1f}'
-            f'; to {move["destination"]}: overload '
-            f'{move["overload_before"]:.1%} -> {move["overload_after"]:.1%}')
+    others = min(value for host, value in days.items() if host != hot)
+    require(others > 1.5, f'budgets in days: {days}')
+    return f'budget of {hot}: {days[hot]:.1f} days, others {others:.1f}'
+
+
+@scenario
+def relieved_after_measurement(stage):
+    """A modeler measures a hot host, and the command relieves it."""
+    telemetry = stage.cloud.telemetry
+    with _measured_host(stage) as (servers, hot, remark):
+        plan = _answer(telemetry, 'rebalance', '--checks', '1')
+        require([one['source'] for one in plan['moves']] == [hot],
+                f'plan: {plan}')
+        require(all(stage.client.get(one).compute_host == hot
+                    for one in servers), 'the plan alone has moved one')
+        status, said = telemetry.manage('rebalance', '--execute',
+                                        '--checks', '1')
+        require(status == 0, said)
+        _relieved(stage, servers, hot)
+        move, = plan['moves']
+        return (f'{remark}; to {move["destination"]}: overload '
+                f'{move["overload_before"]:.1%} -> '
+                f'{move["overload_after"]:.1%}')
+
+
+def _await_move(stage, state, seconds):
+    """Wait until the only move in the store has a state."""
+    limit = time.monotonic() + seconds
+    while True:
+        states = [row['state'] for row in stage.cloud.store.rows(
+            'vswitch', 'SELECT state FROM rebalance_move')]
+        if states == [state]:
+            return
+        require(len(states) <= 1 and time.monotonic() < limit,
+                f'states of moves: {states}; expected one that is {state}')
+        time.sleep(.1)
+
+
+@scenario
+def modeler_killed_in_a_plan(stage):
+    """A modeler is killed while an instance migrates; another one goes on."""
+    telemetry = stage.cloud.telemetry
+    with _measured_host(stage) as (servers, hot, remark):
+        telemetry.configure(
+            rebalance_network='separate', rebalance_mode='execute',
+            rebalance_checks=1, modeler_interval_seconds=10)
+        with telemetry.modeler() as killed:
+            _await_move(stage, 'begun', 60)
+            killed.kill()
+        began = time.monotonic()
+        with telemetry.modeler() as following:
+            # The lock of the one that was killed expires first.
+            _await_move(stage, 'done', 300)
+            seconds = time.monotonic() - began
+            following.terminate()
+            require(following.wait(60) == 0,
+                    f'exit status {following.returncode}')
+        _relieved(stage, servers, hot)
+        migrations = stage.client.compute.get(
+            '/os-migrations?migration_type=live-migration',
+            microversion='2.59').json()['migrations']
+        made = [one for one in migrations
+                if one['instance_uuid'] in {server.id for server in servers}]
+        require([one['status'] for one in made] == ['completed'],
+                f'live migrations: {made}')
+        return f'{remark}; done {seconds:.0f} s after the death of the first'
 
 
 @scenario

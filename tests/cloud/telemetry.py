@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the cloud's instances send, in a real service, and a modeler of it."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -134,6 +135,19 @@ class Telemetry(fixtures.Fixture):
         """Make one pass; return (exit status, what it said)."""
         return self._run('modeler', '--once')
 
+    @contextlib.contextmanager
+    def modeler(self):
+        """Run vswitch-modeler as a service; yields its process."""
+        with open(f'{self.config_file}.log', 'ab') as log:
+            process = subprocess.Popen(
+                self._command('modeler'), stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log)
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
     def manage(self, *words):
         """Run vswitch-manage; return (exit status, what it said)."""
         return self._run('manage', *words)
@@ -144,10 +158,13 @@ class Telemetry(fixtures.Fixture):
         return {one['check']: (one['result'], one['details'])
                 for one in json.loads(said)['checks']}
 
+    def _command(self, command, *words):
+        return [sys.executable, '-m',
+                f'vswitch_aware_scheduler.cmd.{command}',
+                '--config-file', self.config_file, *words]
+
     def _run(self, command, *words):
         done = subprocess.run(
-            [sys.executable, '-m', f'vswitch_aware_scheduler.cmd.{command}',
-             '--config-file', self.config_file, *words],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True,
-            timeout=300)
+            self._command(command, *words), stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=300)
         return done.returncode, done.stdout + done.stderr
