@@ -306,9 +306,10 @@ class Assessment:
             return (f"the instance's peak of {value} {unit} is above the "
                     f'{limit} that one instance can have on profile {name}')
         if reason == DEBT:
-            return (f'its error budget is overspent; it is repaid after '
-                    f'{-entry.budget:.3g} days in use without overload '
-                    f'(profile {name}, {self._residents[i]:.0f} instances)')
+            return (f'its error budget is overspent by what '
+                    f'{-entry.budget:.3g} days in use earn, and in the last '
+                    f'three days it spent more than it earned (profile '
+                    f'{name}, {self._residents[i]:.0f} instances)')
         verb = 'above' if reason == OVERLOAD else 'within'
         asked = entry.policy.asked_probability
         corrected = '' if asked is None else (

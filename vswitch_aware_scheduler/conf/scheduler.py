@@ -96,11 +96,12 @@ An error budget is the time for which a host may still be overloaded.
 vswitch-modeler computes it from measured traffic (option ``error_budgets``). A
 host with a negative budget is in debt. With this option VSwitchFilter refuses
 a host if the host or its uplink is in debt, until the budget is positive
-again. The recorded decision names the check "error budget". An instance on
-such a host can still be resized there. A host whose ``enforcement`` is
-"observe" passes, and the filter records the refusal. VSwitchWeigher lowers the
-weight of a host by up to one tenth if its budget is smaller than the growth of
-one day. Without this option budgets change no decision.
+again or has not shrunk for three days. The recorded decision names the check
+"error budget". An instance on such a host can still be resized there. A host
+whose ``enforcement`` is "observe" passes, and the filter records the refusal.
+VSwitchWeigher lowers the weight of a host by up to one tenth if its budget is
+smaller than the growth of one day. Without this option budgets change no
+decision.
 
 A budget that was not updated for a day is ignored.
 
@@ -118,12 +119,13 @@ Factor by which the overload limit of a host is multiplied while its error
 budget is positive.
 
 The overload limit is ``overload_probability``, corrected by ``feedback``. If
-the error budget of a host is positive, the filter uses this limit times the
-factor, at most 1. If the budget is negative, does not exist or was not updated
-for two hours, the filter uses the limit without the factor. Raise the factor
-to use fewer hosts, in a cloud where live migrations relieve hosts in debt
-(``rebalance_mode`` or OpenStack Watcher) and where hosts in debt get no new
-instances (``refuse_hosts_in_debt``). The evaluation of rebalancing uses 8.
+the error budget of a host is positive, or has not shrunk for three days, the
+filter uses this limit times the factor, at most 1. If the budget of another
+host is negative, does not exist or was not updated for two hours, the filter
+uses the limit without the factor. Raise the factor to use fewer hosts, in a
+cloud where live migrations relieve hosts in debt (``rebalance_mode`` or
+OpenStack Watcher) and where hosts in debt get no new instances
+(``refuse_hosts_in_debt``). The evaluation of rebalancing uses 8.
 
 The factor changes neither the limits of uplinks, nor the error budgets, nor
 what Placement permits in the strict mode.

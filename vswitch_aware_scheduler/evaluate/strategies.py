@@ -12,6 +12,7 @@ from vswitch_aware_scheduler.evaluate import methods
 from vswitch_aware_scheduler.rebalance import budget
 from vswitch_aware_scheduler.rebalance import cost
 from vswitch_aware_scheduler.rebalance import relief
+from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.traffic import estimate
 
 __all__ = ['ErrorBudget', 'NAMES', 'NoMoves', 'Rebalanced', 'Sandpiper',
@@ -102,12 +103,19 @@ class ErrorBudget(closed_loop.Strategy):
 
         :param hosts: number of hosts
         """
-        closed = np.zeros(hosts, dtype=bool)
-        if self._fleet is not None and hosts:
-            closed[:] = relief.refusing(
-                self._fleet.recent(self._rule.window_seconds),
-                self._balance[:self._fleet.hosts], self._terms)[:hosts]
-        return closed
+        if self._fleet is None:
+            return np.zeros(hosts, dtype=bool)
+        return ~self._accepting()[:hosts]
+
+    def _accepting(self):
+        """Return (hosts,) bool, as :func:`.store.budgets.accepting`."""
+        fleet = self._fleet
+        bins = slice(max(0, self._counted - fleet.bins(
+            store.RECOVERY_SECONDS)), self._counted)
+        used, overload = (np.count_nonzero(of[:fleet.hosts, bins], axis=1)
+                          for of in (fleet.used, fleet.overload))
+        return (self._balance[:fleet.hosts] >= 0) | (
+            overload <= self._terms.rate * used)
 
     def _count(self, fleet):
         """Update the balances up to the last known bin."""
@@ -136,7 +144,8 @@ class ErrorBudget(closed_loop.Strategy):
                 self._balance[:fleet.hosts],
                 self._terms, self._rule, fleet.bins(self._rule.recent_seconds),
                 fleet.constraints(), fleet.empty_hosts(),
-                self._costs(fleet) if fleet.migration_seconds else None):
+                self._costs(fleet) if fleet.migration_seconds else None,
+                self._accepting()):
             if move.destination >= fleet.count \
                     or not fleet.sizes[move.destination]:
                 self._balance[move.destination] = self._terms.first

@@ -60,7 +60,7 @@ LATE_SECONDS = 3600.0
 SHORTEST_PERIOD_SECONDS = 60.0
 
 #: Windows of burn rates in seconds: an hour, six hours, three days.
-WINDOWS = (3600, 21600, 259200)
+WINDOWS = (3600, 21600, model_store.RECOVERY_SECONDS)
 
 _DAY_SECONDS = budget_rules.DAY_SECONDS
 
@@ -256,7 +256,7 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
                     if one != stored.get(key)],
             sums, gone, day - model_store.KEPT_DAYS
             if known_until // _DAY_SECONDS != day else None)
-        if _in_debt(stored) != _in_debt(budgets):
+        if _in_force(stored) != _in_force(budgets):
             # Schedulers read budgets with a generation.
             store.write(now=float(clock()))
     _report(stored, budgets)
@@ -264,8 +264,9 @@ def update(store, driver, clock, newest, *, name='modeler', common=True,
                   budgets)
 
 
-def _in_debt(budgets):
-    return {key for key, one in budgets.items() if one.in_debt}
+def _in_force(budgets):
+    """Return what schedulers decide by."""
+    return {(key, one.in_debt, one.accepts) for key, one in budgets.items()}
 
 
 def _state(store, state, stays_until, clock, now):
@@ -827,11 +828,14 @@ class _Settlement:
         return changed, self._burn(budget, stored, limits, end)
 
     def _burn(self, budget, stored, limits, end):
-        """Return {window: burn rate} of a budget up to a slot."""
+        """Return {window: burn rate} of a budget up to a slot.
+
+        Windows of which less than half is known are omitted.
+        """
         period = self._period
         begin = max(end - int(max(WINDOWS) // period),
                     round(budget.since / period))
-        overload, known = np.zeros((2, max(end - begin, 0)), dtype=bool)
+        overload, used, known = np.zeros((3, max(end - begin, 0)), dtype=bool)
         capacities = np.array([capacity for *_, capacity in limits])
         for day, one in stored.items():
             start, stop = packed.slots_of_day(day, period)
@@ -840,14 +844,21 @@ class _Settlement:
                 continue
             sums, alone = (array[:, low - start:high - start] for array
                            in _unpacked(one, limits, stop - start, period))
-            there = ~np.isnan(sums).any(axis=0) & (sums > 0).any(axis=0)
+            there = ~np.isnan(sums).any(axis=0)
             known[low - begin:high - begin] = there
+            there &= (sums > 0).any(axis=0)
+            used[low - begin:high - begin] = there
             overload[low - begin:high - begin] = \
                 there & budget_rules.overloaded(sums, alone, capacities)
-        return {str(window): float(budget_rules.burn_rate(
-            period * np.count_nonzero(overload[-int(window // period):]),
-            period * np.count_nonzero(known[-int(window // period):]),
-            budget.overload_probability)) for window in WINDOWS}
+        found = {}
+        for window in WINDOWS:
+            part = slice(-int(window // period), None)
+            if 2 * np.count_nonzero(known[part]) >= known[part].size > 0:
+                found[str(window)] = float(budget_rules.burn_rate(
+                    np.count_nonzero(overload[part]),
+                    np.count_nonzero(used[part]),
+                    budget.overload_probability))
+        return found
 
 
 class _Part:

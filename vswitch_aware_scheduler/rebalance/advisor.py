@@ -59,7 +59,8 @@ def marked(metadata):
 
 
 def advise(loads, balance, terms, rule, recent, constraints, empty=(),
-           churn=Churn(), moved_at=None, now=0.0, costs=None, lately=None):
+           churn=Churn(), moved_at=None, now=0.0, costs=None, lately=None,
+           accepting=None):
     """Return the :class:`Advice` for a snapshot.
 
     :param loads: as in :func:`.relief.plan`
@@ -76,6 +77,7 @@ def advise(loads, balance, terms, rule, recent, constraints, empty=(),
     :param costs: as in :func:`.relief.plan`
     :param lately: number of instances of the fleet that were moved in the last
         seven days; default: by ``moved_at``
+    :param accepting: as in :func:`.relief.plan`
     """
     count = int(loads.sizes.sum())
     if not loads.slots:
@@ -86,7 +88,7 @@ def advise(loads, balance, terms, rule, recent, constraints, empty=(),
     allowed = constraints.copy()
     allowed.movable = constraints.movable & ~resting
     moves = relief.plan(loads, balance, terms, rule, recent, allowed, empty,
-                        costs)
+                        costs, accepting)
     if lately is None:
         lately = int(np.count_nonzero(
             now - moved_at < 7 * budget.DAY_SECONDS))

@@ -284,7 +284,7 @@ class Executor:
             return (f'{move.destination} is '
                     f'{service.problem if service else "gone"}')
         account = self._store.error_budgets().get(('host', move.destination))
-        if account is None or account.in_debt:
+        if account is None or not account.accepts:
             return (f'{move.destination} '
                     f'{"is in debt" if account else "has no error budget"}')
         if self._nodes is None:

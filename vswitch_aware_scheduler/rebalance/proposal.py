@@ -295,7 +295,7 @@ def _planned(taken, data, in_debt, settings, now):
         taken.loads, taken.balance, taken.terms, rule,
         max(1, round(rule.recent_seconds / taken.grid.seconds)),
         taken.constraints, taken.empty, churn, taken.moved_at, now,
-        taken.costs, taken.lately)
+        taken.costs, taken.lately, taken.accepting)
     reason = advice.reason
     relieved = {one.host for one in in_debt if one.relieved}
     if not advice.moves:

@@ -13,8 +13,7 @@ import numpy as np
 
 from vswitch_aware_scheduler.rebalance import budget
 
-__all__ = ['Constraints', 'Loads', 'Move', 'Rule', 'best_move', 'plan',
-           'refusing']
+__all__ = ['Constraints', 'Loads', 'Move', 'Rule', 'best_move', 'plan']
 
 #: Sums and capacities are compared with this relative tolerance.
 _TOLERANCE = 1e-9
@@ -292,27 +291,8 @@ class Constraints:
             self._uplinks.put(instance, destination)
 
 
-def refusing(loads, balance, terms):
-    """Return (h,) bool: whether a host accepts no arrivals.
-
-    A host in debt accepts none, unless it would earn with its current
-    instances: then other instances or earlier times caused the debt.
-
-    :param loads: Loads of the time that the rule considers
-    :param balance: (h,) budget of each host in seconds of overload
-    :param terms: :class:`.budget.Terms`
-    """
-    refusing = np.asarray(balance) < 0
-    hosts = np.flatnonzero(refusing)
-    if hosts.size and loads.slots:
-        refusing[hosts] = np.count_nonzero(
-            loads.overload(hosts), axis=1) > (
-                terms.rate * loads.slots * (1 + _TOLERANCE))
-    return refusing
-
-
 def plan(loads, balance, terms, rule, recent, constraints, empty=(),
-         costs=None):
+         costs=None, accepting=None):
     """Return the moves that relieve hosts which have spent too much.
 
     :param loads: Loads of the time that the rule considers; not changed
@@ -327,6 +307,9 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
         overload that each migration adds; default: none. With costs, a host in
         debt is relieved even without recent overload, because a quiet hour may
         be the right time
+    :param accepting: (h,) bool, whether a host accepts instances by its
+        budget; default: hosts that are not in debt. Those in debt keep to what
+        they earn in place of their limit
     :returns: list of Move in the order of execution
     """
     sizes = loads.sizes
@@ -348,7 +331,11 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
     loads, constraints = loads.copy(), constraints.copy()
     empty, moves = list(empty), []
     last = loads.within(max(0, loads.slots - recent), None)
-    takers = [host for host in open_hosts if balance[host] >= 0]
+    in_debt = np.asarray(balance) < 0
+    accepting = ~in_debt if accepting is None else accepting
+    takers = [host for host in open_hosts
+              if accepting[host] and host not in hosts]
+    most = np.where(in_debt, _of_each(terms, 'rate') * known, limit)
     for source in sorted(hosts, key=lambda host: (balance[host], host)):
         opened = None
         for _ in range(rule.moves):
@@ -356,7 +343,7 @@ def plan(loads, balance, terms, rule, recent, constraints, empty=(),
                 break
             own = np.flatnonzero(loads.hosts == source)
             own = own[constraints.movable[own]]
-            move = best_move(loads, source, takers, limit, own, constraints,
+            move = best_move(loads, source, takers, most, own, constraints,
                              costs)
             if move is None and rule.lowers_excess:
                 move = _lowering(loads, source, takers, own, constraints,

@@ -143,6 +143,7 @@ class Snapshot:
     :ivar fixed: {instance uuid: why it must not move}
     :ivar loads: :class:`.relief.Loads`
     :ivar balance: (h,) remaining seconds of overload
+    :ivar accepting: (h,) bool, whether a host accepts instances by its budget
     :ivar terms: list of h :class:`.budget.Terms`
     :ivar constraints: :class:`.relief.Constraints`
     :ivar empty: hosts without instances, in the order in which to use them
@@ -161,6 +162,7 @@ class Snapshot:
     fixed: dict
     loads: relief.Loads
     balance: np.ndarray
+    accepting: np.ndarray
     terms: list
     constraints: relief.Constraints
     empty: list
@@ -217,7 +219,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
 
     :param measured: Measured
     :param relieved: hosts in debt that are to be relieved; no instance leaves
-        or joins the other hosts in debt
+        the other hosts in debt, and none joins those that accept none
     :param cloud: :class:`.cloud.Cloud`
     :param driver: telemetry driver
     :param settings: :class:`.settings.Settings`
@@ -253,6 +255,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
              if not count[row] and host in services
              and services[host].problem is None]
     balance = np.array([measured.budgets[host].balance for host in hosts])
+    accepting = np.array([measured.budgets[host].accepts for host in hosts])
     unread = {placements.get(uuid) for uuid in changed.keys() - set(read)}
     unknown = _unknown(loads, measured.grid, set(empty), set(
         row_of[host] for host in relieved))
@@ -264,7 +267,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         why = ('unknown to Nova' if service is None
                else service.problem if service.problem is not None
                else 'a migration is running' if host in busy
-               else 'in debt' if balance[row] < 0 and host not in relieved
+               else 'in debt' if not accepting[row] and host not in relieved
                else 'measured for too little of the last day'
                if unknown[row] or host in unread else None)
         if why is not None:
@@ -300,7 +303,7 @@ def make(measured, relieved, cloud, driver, settings, now, moves=(),
         loads.within(max(0, loads.slots - recent), None), limits, expected,
         settings.kbps(capacity_kbps), measured.grid.seconds)
     return Snapshot(
-        hosts, servers, fixed, loads, balance,
+        hosts, servers, fixed, loads, balance, accepting,
         [budget.Terms(one.overload_probability, one.earned_share,
                       one.first_days, one.most_days)
          for one in (measured.budgets[host] for host in hosts)],
@@ -488,7 +491,7 @@ def _uplinks(measured, hosts, servers, series, sampled, changed):
         [rates_of[limit[:2]] for limit in uplink.sums.limits],
         np.array([limit[2] for limit in uplink.sums.limits]),
         uplink.sums.sums, uplink.sums.alone,
-        uplink.budget.overload_probability, not uplink.budget.in_debt)
+        uplink.budget.overload_probability, uplink.budget.accepts)
         for uplink in measured.uplinks],
         [place[server.host] for server in servers],
         sampled,

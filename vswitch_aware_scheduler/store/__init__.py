@@ -47,6 +47,7 @@ HOST = budgets.HOST
 HostProfile = profile_records.HostProfile
 InventoryState = instance_records.InventoryState
 KEPT_DAYS = budgets.KEPT_DAYS
+RECOVERY_SECONDS = budgets.RECOVERY_SECONDS
 Learned = model_records.Learned
 MOVED = claim_records.MOVED
 ModelSummary = model_records.ModelSummary

@@ -19,7 +19,7 @@ from vswitch_aware_scheduler.store import sql
 from vswitch_aware_scheduler.store import tables
 
 __all__ = ['BudgetState', 'ErrorBudget', 'HOST', 'KEPT_DAYS', 'Share', 'Stay',
-           'StoredSums', 'UPLINK']
+           'StoredSums', 'UPLINK', 'accepting']
 
 #: Kinds of budgets.
 HOST, UPLINK = 'host', 'uplink'
@@ -31,6 +31,9 @@ KEPT_DAYS = 7
 STAY_SECONDS = 2 * 86400.0
 
 _DAY_SECONDS = 86400.0
+
+#: A host in debt accepts instances by its burn rate in this window: seconds.
+RECOVERY_SECONDS = 3 * 86400
 
 #: Numbers of instances take two bytes.
 _MOST_COUNTED = 2 ** 16 - 1
@@ -126,6 +129,25 @@ class ErrorBudget:
     def in_debt(self):
         """Whether more was spent than earned."""
         return self.balance < 0
+
+    @property
+    def accepts(self):
+        """Whether new instances are accepted, see :func:`accepting`."""
+        return accepting(self.balance, self.burn, self.earned_share)
+
+
+def accepting(balance, burn, earned_share):
+    """Return whether a host or an uplink accepts new instances.
+
+    If it is in debt, it accepts them only if it has spent at most what it has
+    earned in the last :data:`RECOVERY_SECONDS`.
+
+    :param balance: remaining seconds of overload, negative for debt
+    :param burn: burn rates, as in :class:`ErrorBudget`
+    :param earned_share: as in :class:`ErrorBudget`
+    """
+    return balance >= 0 or burn.get(
+        str(RECOVERY_SECONDS), math.inf) <= earned_share
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -244,9 +266,7 @@ def read(connection, damaged):
     for row in connection.execute(sa.select(tables.error_budget)):
         values = dict(row._mapping)
         try:
-            values['burn'] = {
-                str(int(window)): float(rate) for window, rate
-                in json.loads(row.burn).items()}
+            values['burn'] = _burn_of(row.burn)
             numbers = [value for value in values.values()
                        if isinstance(value, float)]
             if not all(map(math.isfinite, numbers)) or not (
@@ -260,21 +280,35 @@ def read(connection, damaged):
     return found
 
 
+def _burn_of(text):
+    return {str(int(window)): float(rate)
+            for window, rate in json.loads(text).items()}
+
+
 def read_days(connection, now):
-    """Return {(kind, name): (balance in days, settled until)} for schedulers.
+    """Return the error budgets for schedulers.
 
     :param connection: sqlalchemy Connection within a transaction
     :param now: seconds UTC; budgets not settled for a day are omitted
+    :returns: {(kind, name): (balance in days, settled until, whether new
+        instances are accepted)}
     """
     table = tables.error_budget.c
-    return {(kind, name): (balance / (_DAY_SECONDS * share * limit), until)
-            for kind, name, balance, share, limit, until
-            in connection.execute(
-                sa.select(table.kind, table.name, table.balance,
-                          table.earned_share, table.overload_probability,
-                          table.until
-                          ).where(table.until >= now - _DAY_SECONDS))
-            if share * limit > 0 and math.isfinite(balance)}
+    found = {}
+    for kind, name, balance, share, limit, until, burn in connection.execute(
+            sa.select(table.kind, table.name, table.balance,
+                      table.earned_share, table.overload_probability,
+                      table.until, table.burn
+                      ).where(table.until >= now - _DAY_SECONDS)):
+        if not share * limit > 0 or not math.isfinite(balance):
+            continue
+        try:
+            accepts = accepting(balance, _burn_of(burn), share)
+        except (AttributeError, TypeError, ValueError):
+            accepts = balance >= 0
+        found[kind, name] = (balance / (_DAY_SECONDS * share * limit), until,
+                             accepts)
+    return found
 
 
 def to_row(budget):

@@ -30,7 +30,7 @@ class Snapshot:
     :param seen_at: time of the placements, seconds UTC, or None
     :param priors: {key: RateLaw or Expected}
     :param outcomes: {kind of host: TrialOutcome}
-    :param budgets: {(kind, name): (balance in days, settled until)}
+    :param budgets: as returned by :func:`.budgets.read_days`
     :ivar outcomes: {kind of host: TrialOutcome}, see :mod:`.limit_feedback`
     :ivar generation: the store's Generation, or None for an empty snapshot
     :ivar seen_at: time of the placements, seconds UTC, or None
@@ -141,11 +141,16 @@ class Snapshot:
         return self._host_profiles.get(host)
 
     def budgets(self):
-        """Return {(kind, name): balance in days} of the error budgets."""
-        return {key: days for key, (days, _) in self._budgets.items()}
+        """Return {(kind, name): balance in days} of the error budgets.
+
+        A balance is negative if no new instances are accepted. A host or an
+        uplink that accepts some while it is in debt has the balance 0.
+        """
+        return {key: max(days, 0.0) if accepts else days
+                for key, (days, _, accepts) in self._budgets.items()}
 
     def within_budget(self, now):
-        """Return the names of the hosts that have error budget left.
+        """Return the names of the hosts whose error budget accepts instances.
 
         A budget that was not settled for :data:`FRESH_SECONDS` does not count.
 
@@ -153,8 +158,9 @@ class Snapshot:
         :returns: frozenset
         """
         return frozenset(
-            name for (kind, name), (days, until) in self._budgets.items()
-            if kind == _HOST and days >= 0 and until >= now - FRESH_SECONDS)
+            name for (kind, name), (_, until, accepts)
+            in self._budgets.items()
+            if kind == _HOST and accepts and until >= now - FRESH_SECONDS)
 
     def updated(self, changes):
         """Return the snapshot with some changes applied.

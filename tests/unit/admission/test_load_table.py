@@ -1907,8 +1907,8 @@ class TestErrorBudgets(AdmissionTestCase):
         self.assertEqual([False, True, True], found.admitted.tolist())
         self.assertEqual('error budget', found.check(0))
         self.assertIsNone(found.decisive(0))
-        self.assertIn('its error budget is overspent; it is repaid after '
-                      '0.25 days in use', found.explain(0))
+        self.assertIn('its error budget is overspent by what 0.25 days in '
+                      'use earn', found.explain(0))
         np.testing.assert_array_equal([-.25, 2.0, np.nan],
                                       found.budget_days)
         # A quarter of a day above nothing.

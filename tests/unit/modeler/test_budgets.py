@@ -132,6 +132,8 @@ class OneModelerTestCase(BudgetsTestCase):
         for periods in (15, 16, 17, 18):
             self.update(periods)
         self.assert_settled(5, overloaded=2, unknown=3)
+        # Less than half is known: that it recovers cannot be seen.
+        self.assertEqual({}, self.budget().burn)
         self.assertEqual(
             f'1 of 2 instances were measured in the 300 s from '
             f'{BEGIN + 4 * P:.0f} on; {self.uuids[1]} was not',
@@ -144,6 +146,7 @@ class OneModelerTestCase(BudgetsTestCase):
         self.assert_settled(2, overloaded=2)
         self.update(6)
         self.assert_settled(5, overloaded=3, unknown=2)
+        self.assertEqual(100.0, self.budget().burn['259200'])
 
     def test_of_an_instance_that_has_ended_no_sample_is_waited_for(self):
         self.measure([60] * 30, [60, 60])
@@ -384,7 +387,8 @@ class TermsTestCase(BudgetsTestCase):
         self.assertIn('error budget of host a: it is in debt',
                       logs.output[0])
         changes = self.store.read_changes(before)
-        days, until = changes.budgets[HOST_A]
+        days, until, accepts = changes.budgets[HOST_A]
+        self.assertFalse(accepts)
         self.assertAlmostEqual((10 + .006 * P - P) / DAY, days)
         self.assertEqual(BEGIN + 4 * P, until)
         before = self.store.generation()

@@ -342,6 +342,32 @@ class PlanTestCase(unittest.TestCase):
                     [[host != cheap for host in hosts]] * len(instances)))
             self.assertEqual([cheap], [one.destination for one in moves])
 
+    def test_a_host_in_debt_that_accepts_keeps_what_it_earns(self):
+        # E = .1, .06 of it is earned. Host 0 is overloaded in 20 of 100
+        # slots, host 1 with one of its instances in 6 or 7.
+        rates = np.zeros((1, 3, 100))
+        rates[0, :2, -20:] = 6.0
+        for slots, accepting, wanted in (
+                (6, [False, True], 1), (6, [False, False], 0),
+                (7, [False, True], 0)):
+            rates[0, 2] = 0.0
+            rates[0, 2, -slots:] = 5.0
+            loads = relief.Loads(rates, np.full((1, 2), 10.0), [0, 0, 1])
+            with self.subTest(slots=slots, accepting=accepting):
+                self.assertEqual(wanted, len(relief.plan(
+                    loads, np.array([-1.0, -1.0]), budget.Terms(.1),
+                    self.rule, 4, free(loads),
+                    accepting=np.array(accepting))))
+
+    def test_a_host_that_is_relieved_accepts_nothing(self):
+        loads = relief.Loads(np.concatenate([self.rates] * 2, axis=1),
+                             np.full((1, 2), 10.0), [0, 0, 0, -1, -1] + [
+                                 1, 1, 1, -1, -1])
+        for accepting in (True, False):
+            self.assertEqual([], relief.plan(
+                loads, np.array([-1.0, -1.0]), self.terms, self.rule, 4,
+                free(loads), accepting=np.full(2, accepting)))
+
     def test_with_costs_a_quiet_hour_is_as_good_as_another(self):
         self.rates[0, 0, -5:] = 3.0
         self.rates[0, 0, 1] = 6.0
@@ -385,30 +411,6 @@ class PlanTestCase(unittest.TestCase):
         else:
             self.fail('no end')
         self.assertGreater(moved, 0)
-
-
-class RefusingTestCase(unittest.TestCase):
-
-    def test_a_host_in_debt_that_would_not_earn_takes_no_arrivals(self):
-        # E = .1: .06 of the slots are earned. Three hosts are above their
-        # capacity in 6, 7 and 100 of 100 slots.
-        rates = np.zeros((1, 4, 100))
-        for row, slots in enumerate((6, 7, 100, 0)):
-            rates[0, row, :slots] = 9.0
-        loads = relief.Loads(
-            np.concatenate([rates, np.full((1, 4, 100), 2.0)], axis=1),
-            np.full((1, 4), 10.0), [0, 1, 2, 3] * 2)
-        for balance, wanted in (
-                ([-1.0] * 4, [False, True, True, False]),
-                ([0.0] * 4, [False] * 4),
-                ([-1.0, 5.0, -1.0, -1e9], [False, False, True, False])):
-            self.assertEqual(wanted, relief.refusing(
-                loads, balance, budget.Terms(.1)).tolist())
-
-    def test_without_samples_a_host_in_debt_takes_no_arrivals(self):
-        loads = relief.Loads(np.zeros((1, 1, 0)), [[1.0, 1.0]], [0])
-        self.assertEqual([True, False], relief.refusing(
-            loads, [-1.0, 1.0], budget.Terms(.1)).tolist())
 
 
 class ConstraintsTestCase(unittest.TestCase):

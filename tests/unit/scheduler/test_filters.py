@@ -224,7 +224,7 @@ class TestErrorBudgets(FilterTestCase):
     def make_filter(self, **options):
         self.store.answers = [dataclasses.replace(
             self.store.answers[-1], budgets={
-                ('host', 'free'): (-.5, base.NOW)})]
+                ('host', 'free'): (-.5, base.NOW, False)})]
         super().make_filter(**options)
 
     def test_budgets_change_nothing_without_the_option(self):
@@ -240,6 +240,14 @@ class TestErrorBudgets(FilterTestCase):
         self.free.instances[base.instance_uuid(7)] = None
         self.assertIn(self.free, self.passing())
 
+    def test_a_host_that_recovers_takes_new_instances(self):
+        self.make_filter(refuse_hosts_in_debt=True)
+        self.store.answers = [dataclasses.replace(
+            base.changes(2), budgets={
+                ('host', 'free'): (-.5, base.NOW, True)})]
+        self.state.refresh()
+        self.assertIn(self.free, self.passing())
+
     def test_a_host_that_is_observed_passes_and_the_refusal_is_recorded(self):
         self.make_filter(refuse_hosts_in_debt=True, enforcement='observe')
         self.assertEqual(self.hosts, self.passing())
@@ -252,7 +260,7 @@ class TestErrorBudgets(FilterTestCase):
         self.assertNotIn(self.free, self.passing())
         self.store.answers = [dataclasses.replace(
             base.changes(2), budgets={
-                ('host', 'free'): (.01, base.NOW)})]
+                ('host', 'free'): (.01, base.NOW, True)})]
         self.state.refresh()
         self.assertIn(self.free, self.passing())
 
@@ -261,7 +269,7 @@ class TestBudgetLimitFactor(FilterTestCase):
     """A host that would be overloaded for .1 of the time with the instance."""
 
     def make_filter(self, budget=None, **options):
-        self.budget = budget or (2.0, base.NOW)
+        self.budget = budget or (2.0, base.NOW, True)
         self.store.answers = [dataclasses.replace(
             base.changes(1, {2: 80.0}),
             budgets={('host', 'host'): self.budget})]
@@ -285,10 +293,11 @@ class TestBudgetLimitFactor(FilterTestCase):
         self.assertTrue(self.passes(budget_limit_factor='2.1'))
 
     def test_a_host_in_debt_or_with_an_old_budget_takes_no_more(self):
-        for budget, taken in (((0.0, base.NOW), True),
-                              ((-.001, base.NOW), False),
-                              ((2.0, base.NOW - 7190), True),
-                              ((2.0, base.NOW - 7300), False)):
+        for budget, taken in (((0.0, base.NOW, True), True),
+                              ((-.001, base.NOW, False), False),
+                              ((-.001, base.NOW, True), True),
+                              ((2.0, base.NOW - 7190, True), True),
+                              ((2.0, base.NOW - 7300, True), False)):
             with self.subTest(budget):
                 self.make_filter(budget)
                 self.assertEqual(taken, self.passes())
@@ -305,6 +314,6 @@ class TestBudgetLimitFactor(FilterTestCase):
         # A later generation has a later budget.
         self.store.answers = [dataclasses.replace(
             base.changes(2), budgets={
-                ('host', 'host'): (2.0, self.clock.now)})]
+                ('host', 'host'): (2.0, self.clock.now, True)})]
         self.state.refresh()
         self.assertTrue(self.passes())

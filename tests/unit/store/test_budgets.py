@@ -14,6 +14,7 @@ from vswitch_aware_scheduler import exceptions
 from vswitch_aware_scheduler import store
 from vswitch_aware_scheduler.store import budgets
 from vswitch_aware_scheduler.store import migration
+from vswitch_aware_scheduler.store import snapshot
 from vswitch_aware_scheduler.store import tables
 
 LIMITS = fake_store.LIMITS
@@ -48,6 +49,25 @@ class BudgetsTestCase(base.StoreTestCase):
         self.assertEqual({one.key: one}, self.store.error_budgets())
         self.assertEqual(STATE, self.store.budget_state())
         self.assertTrue(one.in_debt)
+
+    def test_in_debt_it_accepts_instances_after_three_days_of_earning(self):
+        for balance, burn, wanted in (
+                (0.0, {}, True), (-1.0, {}, False),
+                (-1e6, {'259200': .6}, True), (-.1, {'259200': .61}, False),
+                (-1.0, {'3600': 0.0, '21600': 0.0}, False)):
+            with self.subTest(balance=balance, burn=burn):
+                self.assertEqual(wanted, budget(
+                    balance=balance, burn=burn).accepts)
+
+    def test_schedulers_get_who_accepts_instances(self):
+        self.store.settle_budgets(STATE, [
+            (None, budget(name=name, balance=-518.4, burn=burn))
+            for name, burn in (('a', {'259200': .5}), ('b', {}))])
+        self.store.write(now=base.NOW)
+        schedulers = snapshot.Snapshot().updated(self.store.read_changes())
+        self.assertEqual({(store.HOST, 'a'): 0.0, (store.HOST, 'b'): -1.0},
+                         schedulers.budgets())
+        self.assertEqual({'a'}, schedulers.within_budget(base.NOW))
 
     def test_numbers_of_a_budget_follow_from_its_terms(self):
         one = budget()
@@ -142,7 +162,8 @@ class BudgetsTestCase(base.StoreTestCase):
         self.store.write(now=base.NOW + 86400)
         changes = self.store.read_changes(before)
         self.assertEqual([(store.HOST, 'h')], list(changes.budgets))
-        days, until = changes.budgets[store.HOST, 'h']
+        days, until, accepts = changes.budgets[store.HOST, 'h']
+        self.assertFalse(accepts)
         self.assertAlmostEqual(-.5, days)
         self.assertEqual(base.NOW, until)
         # One that was not kept for a day says nothing of now.

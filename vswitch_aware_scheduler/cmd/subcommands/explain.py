@@ -404,8 +404,8 @@ class _Judged:
         numbers = assessment.decisive(i)
         if reason == admission.DEBT:
             yield (f'the host is in use for '
-                   f'{-assessment.budget_days[i]:.3g} days without overload, '
-                   f'or refuse_hosts_in_debt is unset')
+                   f'{min(-assessment.budget_days[i], 3.0):.3g} days without '
+                   f'overload, or refuse_hosts_in_debt is unset')
             return
         if reason == admission.NO_PROFILE:
             yield ('the host has a switch profile ("vswitch-manage host '

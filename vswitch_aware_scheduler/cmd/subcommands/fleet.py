@@ -471,7 +471,7 @@ def _budget(found):
         'budget_left': found.left, 'burn_rate': found.burn.get('21600'),
         'error_budget': {
             'left_seconds': found.balance, 'left_days': found.days,
-            'in_debt': found.in_debt,
+            'in_debt': found.in_debt, 'accepts': found.accepts,
             'asked_limit': found.overload_probability,
             'earned_share': found.earned_share,
             'limits': budgets.limits_in_words(found.limits),
@@ -498,7 +498,9 @@ def _budget_lines(found):
     yield 'Error budget', (
         f'{found["left_seconds"]:.0f} s of overload left, what '
         f'{found["left_days"]:.3g} days in use earn'
-        + ('; it is in debt' if found['in_debt'] else ''))
+        + ('' if not found['in_debt'] else
+           '; it is in debt, and accepts instances again'
+           if found['accepts'] else '; it is in debt'))
     yield 'Since', plain_text.iso_time(found['since_at']) + (
         f': {found["why"]}' if found['why'] else '')
     yield 'Of', f'{found["limits"]}, limit {found["asked_limit"]:g}'
